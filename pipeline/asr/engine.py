@@ -99,7 +99,8 @@ class AsrOptions(EngineOptions):
         "auto",
         description="A model that the engine knows by name (a Whisper size; openai: the server's name for it), "
         "a repository of the Hugging Face hub (owner/name@commit pins it), a folder (/..., ./..., ~/...), or "
-        "auto: the best that the device carries (faster-whisper: large-v3-turbo on a GPU, small on a CPU).",
+        "auto: the best available model for the device (faster-whisper prefers large-v3-turbo on a GPU and small on a "
+        "CPU; where that one is not available, it uses the best stored multilingual model and logs a warning).",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."

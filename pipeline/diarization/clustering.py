@@ -39,7 +39,7 @@ class ClusteringOptions(DiarizationOptions):
 CHECKPOINTS = CheckpointKind(
     title="speaker embedding model",
     setting="SWITCHBOARD_DIARIZATION__PIPELINE",
-    auto=lambda _: "campplus",
+    auto=lambda _: ("campplus",),
     stored={"campplus": {WHOLE: "campplus"}},
     required=(WEIGHTS,),
     patterns=(WEIGHTS,),

@@ -44,17 +44,17 @@ class PyannoteOptions(DiarizationOptions):
     )
 
 
-def _best(_: str) -> str:
+def _ranked(_: str) -> tuple[str, ...]:
     from huggingface_hub import get_token
 
     if get_token() or hub.cached(COMMUNITY, CHECKPOINTS.patterns, CHECKPOINTS.required):
-        return COMMUNITY
+        return COMMUNITY, UNGATED
     logger.info(
         "No hub token: speakers are separated by %s. For %s accept its license at https://huggingface.co/%s and set "
         "HF_TOKEN.",
         *(UNGATED, COMMUNITY, COMMUNITY),
     )
-    return UNGATED
+    return (UNGATED,)
 
 
 def _advice(repository: str | None) -> list[str]:
@@ -65,7 +65,7 @@ def _advice(repository: str | None) -> list[str]:
 CHECKPOINTS = CheckpointKind(
     title="diarization pipeline",
     setting="SWITCHBOARD_DIARIZATION__PIPELINE",
-    auto=_best,
+    auto=_ranked,
     stored={UNGATED: {"segmentation": "segmentation-3.0", "embedding": "campplus"}},
     required=("config.yaml",),
     patterns=("config.yaml", "*.bin", "*.npz", "*.safetensors"),

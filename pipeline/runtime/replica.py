@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from pipeline import logs, tracing
@@ -23,6 +24,15 @@ TIDY_SECONDS = 60.0  # after which memory is given back even under constant load
 BEGUN = "begun"  # the first message to a request that runs alone
 BEGUN_SECONDS = 0.1  # for that message to arrive before the engine may die of the request
 AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInUse:
+    """The model of an engine. `preferred` and `advice` are empty where "auto" has its preferred model."""
+
+    engine: str  # the engine's name, as in records
+    preferred: str  # the model that is not available
+    advice: str  # how to get it
 
 
 class Exclusive:
@@ -97,6 +107,16 @@ class Replica:
     async def problem(self) -> str | None:
         """Return why there is no engine, for operators; None if there is one."""
         return None if self._exclusive else self._problem
+
+    async def model(self) -> ModelInUse | None:
+        """Return the model in use; None if there is no engine."""
+        if self._exclusive is None:
+            return None
+        engine = getattr(self, "_engine", None)
+        checkpoint = getattr(engine, "checkpoint", None)  # an engine at a server has none
+        return ModelInUse(
+            getattr(engine, "name", ""), getattr(checkpoint, "preferred", ""), getattr(checkpoint, "advice", "")
+        )
 
     def _ready(self) -> Exclusive:
         """Return the queues of the engine. Raises `EngineUnavailable`."""

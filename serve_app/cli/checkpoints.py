@@ -182,7 +182,7 @@ def _configured() -> list[str]:
 
     names: list[str] = []
     for model, kind in named_models(Settings()):
-        chosen = kind.auto("cpu") if model == "auto" else model
+        chosen = kind.auto("cpu")[0] if model == "auto" else model
         names += list(kind.stored.get(chosen, {}).values())
     return list(dict.fromkeys(names))
 

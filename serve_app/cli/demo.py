@@ -1,10 +1,13 @@
-"""`switchboard demo`: the whole way of nine calls, on the components that production uses."""
+"""`switchboard demo`: nine calls through the components that production uses."""
 
 import asyncio
 import os
+import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -15,6 +18,7 @@ import typer
 from serve_app.cli.console import Json, err, out, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.table import Table, table
+from serve_app.cli.up import say_engines
 
 if TYPE_CHECKING:
     from db.views import CallRecord
@@ -28,6 +32,9 @@ HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve and the engines,
 Recognition: {asr.model} ({asr.engine}). Diarization: {diarization.pipeline} ({diarization.engine}).
 """
 VOICES = {"real": "real", "synthetic": "TTS"}
+WORKSPACE, PLACE, KEY = "Demo", ("US", "America/New_York"), "demo"
+MEMBERS = {"Anna", "John", "Laura", "Peter", "Lucía", "Sabine"}
+CONTACTS = {"Peter Miller", "Laura Bennett", "Anna Clark", "Pablo Sánchez", "Hans Schneider"}
 MODELS = {"faster-whisper": "base", "pyannote": "segmentation-3.0+campplus"}
 ATTRIBUTION = """Real voices: LibriSpeech (V. Panayotov et al., CC BY 4.0); pyannote.audio (MIT);
 Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
@@ -49,7 +56,10 @@ def demo(
         list[str] | None,
         typer.Argument(metavar="[CALL ...]", help="Prefixes of sample names, such as 01 04.", show_default="all nine"),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the service running afterwards, until Ctrl-C.")] = False,
+    keep: Annotated[
+        bool | None,
+        typer.Option(help="Keep the service running afterwards, until Ctrl-C.", show_default="on a terminal"),
+    ] = None,
     data_dir: Annotated[Path, typer.Option(help="Folder for the state of the demo.")] = Path(".data/demo"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the calls to finish.")] = 600.0,
@@ -57,14 +67,17 @@ def demo(
 ) -> None:
     """Start the service, submit the sample calls as a phone system would, and show the records.
 
-    Every word of the samples is known, so the last table says how many were heard wrong. The first run fetches model
-    files (about 300 MB) and, with apt-get, the prompts and hold music of three calls (7 MB).
+    Every word of the samples is known, so the last table counts the words that were recognized wrong. The first run
+    fetches model files (about 300 MB) and, with apt-get, the prompts and hold music of three calls (7 MB).
+
+    On a terminal the service then keeps running until Ctrl-C, with a link to the console. A further demo processes the
+    same calls again, in the same workspace.
 
     Examples:
 
       switchboard demo
 
-      switchboard demo 01 08 --keep
+      switchboard demo 01 08 --no-keep
     """
     from serve_app.cli.file_server import FileServer
     from serve_app.service.children import adopt_orphans
@@ -84,16 +97,17 @@ def demo(
             endpoints = service.start()
             console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
             started = time.monotonic()
-            key = asyncio.run(_prepare_workspace(endpoints.database_url))
+            workspace_id, key = asyncio.run(_prepare_workspace(endpoints.database_url))
             played = _submit(samples, files, endpoints.submit_url, key)
-            if problems := service.wait_for_engines(timeout):
-                raise CommandError("An engine cannot work.", " ".join(problems.values()), FAILED)
-            console.print("[dim]Engines ready.[/dim]")
-            records = asyncio.run(_follow(endpoints.database_url, played, timeout))
+            engines = service.wait_for_engines(timeout)
+            if engines.problems:
+                raise CommandError("An engine cannot work.", " ".join(engines.problems.values()), FAILED)
+            say_engines(engines)
+            records = asyncio.run(_follow(endpoints.database_url, workspace_id, played, timeout))
             report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
             print_json(report) if as_json else _show(samples, records, report)
-            if keep:
-                _keep_running(endpoints, key, data_dir)
+            if keep or (keep is None and sys.stdout.isatty() and not as_json):
+                _keep_running(endpoints, workspace_id, key, data_dir)
         finally:
             service.stop()
     if report["completed"] < len(samples):
@@ -166,40 +180,51 @@ def _fetch_checkpoints(settings: "Settings") -> None:
     fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))
 
 
-async def _prepare_workspace(database_url: str) -> str:
-    """A workspace with one team, the people of the samples, and a key of the team."""
+async def _prepare_workspace(database_url: str) -> tuple[UUID, str]:
+    """Return the demo's workspace and a new key of its team. What an earlier demo created is used again."""
     from db import directory, keys
     from db.database import Database
 
     async with await Database.open(database_url, pool_size=2) as database:
-        workspace = await directory.create_workspace(database, "Demo", "US", "America/New_York")
-        team = await directory.create_team(database, workspace.workspace_id, "Service desk")
-        for name in ("Anna", "John", "Laura", "Peter", "Lucía", "Sabine"):
-            await directory.add_member(database, workspace.workspace_id, name, team_id=team.team_id)
-        for name in ("Peter Miller", "Laura Bennett", "Anna Clark", "Pablo Sánchez", "Hans Schneider"):
-            await directory.add_contact(database, workspace.workspace_id, name)
-        _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "demo")
-        return secret
+        workspaces = [one for one in await directory.list_workspaces(database) if one.name == WORKSPACE]
+        workspace = workspaces[-1] if workspaces else await directory.create_workspace(database, WORKSPACE, *PLACE)
+        workspace_id = workspace.workspace_id
+        teams = await directory.list_teams(database, workspace_id)
+        team = teams[0] if teams else await directory.create_team(database, workspace_id, "Service desk")
+        members = {member.name for member in await directory.list_members(database, workspace_id)}
+        for name in MEMBERS - members:
+            await directory.add_member(database, workspace_id, name, team_id=team.team_id)
+        contacts = {contact.name for contact in await directory.list_contacts(database, workspace_id)}
+        for name in CONTACTS - contacts:
+            await directory.add_contact(database, workspace_id, name)
+        for key in await keys.list_keys(database, workspace_id):
+            if key.name == KEY and (rotated := await keys.rotate(database, key.key_id, timedelta())):
+                return workspace_id, rotated[2]
+        _, secret = await keys.create(database, workspace_id, team.team_id, ["submit"], KEY)
+        return workspace_id, secret
 
 
-async def _issue_link(database_url: str, console_url: str) -> str:
-    """A link that opens the console once, for the demo's workspace."""
-    from db import console_sessions, directory
+async def _issue_link(database_url: str, workspace_id: UUID, console_url: str) -> str:
+    """Return a link that opens the console once."""
+    from db import console_sessions
     from db.database import Database
     from serve_app.cli.sign_in import link_url
 
     async with await Database.open(database_url, pool_size=2) as database:
-        workspace = (await directory.list_workspaces(database))[-1]
-        secret, _ = await console_sessions.issue_link(database, workspace.workspace_id, None, "demo", may_edit=True)
+        secret, _ = await console_sessions.issue_link(database, workspace_id, None, "demo", may_edit=True)
         return link_url(console_url, secret)
 
 
 def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
-    """POST each sample; those of two phases twice, the first without a recording."""
+    """POST each sample; those of two phases twice, the first without a recording.
+
+    A sample has the same callId in every demo, and its recording another URL: it is processed again.
+    """
     played = []
     with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=10.0, trust_env=False) as client:
         for sample in samples:
-            answers = [_post(client, submit_url, body) for body in sample.submissions(files.add)]
+            bodies = sample.submissions(files.add, UUID(sample.body["callId"]))
+            answers = [_post(client, submit_url, body) for body in bodies]
             statuses = tuple(answer["status"] for answer in answers)
             played.append(Played(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))
             err().print(f"  202 {' then '.join(statuses):<26} {sample.name}")
@@ -213,14 +238,16 @@ def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any
     return dict(answer.json())
 
 
-async def _follow(database_url: str, played: list[Played], seconds: float) -> "dict[str, CallRecord]":
-    """Show progress until every call is completed or failed; the records by sample."""
+async def _follow(
+    database_url: str, workspace_id: UUID, played: list[Played], seconds: float
+) -> "dict[str, CallRecord]":
+    """Show progress until every call is completed or failed; return the records by sample."""
     from db.database import Database
     from serve_app.cli.follow import follow
 
     async with await Database.open(database_url, pool_size=2) as database:
         names = {UUID(one.call_id): one.name for one in played}
-        records = await follow(database, list(names), None, seconds, err(), names)
+        records = await follow(database, list(names), workspace_id, seconds, err(), names)
         return {one.name: record for one, record in zip(played, records, strict=True)}
 
 
@@ -291,7 +318,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
     console.print(ATTRIBUTION, style="dim")
     console.print(
         "\nNext:\n"
-        "  switchboard demo --keep       leave it running: the calls as pages, and calls of your own\n"
+        "  switchboard up                the service, for calls of your own\n"
         "  switchboard process FILE      the pipeline on a recording of yours\n"
         "  switchboard doctor            what this machine lacks for larger models\n"
         "  docs/operating.md             your PostgreSQL, larger models, ray up"
@@ -316,17 +343,21 @@ def _summary(calls: list[dict[str, Any]]) -> Table:
     return summary
 
 
-def _keep_running(endpoints: "Endpoints", key: str, data_dir: Path) -> None:
+def _keep_running(endpoints: "Endpoints", workspace_id: UUID, key: str, data_dir: Path) -> None:
+    """Print the console's link and wait for Ctrl-C or SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     console = err()
     if endpoints.console_url:
-        link = asyncio.run(_issue_link(endpoints.database_url, endpoints.console_url))
+        link = asyncio.run(_issue_link(endpoints.database_url, workspace_id, endpoints.console_url))
         console.print(
             f"\n[bold]The calls as pages[/bold] (this link opens them once):\n  [green]{link}[/green]", soft_wrap=True
         )
-    console.print(f"\nStill running. Send calls to {endpoints.submit_url} with this key (of the demo only):\n  {key}")
-    console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nCtrl-C ends it.")
+    console.print(f"\nThe service keeps running. Send calls to {endpoints.submit_url} with this key:\n  {key}")
+    console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nPress Ctrl-C to stop it.")
     try:
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
-        console.print("Stopping.")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C does not cut the stop short
+        console.print("Stopping ...")

@@ -30,7 +30,7 @@ class Status:
     database: str
     ray: str | None
     engines: str | None  # "starting", "loading", "ready"
-    models: tuple[str, ...]
+    models: dict[str, dict[str, str]]  # in use, by stage: `engine`, and what "auto" prefers: `preferred`, `advice`
     problems: tuple[str, ...]  # why an engine has no model
     backlog: "QueueView | None"
     elsewhere: tuple[str, ...]  # services of this user with another data folder
@@ -86,7 +86,7 @@ def look(settings: "Settings") -> Status:
         database=_database(settings),
         ray=facts.get("ray_address"),
         engines=facts.get("engines"),
-        models=tuple(facts.get("models", ())),
+        models=facts.get("models", {}),
         problems=tuple(f"{name}: {why}" for name, why in facts.get("problems", {}).items()),
         backlog=_backlog(settings) if up else None,
         elsewhere=tuple(f"{one.get('url', '?')} (data in {one['data_dir']})" for one in others if "data_dir" in one),
@@ -143,7 +143,12 @@ def _show(found: Status, settings: "Settings") -> None:
     if found.ray:
         lines.add_row("Ray", found.ray)
     if found.engines:
-        lines.add_row("engines", f"{found.engines}: {', '.join(found.models)}")
+        lines.add_row("engines", found.engines)
+    for stage, model in found.models.items():
+        lines.add_row(stage, model["engine"])
+        if model["preferred"]:
+            note = f"{model['preferred']} is preferred and not available. {model['advice']}"
+            lines.add_row("", Text(note, style="yellow"))
     for problem in found.problems:
         lines.add_row("", Text(problem, style="yellow"))
     if found.backlog:

@@ -5,13 +5,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from serve_app.cli.console import Json, err, out, written
 from serve_app.cli.table import table
+
+if TYPE_CHECKING:
+    from serve_app.service.service import EngineReport
 
 WITHOUT = {
     "Transcriber": "Calls are taken in, and their recordings fetched; they wait.",
@@ -74,11 +78,11 @@ def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]
         endpoints = service.start(_leave)
         _stop_on_signals(stopped)  # again: Ray has put a handler of its own in place, which ends the process after 3 s
         _say_ready(endpoints, settings, as_json)
-        problems = service.wait_for_engines()
+        report = service.wait_for_engines()
         ready()
-        _say_engines(problems, settings)
+        say_engines(report)
         if as_json:
-            _event(event="engines_ready", problems=problems)
+            _event(event="engines_ready", **asdict(report))
         stopped.wait()
     except _Stopped:
         pass
@@ -154,11 +158,15 @@ def _about_jobs(endpoints: Any) -> str:
     return "not for `ray job submit`: another Ray on this machine has port 52365, which starts jobs"
 
 
-def _say_engines(problems: dict[str, str], settings: Any) -> None:
-    models = {"Transcriber": settings.asr.model, "Diarizer": settings.diarization.pipeline}
-    if there := [model for name, model in models.items() if name not in problems]:
-        err().print(f"[green]Engines ready[/green]: {', '.join(there)}")
-    for name, problem in problems.items():
+def say_engines(report: "EngineReport") -> None:
+    """Print the models in use, those that "auto" prefers and could not get, and why an engine has none."""
+    if report.models or not report.problems:
+        err().print("[green]Engines ready[/green]")
+    for stage, model in report.models.items():
+        err().print(f"  {stage}: {model.engine}", markup=False)
+        if model.preferred:
+            err().print(Text(f"    {model.preferred} is preferred and not available. {model.advice}", "yellow"))
+    for name, problem in report.problems.items():
         err().print(Text.assemble((f"The {name} cannot work. ", "bold red"), problem))
         err().print(f"{WITHOUT[name]} It is tried again while calls wait for it.")
 

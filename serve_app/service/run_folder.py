@@ -49,8 +49,9 @@ class RunFolder:
 class Running:
     """A service of this user on this machine.
 
-    `facts`, each once it is known: `pid` of the process to signal, `url`, `data_dir`, `started`, `models`,
-    `ray_address`, `handed_in` (folder for files of this machine), `engines` ("starting", "loading", "ready").
+    `facts`, each once it is known: `pid` of the process to signal, `url`, `data_dir`, `started`, `ray_address`,
+    `handed_in` (folder for files of this machine), `engines` ("starting", "loading", "ready"), `models` in use by
+    stage, `problems` of engines without a model by deployment.
     """
 
     path: Path

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
@@ -28,9 +28,12 @@ from serve_app.service.run_folder import own
 from serve_app.service.state import State
 from serve_app.settings import Settings
 
+if TYPE_CHECKING:
+    from pipeline.runtime.replica import ModelInUse
+
 VITAL = ("gcs_server", "raylet")
 INTAKE, API, CONSOLE, CALLS = "intake", "api", "console", "calls"  # names of the Serve applications
-ENGINES = ("Transcriber", "Diarizer")
+ENGINES = {"Transcriber": "recognition", "Diarizer": "diarization"}  # deployments and their stages
 PROBLEM_SECONDS = 30.0  # for an engine's replica to say whether it has its model
 METRICS_PORT = 9102  # of Ray's agent, on this machine's loopback address, or the next that is free
 OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
@@ -50,6 +53,14 @@ class Endpoints:
     metrics_url: str | None = None  # for Prometheus; None: another Ray's nodes have theirs
     dashboard: str | None = None  # Ray's, host:port; also where jobs are submitted. None: it was not asked for
     takes_jobs: bool = True  # False: another Ray on this machine has the port of the agent that starts them
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """The models in use by stage, and by deployment the problems of engines without one."""
+
+    models: "dict[str, ModelInUse]"
+    problems: dict[str, str]
 
 
 class Service:
@@ -137,8 +148,8 @@ class Service:
             not self._owns_ray or agent_is_ours(),
         )
 
-    def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:
-        """Return when the Conductor, both engines and the readers run: why an engine has no model, by its deployment.
+    def wait_for_engines(self, timeout: float = 1800.0) -> EngineReport:
+        """Return when the Conductor, both engines and the readers run.
 
         Raises `ServiceError` with Serve's reason if they cannot run.
         """
@@ -153,9 +164,9 @@ class Service:
                 if name in applications and applications[name].status == "DEPLOY_FAILED":
                     raise ServiceError(_reason(applications[name]))
             if all(name in applications and applications[name].status == "RUNNING" for name in (CALLS, *readers)):
-                problems = _problems()
-                own().tell(engines="ready", problems=problems)
-                return problems
+                report = _report()
+                own().tell(engines="ready", **asdict(report))
+                return report
             time.sleep(0.3)
         raise ServiceError(f"The engines were not ready within {timeout:.0f} s.")
 
@@ -187,7 +198,7 @@ class Service:
             started=time.time(),
             engines="starting",
             problems={},
-            models=[settings.asr.model, settings.diarization.pipeline],
+            models={},
             **here,
         )
 
@@ -318,17 +329,20 @@ def _refuse_empty_folders(settings: Settings) -> None:
         raise ServiceError(error.message) from error
 
 
-def _problems() -> dict[str, str]:
-    """Why engines that have a replica have no model, by deployment."""
+def _report() -> EngineReport:
     from ray import serve
 
     deployments = serve.status().applications[CALLS].deployments
-    running = [name for name in ENGINES if deployments[name].replica_states.get("RUNNING")]
-    told = {
-        name: serve.get_deployment_handle(name, CALLS).problem.remote().result(timeout_s=PROBLEM_SECONDS)
-        for name in running
-    }
-    return {name: problem for name, problem in told.items() if problem is not None}
+    report = EngineReport({}, {})
+    for name, stage in ENGINES.items():
+        if not deployments[name].replica_states.get("RUNNING"):
+            continue
+        replica = serve.get_deployment_handle(name, CALLS)
+        if model := replica.model.remote().result(timeout_s=PROBLEM_SECONDS):
+            report.models[stage] = model
+        elif problem := replica.problem.remote().result(timeout_s=PROBLEM_SECONDS):
+            report.problems[name] = problem
+    return report
 
 
 def _watch_ray(on_gone: Callable[[str], None], ending: threading.Event) -> None:

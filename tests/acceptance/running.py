@@ -42,6 +42,7 @@ class RunningService:
     ready: dict[str, Any] = field(default_factory=dict)
     deployments: tuple[str, ...] = ("Intake", "Api", "Conductor", "Transcriber", "Diarizer")
     problems: dict[str, str] = field(default_factory=dict)  # deployment -> why it has no model
+    models: dict[str, dict[str, str]] = field(default_factory=dict)  # stage -> the model in use
     _events: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
 
     def start(self, wait_for_engines: bool = True) -> None:
@@ -96,7 +97,8 @@ class RunningService:
             self.wait_for_engines()
 
     def wait_for_engines(self) -> None:
-        self.problems = self._event("engines_ready", 240).get("problems", {})
+        event = self._event("engines_ready", 240)
+        self.problems, self.models = event["problems"], event["models"]
 
     def stop(self) -> int:
         """SIGTERM, as a service manager sends it; returns the exit code."""

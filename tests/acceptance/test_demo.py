@@ -5,8 +5,11 @@ The bounds are far from the figures (`bench/README.md`): they tell a service tha
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +32,22 @@ def fetched_sounds() -> bool:
 
 
 @pytest.fixture(scope="module")
-def report(fetched_sounds: bool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+def environment() -> dict[str, str]:
+    checkpoints = {"SWITCHBOARD_CHECKPOINTS"}
+    return {k: v for k, v in os.environ.items() if k in checkpoints or not k.startswith(("SWITCHBOARD_", "RAY_"))}
+
+
+@pytest.fixture(scope="module")
+def report(fetched_sounds: bool, folder: Path) -> dict[str, Any]:
     """What `switchboard demo --json` says of three calls (two without prompts)."""
     calls = [*CALLS, *(WITH_SOUNDS if fetched_sounds else ())]
-    folder: Path = tmp_path_factory.mktemp("demo")
-    kept = {"SWITCHBOARD_CHECKPOINTS"}
-    environment = {k: v for k, v in os.environ.items() if k in kept or not k.startswith(("SWITCHBOARD_", "RAY_"))}
     done = subprocess.run(
         [sys.executable, "-m", "serve_app.cli", "demo", *calls, "--json", "--data-dir", str(folder)],
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -77,3 +87,38 @@ def test_prompts_and_hold_music_of_a_real_telephone_system_are_labelled(report: 
     assert system["music"] > 11
     assert system["speech"] < 25
     assert "dtmf" in caller and "announcement" not in caller
+
+
+def test_on_a_terminal_a_second_demo_keeps_running_with_the_same_calls_until_ctrl_c(
+    report: dict[str, Any], folder: Path
+) -> None:
+    """A terminal sends Ctrl-C to every process of the foreground group, so Ray's and HAProxy's get it too."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = [sys.executable, "-m", "serve_app.cli", "demo", "02", "--data-dir", str(folder)]
+        os.execve(sys.executable, command, environment())
+    output, ends = "", time.monotonic() + PATIENCE
+    while "Press Ctrl-C" not in output:
+        assert time.monotonic() < ends, output
+        output += os.read(terminal, 65536).decode(errors="replace")
+    assert re.search(r"http://127\.0\.0\.1:\d+/console/\S+", output)
+    with_folder = environment() | {"SWITCHBOARD_DATA_DIR": str(folder)}
+    listed = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-m", "serve_app.cli", *command, "--json"],
+                env=with_folder,
+                capture_output=True,
+                timeout=PATIENCE,
+                check=True,
+            ).stdout
+        )
+        for command in (("workspaces", "list"), ("calls", "list"))
+    ]
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0
+    workspaces, calls = listed
+    assert [workspace["name"] for workspace in workspaces] == ["Demo"]
+    assert {call["callId"] for call in calls} == {call["callId"] for call in report["calls"]}

@@ -89,6 +89,9 @@ def test_status_says_where_it_runs(service: RunningService) -> None:
     assert (status["service"], status["url"]) == ("up", f"http://127.0.0.1:{service.port}")
     assert (status["pid"], status["dataDir"]) == (service.ready["pid"], str(service.folder))
     assert status["engines"] == "ready"
+    assert status["models"] == service.models
+    assert status["models"]["recognition"]["engine"].startswith("faster-whisper ")
+    assert status["models"]["diarization"] == {"engine": "pyannote diarization", "preferred": "", "advice": ""}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A service without the model of its Diarizer: calls that do not need it are completed, the others wait for it."""
+"""A service without the hub: `auto` recognizes with a stored model, and calls that need a missing one wait for it."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,9 @@ async def test_calls_that_do_not_need_a_missing_model_are_completed_and_the_othe
 ) -> None:
     own_store = tmp_path / "checkpoints"
     own_store.mkdir()
+    shutil.copytree(store.default_folder() / "whisper-base", own_store / "whisper-base")
     environment = {
+        "SWITCHBOARD_ASR__MODEL": "auto",
         "SWITCHBOARD_DIARIZATION__PIPELINE": MODEL,
         "SWITCHBOARD_CHECKPOINTS": str(own_store),
         "HF_HUB_OFFLINE": "1",
@@ -36,6 +38,9 @@ async def test_calls_that_do_not_need_a_missing_model_are_completed_and_the_othe
     try:
         assert list(service.problems) == ["Diarizer"]
         assert MODEL in service.problems["Diarizer"]
+        assert service.models.keys() == {"recognition"}
+        assert service.models["recognition"]["engine"].startswith("faster-whisper base ")
+        assert service.models["recognition"]["preferred"] == "small"
         client = await Client.of(service)
         stereo, mixed = [
             (await client.accepted(body(files.add(FOLDER / name / "call.flac"))))["callId"]
@@ -43,6 +48,8 @@ async def test_calls_that_do_not_need_a_missing_model_are_completed_and_the_othe
         ]
         (record,) = await client.ended([stereo])
         assert record.call.state == "completed", record.call.failure
+        assert record.transcript is not None
+        assert record.transcript.engine == service.models["recognition"]["engine"]
         assert any(warning.startswith(WARNING) for warning in record.warnings)
         assert (await client.record(mixed)).call.state == "transcribing"
         for name in MODEL.split("+"):

@@ -57,8 +57,8 @@ def test_the_manifest_says_what_the_checkpoint_has_learnt():
     assert found.languages == ("en", "es", "de")
 
 
-def test_auto_recognizes_with_the_best_that_the_device_carries():
-    assert [RECOGNITION.auto(device) for device in ("cuda", "cpu")] == ["large-v3-turbo", "small"]
+def test_auto_prefers_the_best_model_that_suits_the_device():
+    assert [RECOGNITION.auto(device)[0] for device in ("cuda", "cpu")] == ["large-v3-turbo", "small"]
 
 
 def test_a_model_is_also_known_by_the_name_that_the_store_lists(no_hub, tmp_path):
@@ -77,17 +77,17 @@ def test_auto_diarizes_with_the_gated_model_where_it_can_be_had(monkeypatch, cap
     monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
     monkeypatch.setattr(hub, "cached", lambda *_: tmp_path if cached else None)
     with caplog.at_level(logging.INFO):
-        assert DIARIZATION.auto("cpu") == name
+        assert DIARIZATION.auto("cpu")[0] == name
     assert ("set HF_TOKEN" in caplog.text) == (name != COMMUNITY)
 
 
 @KINDS
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_without_hub_index_and_cache_nothing_falls_back_to_another_model(kind, device, no_hub, tmp_path):
+def test_without_hub_index_and_stored_models_auto_raises_for_the_preferred_model(kind, device, no_hub, tmp_path):
     with pytest.raises(CheckpointMissing) as raised:
         resolve("auto", kind, device, tmp_path)
     assert not raised.value.retryable
-    assert raised.value.facts["model"] == kind.auto(device)
+    assert raised.value.facts["model"] == kind.auto(device)[0]
 
 
 def test_the_error_for_a_missing_recogniser_says_what_to_set_and_how_to_go_offline(no_hub):

@@ -36,7 +36,7 @@ CHECKPOINTS = replace(
     onnx.CHECKPOINTS,
     title="CTC model for alignment",
     setting="SWITCHBOARD_ALIGNMENT__MODEL",
-    auto=lambda _: "nemo-parakeet-ctc-0.6b",
+    auto=lambda _: ("nemo-parakeet-ctc-0.6b",),
     sizes=lambda: {name: repository for name, repository in onnx.repositories().items() if "ctc" in name},
 )
 

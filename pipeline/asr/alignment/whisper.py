@@ -28,7 +28,7 @@ CHECKPOINTS = replace(
     RECOGNIZERS,
     title="Whisper model for alignment",
     setting="SWITCHBOARD_ALIGNMENT__MODEL",
-    auto=lambda _: "base",
+    auto=lambda _: ("base", "small", "medium", "large-v3-turbo", "large-v3", "tiny"),
     advice=lambda _: ("Without the hub: `switchboard checkpoints fetch whisper-base`.",),
 )
 

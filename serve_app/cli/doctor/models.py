@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve_app.cli.doctor.check import Check, bad, good, inside, warn
+from serve_app.cli.doctor.check import Check, Level, bad, good, inside, warn
 
 HUB_SECONDS = 5.0
 
@@ -21,20 +21,19 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     if engine.CHECKPOINTS is None:
         yield from _at_a_server("recognition model", engine, settings.asr)
     else:
-        yield from _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)
+        yield _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)[1]
     yield _doubt(settings)
     if aligns(engine):
         if settings.alignment.on:
             aligner = alignment.aligner_class(settings.alignment)
-            yield from _checkpoint("alignment model", settings.alignment.model, aligner, settings.alignment, store)
+            yield _checkpoint("alignment model", settings.alignment.model, aligner, settings.alignment, store)[1]
         else:
             advice = f"If {settings.asr.engine} gives no word times, set SWITCHBOARD_ALIGNMENT__ENGINE."
             yield warn("alignment model", "off", advice)
     separating = diarization.engine_class(settings.diarization)
     pipeline = settings.diarization.pipeline
-    yield from _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
-    if pipeline == "auto":
-        pipeline = separating.CHECKPOINTS.auto(_device(separating, settings.diarization))
+    pipeline, check = _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
+    yield check
     yield _voices(settings, pipeline, separating)
     yield _embedding(settings)
 
@@ -123,28 +122,33 @@ def _store(settings: Any) -> Check:
     return good("checkpoint store", f"{', '.join(one.name for one in here)} in {folder}")
 
 
-def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) -> Iterator[Check]:
-    """A model on this machine is good; one that can be downloaded is a remark: the first start does it."""
-    from pipeline.checkpoints.resolve import is_path, local, repository_of, resolve
+def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) -> tuple[str, Check]:
+    """Return the model that the service would use and its check.
+
+    A model on this machine is good. A warning: the first start downloads it, or "auto" uses a less preferred one.
+    """
+    from pipeline.checkpoints.resolve import best_local, how_to_get, is_path, local, repository_of, resolve
     from pipeline.errors import CallError
 
     kind, device = engine.CHECKPOINTS, _device(engine, options)
-    chosen = kind.auto(device) if model == "auto" else model
+    chosen, *others = kind.auto(device) if model == "auto" else (model,)
     try:
-        found = resolve(chosen, kind, device) if is_path(chosen) else local(chosen, kind, store)
+        checkpoint = resolve(chosen, kind, device) if is_path(chosen) else local(chosen, kind, store)
+        other = None if checkpoint else best_local(others, kind, store)
     except CallError as error:
-        yield bad(name, error.message.split(". ")[0], f"Set {kind.setting}.")
-        return
-    if found is None:
-        yield (
+        return chosen, bad(name, error.message.split(". ")[0], f"Set {kind.setting}.")
+    if checkpoint is None:
+        check = (
             _in_the_store_later(name, chosen, kind)
             if chosen in kind.stored
             else _on_the_hub(name, chosen, str(repository_of(chosen, kind)), kind)
         )
-    elif found.synthetic:
-        yield warn(name, "a synthetic checkpoint", f"No use on real voices: for those, unset {kind.setting}.")
-    else:
-        yield good(name, f"{found.name} in {found.folder}")
+        if other and check.level is Level.BAD:
+            return other.name, warn(name, f"{other.name} in {other.folder}; {check.found}", how_to_get(chosen, kind))
+        return chosen, check
+    if checkpoint.synthetic:
+        return chosen, warn(name, "a synthetic checkpoint", f"No use on real voices: for those, unset {kind.setting}.")
+    return chosen, good(name, f"{checkpoint.name} in {checkpoint.folder}")
 
 
 def _in_the_store_later(name: str, model: str, kind: Any) -> Check:
