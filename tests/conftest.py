@@ -32,7 +32,6 @@ WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/test_storm.py")
 CONSOLE_ALONE = [
     f"tests/acceptance/browser/test_{name}.py" for name in ("administration", "calibrations", "corrections", "quality")
 ]
-WITH_RAY = ("tests/attacks/test_cancelled_work.py", "tests/integration/test_background_workers.py")
 
 
 def pytest_configure() -> None:
@@ -49,7 +48,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return how several processes share the tests (`make test`).
 
     The tests of a file stay in one process, for their fixtures. So do all tests of the whole service, which is started
-    once: they take longest and come first. The same holds for tests that need Ray alone.
+    once: they take longest and come first.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -58,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.split("::", 1)[0]
             if file.startswith(WITH_THE_SERVICE) and file not in CONSOLE_ALONE:
                 return "service"
-            return "ray" if file in WITH_RAY else file
+            return file
 
         def remove_node(self, node: Any) -> str | None:
             """Do not run the test again whose process died: it would end the next process too."""

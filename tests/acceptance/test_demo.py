@@ -17,6 +17,7 @@ import pytest
 
 from serve_app.demo import sounds
 
+pytestmark = pytest.mark.slow
 PATIENCE = 600
 CALLS = {"02_two_strangers": 0.25, "08_invoice": 0.2}  # name -> share of words that may be wrong
 WITH_SOUNDS = {"01_help_line": 0.25}

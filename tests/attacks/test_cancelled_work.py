@@ -17,6 +17,8 @@ from pipeline.runtime.actors import RayWorkers, TaskLost
 from pipeline.runtime.workers import Held
 from tests.attacks.test_decoder import gigabyte_of_silence
 
+pytestmark = pytest.mark.slow
+
 
 class Slow:
     """An engine that is never done, and knows who asked it and who left."""
@@ -83,7 +85,7 @@ def pids(notes: Path) -> list[int]:
     return [int(line) for line in notes.read_text().split()] if notes.exists() else []
 
 
-@pytest.mark.parametrize("how", ["compute", pytest.param("hold", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["compute", "hold"])
 async def test_a_task_that_nobody_waits_for_is_killed_and_not_run_again(
     how: str, workers: RayWorkers, tmp_path: Path
 ) -> None:
@@ -135,7 +137,6 @@ async def test_a_superseded_decoding_ends_with_its_decoder(workers: RayWorkers, 
     await until(lambda: not decoders(), 10)
 
 
-@pytest.mark.slow
 async def test_a_task_whose_process_dies_is_run_once_more(workers: RayWorkers, tmp_path: Path) -> None:
     assert await workers.compute(die_at_first, str(tmp_path / "once")) == "done"
     assert len(pids(tmp_path / "once")) == 2

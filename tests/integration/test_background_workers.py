@@ -11,7 +11,7 @@ from pipeline.errors import CheckpointMissing
 from pipeline.runtime.niced import NicedEngine
 from pipeline.runtime.workers import Held
 
-pytestmark = pytest.mark.usefixtures("ray_cluster")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
 def me() -> tuple[int, bool]:

@@ -24,8 +24,7 @@ from pipeline.errors import LeaseLost, RecordingGone
 from serve_app.cli import app
 from serve_app.cli.doctor import service
 from serve_app.settings import Settings
-from tests.integration import test_upgrade
-from tests.integration.test_upgrade import later_version, meanwhile, old, one  # noqa: F401 (fixtures)
+from tests.integration.test_upgrade import STEPS, code_of, meanwhile, old, one  # noqa: F401 (fixtures)
 from tests.postgres import PARTITIONED, World, partition_finely
 
 pytestmark = pytest.mark.skipif(PARTITIONED, reason="begins with plain tables")
@@ -379,14 +378,13 @@ async def test_a_backup_of_partitions_is_restored_as_partitions(
 
 def test_migrations_go_on_and_build_their_indexes_on_each_partition(
     old: str,  # noqa: F811
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     partition_finely(old)
-    monkeypatch.setitem(test_upgrade.STEPS, "9903", 'create_index("jobs_note_idx", "ON jobs (worker, stage)")')
-    request.getfixturevalue("later_version")
-    meanwhile(old)
-    assert migrate.is_current(old)
+    steps = STEPS | {"v9903": 'create_index("jobs_note_idx", "ON jobs (worker, stage)")'}
+    with code_of(tmp_path, steps, ""):
+        meanwhile(old)
+        assert migrate.is_current(old)
     assert one(old, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'jobs_note_idx'::regclass") is True
     with psycopg.connect(old, autocommit=True) as admin:
         admin.execute("SELECT add_partition('jobs', 'jobs_9000', 'FOR VALUES FROM (9000) TO (9005)', 'jobs_0')")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from db import queue
 from serve_app.scaling.policy import EngineReplicas, ScalingOptions, autoscaling, replica_config
 from tests import cluster
@@ -51,6 +53,7 @@ async def running(status: Any, wanted: int) -> None:
     assert found == wanted
 
 
+@pytest.mark.slow
 async def test_replicas_come_from_none_as_sound_waits_and_go_when_it_is_done(world: World) -> None:
     with serving(world.database.url) as status:
         await running(status, 0)
