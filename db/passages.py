@@ -105,10 +105,11 @@ async def claim(database: Database, count: int, lease_seconds: float) -> list[Du
         .order_by(passages_due.c.not_before.desc())
         .limit(count)
         .with_for_update(skip_locked=True)
+        .cte("free")  # computed once, unlike a subquery, which would lock other rows each time
     )
     taken = (
         sa.update(passages_due)
-        .where(passages_due.c.call_pk.in_(free))
+        .where(passages_due.c.call_pk == free.c.call_pk)
         .values(not_before=from_now(lease_seconds), attempts=passages_due.c.attempts + 1)
         .returning(passages_due)
     )

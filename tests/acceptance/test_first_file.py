@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.acceptance.conftest import free_port
-from tests.acceptance.running import SECRETS_KEY, RunningService
+from tests.acceptance.running import SECRETS_KEY, Client, RunningService
 from tests.acceptance.test_whole_way import SAMPLES, SHORT
 
 FILE = str(SAMPLES[SHORT].recordings[0].absolute())
@@ -57,28 +57,22 @@ def submit(service: RunningService, *arguments: str, **environment: str) -> "sub
     return switchboard(service, "submit", *arguments, "--json", **environment)
 
 
-def test_a_file_becomes_a_record_without_key_team_or_host(service: RunningService) -> None:
-    done = submit(service, FILE, "--wait", "--url", f"http://localhost:{service.port}")
+def test_a_file_becomes_a_record(service: RunningService, client: Client) -> None:
+    done = submit(service, FILE, "--wait", SWITCHBOARD_API_KEY=client.key)
     assert done.returncode == 0, done.stderr
     (sent,) = json.loads(done.stdout)
     assert sent["record"]["call"]["state"] == "completed"
     (note,) = (service.folder / "handed-in").iterdir()  # where it is stored; the copy is gone
     assert note.name.endswith(".taken")
-    shown = switchboard(service, "calls", "show", sent["callId"])
-    assert shown.returncode == 0
+    shown = switchboard(service, "calls", "show", sent["callId"], "--workspace", str(client.workspace_id))
+    assert shown.returncode == 0, shown.stderr
     assert "token=" not in shown.stdout
 
 
-def test_a_created_key_works_for_a_file_too(service: RunningService) -> None:
-    created = json.loads(switchboard(service, "keys", "create", "--json").stdout)
-    done = submit(service, FILE, SWITCHBOARD_API_KEY=created["secret"])
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["reply"]["status"] == "transcribing"
-
-
-def test_a_sender_over_http_gets_nothing_by_such_a_url(service: RunningService) -> None:
-    done = submit(service, f"https://handed-in.invalid/0/call.wav?token={'A' * 43}", "--wait")
-    assert done.returncode == 1
+def test_a_sender_over_http_gets_nothing_by_such_a_url(service: RunningService, client: Client) -> None:
+    url = f"https://handed-in.invalid/0/call.wav?token={'A' * 43}"
+    done = submit(service, url, "--wait", SWITCHBOARD_API_KEY=client.key)
+    assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)[0]["record"]["call"]["failure"]["code"] == "recording_gone"
 
 
@@ -95,7 +89,7 @@ def test_status_says_where_it_runs(service: RunningService) -> None:
 
 
 @pytest.mark.slow
-def test_without_settings_a_file_becomes_a_record_and_nothing_waits(own: RunningService) -> None:
+def test_without_key_team_or_settings_a_file_becomes_a_record(own: RunningService) -> None:
     done = submit(own, FILE, "--wait", "--url", f"http://localhost:{own.port}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["record"]["call"]["state"] == "completed"

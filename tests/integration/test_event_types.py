@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -12,6 +13,7 @@ from db import event_types, migrate
 from db.event_types import EventType
 from serve_app.webhooks import payload
 from tests.integration.test_delivery import delivering, endpoint
+from tests.integration.test_upgrade import code_of
 from tests.postgres import World
 from tests.receiver import receiving
 
@@ -35,9 +37,10 @@ def another_type(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_one_entry_makes_a_type_that_is_stored_and_delivered_as_its_schema_says(
-    world: World, another_type: None
+    world: World, another_type: None, tmp_path: Path
 ) -> None:
-    await asyncio.to_thread(migrate.migrate, world.database.url)
+    with code_of(tmp_path, {"v9901": "pass"}, ""):
+        await asyncio.to_thread(migrate.migrate, world.database.url)
     async with receiving() as receiver, delivering(world):
         await endpoint(world, receiver, event_types=[MOVED.name])
         await world.submit(world.wide, team_id=world.team_id)

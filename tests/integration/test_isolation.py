@@ -412,7 +412,7 @@ async def test_a_submission_reaches_the_keys_workspace_only(acme: World, umbrell
     assert len(await acme.rows("SELECT * FROM calls WHERE call_id = :id", id=acme.call_id)) == 2
     submit = sa.text(
         "SELECT outcome FROM submit_call(:key, :call, :team, NULL, '1', '2', NULL, NULL, now(), NULL, NULL,"
-        " NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL)"
+        " NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL)"
     )
     values = {"key": acme.scoped.key_id, "call": uuid4(), "team": acme.team_id}
     async with acme.database.transaction(umbrella.workspace_id) as connection:

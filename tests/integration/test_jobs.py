@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 
-from db import calls, jobs, results
+from db import calls, jobs, passages, results
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
@@ -257,3 +258,43 @@ async def test_jobs_of_a_worker_known_to_be_dead_are_claimed_without_waiting_for
     await jobs.abandon(world.database, ["host:1:a"])
     (taken,) = await world.claim(worker="host:3:c")
     assert (taken.job.job_id, taken.job.run, taken.job.crashes) == (held.job.job_id, held.job.run + 1, 1)
+
+
+def empty_in_statistics(world: World, table: str) -> None:
+    """Make the planner take a table for empty, as after the removal of a workspace. Its rows stay."""
+    with psycopg.connect(world.database.url, autocommit=True) as admin:
+        admin.execute("SET session_replication_role = replica")
+        admin.execute(f"CREATE TEMPORARY TABLE rows AS SELECT * FROM {table}".encode())
+        admin.execute(f"DELETE FROM {table}".encode())
+        admin.execute(f"VACUUM (ANALYZE, TRUNCATE false) {table}".encode())
+        admin.execute(f"INSERT INTO {table} SELECT * FROM rows".encode())
+
+
+@pytest.mark.parametrize("claim", ["fetch", "fetch again", "work", "work again", "suspect"])
+async def test_a_claim_of_one_job_takes_one_whatever_the_statistics_say(world: World, claim: str) -> None:
+    """A plan that ran the locking subquery once for each job locked another job each time."""
+    await submit_many(world, 6)
+    if not claim.startswith("fetch"):
+        await world.all_fetched()
+    if claim.endswith("again"):
+        state = "fetching" if claim.startswith("fetch") else "running"
+        await world.execute(f"UPDATE jobs SET state = '{state}', lease_until = now() - interval '1 s'")
+    if claim == "suspect":
+        await world.execute("UPDATE jobs SET crashes = 2")
+    empty_in_statistics(world, "jobs")
+    if claim.startswith("fetch"):
+        leases = await jobs.claim_fetches(world.database, "w", 1, 0.05, 9, 9)
+    else:
+        leases = await jobs.claim(world.database, "w", 1, 0.05, 2, suspects=claim == "suspect")
+    assert len(leases) == 1
+    assert len(await world.rows("SELECT FROM jobs WHERE worker = 'w'")) == 1
+
+
+async def test_a_claim_of_passages_takes_as_many_as_it_may_whatever_the_statistics_say(world: World) -> None:
+    await submit_many(world, 6)
+    await world.execute(
+        "INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before)"
+        " SELECT id, workspace_id, now(), now() FROM calls"
+    )
+    empty_in_statistics(world, "passages_due")
+    assert len(await passages.claim(world.database, 2, 60)) == 2

@@ -123,12 +123,3 @@ async def test_events_carry_the_trace_of_the_submission_that_led_to_them(
     for kind, trace in (("call.received", FIRST), ("call.transcribing", SECOND)):
         (span,) = (one for one in collector.of(trace_of(trace)) if one.name == f"deliver {kind}")
         assert (span.parent, found[kind]) == (SPAN, f"00-{trace_of(trace)}-{span.span}-01")
-
-
-async def test_a_node_that_knows_of_no_traces_submits_as_before(world: World) -> None:
-    columns = "outcome, decision"
-    (row,) = await world.rows(
-        f"SELECT {columns} FROM submit_call('{world.scoped.key_id}', gen_random_uuid(), '{world.scoped.team_id}', NULL,"
-        " '1', '2', NULL, NULL, now(), NULL, NULL, NULL, NULL, NULL, NULL, '{}', gen_random_uuid(), '{}', '{}', 'r')"
-    )
-    assert (row["outcome"], row["decision"]) == ("accepted", "new")

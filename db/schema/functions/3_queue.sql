@@ -168,14 +168,14 @@ BEGIN
             state = 'running', run = run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
             tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl),
             stage = p_held_back
-        WHERE id IN (
+        WHERE id = ANY (ARRAY(
             SELECT id FROM jobs
             WHERE state IN ('queued', 'running') AND crashes > 0 AND crashes >= p_quarantine_after AND (
                 state = 'queued' AND not_before <= now()
                 OR state = 'running' AND lease_until < now() AND (worker IS NULL OR takes_over)
             )
             ORDER BY crashes LIMIT room FOR NO KEY UPDATE SKIP LOCKED
-        )
+        ))
         RETURNING id;
         RETURN;
     END IF;
@@ -194,12 +194,12 @@ BEGIN
             run = run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
             crashes = crashes + CASE WHEN stage IS DISTINCT FROM p_held_back THEN 1 ELSE 0 END,
             lease_until = now() + make_interval(secs => p_ttl), stage = NULL
-        WHERE id IN (
+        WHERE id = ANY (ARRAY(
             SELECT id FROM jobs
             WHERE state = 'running' AND lease_until < now() AND lease_until >= coalesce(leases_from, '-infinity')
                 AND (worker IS NULL OR takes_over) AND crashes < p_quarantine_after
             ORDER BY lease_until LIMIT room FOR NO KEY UPDATE SKIP LOCKED
-        )
+        ))
         RETURNING id
     LOOP
         room := room - 1;
@@ -274,16 +274,17 @@ BEGIN
             WHERE l.more AND (room > 0 OR l.workspace <> ALL (busy_workspaces))
             ORDER BY kind_firsts[l.kind] + kind_spent[l.kind], l.kind DESC, l.starts + l.spent, l.at LIMIT 1;
         EXIT WHEN NOT FOUND;
-        UPDATE jobs SET
-            state = 'running', run = jobs.run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
-            tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl), stage = NULL
-        FROM (
+        WITH due AS MATERIALIZED (  -- a join would run a subquery again for each row, and each run locks another job
             SELECT j.id, j.call_pk, j.run FROM jobs j
             WHERE j.state = 'queued' AND j.live = (kinds[at] = 2) AND j.team_id = teams_of[at]
                 AND (j.not_before, j.created_at, j.id) > (from_not_before[at], from_created_at[at], from_id[at])
                 AND j.not_before <= now() AND j.crashes < p_quarantine_after
             ORDER BY j.live, j.team_id, j.not_before, j.created_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-        ) AS due
+        )
+        UPDATE jobs SET
+            state = 'running', run = jobs.run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
+            tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl), stage = NULL
+        FROM due
         WHERE jobs.id = due.id AND jobs.call_pk = due.call_pk
         RETURNING jobs.id, jobs.kind, jobs.audio_seconds, jobs.not_before, jobs.created_at, due.run INTO job;
         IF NOT FOUND THEN

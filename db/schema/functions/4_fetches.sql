@@ -30,12 +30,12 @@ BEGIN
         UPDATE jobs SET
             fetch_run = fetch_run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
             lease_until = now() + make_interval(secs => p_ttl), stage = NULL
-        WHERE id IN (
+        WHERE id = ANY (ARRAY(
             SELECT id FROM jobs
             WHERE state = 'fetching' AND lease_until IS NOT NULL AND lease_until < now()
                 AND (worker IS NULL OR takes_over) AND (p_sealed OR NOT is_sealed(call_pk))
             ORDER BY lease_until LIMIT room FOR NO KEY UPDATE SKIP LOCKED
-        )
+        ))
         RETURNING id
     LOOP
         room := room - 1;
