@@ -6,14 +6,18 @@ Each test has a workspace of its own.
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from db import embedded, migrate
 from serve_app.cli.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
 from tests.collector import Collector, collecting
+from tests.synthetic_calls import synthetic_calls
 
 
 def free_port() -> int:
@@ -60,3 +64,27 @@ def files() -> Iterator[FileServer]:
     """A server of recordings on 127.0.0.1, which the service is allowed to fetch from."""
     with FileServer() as server:
         yield server
+
+
+@dataclass
+class SampleCalls:
+    """The synthetic calls, processed once for all tests that only read them.
+
+    `ids`: callIds by the names of the samples. `replies`: each body that was sent, and the reply of the service.
+    """
+
+    client: Client
+    ids: dict[str, str] = field(default_factory=dict)
+    replies: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def sample_calls(service: RunningService, files: FileServer) -> AsyncIterator[SampleCalls]:
+    sent = SampleCalls(await Client.of(service, "Acme"))
+    for sample in synthetic_calls():
+        for body in sample.submissions(files.add):
+            sent.replies.append((body, await sent.client.accepted(body)))
+            sent.ids[sample.name] = body["callId"]
+    await sent.client.ended(sent.ids.values(), 450)
+    yield sent
+    await sent.client.close()

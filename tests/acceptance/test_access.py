@@ -78,6 +78,7 @@ def test_rays_sockets_logs_and_spilled_sound_lie_where_only_their_user_may_enter
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_a_bare_driver_is_not_let_in(service: RunningService) -> None:
     told = outsider(AS_A_DRIVER, ADDRESS=service.ready["rayAddress"])
     assert "GOT IN" not in told

@@ -54,6 +54,7 @@ async def fill(client: Client) -> None:
         await connection.execute(sa.text(FILL), {"calls": CALLS, "workspace": client.workspace_id})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strike", "format_"),
     [

@@ -16,6 +16,7 @@ from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
 from serve_app.scaling.cost import engine_work
 from serve_app.scaling.policy import ScalingOptions
+from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER, synthetic_calls
 
@@ -28,16 +29,14 @@ def sample_of(layout: str) -> Sample:
     return next(sample for sample in SAMPLES.values() if sample.expected["layout"] == layout)
 
 
-async def test_every_sample_call_becomes_a_completed_record(client: Client, files: FileServer) -> None:
-    sent: dict[str, str] = {}
-    for sample in SAMPLES.values():
-        for body in sample.submissions(files.add):
-            answer = await client.accepted(body)
-            assert answer["callId"] == body["callId"]
-            assert answer["status"] == ("transcribing" if "recordingUrl" in body else "received")
-            assert ("jobId" in answer) == ("recordingUrl" in body)
-        sent[sample.name] = body["callId"]
-    records = dict(zip(sent, await client.ended(sent.values(), timeout=450), strict=True))
+async def test_every_sample_call_becomes_a_completed_record(sample_calls: SampleCalls) -> None:
+    client = sample_calls.client
+    for body, reply in sample_calls.replies:
+        assert reply["callId"] == body["callId"]
+        assert reply["status"] == ("transcribing" if "recordingUrl" in body else "received")
+        assert ("jobId" in reply) == ("recordingUrl" in body)
+    records = {name: await client.record(call_id) for name, call_id in sample_calls.ids.items()}
+    assert records.keys() == SAMPLES.keys()
     for name, record in records.items():
         expected = SAMPLES[name].expected
         assert record.call.state == "completed", (name, record.call.failure)

@@ -35,6 +35,7 @@ def pipeline(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_a_program_is_refused_and_not_run(pipeline: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointDamaged, match=r"os\.makedirs.*TRUST_CHECKPOINT=true"):
         load(DiarizationOptions(pipeline=str(pipeline)))

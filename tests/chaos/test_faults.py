@@ -32,6 +32,7 @@ async def wire(postgres_url: str) -> AsyncIterator[Wire]:
         yield strung
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["frozen", pytest.param("silent", marks=pytest.mark.slow)])
 async def test_who_wakes_up_behind_its_successor_writes_nothing_and_works_on(
     fault: str, world: World, wire: Wire, tmp_path: Path
@@ -59,6 +60,7 @@ async def test_who_wakes_up_behind_its_successor_writes_nothing_and_works_on(
     assert before == {table: [row for row in after[table] if row in before[table]] for table in TABLES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("acknowledging", "answer_seconds"), [pytest.param(False, None, marks=pytest.mark.slow), (True, 2.0)]
 )

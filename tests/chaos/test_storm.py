@@ -26,6 +26,7 @@ async def test_a_short_storm_loses_nothing_and_doubles_nothing() -> None:
     assert report.figures["events stored"] >= 50
 
 
+@pytest.mark.slow
 def test_what_nobody_answered_is_told_by_what_was_under_way() -> None:
     def sent(at: float, seconds: float, status: int | None = None, error: str | None = "ReadTimeout") -> Attempt:
         return Attempt(1, 1, "north", {}, at, at + seconds, status, error=error)

@@ -48,6 +48,7 @@ def short() -> Iterator[Path]:
         yield Path(name) / "r"
 
 
+@pytest.mark.slow
 def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
     with ray(short, "disabled") as (address, starter):
         until = time.monotonic() + 180

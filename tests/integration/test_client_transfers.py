@@ -187,6 +187,7 @@ async def test_requests_over_the_limit_wait_as_they_are_told(world: World, postg
     assert caught.value.retry_after and caught.value.retry_after >= 1
 
 
+@pytest.mark.slow
 async def test_a_full_backlog_is_its_own_refusal(world: World, postgres_url: str) -> None:
     key = await new_key(world, "submit", team=world.team_id)
     limits = LimitOptions(per_minute=1e9, backlog=1)

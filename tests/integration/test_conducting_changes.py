@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from db import queue
 from pipeline.analysis import AnalysisOptions
 from serve_app.cli.file_server import FileServer
@@ -39,6 +41,7 @@ async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_
     assert workers.asked["transcribe"] == 1
 
 
+@pytest.mark.slow
 async def test_an_analysis_without_end_after_a_change_leaves_the_findings_that_there_are(
     world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:

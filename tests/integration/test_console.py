@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx
+import pytest
 from jinja2 import Environment
 from starlette.routing import Route
 
@@ -215,6 +216,7 @@ async def test_times_are_the_viewers(site: httpx.AsyncClient, world: World) -> N
         assert shown in (await site.get("/calls")).text, zone
 
 
+@pytest.mark.slow
 async def test_a_call_of_three_hours_comes_in_parts(site: httpx.AsyncClient, world: World) -> None:
     """3,085 turns of 13 words, 3.5 s each: the page brings a screenful, and says where the rest is."""
     said = "well then we shall see what comes of it in the end"

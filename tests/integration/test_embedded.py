@@ -176,6 +176,7 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
         embedded.start(folder, {"no_such_setting": "1"})
 
 
+@pytest.mark.slow
 async def test_after_a_restart_the_open_pools_serve_the_first_request(folder: Path) -> None:
     url = await asyncio.to_thread(embedded.start, folder)
     await asyncio.to_thread(migrate.migrate, url)

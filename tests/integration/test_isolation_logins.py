@@ -167,6 +167,7 @@ def _fields(world: World) -> dict[str, object]:
     return {name: getattr(world, name) for name in World.__dataclass_fields__}
 
 
+@pytest.mark.slow
 def test_databases_of_one_server_may_be_migrated_at_once() -> None:
     """They share the role, which none of them finds there."""
     folder = Path(tempfile.mkdtemp(prefix="swb-pg-"))

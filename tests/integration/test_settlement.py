@@ -100,6 +100,7 @@ async def test_a_process_that_is_killed_after_a_call_has_ended_has_charged_for_i
     assert await charged_once(world) == row, "not once more by others"
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_before_a_call_has_ended_leaves_it_to_the_next_which_charges_for_it(
     world: World, fetched: Path
 ) -> None:

@@ -232,6 +232,7 @@ def test_a_supervisor_that_is_killed_with_its_worker_takes_postgresql_with_it(
     until(lambda: embedded.postmaster(tmp_path) is None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
 def test_the_standby_outlives_workers_and_takes_calls_until_the_last_is_drained(
     start: Callable[[str], Running],

@@ -98,6 +98,7 @@ def test_voiceprints_are_those_that_pyannote_makes_of_the_same_network(clusterin
     assert np.dot(other.vector, clustering.voiceprint([speech()]).vector) == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_engine_brings_in_nothing_of_pyannote(clustering):
     store = str(clustering.checkpoint.folder.parent)
     program = (

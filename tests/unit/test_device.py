@@ -156,6 +156,7 @@ def test_a_gpu_out_of_reach_fails_a_node_and_is_a_remark_on_a_laptop(tmp_path: P
     assert levels(examined({}, strict=True, promised=0)) == {"GPU": Level.GOOD}  # a pod for CPU work
 
 
+@pytest.mark.slow
 def test_doctor_of_a_node_ends_with_1_if_the_promised_gpu_is_missing(tmp_path: Path) -> None:
     environment = {"SWITCHBOARD_STORAGE": tmp_path.as_uri()}
     missing = CliRunner().invoke(app, ["doctor", "--node", "--gpus", "1"], env=environment)

@@ -69,6 +69,7 @@ def test_words_and_their_times_are_those_of_the_other_encoder(ours, tiny_folder,
     assert np.median(np.abs(starts[:, 0] - starts[:, 1])) <= 0.04
 
 
+@pytest.mark.slow
 def test_several_windows_at_once_are_those_one_by_one(ours, talk):
     features = [ours._features(sound, Chunk(0, 0.0, 8.0, "en")) for sound in (talk[:128_000], talk[128_000:256_000])]
     together = np.asarray(ours._encode(features))

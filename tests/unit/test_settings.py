@@ -10,9 +10,6 @@ from pydantic_settings import SettingsError
 
 from serve_app import settings
 from serve_app.cli.errors import explain
-from serve_app.service import data_folder
-from serve_app.service.errors import ServiceError
-from serve_app.service.state import State
 from serve_app.settings import Settings, documented, unknown_variables
 
 
@@ -151,24 +148,6 @@ def test_the_data_folder_is_the_users_own_whatever_folder_a_command_is_run_in(
     assert Settings().data_dir == tmp_path / "share" / "switchboard" / "data"
     monkeypatch.setenv("SWITCHBOARD_DATA_DIR", "here")
     assert Settings().data_dir == tmp_path / "here"
-
-
-def test_a_database_in_the_former_default_folder_is_not_forgotten_in_silence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("SWITCHBOARD_DATA_DIR", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    monkeypatch.chdir(tmp_path)
-    assert data_folder.forgotten(Settings()) is None
-    (tmp_path / ".data" / "cluster").mkdir(parents=True)
-    assert f"SWITCHBOARD_DATA_DIR={tmp_path / '.data'}" in str(data_folder.forgotten(Settings()))
-    with pytest.raises(ServiceError, match="SWITCHBOARD_DATA_DIR"):
-        State(Settings()).hold()
-    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(data_folder.default()))
-    assert data_folder.forgotten(Settings()) is None
-    monkeypatch.delenv("SWITCHBOARD_DATA_DIR")
-    (data_folder.default() / "cluster").mkdir(parents=True)
-    assert data_folder.forgotten(Settings()) is None
 
 
 @pytest.mark.parametrize(("prefix", "base_url"), [("/", "http://127.0.0.1:8000"), ("/v1", "http://127.0.0.1:8000/v1")])

@@ -114,6 +114,7 @@ def test_one_that_is_killed_while_it_is_set_up_is_set_up_by_the_next(home: Path,
     assert not [one for one in home.iterdir() if one.name.startswith(spread.LEFT)]
 
 
+@pytest.mark.slow
 def test_of_two_at_once_one_waits_and_finds_it_done(home: Path, tmp_path: Path) -> None:
     head = project(tmp_path / "head", setup="sleep 0.5; echo once >> ~/was_set_up\n", word="second")
     project(home / "switchboard")

@@ -13,9 +13,9 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from db import console_sessions, keys
 from tests.acceptance.browser.desk import SignIn, Visitor, listen, served
+from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
 from tests.postgres import World
-from tests.synthetic_calls import synthetic_calls
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 expect.set_options(timeout=30_000)  # a guard: the 5 s of Playwright are short where a service has the cores as well
@@ -39,17 +39,9 @@ class Console:
         return secret
 
 
-@pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def console(service: RunningService, files: object) -> AsyncIterator[Console]:
-    client = await Client.of(service, "Acme")
-    made = Console(str(service.ready["consoleUrl"]), client)
-    for sample in synthetic_calls():
-        for body in sample.submissions(files.add):  # type: ignore[attr-defined]
-            await client.accepted(body)
-        made.calls[sample.name] = body["callId"]
-    await client.ended(made.calls.values(), 240)
-    yield made
-    await client.close()
+@pytest.fixture(scope="package")
+def console(service: RunningService, sample_calls: SampleCalls) -> Console:
+    return Console(str(service.ready["consoleUrl"]), sample_calls.client, sample_calls.ids)
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
