@@ -1,4 +1,5 @@
 import os
+from collections import Counter
 from typing import Any
 
 import hypothesis
@@ -32,6 +33,19 @@ WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/test_storm.py")
 CONSOLE_ALONE = [
     f"tests/acceptance/browser/test_{name}.py" for name in ("administration", "calibrations", "corrections", "quality")
 ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what `cases(n)` leaves out: all but every nth case of each parametrized test."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("cases")
+        if mark and hasattr(item, "callspec"):
+            test = item.nodeid.split("[", 1)[0]
+            if seen[test] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
 
 
 def pytest_configure() -> None:

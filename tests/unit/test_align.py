@@ -9,6 +9,8 @@ from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import Layout, LayoutKind
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
+pytestmark = pytest.mark.cases(4)
+
 
 @pytest.fixture(scope="module")
 def legs() -> np.ndarray:

@@ -32,6 +32,8 @@ import json, logging, pathlib, sys
 from pipeline.checkpoints import lock, resolve
 from pipeline.engines import engine_class
 from pipeline.errors import CheckpointMissing
+
+pytestmark = pytest.mark.cases(2)
 logging.basicConfig(level=logging.WARNING)
 lock.LOCK = pathlib.Path(sys.argv[1])
 kind = engine_class({"": sys.argv[3]}, "").CHECKPOINTS

@@ -10,6 +10,8 @@ from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import Bleed, Layout
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
+pytestmark = pytest.mark.cases(3)
+
 
 @pytest.fixture(scope="module")
 def call() -> np.ndarray:

@@ -15,6 +15,8 @@ from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.voice_calibration import SHIPPED, calibration_of, read
 from tests.fixture_checkpoints import FOLDER
 
+pytestmark = pytest.mark.cases(2)
+
 GOLDEN = Path(__file__).resolve().parents[1] / "fixtures" / "campplus.json"
 NAME = "segmentation-3.0+campplus"
 

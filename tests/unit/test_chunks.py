@@ -19,6 +19,8 @@ from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
 from pipeline.voice_activity import FRAME
 from tests.synthetic_calls import FOLDER
 
+pytestmark = pytest.mark.cases(2)
+
 
 def legs() -> list[tuple[str, np.ndarray, list[Span]]]:
     """(name, int16 samples, spoken words) of each channel of each separated or mono sample call."""

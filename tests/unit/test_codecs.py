@@ -13,6 +13,8 @@ from pipeline.errors import NotAudio
 from tests.synthetic_calls import FOLDER
 from tests.unit.test_decode import encode
 
+pytestmark = pytest.mark.cases(4)
+
 FIXTURES = Path(__file__).with_name("fixtures")
 CALL = FOLDER / "02_callback_stereo" / "call.flac"
 OPTIONS = DecodeOptions()

@@ -16,6 +16,8 @@ from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode, decode
 from pipeline.domain.speech import Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong, StorageError
 
+pytestmark = pytest.mark.cases(3)
+
 OPTIONS = DecodeOptions()
 SECONDS = 3.0
 

@@ -8,6 +8,8 @@ from pipeline.audio.channels.separation import separate
 from pipeline.audio.decode.sound import everything
 from tests.unit.channels_by_hand import decoded, sample
 
+pytestmark = pytest.mark.cases(3)
+
 NEAR = 16
 
 

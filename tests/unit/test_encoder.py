@@ -19,6 +19,8 @@ from pipeline.domain.speech import Chunk
 from pipeline.errors import EngineError
 from tests import fixture_checkpoints
 
+pytestmark = pytest.mark.cases(2)
+
 SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz
 
 

@@ -23,6 +23,8 @@ from tests.unit.lossy_files import FRAGMENTS, without_packets
 from tests.unit.test_decode import encode, loudest, tones
 from tests.unit.test_decode import wav as wav_file
 
+pytestmark = pytest.mark.cases(4)
+
 FIXTURES = Path(__file__).parent / "fixtures"
 MARK = 9.0  # seconds at which a tone begins, after everything that gets lost
 

@@ -28,6 +28,8 @@ from pipeline.fetch.storage import all_stored
 from pipeline.speakers.attribute import attribute
 from tests.synthetic_calls import FOLDER
 
+pytestmark = pytest.mark.cases(3)
+
 
 def recordings(name: str) -> tuple[Recording, ...]:
     submission = json.loads((FOLDER / name / "submission.json").read_text(encoding="utf-8"))

@@ -15,6 +15,8 @@ from pipeline.audio.labels.voice import Muted
 from pipeline.domain.speech import SAMPLE_RATE, Audio, AudioInMemory, Label, LabelKind, Span
 from tests.unit import made_music, scenes
 
+pytestmark = pytest.mark.cases(3)
+
 OPTIONS = SpeechOptions()
 PAUSE = np.zeros(2 * sounds.RATE, np.float32)
 

@@ -13,6 +13,8 @@ from pipeline.language.identification import guess, misheard, spread, stretches
 from pipeline.language.names import NAMES, name
 from pipeline.language.of_call import decide
 
+pytestmark = pytest.mark.cases(2)
+
 EN, ES, DE = {"en": 0.97, "es": 0.02, "de": 0.01}, {"en": 0.03, "es": 0.97}, {"de": 0.99, "en": 0.01}
 
 

@@ -13,6 +13,8 @@ from tests.llm_server import MODEL, completion, error
 from tests.unit.calls_by_hand import call
 from tests.unit.llm_by_hand import ANSWER, KEY, LINES, MINE, found, options
 
+pytestmark = pytest.mark.cases(3)
+
 
 @pytest.fixture(autouse=True)
 def _answers(endpoint):

@@ -32,6 +32,8 @@ from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
 from tests.unit.test_process import recalling, spoken
 
+pytestmark = pytest.mark.cases(3)
+
 FORMANTS = ((500, 150, 1.0), (1500, 200, 0.5), (2500, 250, 0.25))
 
 

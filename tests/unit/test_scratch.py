@@ -24,6 +24,8 @@ from tests.recordings import stored
 from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
 
+pytestmark = pytest.mark.cases(2)
+
 
 def recordings(*names: str) -> tuple[Recording, ...]:
     return tuple(stored(FOLDER / name, at) for at, name in enumerate(names))

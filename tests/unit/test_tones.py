@@ -8,6 +8,8 @@ from pipeline.audio.labels import frames, keys, tones
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind
 from tests.unit import scenes
 
+pytestmark = pytest.mark.cases(4)
+
 
 def on_a_line(sound: np.ndarray, codec: str = "mulaw", dbfs: float = -20.0, seed: int = 0) -> AudioInMemory:
     rng = np.random.default_rng(seed)
