@@ -43,6 +43,7 @@ def test_a_checkpoint_that_is_a_program_is_refused_and_not_run(pipeline: Path, t
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
+@pytest.mark.slow
 def test_it_is_run_where_it_is_trusted(pipeline: Path, tmp_path: Path) -> None:
     load(DiarizationOptions(pipeline=str(pipeline), trust_checkpoint=True))
     assert (tmp_path / "proof").exists()

@@ -122,6 +122,7 @@ def test_what_a_backup_holds_is_its_users_alone_and_no_key_is_in_it(made: Path) 
     assert told.secrets.sealed["credentials"] == 1 and len(told.secrets.keys) == 1 and not told.secrets.included
 
 
+@pytest.mark.slow
 def test_keys_are_in_a_backup_where_that_is_asked_for_and_a_new_data_folder_gets_its_key(
     filled: World, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +237,7 @@ async def test_what_is_written_while_a_backup_is_made_is_not_in_it_and_waits_for
     assert switchboard("backup", "verify", where, "--drill").exit_code == 0, "dump and digests are of one moment"
 
 
+@pytest.mark.slow
 def test_a_backup_that_is_killed_leaves_none_and_the_next_goes_on_with_its_recordings(
     filled: World, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

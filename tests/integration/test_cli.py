@@ -408,6 +408,7 @@ def test_migrate_leaves_the_database_of_a_newer_version_alone(postgres_url: str)
     assert "another version of Switchboard" in result.output
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("command", [("migrate",), ("doctor",), ("calls", "list"), ("teams", "create", "sales")])
 def test_commands_refuse_the_database_of_a_pre_release_version(postgres_url: str, command: tuple[str, ...]) -> None:
     with psycopg.connect(postgres_url) as connection:

@@ -48,6 +48,7 @@ def own_server() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_restarted_in_the_middle_is_waited_for_and_is_no_failure_of_the_call(
     own_server: Path, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:

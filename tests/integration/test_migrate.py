@@ -17,6 +17,7 @@ from db.database import sqlalchemy_url
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_four_processes_may_migrate_at_once(empty_postgres_url: str, tmp_path: Path) -> None:
     code = "import sys; from db.migrate import migrate; migrate(sys.argv[1])"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

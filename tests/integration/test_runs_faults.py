@@ -44,6 +44,7 @@ async def test_a_conductor_that_dies_in_a_run_costs_what_it_was_at_and_nothing_i
     assert (left["state"], left["claims"]) == ("done", 2)
 
 
+@pytest.mark.slow
 async def test_a_promotion_whose_connection_is_lost_has_not_happened_and_can_be_made_again(
     world: World,
     call: CallRecord,

@@ -217,6 +217,7 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
         assert await views.show_call(stand.world.database, call_id, stand.world.workspace_id) is not None
 
 
+@pytest.mark.slow
 async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stand: Stand) -> None:
     """Twice what is worked on at once, while PostgreSQL does not get on: half wait, the others are refused at once."""
     most, world = LimitOptions.CONCURRENCY, stand.world

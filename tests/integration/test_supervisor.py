@@ -180,6 +180,7 @@ def test_a_worker_that_does_not_end_is_told_once_and_then_killed(start: Callable
     assert running.gone()
 
 
+@pytest.mark.slow
 def test_a_first_start_that_fails_with_a_reason_is_not_tried_again(start: Callable[[str], Running]) -> None:
     running = start("fails")
     assert running.process.wait(120) == 3

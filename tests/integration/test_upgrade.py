@@ -150,6 +150,7 @@ async def test_calls_of_a_release_are_read_and_changed_after_the_migration(path:
         assert len(await webhooks.list_endpoints(database)) == 1
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     "change",
     [

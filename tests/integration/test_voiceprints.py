@@ -130,6 +130,7 @@ async def test_somebody_else_at_the_desk_does_not_change_the_members_profile(wor
     assert [one for one in await profiles(world) if one.user_id == str(ana)] != list(with_bo)
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_sample_that_is_taken_out_leaves_every_decision_as_it_was(world: World, seed: int) -> None:
     ana, bo = await member(world, "Ana"), await member(world, "Bo")

@@ -85,6 +85,7 @@ def test_without_the_hub_the_best_stored_model_is_used_and_a_warning_says_so(
         assert part in log
 
 
+@pytest.mark.slow
 def test_a_hub_that_never_answers_does_not_stop_the_start(filled: Path, tmp_path: Path, silent: str) -> None:
     (name, preferred, _), log = resolved(filled, tmp_path / "home", HF_ENDPOINT=silent)
     assert (name, preferred) == ("base", "small")
