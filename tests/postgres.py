@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,24 @@ def fresh_postgres_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_pool: "DatabasePool") -> Iterator[str]:
-    """Yield the URL of a migrated database without rows."""
-    name = postgres_pool.take()
-    yield postgres_pool.url(name)
-    postgres_pool.put_back(name)
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yield the URL of a migrated database, without rows unless the test has a `world`."""
+    with_world = "world" in request.fixturenames
+    pool: DatabasePool = request.getfixturevalue("world_pool" if with_world else "postgres_pool")
+    name = pool.take()
+    yield pool.url(name)
+    pool.put_back(name)
+
+
+@pytest_asyncio.fixture(scope="session")
+async def world_pool(postgres_server: str) -> AsyncIterator["DatabasePool"]:
+    """Yield databases that have the workspace of a `World`: creating it for each test takes longer than most tests."""
+    pool = DatabasePool(postgres_server)
+    pool.template = pool.create(TEMPLATE)
+    async with await Database.open(pool.url(pool.template)) as database:
+        pool.world = await new_world(database)
+    yield pool
+    pool.close()
 
 
 def fresh_database(server: str, template: str) -> Iterator[str]:
@@ -116,11 +129,14 @@ class DatabasePool:
     CLOSING_SECONDS = 0.5  # the server notices a closed connection a moment later
 
     def __init__(self, server: str) -> None:
+        self.template = TEMPLATE
+        self.world: World | None = None  # in the template
         self._server = server
         self._idle: list[str] = []
         self._schemas: dict[str, object] = {}  # database -> fingerprint of its schema when it was created
         self._tables: list[str] = []
         self._rows: dict[str, list[str]] = {}  # table -> the rows of a new database, as JSON
+        self._reset_sequences = ""
         self._connections: dict[str, psycopg.Connection[Any]] = {}  # kept open: a new one reads the catalogs again
         self.created = self.reused = 0
 
@@ -132,13 +148,14 @@ class DatabasePool:
         if self._idle:
             self.reused += 1
             return self._idle.pop()
-        name = self.create(TEMPLATE)
+        name = self.create(self.template)
         connection = psycopg.connect(self.url(name), autocommit=True, prepare_threshold=0)
         self._connections[name] = connection
         connection.execute("SET session_replication_role = replica")  # neither triggers nor foreign keys
         self._schemas[name] = self._schema(connection)
         self._tables = [table for (table,) in connection.execute(TABLES).fetchall()]
         self._rows = self._all_rows(connection)
+        self._reset_sequences = f"SELECT {', '.join(call for (call,) in connection.execute(SEQUENCES).fetchall())}"
         return name
 
     def put_back(self, name: str) -> None:
@@ -180,7 +197,7 @@ class DatabasePool:
         for table, rows in self._rows.items():
             insert = f"INSERT INTO {table} SELECT * FROM json_populate_recordset(NULL::{table}, %s)"
             connection.execute(insert.encode(), [f"[{','.join(rows)}]"])
-        connection.execute(RESTART_SEQUENCES)
+        connection.execute(self._reset_sequences.encode())
         assert self._all_rows(connection) == self._rows, "an emptied database has rows"
         return deleted <= self.MAX_ROWS
 
@@ -197,14 +214,16 @@ class DatabasePool:
 
     def _all_rows(self, connection: "psycopg.Connection[Any]") -> dict[str, list[str]]:
         each = (f"SELECT '{table}', row_to_json(t)::text FROM {table} t" for table in self._tables)
+        query = f"{' UNION ALL '.join(each)} ORDER BY 1, 2"
         rows: dict[str, list[str]] = {}
-        for table, row in connection.execute(" UNION ALL ".join(each).encode()).fetchall():
+        for table, row in connection.execute(query.encode()).fetchall():
             rows.setdefault(table, []).append(row)
         return rows
 
 
-RESTART_SEQUENCES = """
-    SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'public'::regnamespace
+SEQUENCES = """
+    SELECT format('setval(%L, %s, %L)', format('%I', sequencename), coalesce(last_value, 1), last_value IS NOT NULL)
+    FROM pg_sequences WHERE schemaname = 'public'
 """
 OTHER_CONNECTIONS = """
     SELECT count(*) FROM pg_stat_activity
@@ -298,9 +317,10 @@ class World:
 
 
 @pytest_asyncio.fixture
-async def world(database: Database) -> World:
+async def world(database: Database, world_pool: "DatabasePool") -> World:
     """A workspace in `database`, see `World`."""
-    return await new_world(database)
+    assert world_pool.world is not None
+    return replace(world_pool.world, database=database, call_id=uuid4())
 
 
 async def new_world(database: Database) -> World:
