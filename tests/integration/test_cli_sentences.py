@@ -164,6 +164,7 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
+@pytest.mark.slow
 def test_every_sentence_fits_the_terminal(filled: Filled, tmp_path: Path) -> None:
     people = tmp_path / "the-people-whom-the-service-desk-of-the-public-utility-knows.csv"
     people.write_text("name,phone\nAna,12\nBo,+493012345\n")

@@ -216,6 +216,7 @@ async def test_after_a_key_was_put_first_what_waits_is_still_fetched(world: Worl
     assert asked_for(server) == ODD
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("urls", [NONE, REPLACED])
 async def test_without_its_key_the_call_says_what_to_set_and_fails_when_window_ends(
     world: World, tmp_path: Path, urls: UrlSealer

