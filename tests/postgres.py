@@ -84,12 +84,6 @@ def empty_postgres_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh_postgres_url(postgres_server: str) -> Iterator[str]:
-    """Yield the URL of a migrated database that no test has used before."""
-    yield from fresh_database(postgres_server, TEMPLATE)
-
-
-@pytest.fixture
 def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Yield the URL of a migrated database, without rows unless the test has a `world`."""
     with_world = "world" in request.fixturenames
@@ -102,9 +96,9 @@ def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest_asyncio.fixture(scope="session")
 async def world_pool(postgres_server: str) -> AsyncIterator["DatabasePool"]:
     """Yield databases that have the workspace of a `World`: creating it for each test takes longer than most tests."""
-    pool = DatabasePool(postgres_server)
-    pool.template = pool.create(TEMPLATE)
-    async with await Database.open(pool.url(pool.template)) as database:
+    template = DatabasePool(postgres_server).create()
+    pool = DatabasePool(postgres_server, template)
+    async with await Database.open(pool.url(template)) as database:
         pool.world = await new_world(database)
     yield pool
     pool.close()
@@ -112,8 +106,8 @@ async def world_pool(postgres_server: str) -> AsyncIterator["DatabasePool"]:
 
 def fresh_database(server: str, template: str) -> Iterator[str]:
     """Yield the URL of a new database, which is dropped afterwards."""
-    pool = DatabasePool(server)
-    name = pool.create(template)
+    pool = DatabasePool(server, template)
+    name = pool.create()
     yield pool.url(name)
     pool.drop(name)
 
@@ -128,17 +122,16 @@ class DatabasePool:
     MAX_ROWS = 2000
     CLOSING_SECONDS = 0.5  # the server notices a closed connection a moment later
 
-    def __init__(self, server: str) -> None:
-        self.template = TEMPLATE
-        self.world: World | None = None  # in the template
+    def __init__(self, server: str, template: str = TEMPLATE) -> None:
+        self.world: World | None = None  # that each database has
         self._server = server
+        self._template = template
         self._idle: list[str] = []
         self._schemas: dict[str, object] = {}  # database -> fingerprint of its schema when it was created
         self._tables: list[str] = []
         self._rows: dict[str, list[str]] = {}  # table -> the rows of a new database, as JSON
         self._reset_sequences = ""
         self._connections: dict[str, psycopg.Connection[Any]] = {}  # kept open: a new one reads the catalogs again
-        self.created = self.reused = 0
 
     def url(self, name: str) -> str:
         return self._server.replace(f"/{TEMPLATE}?", f"/{name}?")
@@ -146,9 +139,8 @@ class DatabasePool:
     def take(self) -> str:
         """Return the name of an empty database."""
         if self._idle:
-            self.reused += 1
             return self._idle.pop()
-        name = self.create(self.template)
+        name = self.create()
         connection = psycopg.connect(self.url(name), autocommit=True, prepare_threshold=0)
         self._connections[name] = connection
         connection.execute("SET session_replication_role = replica")  # neither triggers nor foreign keys
@@ -166,11 +158,10 @@ class DatabasePool:
             self._connections.pop(name).close()
             self.drop(name)
 
-    def create(self, template: str) -> str:
+    def create(self) -> str:
         """Create a database and return its name."""
-        self.created += 1
         name = f"test_{next(_numbers)}"
-        self._administer(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self._administer(f"CREATE DATABASE {name} TEMPLATE {self._template}")
         return name
 
     def drop(self, name: str) -> None:
