@@ -126,6 +126,7 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.suites) - set(SUITES):
         parser.error(f"unknown suites: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops the suite, as Ctrl-C does
     folder = FOLDER / commit()
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "results.json"
@@ -139,7 +140,9 @@ def main() -> int:
             f"{time.strftime('%H:%M')} {suite}, at most {SUITES[suite]} min; output: {folder / suite}.log", flush=True
         )
         results[suite] = run(suite, SUITES[suite], folder)
-        kept.write_text(json.dumps({name: asdict(result) for name, result in results.items()}, indent=1))
+        unfinished = kept.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps({name: asdict(result) for name, result in results.items()}, indent=1))
+        unfinished.replace(kept)  # a killed run leaves the former results
     print(table(results))
     return 0 if all(suite in results and results[suite].ok for suite in given.suites or SUITES) else 1
 

@@ -70,6 +70,7 @@ async def test_no_route_shows_anything_of_another_team_or_workspace(
     strangers = [
         (api.world, api.world.other_scoped, api.team),
         (umbrella, umbrella.scoped, await reading_key(empty)),
+        (umbrella, umbrella.scoped, api.team),
     ]
     others = []
     for world, sender, key in strangers:
