@@ -77,7 +77,7 @@ WORKDIR /home/switchboard/switchboard
 COPY . .
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     /locks/uv pip install --no-cache --no-deps --no-build-isolation --editable . \
-    && python -m compileall -q db evaluation pipeline serve_app
+    && python -m compileall -q db pipeline serve_app
 
 FROM service AS bill
 ARG CYCLONEDX=7.5.0

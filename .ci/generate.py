@@ -15,9 +15,9 @@ sys.path.insert(0, str(ROOT))
 import client.generate  # noqa: E402
 from serve_app import settings  # noqa: E402
 from serve_app.api import openapi as read_and_edit  # noqa: E402
-from serve_app.cli import record_schema  # noqa: E402
+from serve_app.cli.calls import record_schema  # noqa: E402
 from serve_app.intake import openapi as submit  # noqa: E402
-from serve_app.metrics import names  # noqa: E402
+from serve_app.operations import metric_names  # noqa: E402
 from serve_app.webhooks import payload  # noqa: E402
 from tests import prompt_snapshots  # noqa: E402
 
@@ -45,7 +45,7 @@ Environment variables; a list is written with commas (a,b) or as JSON, an object
 
 def _metrics() -> str:
     rows = []
-    for metric in names.EVERY:
+    for metric in metric_names.EVERY:
         labels = "; ".join(f"`{name}`: {values}" for name, values in metric.labels.items())
         rows.append(f"| `{metric.exposed}` | {metric.KIND} | {metric.text} | {labels} | {metric.process} |\n")
     return f"""# Metrics
@@ -53,7 +53,7 @@ def _metrics() -> str:
 For Prometheus. Each process counts in its own memory, and Ray serves the metrics of a node on one port: on one
 machine 9102 of the loopback address, in a cluster 8080. `WorkerId` and `NodeAddress`, which Ray adds, name the
 process: add up counters with `sum`, and take `max` of gauges, because every Conductor reports the same whole service.
-`make generate` writes this page from `serve_app/metrics/names.py`.
+`make generate` writes this page from `serve_app/operations/metric_names.py`.
 
 | Name | Kind | What it says | Labels | Recorded by |
 |---|---|---|---|---|

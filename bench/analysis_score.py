@@ -1,6 +1,7 @@
 """Compares what the analysis found in a call with what is known of it; definitions for `analysis.py`.
 
-A found task is right when it is one of the call's (`evaluation.matching`), and the owner is the known one or one of
+A found task is right when it is one of the call's (`pipeline.evaluation.matching`), and the owner is the known one
+or one of
 `owner_alternatives`. A task marked `optional` costs nothing, found or not. Its due date is right when it is `due_date`
 or one of `due_date_alternatives`, null where no date follows.
 """
@@ -8,7 +9,7 @@ or one of `due_date_alternatives`, null where no date follows.
 from collections import defaultdict
 from typing import Any
 
-from evaluation.matching import NEARBY, is_alike, likeness, likest_pairs, same_field, stems
+from pipeline.evaluation.matching import NEARBY, is_alike, likeness, likest_pairs, same_field, stems
 
 FIELDS = ("name", "company", "email", "phone", "address")
 

@@ -196,7 +196,7 @@ class SentCalls:
     async def send(self, count: int) -> None:
         from datetime import UTC, datetime
 
-        from db.grouping import Grouping
+        from db.intake.group_commit import Grouping
         from pipeline.domain.call import Submission
         from tests.synthetic_calls import FOLDER
 
@@ -209,7 +209,7 @@ class SentCalls:
             self.sent.append(call)
 
     async def states(self) -> dict[str, int]:
-        from db import views
+        from db.records import views
 
         found: dict[str, int] = {}
         for one in await views.list_calls(self._database, limit=10_000):
@@ -249,9 +249,9 @@ async def watch(queue: SentCalls, calls: int, nodes: int) -> dict[str, Any]:
 
 
 async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
-    from db import directory, keys
-    from db.database import Database
-    from serve_app.cli.file_server import FileServer
+    from db.core.database import Database
+    from db.workspace import directory, keys
+    from serve_app.cli.calls.file_server import FileServer
 
     database = await Database.open(url)
     try:
@@ -265,7 +265,7 @@ async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
 
 
 def measure(folder: Path, calls: int, nodes: int) -> dict[str, Any]:
-    from db import embedded, migrate
+    from db.server import embedded, migrate
     from serve_app.service.environment import prepare_environment
 
     url = embedded.start(folder / "state")

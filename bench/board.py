@@ -22,9 +22,9 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import webhooks
-from db.sealing import Sealer
-from serve_app.cli.file_server import FileServer
+from db.events import endpoints
+from db.secrets.encryption import Sealer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import SECRETS_KEY, Client, RunningService
 from tests.prometheus import prometheus
@@ -43,7 +43,7 @@ async def work(service: RunningService, rounds: int) -> None:
     client = await Client.of(service)
     sealed = Sealer([SECRETS_KEY]).seal("whsec_" + SECRETS_KEY)
     async with receiving() as receiver:
-        await webhooks.add(client.database, client.workspace_id, receiver.url, sealed)
+        await endpoints.add(client.database, client.workspace_id, receiver.url, sealed)
         with FileServer() as files:
             for _ in range(rounds):
                 sent = []
@@ -121,7 +121,7 @@ def run(rounds: int, picture: Path | None) -> dict[str, dict[str, int]]:
         service = RunningService("", folder, free_port(), settings)
         service.start()
         try:
-            from db import embedded
+            from db.server import embedded
 
             service.database_url = embedded.start(folder)
             target = urlsplit(service.ready["metricsUrl"]).netloc

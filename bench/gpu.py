@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import long_calls
 from bench.throughput import Ran, SharedWork, Whole
-from pipeline import device
+from pipeline.engines import device
 from serve_app.demo.compare import WordErrors, word_errors
 
 DIARIZATION = "segmentation-3.0+campplus"

@@ -24,8 +24,8 @@ from psycopg import sql
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.scale import ScaleStand, back_ends, fill, say, stand, table
-from db import embedded, partitions
-from db.database import OUTAGES, WORKSPACE_SETTING
+from db.core.database import OUTAGES, WORKSPACE_SETTING
+from db.server import embedded, partitions
 
 ROOMY = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}  # many rows are made
 CHANGED = 10_000  # rows before a vacuum

@@ -22,7 +22,7 @@ from pipeline.analysis import analyze
 from pipeline.analysis.llm.questions import NOT_BORNE_OUT
 from pipeline.domain.insight import Material
 from pipeline.domain.questions import Question
-from serve_app.definitions import read_file
+from serve_app.records.question_files import read_file
 
 HERE = Path(__file__).resolve().parent
 CASES, ASKED = HERE / "analysis_cases", HERE / "question_cases"

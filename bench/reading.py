@@ -5,7 +5,8 @@
 Completed calls of one workspace over a year, in five-minute steps: --texts different talks of 250 words, drawn from
 20,000 words by their rank as in a language (Zipf), each stored many times; beside them each call has a word, numbers
 and a contact's name of its own. What calls are found by is written as the completing transaction writes it, but for the
-talks, whose tsvector is made once each. Milliseconds are a reader's: the whole of `db.call_list.list_calls`, a page of
+talks, whose tsvector is made once each. Milliseconds are a reader's: the whole of `db.search.call_list.list_calls`,
+a page of
 50 (25 of a search) with all that a line shows, after a round that is not counted; half of them a reader of one team.
 """
 
@@ -29,12 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sqlalchemy as sa
 
-from db import directory, embedded, migrate
-from db.call_list import CallFilter, list_calls
-from db.database import EVERY_WORKSPACE, Database, Reader
-from db.outcomes import score_weeks
-from db.rows import dump_json
-from db.task_list import TaskFilter, list_tasks
+from db.core.database import EVERY_WORKSPACE, Database, Reader
+from db.core.rows import dump_json
+from db.search.call_list import CallFilter, list_calls
+from db.search.scores import score_weeks
+from db.search.task_list import TaskFilter, list_tasks
+from db.server import embedded, migrate
+from db.workspace import directory
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
 
 WORDS, TALK, BATCH = 20_000, 250, 5_000

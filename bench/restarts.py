@@ -31,7 +31,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import embedded
+from db.server import embedded
 from serve_app.service import children, run_folder
 from serve_app.service.ports import STANDBY, free_port
 from tests.acceptance.running import Client, RunningService

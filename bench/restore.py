@@ -34,9 +34,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import sqlalchemy as sa
 
 from bench.reading import filled
-from db import dump, embedded, keys, migrate
-from db.database import EVERY_WORKSPACE, Database
-from db.grouping import Grouping
+from db.core.database import EVERY_WORKSPACE, Database
+from db.intake.group_commit import Grouping
+from db.server import dump, embedded, migrate
+from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
 from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest

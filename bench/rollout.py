@@ -262,7 +262,7 @@ def audit(url: str, accepted: set[str], report: Report) -> bool:
 
 
 def run(given: argparse.Namespace, folder: Path, report: Report) -> None:
-    from db import embedded
+    from db.server import embedded
 
     former, following = _tree(folder / "former", given.former), _tree(folder / "following", None)
     _add_a_migration(following)

@@ -35,9 +35,10 @@ import soundfile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import embedded, migrate, promotion, run_results, runs
-from db.run_calls import digest_of
-from serve_app.cli.file_server import FileServer
+from db.experiments import promotion, run_results, runs
+from db.experiments.run_calls import digest_of
+from db.server import embedded, migrate
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
 

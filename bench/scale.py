@@ -31,9 +31,14 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import calls, directory, embedded, jobs, keys, migrate, queue, results, roster
-from db.database import Database
-from db.grouping import Grouping
+from db.core.database import Database
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.queue import backlog, jobs
+from db.queue import stage_results as results
+from db.records import roster
+from db.server import embedded, migrate
+from db.workspace import directory, keys
 from pipeline.domain.call import Sender, Submission
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording, Span, Transcript
@@ -150,7 +155,7 @@ class ScaleStand:
         for _ in range(count):
             await self.one_call()
         async with self.measured("scaling look"):
-            await queue.backlog(self.database)
+            await backlog.backlog(self.database)
 
 
 async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> ScaleStand:

@@ -27,10 +27,11 @@ sys.path.insert(0, str(ROOT))
 
 import sqlalchemy as sa
 
-from db import embedded, migrate, passages
-from db.call_list import CallFilter, list_calls
-from db.database import Database, Reader
-from db.meaning import closest_calls
+from db.core.database import Database, Reader
+from db.search import passages
+from db.search.call_list import CallFilter, list_calls
+from db.search.semantic import closest_calls
+from db.server import embedded, migrate
 from pipeline import embedding
 from pipeline.domain.passages import passages_of
 from pipeline.embedding import EmbeddingOptions, Engine

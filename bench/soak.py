@@ -32,7 +32,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import embedded, migrate
+from db.server import embedded, migrate
 from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.chaos.recordings import Recordings, noise, spoken
@@ -130,9 +130,9 @@ class MixedLoad:
         await asyncio.gather(*self._dripping)
 
     async def _waiting(self) -> int:
-        from db import queue
+        from db.queue import backlog
 
-        return sum(group.calls for group in (await queue.backlog(self._client.database)).groups)
+        return sum(group.calls for group in (await backlog.backlog(self._client.database)).groups)
 
     async def _one(self, http: httpx.AsyncClient) -> None:
         body: dict[str, Any] = {"callId": str(uuid4()), "from": "+12025550101", "to": "+12025550102"}
@@ -246,7 +246,7 @@ async def soak(service: RunningService, state: Path, minutes: float, rate: float
         running.result()
     from sqlalchemy import text
 
-    from db.database import EVERY_WORKSPACE
+    from db.core.database import EVERY_WORKSPACE
 
     async with client.database.transaction(EVERY_WORKSPACE) as connection:
         ended = (await connection.execute(text("SELECT state, count(*) FROM calls GROUP BY 1"))).all()

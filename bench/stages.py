@@ -41,8 +41,8 @@ from tests.fixture_checkpoints import DIARIZATION
 
 ENGINE = "pipeline.asr.faster_whisper:FasterWhisper."
 PARTS = {  # what is called -> the part of the table it counts for
-    "pipeline.legs:fetch": "fetch",
-    "pipeline.call_run:load": "decode",
+    "pipeline.steps.recordings:fetch": "fetch",
+    "pipeline.steps.call_run:load": "decode",
     "pipeline.audio.decode.collect:Collector._flush": "decode: resample",
     "pipeline.audio.decode.sound:ScratchSink.write": "decode: scratch files",
     "pipeline.audio.decode.sound:sweep": "decode: scratch files",

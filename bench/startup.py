@@ -26,7 +26,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import embedded, migrate
+from db.server import embedded, migrate
 from serve_app.service.ports import STANDBY, free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls

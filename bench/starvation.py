@@ -27,8 +27,8 @@ import sqlalchemy as sa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from db import embedded, migrate
-from serve_app.cli.file_server import FileServer
+from db.server import embedded, migrate
+from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER
@@ -166,7 +166,7 @@ async def attack(client: Client, hostile: list[str], options: argparse.Namespace
 
 async def end_attack(client: Client) -> dict[str, int]:
     """How A's jobs stand, and then they are gone."""
-    from db.database import EVERY_WORKSPACE
+    from db.core.database import EVERY_WORKSPACE
 
     async with client.database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(sa.text("SET LOCAL ROLE NONE"))

@@ -58,7 +58,7 @@ def _seconds(process: psutil.Process) -> float:
 @contextmanager
 def standing(folder: Path) -> Iterator[SubmitStand]:
     """Starts PostgreSQL, Ray Serve and one Intake replica."""
-    from db import embedded, migrate
+    from db.server import embedded, migrate
     from serve_app.service.environment import prepare_environment
     from serve_app.service.ports import free_port
     from serve_app.settings import Settings
@@ -110,8 +110,8 @@ def stop_serve() -> None:
 
 
 async def new_key(url: str) -> str:
-    from db import directory, keys
-    from db.database import Database
+    from db.core.database import Database
+    from db.workspace import directory, keys
 
     database = await Database.open(url)
     workspace = await directory.create_workspace(database, "bench", default_country="DE")

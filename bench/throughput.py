@@ -107,7 +107,7 @@ class Whole:
     """The running service, and the processor seconds that its processes have used."""
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
-        from db import embedded, migrate
+        from db.server import embedded, migrate
         from serve_app.service.ports import free_port
         from tests.acceptance.running import RunningService
 
@@ -118,7 +118,7 @@ class Whole:
         self._service.start()
 
     def stop(self) -> None:
-        from db import embedded
+        from db.server import embedded
 
         self._service.stop()
         embedded.stop(self._state)
@@ -128,7 +128,7 @@ class Whole:
         return asyncio.run(self._run(recordings))
 
     async def _run(self, recordings: Sequence[Path]) -> "Ran":
-        from serve_app.cli.file_server import FileServer
+        from serve_app.cli.calls.file_server import FileServer
         from tests.acceptance.running import Client
 
         client = await Client.of(self._service)

@@ -27,7 +27,7 @@ INCLUDED = {  # page of the site: file of the repository
     "events.md": "serve_app/webhooks/README.md",
     "measurements.md": "bench/README.md",
 }
-PACKAGES = ("serve_app", "db", "pipeline", "training")
+PACKAGES = ("serve_app", "db", "pipeline")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -142,7 +142,7 @@ def command_line() -> str:
     from typer.cli import get_docs_for_click
 
     from serve_app.cli import COMMANDS
-    from serve_app.cli.lazy import EPILOG
+    from serve_app.cli.ui.lazy import EPILOG
 
     parts = ["# Command line", "", "`switchboard COMMAND --help` prints the same.", "", EPILOG, ""]
     for entry in COMMANDS:

@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pipeline import analysis
-from pipeline.asking import Asker, Asking
 from pipeline.asr import doubt
 from pipeline.audio.labels.detector import PADDING
-from pipeline.call_run import CallRun
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Material, ModelAnswers, ModelText, ModelTexts, Roster, Unanswered
 from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
 from pipeline.domain.stage import NOT_RECORDED, Recall, Record, Stage
 from pipeline.errors import TimedOut
-from pipeline.observe import observed
+from pipeline.observability.spans import observed
 from pipeline.options import ProcessOptions
 from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.seconds import speech_by_speaker
+from pipeline.steps.call_run import CallRun
+from pipeline.steps.llm_requests import Asker, Asking
 
 MOST_ANSWERS = 32  # of a language model, kept of a call: more than a call needs: speakers and instructions change
 

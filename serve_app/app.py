@@ -23,9 +23,9 @@ from ray import serve
 from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
-from pipeline import logs, tracing
+from pipeline.observability import logs, tracing
 from pipeline.runtime.actors import Diarizer, RayWorkers, Transcriber
-from serve_app.scaling.policy import ScalingOptions, autoscaling, gpu_share, replica_config
+from serve_app.operations.autoscaling import ScalingOptions, autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
@@ -41,14 +41,14 @@ class ConductorReplica:
         self, transcriber: DeploymentHandle, diarizer: DeploymentHandle, scaling: dict[str, Any]
     ) -> None:
         """`scaling`: the `ScalingOptions` that the application was deployed with, which may differ from the node's."""
-        from db.database import Database
+        from db.core.database import Database
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
         from serve_app.conductor.runs import RunLoop
-        from serve_app.metrics.connections import tell_connections
-        from serve_app.metrics.facts import DatabaseFacts
-        from serve_app.runs.engines import ClusterEngines
-        from serve_app.webhooks.dispatcher import WebhookDispatcher
+        from serve_app.conductor.webhooks import WebhookDispatcher
+        from serve_app.experiments.engines import ClusterEngines
+        from serve_app.operations.database_metrics import DatabaseFacts
+        from serve_app.operations.pool_metrics import tell_connections
 
         logs.install()
         tracing.start("conductor")
@@ -96,13 +96,13 @@ class ConductorReplica:
 
         Nothing but figures hangs on it, so a failure is no reason to be away.
         """
-        from db import queue
+        from db.queue import backlog
 
         try:
             for name in settings.scaling.assumed_rtfx:
                 bounds = settings.scaling.replicas_of(name)
                 if bounds.min_replicas == bounds.max_replicas:
-                    await queue.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
+                    await backlog.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
         except Exception as error:
             log.warning("the number of replicas could not be told to operators: %s", type(error).__name__)
 

@@ -35,10 +35,9 @@ from pydantic_settings import (
 )
 from rapidfuzz import fuzz, process
 
-from db.identity import SIGNING_PARAMETERS
-from db.recording_urls import UrlSealer
-from db.sealing import Sealer
-from pipeline import voice_calibration
+from db.core.identity import SIGNING_PARAMETERS
+from db.secrets.encryption import Sealer
+from db.secrets.recording_urls import UrlSealer
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions
@@ -46,14 +45,15 @@ from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.embedding import EmbeddingOptions
-from pipeline.endpoint import REVEAL
-from pipeline.engines import EngineOptions
+from pipeline.engines.registry import EngineOptions
 from pipeline.fetch.fetcher import FetchOptions
+from pipeline.net.endpoint import REVEAL
 from pipeline.speakers.roles import RoleOptions
+from pipeline.voice import calibration as voice_calibration
 from serve_app.api.options import ApiOptions
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.intake.limits import LimitOptions
-from serve_app.scaling.policy import ScalingOptions
+from serve_app.http.limits import LimitOptions
+from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.service import data_folder, folder_key
 from serve_app.webhooks.options import WebhookOptions
 

@@ -7,15 +7,17 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from db import calls, gold, jobs, run_calls
-from db.database import EVERY_WORKSPACE, Reader
-from db.run_calls import RunOutcome
-from evaluation.truth import digest, plain
+from db.core.database import EVERY_WORKSPACE, Reader
+from db.experiments import gold_sets, run_calls
+from db.experiments.run_calls import RunOutcome
+from db.intake import submit
+from db.queue import jobs
 from pipeline.domain.call import Sender
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.errors import RunNotReproducible
-from serve_app import comparisons
+from pipeline.evaluation.truth import digest, plain
+from serve_app.experiments import compared_calls
 from tests.postgres import World
 from tests.unit.calls_by_hand import speakers, turn
 
@@ -77,7 +79,7 @@ async def finished(
     await world.submit(sender, **(plain | fields))
     lease = await claimed(world, call_id)
     said = transcript(*(talk or TALK), language=language)
-    assert await calls.complete(world.database, lease, said, found or findings(), None, []) is None
+    assert await submit.complete(world.database, lease, said, found or findings(), None, []) is None
     return call_id
 
 
@@ -126,6 +128,6 @@ async def gold_of_all(world: World, name: str) -> None:
     """A set of all calls, as the records have them."""
     rows = await world.rows("SELECT call_id FROM calls WHERE state = 'completed'")
     reader = Reader(world.workspace_id)
-    truths = await comparisons.corrected_calls(world.database, reader, [row["call_id"] for row in rows])
+    truths = await compared_calls.corrected_calls(world.database, reader, [row["call_id"] for row in rows])
     held = {UUID(call.name): plain(call) for call in truths}
-    await gold.add_version(world.database, world.workspace_id, name, "corrections", digest(truths), held)
+    await gold_sets.add_version(world.database, world.workspace_id, name, "corrections", digest(truths), held)

@@ -17,9 +17,12 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from db import calls, directory, embedded, jobs, keys, migrate, partitions
-from db.database import EVERY_WORKSPACE, Database
-from db.grouping import Grouping
+from db.core.database import EVERY_WORKSPACE, Database
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.server import embedded, migrate, partitions
+from db.workspace import directory, keys
 from pipeline.domain.call import Call, Sender, Submission
 
 NOTHING_DURABLE = {  # a crash test has its own

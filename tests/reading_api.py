@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from db import keys
-from db.database import Database
+from db.core.database import Database
+from db.workspace import keys
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api.app import Route, build_api
 from serve_app.api.options import ApiOptions
-from serve_app.runs.configuration import check
+from serve_app.experiments.configuration import check
 from serve_app.settings import Settings
 from tests import serving
 from tests.finished import finished

@@ -16,12 +16,14 @@ import psycopg
 import pytest
 from packaging.version import Version
 
-from db import editing, embedded, keys, migrate, programs
-from db.database import Database, Reader
-from db.editing import WantedEdit
-from db.edits import Editor
-from db.grouping import Grouping
-from db.views import show_call
+from db.core.database import Database, Reader
+from db.intake.group_commit import Grouping
+from db.records import correct
+from db.records.correct import WantedEdit
+from db.records.corrections import Editor
+from db.records.views import show_call
+from db.server import embedded, migrate, pg_tools
+from db.workspace import keys
 from pipeline.domain.call import Submission
 from pipeline.domain.edits import EditKind
 
@@ -46,12 +48,12 @@ def restore(url: str, sql: str) -> None:
 def dump(url: str) -> str:
     """Return a database as SQL, without the commands that psql alone knows."""
     options = ["--no-owner", "--no-privileges", "--rows-per-insert=100"]
-    sql = programs.find(18, tls=False).run("pg_dump", options, url, 60.0)
+    sql = pg_tools.find(18, tls=False).run("pg_dump", options, url, 60.0)
     return re.sub(r"^\\(un)?restrict .*\n", "", sql, flags=re.MULTILINE)
 
 
 def main() -> None:
-    from serve_app.cli import state
+    from serve_app.cli.ui import database as state
     from tests.integration.test_cli_width import Filled
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -86,8 +88,8 @@ async def _add_more(database: Database, filled: "Filled") -> None:
     turn = call.transcript.turns[0]
     word = turn.words[0]
     wanted = WantedEdit(EditKind.TEXT, word.text, "Good", turn.index, word.start, word.end)
-    await editing.make(database, reader, editor, filled.completed, wanted)
-    await editing.tick(database, reader, editor, filled.completed, call.tasks[0].task_id)
+    await correct.make(database, reader, editor, filled.completed, wanted)
+    await correct.tick(database, reader, editor, filled.completed, call.tasks[0].task_id)
 
 
 if __name__ == "__main__":

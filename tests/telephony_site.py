@@ -17,8 +17,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from db import directory, keys, views
-from db.database import Database
+from db.core.database import Database
+from db.records import views
+from db.workspace import directory, keys
 from tests.integration.test_submit_over_http import served
 
 ROOT = Path(__file__).parents[1]

@@ -7,14 +7,14 @@ from functools import partial
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from db.database import Database
+from db.core.database import Database
 from pipeline.audio.decode.decoder import DecodeOptions
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
-from serve_app.intake.limits import LimitOptions
+from serve_app.experiments.configuration import check
+from serve_app.http.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api as build_intake
-from serve_app.runs.configuration import check
 from serve_app.settings import Settings
 from tests import serving
 

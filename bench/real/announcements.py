@@ -41,14 +41,14 @@ from pipeline.domain.speech import (
     LayoutKind,
     Recognized,
 )
-from pipeline.machine_voices import cluster_voices
-from pipeline.recognize import recognize
 from pipeline.runtime.workers import Held, LocalWorkers
 from pipeline.speakers import machines
 from pipeline.speakers.channel_voices import worth_asking
 from pipeline.speakers.machines import Voices
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import by_machine
+from pipeline.steps.machine_voices import cluster_voices
+from pipeline.steps.recognize import recognize
 
 RATE = 8000  # Hz
 SHARES = {"en": 66, "es": 9, "fr": 9, "it": 9, "ru": 9}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bench.real.calls import SoundEvent, Truth
 from bench.real.outputs import HeardWord, SystemOutput
-from evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
+from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
 
 MACHINE = "machine"
 

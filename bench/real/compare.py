@@ -25,11 +25,11 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import bootstrap
 
 from bench.real import as_gold, outputs
-from evaluation import page
-from evaluation.compare import Comparison, compare
-from evaluation.report import METRICS, RESAMPLES
-from evaluation.score import normalized
-from evaluation.truth import TrueCall, TrueTurn
+from pipeline.evaluation import page
+from pipeline.evaluation.compare import Comparison, compare
+from pipeline.evaluation.report import METRICS, RESAMPLES
+from pipeline.evaluation.score import normalized
+from pipeline.evaluation.truth import TrueCall, TrueTurn
 
 FOLDER = Path(__file__).parent / "compared"
 MODELS = ("tiny.en", "base")

@@ -107,8 +107,8 @@ def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     from pipeline.audio.decode.decoder import DecodeOptions
     from pipeline.audio.labels.detector import SpeechOptions
     from pipeline.domain.speech import Recording
-    from pipeline.recognize import recognize
     from pipeline.runtime.workers import Held, LocalWorkers
+    from pipeline.steps.recognize import recognize
 
     content = path.read_bytes()
     recording = Recording(0, path.resolve().as_uri(), hashlib.sha256(content).hexdigest(), len(content))

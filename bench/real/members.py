@@ -33,7 +33,7 @@ from pipeline.domain.speech import Diarization, SpeakerSpan, Voiceprint
 from pipeline.domain.voices import VoiceSample
 from pipeline.speakers.profile import learn
 from pipeline.speakers.roles import RoleOptions, member_by_voice
-from pipeline.voice_calibration import calibration_of
+from pipeline.voice.calibration import calibration_of
 
 TURNS = {"short": (0.7, 2.2), "mid": (1.2, 4.0), "long": (2.0, 6.0)}  # seconds
 GAPS = (0.2, 0.4, 0.7, 1.1)  # seconds between turns

@@ -55,7 +55,7 @@ def stock(pipeline: str) -> Callable[[Sound], Spans]:
     from pipeline import checkpoints
     from pipeline.diarization.assemble import assemble
     from pipeline.diarization.pyannote import CHECKPOINTS
-    from pipeline.voice_calibration import calibration_of
+    from pipeline.voice.calibration import calibration_of
 
     checkpoint = checkpoints.resolve(pipeline, CHECKPOINTS, "cpu")
     calibration = calibration_of(f"pyannote {checkpoint.name}")

@@ -25,7 +25,7 @@ BATCH_SIZE = 4
 PARTS = {  # of the pipeline, by the module of what is computed
     "pipeline.audio.prosody": "prosody",
     "pipeline.audio": "audio",
-    "pipeline.recognize": "audio",
+    "pipeline.steps.recognize": "audio",
     "pipeline.speakers": "speakers",
     "pipeline.analysis": "analysis",
 }

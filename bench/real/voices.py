@@ -27,7 +27,7 @@ from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import VoiceSample
 from pipeline.speakers.profile import learn
 from pipeline.speakers.voiceprint import match
-from pipeline.voice_calibration import VoiceCalibration, calibration_of
+from pipeline.voice.calibration import VoiceCalibration, calibration_of
 
 OVER = ("mulaw", "gsm", "amr-4.75", "amr-12.2", "g722")
 ENROLLED = ("mulaw", "gsm", "amr-12.2")  # lines of the three calls that are enrolled

@@ -1,4 +1,4 @@
-"""How databases that hold calls get to the current schema (Alembic). `db.migrate` applies it.
+"""How databases that hold calls get to the current schema (Alembic). `db.server.migrate` applies it.
 
 `../schema` is the truth: a new database is created from it. A change of it comes with a migration that makes the same
 change in existing databases, except for the text of functions: all functions are replaced in the transaction of the
@@ -17,7 +17,7 @@ import psycopg
 import sqlalchemy as sa
 from alembic import op
 
-from db import event_types
+from db.events import types
 
 SCHEMA = Path(__file__).parents[1] / "schema"
 SQL = Path(__file__).parent / "sql"  # of migrations
@@ -35,7 +35,7 @@ def apply_sql(name: str) -> None:
 def functions() -> str:
     """Return the SQL that creates or replaces all functions of the schema."""
     files = sorted((SCHEMA / "functions").glob("*.sql"))
-    return "\n".join(file.read_text(encoding="utf-8") for file in files) + event_types.functions()
+    return "\n".join(file.read_text(encoding="utf-8") for file in files) + types.functions()
 
 
 def apply_functions(connection: sa.Connection) -> None:

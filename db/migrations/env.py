@@ -1,4 +1,4 @@
-"""Alembic's entry point. `db.migrate` passes a connection that already holds the advisory lock."""
+"""Alembic's entry point. `db.server.migrate` passes a connection that already holds the advisory lock."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
--- The tables. db/tables.py describes the same ones to SQLAlchemy; a test compares the two.
+-- The tables. db/core/tables.py describes the same ones to SQLAlchemy; a test compares the two.
 
 CREATE EXTENSION IF NOT EXISTS vector;
 
@@ -525,7 +525,7 @@ CREATE TABLE host_credentials (
     port integer NOT NULL DEFAULT 443 CHECK (port BETWEEN 1 AND 65535),
     kind text NOT NULL CHECK (kind IN ('basic', 'bearer', 'header')),
     name text,  -- basic: the user; header: the header; bearer: nothing
-    secret text NOT NULL,  -- sealed (db/sealing.py)
+    secret text NOT NULL,  -- sealed (db/secrets/encryption.py)
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (workspace_id, host, port),
     CHECK ((kind = 'bearer') = (name IS NULL))
@@ -660,7 +660,7 @@ CREATE TABLE gold_calls (
     set_id uuid NOT NULL,
     workspace_id uuid NOT NULL,
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
-    truth jsonb NOT NULL,  -- evaluation.truth.TrueCall
+    truth jsonb NOT NULL,  -- pipeline.evaluation.truth.TrueCall
     PRIMARY KEY (set_id, call_pk),
     CONSTRAINT gold_calls_set_fkey FOREIGN KEY (workspace_id, set_id) REFERENCES gold_sets (workspace_id, id) ON DELETE CASCADE
 );

@@ -15,7 +15,7 @@ from pipeline.domain.insight import (
     ToneByVoice,
     Unanswered,
 )
-from pipeline.endpoint import Address, ApiKey
+from pipeline.net.endpoint import Address, ApiKey
 
 
 @runtime_checkable

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pipeline import engines
 from pipeline.asr import alignment
 from pipeline.asr.alignment.engine import Aligner, AlignmentOptions
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Chunk, ChunkText
-from pipeline.engines import EngineOptions, Registry, load_engine
+from pipeline.engines import registry
+from pipeline.engines.registry import EngineOptions, Registry, load_engine
 
 Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 
@@ -109,7 +109,7 @@ class AsrOptions(EngineOptions):
 
 def engine_class(options: AsrOptions) -> type[Engine]:
     """Return the class of the engine that the options name."""
-    return cast(type[Engine], engines.engine_class(ENGINES, options.engine))
+    return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: AsrOptions, store: Path | None = None, aligning: AlignmentOptions | None = None) -> Engine:

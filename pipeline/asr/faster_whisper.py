@@ -27,8 +27,8 @@ from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
 from pipeline.asr.plausible import MAX_NO_SPEECH, compression
 from pipeline.checkpoints import WHOLE, CheckpointKind
-from pipeline.device import CTRANSLATE2_CUDA, choose, cores, load_cublas
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
+from pipeline.engines.device import CTRANSLATE2_CUDA, choose, cores, load_cublas
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64

@@ -19,8 +19,8 @@ from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
-from pipeline.device import choose, cores
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
+from pipeline.engines.device import choose, cores
 from pipeline.errors import CheckpointMissing, EngineError
 
 LONGEST = 20.0  # seconds of a chunk: what these models are made for

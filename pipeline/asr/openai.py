@@ -22,8 +22,8 @@ from pipeline.asr.fallback import Way
 from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
-from pipeline.endpoint import Address, ApiKey, bearer, below
 from pipeline.errors import EngineError, EngineUnavailable
+from pipeline.net.endpoint import Address, ApiKey, bearer, below
 
 LONGEST = 30.0  # seconds of a chunk
 PROMPT_CHARACTERS = 600  # of names and terms: about what fits into the 223 tokens of Whisper's prompt

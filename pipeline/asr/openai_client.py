@@ -21,9 +21,9 @@ import numpy.typing as npt
 from pydantic import SecretStr
 
 from pipeline.domain.speech import SAMPLE_RATE
-from pipeline.endpoint import bearer, below, within
 from pipeline.errors import EngineError, EngineUnavailable
-from pipeline.exchange import MOST_BYTES, Reply, TooLarge, exchange, pause
+from pipeline.net.endpoint import bearer, below, within
+from pipeline.net.post import MOST_BYTES, Reply, TooLarge, exchange, pause
 
 BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # asked again while time allows
 BUSY_TRIES = 6

@@ -141,7 +141,7 @@ def _invented(text: ChunkText) -> bool:
     It must begin with some word, though it finds the end of the text far more probable: that word is as improbable as
     the window is likely to hold no speech. Of 226 texts that tiny.en wrote over music, tones, fax and clicks 219 are
     found, of 992 short stretches of real speech two (telephone lines, some with noise 5 dB below); with base 83 of
-    106, and three of 443 (`training/no_speech`). A recognizer that says nothing of no speech (0) is believed.
+    106, and three of 443 (`bench/training/no_speech`). A recognizer that says nothing of no speech (0) is believed.
     """
     nothing = text.no_speech_probability
     first = math.log(max(text.words[0].confidence, 1e-4))

@@ -26,8 +26,8 @@ from pipeline.backfill.source import Source, SourceFile
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
-from pipeline.endpoint import REVEAL
 from pipeline.errors import CheckpointMissing, RecordingGone, RecordingUnreachable, StorageError, WorkerLost
+from pipeline.net.endpoint import REVEAL
 from pipeline.options import ProcessOptions
 from pipeline.runtime.actors import TranscriberReplica
 from pipeline.runtime.diarizer import DiarizerReplica

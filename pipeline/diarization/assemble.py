@@ -10,7 +10,7 @@ from pyannote.audio.pipelines import SpeakerDiarization
 
 from pipeline.diarization import campplus
 from pipeline.diarization.campplus_embedding import CAMPlusPlusEmbedding
-from pipeline.voice_calibration import PipelineParameters
+from pipeline.voice.calibration import PipelineParameters
 
 SEGMENTATION_FILE = "pytorch_model.bin"
 EMBEDDING_FILE = "campplus_cn_en_common.pt"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict
 
-from pipeline import checkpoints, voice_activity
+from pipeline import checkpoints
 from pipeline.checkpoints import CheckpointKind
 from pipeline.checkpoints.resolve import WHOLE
 from pipeline.diarization.engine import DiarizationOptions, Samples
@@ -22,10 +22,11 @@ from pipeline.diarization.sound import reader
 from pipeline.diarization.torch_engine import TorchEngine
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization
 from pipeline.errors import CheckpointMissing, EngineError
-from pipeline.voice_calibration import calibration_of
+from pipeline.voice import activity
+from pipeline.voice.calibration import calibration_of
 
 WEIGHTS = "campplus_cn_en_common.pt"
-FRAME = voice_activity.FRAME  # samples
+FRAME = activity.FRAME  # samples
 HOP = SAMPLE_RATE // 100  # samples from one frame of the filterbank to the next
 MARGIN = SAMPLE_RATE // 10  # samples on either side of a run of speech that are embedded with it
 
@@ -90,8 +91,8 @@ class Clustering(TorchEngine):
     def parts(self, sound: Samples | Audio) -> Iterator[SpeechWindow]:
         """See `pipeline.diarization.Engine`: windows of speech. The recording is read twice, first for its speech."""
         read, length = reader(sound)
-        probable = voice_activity.probabilities(read, length)
-        found = list(voice_activity.runs(probable, self._parameters.speech_threshold, self._parameters.min_silence))
+        probable = activity.probabilities(read, length)
+        found = list(activity.runs(probable, self._parameters.speech_threshold, self._parameters.min_silence))
         for number, run in enumerate(found):
             first, last = run.first * FRAME, min(run.last * FRAME, length)
             for start, end in self._cut(first, last):

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from pipeline import engines
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Audio, Diarization, Voiceprint
-from pipeline.engines import EngineOptions, Registry, load_engine
+from pipeline.engines import registry
+from pipeline.engines.registry import EngineOptions, Registry, load_engine
 
 Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 
@@ -107,7 +107,7 @@ class DiarizationOptions(EngineOptions):
 
 def engine_class(options: DiarizationOptions) -> type[Engine]:
     """Return the class of the engine that the options name."""
-    return cast(type[Engine], engines.engine_class(ENGINES, options.engine))
+    return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: DiarizationOptions, store: Path | None = None) -> Engine:

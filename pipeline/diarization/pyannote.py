@@ -21,7 +21,7 @@ from pipeline.diarization.torch_engine import TorchEngine, letters
 from pipeline.diarization.weights import weights_only
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan
 from pipeline.errors import CheckpointMissing, EngineError
-from pipeline.voice_calibration import calibration_of
+from pipeline.voice.calibration import calibration_of
 
 if TYPE_CHECKING:
     from pipeline.diarization.steps import WindowOutput

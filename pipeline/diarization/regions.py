@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.diarization.torch_engine import letters
 from pipeline.domain.speech import SpeakerSpan
-from pipeline.voice_calibration import ClusteringParameters
+from pipeline.voice.calibration import ClusteringParameters
 
 MOMENT = 0.02  # seconds
 MOST_CLUSTERED = 6000  # windows whose distances are held at once: 144 MB; the others go to the nearest voice

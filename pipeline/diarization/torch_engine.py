@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.device import choose, cores
 from pipeline.diarization.engine import DiarizationOptions, Samples
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, Voiceprint
+from pipeline.engines.device import choose, cores
 
 PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
 MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be trusted

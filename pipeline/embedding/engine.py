@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pipeline import engines
 from pipeline.checkpoints import CheckpointKind
-from pipeline.engines import EngineOptions, Registry, load_engine
+from pipeline.engines import registry
+from pipeline.engines.registry import EngineOptions, Registry, load_engine
 from pipeline.errors import CheckpointMissing
 
 Vectors = npt.NDArray[np.float32]  # shape (texts, DIMENSION), each of length 1
@@ -70,7 +70,7 @@ class EmbeddingOptions(EngineOptions):
 
 def engine_class(options: EmbeddingOptions) -> type[Engine]:
     """Return the class of the engine that the options name."""
-    return cast(type[Engine], engines.engine_class(ENGINES, options.engine))
+    return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: EmbeddingOptions, store: Path | None = None) -> Engine:

@@ -16,7 +16,7 @@ from pipeline.errors import (
     RecordingTruncated,
     RecordingUnreachable,
 )
-from pipeline.runtime.retry_after import retry_after
+from pipeline.net.retry_after import retry_after
 
 # 202 and 204 are how some telephony systems say "still being written"; others use the rest for "not published yet".
 NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 423, 425, 429})

@@ -31,20 +31,20 @@ from ray.exceptions import (
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
-from pipeline import logs, tracing
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions, Engine
-from pipeline.carried import Carried, carried, carrying
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
-from pipeline.metrics import BATCH_FILL
-from pipeline.observe import on_request
+from pipeline.observability import logs, tracing
+from pipeline.observability.context import Carried, carried, carrying
+from pipeline.observability.metrics import BATCH_FILL
+from pipeline.observability.spans import on_request
+from pipeline.observability.work_clock import counted
 from pipeline.runtime import task_log
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.task_limiter import TaskLimiter
-from pipeline.runtime.worked import counted
 from pipeline.runtime.workers import Held, Recognition, Samples, opened
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from typing import Any
 import ray
 from ray.serve.handle import DeploymentHandle
 
-from pipeline.carried import carried
 from pipeline.errors import CheckpointMissing, EngineUnavailable, WorkerLost
+from pipeline.observability.context import carried
 from pipeline.runtime.actors import (
     KILLED_SECONDS,
     LOST,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from pipeline.carried import Carried, carrying
+from pipeline.observability.context import Carried, carrying
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

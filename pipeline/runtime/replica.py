@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pipeline import logs, tracing
-from pipeline.carried import Carried, carrying
+from pipeline.engines.fingerprint import identity_of
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
-from pipeline.identity import identity_of
+from pipeline.observability import logs, tracing
+from pipeline.observability.context import Carried, carrying
+from pipeline.observability.work_clock import SharedClock
 from pipeline.runtime.batching import Batcher
-from pipeline.runtime.worked import SharedClock
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")

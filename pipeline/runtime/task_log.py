@@ -4,7 +4,7 @@ import logging
 import os
 from functools import cache
 
-from pipeline import logs
+from pipeline.observability import logs
 
 
 @cache

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.engines.cancel import cancellable
+from pipeline.engines.fingerprint import identity_of
 from pipeline.errors import EngineUnavailable
-from pipeline.identity import identity_of
-from pipeline.runtime.cancel import cancellable
-from pipeline.runtime.worked import counted
+from pipeline.observability.work_clock import counted
 
 Samples = npt.NDArray[np.float32]
 
@@ -41,7 +41,7 @@ def opened(arg: Any) -> Any:
 class Recognition:
     """The recognizer's name, its longest chunk, and whether pauses may be left out of a chunk.
 
-    `identity`: a digest of the engine with its options and checkpoint (`pipeline.producers`).
+    `identity`: a digest of the engine with its options and checkpoint (`pipeline.steps.provenance`).
     """
 
     engine: str

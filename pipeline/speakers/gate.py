@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pipeline.domain.speech import CUSTOMER, REP, AudioAnalysis, Span, Voiceprint
 from pipeline.speakers.seconds import Labels, machine_spans, without
-from pipeline.voice_calibration import VoiceCalibration
+from pipeline.voice.calibration import VoiceCalibration
 
 QUALITY_ISSUES = {
     "little_speech": "too little clean speech of the rep",

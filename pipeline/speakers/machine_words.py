@@ -1,8 +1,8 @@
 """How much words sound like a machine's by which words and pairs of words they are: a logistic regression.
 
 It knows what the patterns of `announced.py` do not name. The weights are data, `announcements/words/LANGUAGE.tsv`,
-fitted by `training/announcements/fit.py` on real prompts and on what people say in calls; the prior of the corpus is
-taken out of them, so that what comes out is evidence and no probability.
+fitted by `bench/training/announcements/fit.py` on real prompts and on what people say in calls; the prior of the
+corpus is taken out of them, so that what comes out is evidence and no probability.
 """
 
 from collections.abc import Mapping

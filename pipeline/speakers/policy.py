@@ -8,7 +8,7 @@ from pipeline.domain.voices import Centroid, Profile, VoiceSample
 from pipeline.speakers import profile
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.voiceprint import clearest
-from pipeline.voice_calibration import VoiceCalibration
+from pipeline.voice.calibration import VoiceCalibration
 
 
 class Voices:

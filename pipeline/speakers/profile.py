@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Profile, Standing, Verdict, VoiceSample
-from pipeline.voice_calibration import VoiceCalibration
+from pipeline.voice.calibration import VoiceCalibration
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
 

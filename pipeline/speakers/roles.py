@@ -21,7 +21,7 @@ from pipeline.language.pack import pack
 from pipeline.speakers import named
 from pipeline.speakers.plain import plain
 from pipeline.speakers.voiceprint import VoiceMatch, clearest, match
-from pipeline.voice_calibration import VoiceCalibration, calibration_of
+from pipeline.voice.calibration import VoiceCalibration, calibration_of
 
 WEIGHTS = {
     "welcome": 1.6,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.domain.speech import Voiceprint
-from pipeline.voice_calibration import VoiceCalibration
+from pipeline.voice.calibration import VoiceCalibration
 
 
 @dataclass(frozen=True, slots=True)

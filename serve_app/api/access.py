@@ -14,22 +14,22 @@ from sqlalchemy.exc import DBAPIError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from db import audit, keys
-from db.database import OUTAGES, Database, Reader
-from db.reading import InvalidCursor
+from db.core.database import OUTAGES, Database, Reader
+from db.core.pages import InvalidCursor
+from db.workspace import access_log, keys
 from pipeline.domain.call import Sender
 from serve_app.api.errors import Busy, InvalidQuery, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
-from serve_app.intake.auth import READ, Authenticator, UnknownKeyLimiter
-from serve_app.intake.errors import TooManyRequests
-from serve_app.intake.limits import Buckets, Gate
-from serve_app.intake.wire import Fault
-from serve_app.measurer import Measurer
-from serve_app.questions import Questions
-from serve_app.runs.configuration import Set, SettingRefused
-from serve_app.written import written
+from serve_app.experiments.configuration import Set, SettingRefused
+from serve_app.experiments.measurer import Measurer
+from serve_app.http.auth import READ, Authenticator, UnknownKeyLimiter
+from serve_app.http.camel_json import written
+from serve_app.http.json_body import Fault
+from serve_app.http.limits import Buckets, Gate
+from serve_app.http.problems import TooManyRequests
+from serve_app.records.query_embedding import Questions
 
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
@@ -59,7 +59,7 @@ class ReadRequest(Generic[Q]):
     async def note(self, what: str, call_ids: Sequence[UUID], detail: str = "") -> None:
         """Keep that these calls' words or sound are read, before they are."""
         key, request_id = self.sender.key_id, self.request.state.request_id
-        await audit.note(self.database, self.reader, key, call_ids, what, detail, request_id)
+        await access_log.note(self.database, self.reader, key, call_ids, what, detail, request_id)
 
     async def may_still_read(self) -> bool:
         """Whether the key of a request that lasts is still in use."""

@@ -12,12 +12,13 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import admin_log, directory, keys, model_usage, people_list, removal
-from db.admin_log import AdminChange, NotAdmin, NotInDirectory
-from db.directory import DirectoryMember, Team, Workspace
-from db.keys import KeyInfo
-from db.model_usage import ModelUsage
-from db.reading import Page
+from db.core.pages import Page
+from db.search import people_list
+from db.workspace import admin_log, directory, keys, llm_usage, removal
+from db.workspace.admin_log import AdminChange, NotAdmin, NotInDirectory
+from db.workspace.directory import DirectoryMember, Team, Workspace
+from db.workspace.keys import KeyInfo
+from db.workspace.llm_usage import ModelUsage
 from pipeline.domain.insight import Contact
 from pipeline.errors import UnknownTeam
 from serve_app.api import bodies
@@ -27,8 +28,8 @@ from serve_app.api.errors import AdminBodyRefused, InUse, LastKey, NoSuchObject,
 from serve_app.api.queries import ChangeListQuery, NoQuery
 from serve_app.api.routing import Route
 from serve_app.api.writing import actor, answer_with, of_workspace
-from serve_app.intake.errors import NotAuthenticated
-from serve_app.intake.wire import Fault
+from serve_app.http.json_body import Fault
+from serve_app.http.problems import NotAuthenticated
 
 T = TypeVar("T")
 Writing = ReadRequest[NoQuery]
@@ -60,7 +61,7 @@ async def change_workspace(writing: Writing) -> Response:
 
 async def show_model_usage(reading: Writing) -> Response:
     of_workspace(reading, "the use of the language model")
-    return json_answer(reading, await model_usage.of_today(reading.database, reading.reader.workspace_id))
+    return json_answer(reading, await llm_usage.of_today(reading.database, reading.reader.workspace_id))
 
 
 async def list_teams(reading: Writing) -> Response:

@@ -10,13 +10,13 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from db.call_list import CallLine
-from db.database import Database
-from db.people_list import ContactLine, MemberLine
-from db.queue_view import TeamQueue
-from db.reading import Page
-from db.task_list import TaskLine
-from db.views import CallMoment, CallRecord
+from db.core.database import Database
+from db.core.pages import Page
+from db.queue.by_team import TeamQueue
+from db.records.views import CallMoment, CallRecord
+from db.search.call_list import CallLine
+from db.search.people_list import ContactLine, MemberLine
+from db.search.task_list import TaskLine
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
@@ -40,9 +40,9 @@ from serve_app.api.queries import (
 )
 from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
-from serve_app.intake import errors
-from serve_app.intake.auth import source_of
-from serve_app.questions import Questions
+from serve_app.http import problems
+from serve_app.http.auth import source_of
+from serve_app.records.query_embedding import Questions
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
@@ -166,7 +166,7 @@ def build_api(
     for path, routes in by_path.items():
         api.router.add_route(path, endpoint(routes), methods=list(routes))
     api.router.add_route("/openapi.json", openapi_file.show, methods=["GET"], name="openapi")
-    errors.install(api, stamp, NoSuchPath, NotThisWay)
+    problems.install(api, stamp, NoSuchPath, NotThisWay)
     return api
 
 

@@ -10,7 +10,7 @@ import fsspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from db.views import CallRecord
+from db.records.views import CallRecord
 from pipeline.errors import CallError, StorageError
 from serve_app.api.access import ReadRequest, has_it
 from serve_app.api.calls import record

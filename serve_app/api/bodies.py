@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from pipeline.domain.summaries import MOST, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
-from serve_app.intake.limits import LimitOptions, check_media_type, read_body
-from serve_app.intake.wire import Fault, InvalidBody, read_object
+from serve_app.http.json_body import Fault, InvalidBody, read_object
+from serve_app.http.limits import LimitOptions, check_media_type, read_body
 
 B = TypeVar("B", bound="Body")
 

@@ -11,21 +11,21 @@ from uuid import UUID
 from pydantic import Field
 from starlette.responses import Response
 
-from db import calibrations
-from db.admin_log import NotAdmin
-from db.calibrations import Calibration, CalibrationAgreement, CalibrationCall, ReviewSheet
-from db.edits import Editor
-from db.questions import NoSuchQuestion
-from db.reading import Page
+from db.core.pages import Page
+from db.experiments import reviews as calibrations
+from db.experiments.reviews import Calibration, CalibrationAgreement, CalibrationCall, ReviewSheet
+from db.records.corrections import Editor
+from db.workspace.admin_log import NotAdmin
+from db.workspace.questions import NoSuchQuestion
 from serve_app.api.access import ReadRequest, json_answer
 from serve_app.api.bodies import Body, Id, Own, read_admin_body
 from serve_app.api.errors import AdminBodyRefused, CalibrationRefusal, NoSuchCall, NoSuchObject
 from serve_app.api.queries import NoQuery
 from serve_app.api.routing import Route
 from serve_app.api.writing import actor, answer_with, of_workspace
-from serve_app.definitions import Key
-from serve_app.intake.errors import NotAuthenticated
-from serve_app.intake.wire import Fault
+from serve_app.http.json_body import Fault
+from serve_app.http.problems import NotAuthenticated
+from serve_app.records.question_files import Key
 
 T = TypeVar("T")
 Plain = ReadRequest[NoQuery]

@@ -7,17 +7,19 @@ from typing import Any, Final
 import sqlalchemy as sa
 from starlette.responses import Response
 
-from db import call_list, meaning, people_list, queue_view, task_list, views
-from db.call_list import CallLine
-from db.database import ANSWER_SECONDS
-from db.meaning import OtherModel
-from db.reading import Page
-from db.views import CallRecord
-from serve_app import transcripts
+from db.core.database import ANSWER_SECONDS
+from db.core.pages import Page
+from db.queue import by_team
+from db.records import views
+from db.records.views import CallRecord
+from db.search import call_list, people_list, semantic, task_list
+from db.search.call_list import CallLine
+from db.search.semantic import OtherModel
 from serve_app.api.access import ReadRequest, json_answer, tagged
 from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotThereYet
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
-from serve_app.questions import NotReady, SwitchedOff
+from serve_app.records import transcripts
+from serve_app.records.query_embedding import NotReady, SwitchedOff
 
 
 def told_of_another(stored: str | None) -> str:
@@ -60,7 +62,7 @@ async def _by_meaning(reading: ReadRequest[CallListQuery], question: str) -> Pag
     try:
         model, vector = await reading.questions.vector(question)
         wanted = query.wanted()
-        return Page(await meaning.closest_calls(reading.database, reading.reader, vector, model, wanted, query.limit))
+        return Page(await semantic.closest_calls(reading.database, reading.reader, vector, model, wanted, query.limit))
     except SwitchedOff:
         raise MeaningOff from None
     except OtherModel as error:
@@ -139,4 +141,4 @@ async def list_members(reading: ReadRequest[MemberListQuery]) -> Response:
 
 async def show_queue(reading: ReadRequest[NoQuery]) -> Response:
     """What waits and runs, by team."""
-    return json_answer(reading, Page(tuple(await queue_view.team_queues(reading.database, reading.reader))))
+    return json_answer(reading, Page(tuple(await by_team.team_queues(reading.database, reading.reader))))

@@ -9,10 +9,10 @@ from functools import partial
 from fastapi import FastAPI
 from ray import serve
 
-from db.database import Database
-from pipeline import logs
+from db.core.database import Database
+from pipeline.observability import logs
 from serve_app.intake.ingress import SOURCE_HEADER
-from serve_app.metrics.connections import tell_connections
+from serve_app.operations.pool_metrics import tell_connections
 from serve_app.settings import Settings
 
 PATH = "/api/v1"  # below base_url
@@ -23,7 +23,7 @@ class ApiReplica:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.api.app import build_api
-        from serve_app.runs.configuration import check
+        from serve_app.experiments.configuration import check
 
         logs.install()
         settings = Settings()

@@ -10,10 +10,10 @@ from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from db import editing
-from db.editing import EditRefused, TaskMark, WantedEdit
-from db.edits import CallEdit, Editor
-from db.reading import Page
+from db.core.pages import Page
+from db.records import correct
+from db.records.correct import EditRefused, TaskMark, WantedEdit
+from db.records.corrections import CallEdit, Editor
 from pipeline.domain.edits import EditKind
 from serve_app.api.access import ReadRequest, json_answer
 from serve_app.api.errors import (
@@ -26,10 +26,10 @@ from serve_app.api.errors import (
 )
 from serve_app.api.queries import NoQuery
 from serve_app.api.writing import answer_with
-from serve_app.intake.auth import READ
-from serve_app.intake.limits import LimitOptions, check_media_type, read_body
-from serve_app.intake.wire import Fault, InvalidBody, read_object
-from serve_app.written import written
+from serve_app.http.auth import READ
+from serve_app.http.camel_json import written
+from serve_app.http.json_body import Fault, InvalidBody, read_object
+from serve_app.http.limits import LimitOptions, check_media_type, read_body
 
 T = TypeVar("T")
 MOST_BYTES = 64 * 1024
@@ -119,7 +119,7 @@ async def edit_call(writing: ReadRequest[NoQuery]) -> Response:
     """Keep an edit: 201; 200 where this request made it before."""
     wanted = await _wanted(writing.request)
     made = await _done(
-        writing, editing.make(writing.database, writing.reader, _editor(writing), writing.call_id, wanted)
+        writing, correct.make(writing.database, writing.reader, _editor(writing), writing.call_id, wanted)
     )
     answer = _answer(writing, made.edit)
     answer.status_code = 201 if made.created else 200
@@ -130,7 +130,7 @@ async def edit_call(writing: ReadRequest[NoQuery]) -> Response:
 
 async def list_edits(reading: ReadRequest[NoQuery]) -> Response:
     """The edits of a call, undone ones too, in the order in which they were made."""
-    found = await _done(reading, editing.list_edits(reading.database, reading.reader, reading.call_id))
+    found = await _done(reading, correct.list_edits(reading.database, reading.reader, reading.call_id))
     await reading.note("record", [reading.call_id] if found else [], "edits")
     return json_answer(reading, Page(found))
 
@@ -141,19 +141,19 @@ async def undo_edit(writing: ReadRequest[NoQuery]) -> Response:
     return _answer(
         writing,
         await _done(
-            writing, editing.undo(writing.database, writing.reader, _editor(writing), writing.call_id, edit_id)
+            writing, correct.undo(writing.database, writing.reader, _editor(writing), writing.call_id, edit_id)
         ),
     )
 
 
 async def mark_task_done(writing: ReadRequest[NoQuery]) -> Response:
     """Tick a task off."""
-    return await _mark(writing, editing.tick)
+    return await _mark(writing, correct.tick)
 
 
 async def unmark_task(writing: ReadRequest[NoQuery]) -> Response:
     """Say that a task is to be done after all."""
-    return await _mark(writing, editing.untick)
+    return await _mark(writing, correct.untick)
 
 
 async def _mark(writing: ReadRequest[NoQuery], change: Any) -> Response:
@@ -182,17 +182,17 @@ async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
     """What was done, or the refusal that says why not."""
     try:
         return await work
-    except editing.NoSuch:
+    except correct.NoSuch:
         raise NoSuchCall("There is no such call, edit or task that the API key may see.") from None
-    except editing.NothingHeard:
+    except correct.NothingHeard:
         raise NotThereYet from None
-    except editing.CannotBe as error:
+    except correct.CannotBe as error:
         raise EditBodyRefused([Fault(f"/{error.field}", str(error))]) from None
-    except editing.IdUsed:
+    except correct.IdUsed:
         raise EditIdUsed from None
-    except editing.TooMany:
-        raise TooManyEdits(f"The call has {editing.MOST_EDITS} edits, as many as are kept.") from None
-    except editing.Stale as error:
+    except correct.TooMany:
+        raise TooManyEdits(f"The call has {correct.MOST_EDITS} edits, as many as are kept.") from None
+    except correct.Stale as error:
         shown = READ in writing.sender.scopes
         raise SomethingElse({"current": written(error.current)} if shown else {}) from None
     except EditRefused as error:  # pragma: no cover: every kind is above

@@ -1,8 +1,8 @@
-"""Refusals of the API, beside those that it shares with Intake (`serve_app.intake.errors`)."""
+"""Refusals of the API, beside those that it shares with Intake (`serve_app.http.problems`)."""
 
 from typing import Any
 
-from serve_app.intake.errors import (
+from serve_app.http.problems import (
     BodyRefused,
     BodyTooLarge,
     BodyTooSlow,

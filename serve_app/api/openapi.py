@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from db.editing import Current
+from db.records.correct import Current
 from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.errors import (
     REFUSALS,
@@ -31,11 +31,11 @@ from serve_app.api.errors import (
     TooManyReads,
 )
 from serve_app.api.queries import QueryParameters
-from serve_app.intake import errors
-from serve_app.intake.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, problem_type
+from serve_app.http import problems
+from serve_app.http.camel_json import camel, renamed
+from serve_app.http.json_body import Fault
+from serve_app.http.problems import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, problem_type
 from serve_app.intake.schemas import Problem
-from serve_app.intake.wire import Fault
-from serve_app.written import camel, renamed
 
 _REF = "#/components/schemas/{model}"
 OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey, RunRefusal, QuestionRefusal}
@@ -238,10 +238,10 @@ def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
         "description": " ".join(one.detail for one in samples.values()),
         "headers": {"X-Request-Id": {"schema": _TEXT, "description": "Names this request in the log."}, **headers},
         "content": {
-            errors.PROBLEM: {
+            problems.PROBLEM: {
                 "schema": {"$ref": _REF.format(model="Problem")},
                 "examples": {
-                    name: {"value": json.loads(bytes(errors.answer(one).body))} for name, one in samples.items()
+                    name: {"value": json.loads(bytes(problems.answer(one).body))} for name, one in samples.items()
                 },
             }
         },

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve_app.intake.limits import burst
+from serve_app.http.limits import burst
 
 
 class ApiOptions(BaseModel):

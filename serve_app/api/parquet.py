@@ -12,8 +12,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from db.call_list import CallLine
-from serve_app.written import camel, written
+from db.search.call_list import CallLine
+from serve_app.http.camel_json import camel, written
 
 MEDIA_TYPE = "application/vnd.apache.parquet"
 GROUP_ROWS = 1000  # in a row group; fewer make a file large and slow to read

@@ -9,13 +9,13 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.alias_generators import to_camel
 from starlette.datastructures import QueryParams
 
-from db.call_list import CallFilter
-from db.reading import MOST
-from db.task_list import TaskFilter
+from db.core.pages import MOST
+from db.search.call_list import CallFilter
+from db.search.task_list import TaskFilter
 from pipeline.domain.call import CallState
 from serve_app.api.bodies import Zone
 from serve_app.api.errors import InvalidQuery
-from serve_app.intake.wire import Fault
+from serve_app.http.json_body import Fault
 
 Q = TypeVar("Q", bound="QueryParameters")
 

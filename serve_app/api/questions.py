@@ -10,12 +10,14 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import directory, outcomes, people_list, questions
-from db.admin_log import NotAdmin
-from db.database import Database, Reader
-from db.outcomes import ScoreWeek
-from db.questions import StoredQuestion, StoredScorecard
-from db.reading import Page
+from db.core.database import Database, Reader
+from db.core.pages import Page
+from db.search import people_list
+from db.search import scores as outcomes
+from db.search.scores import ScoreWeek
+from db.workspace import directory, questions
+from db.workspace.admin_log import NotAdmin
+from db.workspace.questions import StoredQuestion, StoredScorecard
 from serve_app.api.access import ReadRequest, json_answer, tagged
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, QuestionRefusal
@@ -23,9 +25,9 @@ from serve_app.api.queries import NoQuery, ScoreQuery
 from serve_app.api.routing import Route
 from serve_app.api.stream import csv_rows
 from serve_app.api.writing import actor, answer_with, of_workspace
-from serve_app.definitions import Definition, DefinitionRefused, ScorecardDefinition
-from serve_app.intake.errors import NotAuthenticated
-from serve_app.intake.wire import Fault
+from serve_app.http.json_body import Fault
+from serve_app.http.problems import NotAuthenticated
+from serve_app.records.question_files import Definition, DefinitionRefused, ScorecardDefinition
 
 Asking = ReadRequest[NoQuery]
 ONE = "/questions/{question_key}"

@@ -10,17 +10,17 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import gold, runs
-from db.gold import GoldSet
-from evaluation.compare import Slice, SystemVerdict
-from evaluation.report import Rate
+from db.experiments import gold_sets, runs
+from db.experiments.gold_sets import GoldSet
+from pipeline.evaluation.compare import Slice, SystemVerdict
+from pipeline.evaluation.report import Rate
 from serve_app.api.access import ReadRequest, json_answer, to_json
 from serve_app.api.errors import Busy, InvalidQuery, RunRefusal
 from serve_app.api.queries import RunComparisonQuery
-from serve_app.intake.wire import Fault
-from serve_app.measurer import MOST_CALLS, MeasuredMetric, MeasuredSet, MeasurerFull, MeasuringTooLong
-from serve_app.runs import comparing
-from serve_app.runs.comparing import WantedComparison
+from serve_app.experiments import compare_runs
+from serve_app.experiments.compare_runs import WantedComparison
+from serve_app.experiments.measurer import MOST_CALLS, MeasuredMetric, MeasuredSet, MeasurerFull, MeasuringTooLong
+from serve_app.http.json_body import Fault
 
 COMMAND = "`switchboard runs compare` measures all of them."
 NO_LIBRARIES = "The service lacks the package switchboard-calls[evaluation]; its operator installs it."
@@ -111,7 +111,7 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -
     database, query = reading.database, reading.query
     wanted = await _wanted(reading, run)
     try:
-        there = await comparing.count(database, reading.reader, wanted)
+        there = await compare_runs.count(database, reading.reader, wanted)
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
     most = query.limit or there
@@ -121,7 +121,7 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -
     try:
         found = await reading.measurer.get(
             key,
-            lambda: comparing.read(database, reading.reader, wanted, most),
+            lambda: compare_runs.read(database, reading.reader, wanted, most),
             reading.options.MEASURE_WAIT_SECONDS,
         )
     except TimeoutError:
@@ -153,10 +153,10 @@ async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> Wa
     if query.gold is not None:
         name, _, version = query.gold.partition("@")
         try:
-            set_ = await gold.find(
+            set_ = await gold_sets.find(
                 reading.database, reading.reader.workspace_id, name, int(version) if version else None
             )
-        except gold.NoSuchSet:
+        except gold_sets.NoSuchSet:
             faults.append(Fault("/gold", "gold names no set of this workspace, or no version of it."))
     if faults:
         raise InvalidQuery(faults)

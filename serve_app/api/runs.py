@@ -11,12 +11,12 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import gold, promotion, run_results, runs
-from db.admin_log import NotAdmin
-from db.promotion import Moved
-from db.reading import Page
-from db.run_results import RunCall, RunResult
-from db.runs import Run
+from db.core.pages import Page
+from db.experiments import gold_sets, promotion, run_results, runs
+from db.experiments.promotion import Moved
+from db.experiments.run_results import RunCall, RunResult
+from db.experiments.runs import Run
+from db.workspace.admin_log import NotAdmin
 from serve_app.api import bodies, run_comparison
 from serve_app.api.access import Handler, ReadRequest, json_answer
 from serve_app.api.bodies import read_admin_body
@@ -25,10 +25,10 @@ from serve_app.api.queries import NoQuery, RunCallListQuery, RunComparisonQuery
 from serve_app.api.routing import Route
 from serve_app.api.run_comparison import RunComparing
 from serve_app.api.writing import actor, answer_with, of_workspace
-from serve_app.intake.errors import NotAuthenticated
-from serve_app.intake.wire import Fault
-from serve_app.runs.choosing import Wanted, choose
-from serve_app.runs.configuration import SettingRefused
+from serve_app.experiments.configuration import SettingRefused
+from serve_app.experiments.selection import Wanted, choose
+from serve_app.http.json_body import Fault
+from serve_app.http.problems import NotAuthenticated
 
 T = TypeVar("T")
 Plain = ReadRequest[NoQuery]
@@ -92,7 +92,7 @@ async def create_run(writing: Plain) -> Response:
     home = writing.reader.workspace_id
     try:
         chosen = await choose(writing.database, writing.reader, wanted)
-    except gold.NoSuchSet:
+    except gold_sets.NoSuchSet:
         raise AdminBodyRefused([Fault("/gold", "gold names no set of this workspace, or no version of it.")]) from None
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None

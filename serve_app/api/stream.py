@@ -13,17 +13,18 @@ from uuid import UUID
 
 from starlette.responses import Response, StreamingResponse
 
-from db import call_list, changes, views
-from db.call_list import CallLine
-from db.reading import MOST
+from db.core.pages import MOST
+from db.records import views
+from db.search import call_list, changed_calls
+from db.search.call_list import CallLine
 from serve_app.api.access import UNAVAILABLE, ReadRequest, to_json
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
 from serve_app.api.parquet import MEDIA_TYPE as PARQUET
 from serve_app.api.parquet import parquet
 from serve_app.api.queries import ExportQuery, StreamQuery, asked_for_time
-from serve_app.intake.wire import Fault
-from serve_app.written import written
+from serve_app.http.camel_json import written
+from serve_app.http.json_body import Fault
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)  # nothing is older
 OVERLAP = timedelta(seconds=10)  # a transaction that began so long ago may end now, with the time at which it began
@@ -60,10 +61,10 @@ async def stream_changes(reading: ReadRequest[StreamQuery]) -> Response:
 
 async def _known(reading: ReadRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
     """Calls that changed after `since`, and when, as far as that is committed."""
-    found = await changes.since(reading.database, reading.reader, since)
+    found = await changed_calls.since(reading.database, reading.reader, since)
     known = {one.call_id: one.updated_at for one in found}
-    while len(found) == changes.MOST_CHANGES:
-        found = await changes.since(reading.database, reading.reader, found[-1].updated_at)
+    while len(found) == changed_calls.MOST_CHANGES:
+        found = await changed_calls.since(reading.database, reading.reader, found[-1].updated_at)
         known |= {one.call_id: one.updated_at for one in found}
     return known
 
@@ -85,7 +86,7 @@ async def _changes(
             if not await reading.may_still_read():
                 return
         try:
-            found = await changes.since(reading.database, reading.reader, begin)
+            found = await changed_calls.since(reading.database, reading.reader, begin)
         except UNAVAILABLE:
             return  # the reader connects again, and begins where this ended
         fresh = [one for one in found if sent.get(one.call_id) != one.updated_at]
@@ -99,7 +100,7 @@ async def _changes(
         elif time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
             quiet_since = time.monotonic()
             yield b": still here\n\n"
-        if len(found) == changes.MOST_CHANGES:
+        if len(found) == changed_calls.MOST_CHANGES:
             begin = found[-1].updated_at
         else:
             begin = max(latest - OVERLAP, since)

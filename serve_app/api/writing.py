@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from db.admin_log import Actor
+from db.workspace.admin_log import Actor
 from serve_app.api.access import ReadRequest, to_json
 from serve_app.api.errors import OutsideTeam
 

@@ -15,8 +15,8 @@ from datetime import UTC
 from importlib.metadata import version
 from pathlib import Path
 
-from db import dump
-from db.dump import Snapshot, StoredFile
+from db.server import dump
+from db.server.dump import Snapshot, StoredFile
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest, Secrets, StoredRecordings, TableContent
@@ -51,7 +51,7 @@ class BackupSource:
 def create(source: BackupSource, repository: Path, steps: Steps) -> tuple[Path, Manifest]:
     """Make a backup in `repository`, named after its moment; return its folder and its manifest.
 
-    Raises `NoRoomForBackup`, `BackupUnderWay`, `OutOfTime`, `StorageError`, those of `db.dump`, and `OSError`.
+    Raises `NoRoomForBackup`, `BackupUnderWay`, `OutOfTime`, `StorageError`, those of `db.server.dump`, and `OSError`.
     """
     repository.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _private_files(), _alone_in(repository), dump.snapshot(source.url) as snapshot:

@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class TableContent(_Part):
-    """What a table held at the moment of the backup; `db.dump` says how the digest is made."""
+    """What a table held at the moment of the backup; `db.server.dump` says how the digest is made."""
 
     rows: int
     digest: str

@@ -16,7 +16,7 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from db.dump import StoredFile
+from db.server.dump import StoredFile
 from pipeline.errors import StorageError
 from serve_app.backup.steps import OutOfTime, Steps
 

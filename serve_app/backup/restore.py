@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from db import dump, migrate
+from db.server import dump, migrate
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
@@ -46,8 +46,8 @@ class Restored:
 def restore(folder: Path, target: RestoreTarget, steps: Steps) -> Restored:
     """Restore a backup into an empty database, and bring that to the schema of this version.
 
-    Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.dump` and
-    `db.migrate`, and `OSError`.
+    Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.server.dump` and
+    `db.server.migrate`, and `OSError`.
     """
     told = Manifest.read(folder)
     if not dump.knows_revision(told.revision):

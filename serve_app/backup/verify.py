@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from db import dump, embedded
-from db.dump import StoredFile
+from db.server import dump, embedded
+from db.server.dump import StoredFile
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.recordings import CopyOutcome
@@ -34,7 +34,7 @@ def verify(folder: Path, steps: Steps, quick: bool = False, drill: bool = False)
     recordings. Changes nothing.
 
     `drill`: restore the database into an embedded PostgreSQL in a temporary folder, and compare each table. Raises
-    `BackupUnfit`, `OutOfTime`, `StorageError`, those of `db.dump`, and `OSError`.
+    `BackupUnfit`, `OutOfTime`, `StorageError`, those of `db.server.dump`, and `OSError`.
     """
     told = Manifest.read(folder)
     flaws = list(_files(folder, told, steps))

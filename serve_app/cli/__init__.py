@@ -5,23 +5,27 @@
 
 import logging
 
-from serve_app.cli.lazy import Entry, make_app
+from serve_app.cli.ui.lazy import Entry, make_app
 
 COMMANDS = (
     Entry(
         "demo",
-        "serve_app.cli.demo:demo",
+        "serve_app.cli.run.demo:demo",
         "Start here: run the service on nine sample calls and show the records.",
         "Run",
     ),
-    Entry("up", "serve_app.cli.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
-    Entry("status", "serve_app.cli.status:status", "Is the service up, and where; what waits.", "Run"),
-    Entry("down", "serve_app.cli.down:down", "Stop the service of this machine, losing nothing.", "Run"),
-    Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
-    Entry("partition", "serve_app.cli.partition:partition", "Partition the largest tables by ranges of calls.", "Run"),
-    Entry("backup", "serve_app.cli.backup:app", "Back up the database and recordings; verify a backup.", "Run"),
-    Entry("restore", "serve_app.cli.restore:restore", "Restore a backup into an empty database.", "Run"),
-    Entry("plan", "serve_app.cli.plan:plan", "Cores, GPUs, growth and cost for a number of calls.", "Run"),
+    Entry("up", "serve_app.cli.run.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
+    Entry("status", "serve_app.cli.run.status:status", "Is the service up, and where; what waits.", "Run"),
+    Entry("down", "serve_app.cli.run.down:down", "Stop the service of this machine, losing nothing.", "Run"),
+    Entry(
+        "migrate", "serve_app.cli.run.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"
+    ),
+    Entry(
+        "partition", "serve_app.cli.run.partition:partition", "Partition the largest tables by ranges of calls.", "Run"
+    ),
+    Entry("backup", "serve_app.cli.run.backup:app", "Back up the database and recordings; verify a backup.", "Run"),
+    Entry("restore", "serve_app.cli.run.restore:restore", "Restore a backup into an empty database.", "Run"),
+    Entry("plan", "serve_app.cli.run.plan:plan", "Cores, GPUs, growth and cost for a number of calls.", "Run"),
     Entry(
         "doctor",
         "serve_app.cli.doctor.command:doctor",
@@ -30,51 +34,90 @@ COMMANDS = (
     ),
     Entry(
         "checkpoints",
-        "serve_app.cli.checkpoints:app",
+        "serve_app.cli.run.checkpoints:app",
         "Model files from the package index: fetch, list, verify.",
         "Run",
     ),
     Entry(
-        "submit", "serve_app.cli.submit:submit", "Send recordings to the service, as a telephony system does.", "Calls"
+        "submit",
+        "serve_app.cli.calls.submit:submit",
+        "Send recordings to the service, as a telephony system does.",
+        "Calls",
     ),
-    Entry("calls", "serve_app.cli.calls:app", "List calls; read one: transcript, tone, tasks.", "Calls"),
-    Entry("search", "serve_app.cli.search:app", "Search by meaning: index stored calls, see how far it is.", "Calls"),
+    Entry("calls", "serve_app.cli.calls.calls:app", "List calls; read one: transcript, tone, tasks.", "Calls"),
     Entry(
-        "queue", "serve_app.cli.queue:queue", "The backlog in seconds of audio; when it will be worked off.", "Calls"
+        "search", "serve_app.cli.calls.search:app", "Search by meaning: index stored calls, see how far it is.", "Calls"
     ),
-    Entry("jobs", "serve_app.cli.jobs:app", "Jobs: queued, running, finished, failed; retry them.", "Calls"),
     Entry(
-        "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
+        "queue",
+        "serve_app.cli.calls.queue:queue",
+        "The backlog in seconds of audio; when it will be worked off.",
+        "Calls",
+    ),
+    Entry("jobs", "serve_app.cli.calls.jobs:app", "Jobs: queued, running, finished, failed; retry them.", "Calls"),
+    Entry(
+        "process",
+        "serve_app.cli.calls.process:process",
+        "Run the pipeline on files in this process: no service.",
+        "Calls",
     ),
     Entry(
         "backfill",
-        "serve_app.cli.backfill:backfill",
+        "serve_app.cli.calls.backfill:backfill",
         "Run the pipeline on a folder or bucket, on a cluster, into Parquet.",
         "Calls",
     ),
-    Entry("gold", "serve_app.cli.gold:app", "Gold sets: calls as people know them, to measure against.", "Workspace"),
-    Entry("runs", "serve_app.cli.runs:app", "Runs: stored calls by another model, compared, promoted.", "Workspace"),
-    Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, rotate, revoke.", "Workspace"),
-    Entry("console", "serve_app.cli.sign_in:app", "The pages: sign-in links, open sessions.", "Workspace"),
+    Entry(
+        "gold",
+        "serve_app.cli.workspace.gold:app",
+        "Gold sets: calls as people know them, to measure against.",
+        "Workspace",
+    ),
+    Entry(
+        "runs",
+        "serve_app.cli.workspace.runs:app",
+        "Runs: stored calls by another model, compared, promoted.",
+        "Workspace",
+    ),
+    Entry("keys", "serve_app.cli.workspace.keys:app", "API keys: create, list, rotate, revoke.", "Workspace"),
+    Entry("console", "serve_app.cli.workspace.console:app", "The pages: sign-in links, open sessions.", "Workspace"),
     Entry(
         "credentials",
-        "serve_app.cli.credentials:app",
+        "serve_app.cli.workspace.credentials:app",
         "Credentials for recording servers: add, list, remove, reseal.",
         "Workspace",
     ),
     Entry(
-        "workspaces", "serve_app.cli.workspaces:app", "Workspaces: create, update, remove, terms, hosts.", "Workspace"
+        "workspaces",
+        "serve_app.cli.workspace.workspaces:app",
+        "Workspaces: create, update, remove, terms, hosts.",
+        "Workspace",
     ),
-    Entry("questions", "serve_app.cli.questions:app", "Your own questions and trackers: set, list, try.", "Workspace"),
+    Entry(
+        "questions",
+        "serve_app.cli.workspace.questions:app",
+        "Your own questions and trackers: set, list, try.",
+        "Workspace",
+    ),
     Entry(
         "calibrations",
-        "serve_app.cli.calibrations:app",
+        "serve_app.cli.workspace.reviews:app",
         "Reviewers score the same calls; how far they agree.",
         "Workspace",
     ),
-    Entry("teams", "serve_app.cli.teams:app", "Teams of a workspace: create, update, remove.", "Workspace"),
-    Entry("members", "serve_app.cli.members:app", "The people who handle calls: add, update, remove.", "Workspace"),
-    Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, update, remove, import.", "Workspace"),
+    Entry("teams", "serve_app.cli.workspace.teams:app", "Teams of a workspace: create, update, remove.", "Workspace"),
+    Entry(
+        "members",
+        "serve_app.cli.workspace.members:app",
+        "The people who handle calls: add, update, remove.",
+        "Workspace",
+    ),
+    Entry(
+        "contacts",
+        "serve_app.cli.workspace.contacts:app",
+        "The people who call: add, update, remove, import.",
+        "Workspace",
+    ),
     Entry(
         "webhooks",
         "serve_app.cli.webhooks.endpoints:app",
@@ -83,7 +126,7 @@ COMMANDS = (
     ),
     Entry(
         "voiceprints",
-        "serve_app.cli.voiceprints:app",
+        "serve_app.cli.workspace.voiceprints:app",
         "Voices of the people who handle calls: list, show, approve, remove, assign.",
         "Workspace",
     ),
@@ -96,7 +139,7 @@ class LastResort(logging.Handler):
     """Warnings of libraries and of our own that no other handler takes, as the command line tells everything else."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from serve_app.cli.console import err
+        from serve_app.cli.ui.output import err
 
         err().print(self.format(record), markup=False)
 

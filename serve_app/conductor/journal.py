@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from db import jobs, results
-from db.database import Database
-from db.jobs import Lease
+from db.core.database import Database
+from db.queue import jobs, stage_results
+from db.queue.jobs import Lease
 from pipeline.domain.stage import NOT_RECORDED, Stage
-from pipeline.producers import CODE, Producers
-from pipeline.runtime.worked import tally
-from serve_app.scaling.estimates import RUNS_ON, RtfxMeter
+from pipeline.observability.work_clock import tally
+from pipeline.steps.provenance import CODE, Producers
+from serve_app.operations.estimates import RUNS_ON, RtfxMeter
 
 FETCHING = (Stage.FETCH, Stage.LEG)
 PRODUCED = frozenset(CODE)  # stages whose results are known by what produced them
@@ -48,7 +48,7 @@ class Journal:
         if stage not in FETCHING and not self._asked:
             self.producers, self._asked, self._known = await self._produced_by(), True, None
         if self._known is None:
-            self._known = await self._wait_out(lambda: results.load(self._database, self._lease, self.producers))
+            self._known = await self._wait_out(lambda: stage_results.load(self._database, self._lease, self.producers))
         known = self._known.get(stage, NOT_RECORDED)
         if known is NOT_RECORDED:
             self._begin(stage)
@@ -80,7 +80,7 @@ class Journal:
         if stage in PRODUCED and stage not in self.producers:  # its engine has come since
             self.producers = {**await self._identified(), **self.producers}
         producer = self.producers.get(stage, "")
-        recorded = partial(results.record, self._database, self._lease, stage, result, worked, producer)
+        recorded = partial(stage_results.record, self._database, self._lease, stage, result, worked, producer)
         await self._wait_out(recorded)
         if stage is Stage.ANSWERS and self._known is not None:
             self._known[stage] = result  # a call that changed meanwhile is analyzed again by this job
@@ -90,7 +90,7 @@ class Journal:
     async def _produced_by(self) -> Producers:
         if self._lease.job.kind == "process":
             return await self._identified()
-        made_of = await self._wait_out(lambda: results.of_record(self._database, self._lease))
+        made_of = await self._wait_out(lambda: stage_results.of_record(self._database, self._lease))
         return {**await self._identified(), **made_of} if made_of else {}
 
     async def _identified(self) -> Producers:

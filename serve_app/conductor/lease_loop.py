@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
-from db.database import OUTAGES, Database
+from db.core.database import OUTAGES, Database
 
 L = TypeVar("L")
 T = TypeVar("T")

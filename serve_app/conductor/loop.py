@@ -16,30 +16,36 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from db import calls, credentials, jobs, partitions, queue, readiness, roster, submissions, turns, workspace_settings
-from db.database import OUTAGES, Database
-from db.jobs import Lease
-from db.recording_urls import UrlSealer
-from db.sealing import Sealer
-from pipeline import tracing
-from pipeline.asking import Asking
-from pipeline.carried import Carried, carrying
+from db.core.database import OUTAGES, Database
+from db.intake import submit
+from db.queue import backlog, jobs, origins
+from db.queue import charges as turns
+from db.queue.jobs import Lease
+from db.records import roster
+from db.secrets import credentials
+from db.secrets.encryption import Sealer
+from db.secrets.recording_urls import UrlSealer
+from db.server import partitions, readiness
+from db.workspace import settings
 from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call, Job
 from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, StorageError, WorkerLost
+from pipeline.observability import tracing
+from pipeline.observability.context import Carried, carrying
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, conclude, fetch_recordings, process
-from pipeline.producers import Producers, producers
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.policy import Voices
+from pipeline.steps.llm_requests import Asking
+from pipeline.steps.provenance import Producers, producers
 from serve_app.conductor.journal import Journal
 from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
 from serve_app.conductor.spending import ModelSpending
-from serve_app.metrics.names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
-from serve_app.scaling.estimates import CALL, RtfxMeter
+from serve_app.operations.estimates import CALL, RtfxMeter
+from serve_app.operations.metric_names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
 
 RTFX_SECONDS = 5.0  # how often a Conductor stores the measured real-time factors
 PARTITIONS_SECONDS = 60.0  # how often a Conductor looks whether the next partitions are due
@@ -143,7 +149,7 @@ class ConductorLoop(LeaseLoop[Lease]):
     async def _publish_rtfx(self) -> None:
         """Store the measured real-time factors."""
         await readiness.come_round(self._database)
-        await queue.note_paces(self._database, self._rtfx.take())
+        await backlog.note_paces(self._database, self._rtfx.take())
         await self._settle_lost()
 
     async def _claim(self) -> bool:
@@ -313,7 +319,7 @@ class ConductorLoop(LeaseLoop[Lease]):
     async def _fetch(self, lease: Lease) -> None:
         """Fetch the recordings of one call; then it waits for its turn to run."""
         journal = self._journal(lease)
-        own = await self._wait_out(lambda: workspace_settings.allowed_hosts(self._database, lease.workspace_id))
+        own = await self._wait_out(lambda: settings.allowed_hosts(self._database, lease.workspace_id))
         fetch = self._process_options.fetch
         allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *own)})
         warnings = await fetch_recordings(
@@ -414,7 +420,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         with tracing.span("record", links=await self._merged(lease)):
             return await self._end_claim(
                 lease,
-                lambda held: calls.complete(
+                lambda held: submit.complete(
                     self._database,
                     lease,
                     outcome.transcript,
@@ -432,7 +438,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         """The traces of the call's other submissions."""
         if not tracing.on():
             return []
-        every = await self._wait_out(lambda: submissions.traces(self._database, lease.workspace_id, lease.call_pk))
+        every = await self._wait_out(lambda: origins.traces(self._database, lease.workspace_id, lease.call_pk))
         return [one for one in every if one != lease.trace]
 
     async def _fail_or_retry(self, lease: Lease, error: CallError) -> None:

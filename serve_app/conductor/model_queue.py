@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from db.jobs import Lease
+from db.queue.jobs import Lease
 from pipeline.analysis import AnalysisOptions
 from pipeline.analysis.engine import Keep
-from pipeline.asking import Asking
 from pipeline.domain.insight import ModelRequest, Unanswered
+from pipeline.steps.llm_requests import Asking
 
 
 class ModelQueue:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from db import passages
-from db.database import Database
-from db.passages import DueCall
+from db.core.database import Database
+from db.search import passages
+from db.search.passages import DueCall
 from pipeline.domain.passages import passages_of
 from pipeline.embedding import EmbeddingOptions, embed
 from pipeline.errors import CallError

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
-from db.sealing import SecretSealed
-from pipeline.device import cores
+from db.secrets.encryption import SecretSealed
 from pipeline.domain.call import Job
+from pipeline.engines.device import cores
 from pipeline.errors import (
     CallError,
     EngineUnavailable,

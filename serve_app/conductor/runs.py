@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-from db import questions, results, roster, run_calls, runs
-from db.database import Database
-from db.run_calls import RunLease, RunOutcome
-from pipeline.asking import Asking
-from pipeline.carried import Carried, carrying
+from db.core.database import Database
+from db.experiments import run_calls, runs
+from db.experiments.run_calls import RunLease, RunOutcome
+from db.queue import stage_results
+from db.records import roster
+from db.workspace import questions
 from pipeline.domain.questions import Defined, Question, Scorecard
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import (
@@ -31,16 +32,25 @@ from pipeline.errors import (
     NotFetched,
     RunNotReproducible,
 )
+from pipeline.observability.context import Carried, carrying
 from pipeline.process import process
-from pipeline.producers import Producers, of_engines
 from pipeline.runtime.workers import Recognition, Workers
 from pipeline.runtime.yielding import OTHER, Turns, YieldingWorkers, stage_at_work
+from pipeline.steps.llm_requests import Asking
+from pipeline.steps.provenance import Producers, of_engines
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.loop import InternalError
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.conductor.spending import ModelSpending
-from serve_app.runs.configuration import RunOptions, SettingRefused, configuration, digest, options_of, resolved
+from serve_app.experiments.configuration import (
+    RunOptions,
+    SettingRefused,
+    configuration,
+    digest,
+    options_of,
+    resolved,
+)
 from serve_app.settings import Settings
 
 IDLE_SECONDS = 30.0  # after which engines of a run are given back
@@ -302,7 +312,7 @@ class RunJournal:
 
     async def recall(self, stage: Stage) -> Any:
         if self._known is None:
-            loaded = partial(results.load, self._database, self._lease.lease, self._producers)
+            loaded = partial(stage_results.load, self._database, self._lease.lease, self._producers)
             self._known = await self._wait_out(loaded)
         known = self._known.get(stage, NOT_RECORDED)
         stage_at_work.set(str(stage) if known is NOT_RECORDED else OTHER)

@@ -7,12 +7,12 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from db import model_usage
-from db.database import Database
-from db.model_usage import ModelBudgetReached, ModelTokens
+from db.core.database import Database
+from db.workspace import llm_usage
+from db.workspace.llm_usage import ModelBudgetReached, ModelTokens
 from pipeline.analysis.engine import BudgetReached
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.metrics.names import MODEL_NOT_ASKED, MODEL_TOKENS
+from serve_app.operations.metric_names import MODEL_NOT_ASKED, MODEL_TOKENS
 
 WaitOut = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 UNITS = {"requests": "requests", "tokens": "tokens", "cost": "in cost"}
@@ -41,7 +41,7 @@ class ModelSpending:
     async def reserve(self, workspace_id: UUID, expected: ModelTokens) -> "CountedRequest":
         """Raises `BudgetReached`."""
         try:
-            day = await self._wait_out(lambda: model_usage.reserve(self._database, workspace_id, expected))
+            day = await self._wait_out(lambda: llm_usage.reserve(self._database, workspace_id, expected))
         except ModelBudgetReached as reached:
             MODEL_NOT_ASKED.inc(reason=reached.limit)
             self._tell(workspace_id, reached)
@@ -56,7 +56,7 @@ class ModelSpending:
         MODEL_TOKENS.inc(used.prompt, kind="prompt")
         MODEL_TOKENS.inc(used.completion, kind="completion")
         counted = (self._database, reserved.workspace_id, reserved.day, reserved.expected, used, estimated)
-        await self._wait_out(lambda: model_usage.settle(*counted))
+        await self._wait_out(lambda: llm_usage.settle(*counted))
 
     def _tell(self, workspace_id: UUID, reached: ModelBudgetReached) -> None:
         """Once a day for a workspace: each call says it in its record."""

@@ -7,11 +7,13 @@ from uuid import UUID, uuid4
 
 from starlette.responses import Response
 
-from db import admin_log, event_upkeep, keys, voiceprints, webhooks
-from db.admin_log import Actor, NotAdmin
-from db.keys import KeyInfo
-from db.voiceprints import NoVoiceprint, UnassignedVoiceprint
-from db.webhooks import Endpoint
+from db.events import endpoints, upkeep
+from db.events.endpoints import Endpoint
+from db.voices import voiceprints
+from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
+from db.workspace import admin_log, keys
+from db.workspace.admin_log import Actor, NotAdmin
+from db.workspace.keys import KeyInfo
 from pipeline.errors import UnknownTeam
 from pipeline.speakers.policy import Voices
 from serve_app.console import sentences
@@ -78,7 +80,7 @@ async def replay_failed(visit: Visit) -> Response:
     by = actor(visit)
     endpoint = await endpoint_of(visit, visit.id())
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, "all that failed")
-    await event_upkeep.replay(visit.database, endpoint.workspace_id, endpoint.endpoint_id)
+    await upkeep.replay(visit.database, endpoint.workspace_id, endpoint.endpoint_id)
     return visit.go(PAGE + "#deliveries")
 
 
@@ -88,7 +90,7 @@ async def replay_one(visit: Visit) -> Response:
     endpoint, event_id = await endpoint_of(visit, visit.id()), visit.id("event")
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, f"event {event_id}")
     home = endpoint.workspace_id
-    if not await event_upkeep.replay(visit.database, home, endpoint.endpoint_id, event_id, failed_only=False):
+    if not await upkeep.replay(visit.database, home, endpoint.endpoint_id, event_id, failed_only=False):
         raise NotFound
     return visit.go(PAGE + "#deliveries")
 
@@ -132,7 +134,7 @@ async def _key(visit: Visit) -> KeyInfo:
 
 async def endpoint_of(visit: Visit, endpoint_id: UUID) -> Endpoint:
     """Raises `NotFound` for one that the viewer's page does not show."""
-    for one in await webhooks.list_endpoints(visit.database, visit.viewer.workspace_id):
+    for one in await endpoints.list_endpoints(visit.database, visit.viewer.workspace_id):
         if one.endpoint_id == endpoint_id and visit.viewer.team_id in (None, one.team_id):
             return one
     raise NotFound

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from db.database import Database
+from db.core.database import Database
 from serve_app.api.sound import SoundFolder
 from serve_app.console import (
     administration,
@@ -34,8 +34,8 @@ from serve_app.console import (
 from serve_app.console.guard import Guard
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
-from serve_app.measurer import Measurer
-from serve_app.questions import Questions
+from serve_app.experiments.measurer import Measurer
+from serve_app.records.query_embedding import Questions
 from serve_app.settings import Settings
 
 POOL_SIZE = 4

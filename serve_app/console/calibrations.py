@@ -9,9 +9,10 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import audit, calibrations
-from db.calibrations import AnswerUnfit, CalibrationRefused, NoSuchCalibration, ReviewSheet
-from db.edits import Editor
+from db.experiments import reviews
+from db.experiments.reviews import AnswerUnfit, CalibrationRefused, NoSuchCalibration, ReviewSheet
+from db.records.corrections import Editor
+from db.workspace import access_log
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.calibration import Agreement, Answers
 from pipeline.domain.overrides import NOT_APPLICABLE
@@ -28,7 +29,7 @@ MOST_BYTES, MOST_FIELDS = 512 * 1024, 250  # of a form: a hundred questions, two
 
 async def list_calibrations(visit: Visit) -> Response:
     """All of the workspace, the latest first."""
-    found = await calibrations.list_calibrations(visit.database, visit.reader)
+    found = await reviews.list_calibrations(visit.database, visit.reader)
     return visit.page("calibrations.html", calibrations=found, me=str(visit.viewer.key_id))
 
 
@@ -46,7 +47,7 @@ async def calibration(visit: Visit) -> Response:
         found=found,
         names={who.reviewer: who.name for who in found.reviewers},
         titles={asked.question: asked.title for asked in found.questions},
-        starts=await calibrations.evidence_starts(visit.database, visit.reader, found.disagreements),
+        starts=await reviews.evidence_starts(visit.database, visit.reader, found.disagreements),
     )
 
 
@@ -82,12 +83,12 @@ async def answer(visit: Visit) -> Response:
     given = answers_of(sheet.questions, form)
     try:
         if given:
-            await calibrations.answer(visit.database, visit.reader, who, visit.id(), call_id, given)
+            await reviews.answer(visit.database, visit.reader, who, visit.id(), call_id, given)
     except AnswerUnfit:
         return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except CalibrationRefused:
         return visit.problem(sentences.REVIEW_STAYS, 409)
-    except (NoSuchCalibration, calibrations.NotInCalibration):
+    except (NoSuchCalibration, reviews.NotInCalibration):
         raise NotFound from None
     here = f"/calibrations/{visit.id()}"
     following = _following(await _sheet(visit), call_id)
@@ -99,7 +100,7 @@ async def hand_in(visit: Visit) -> Response:
     sheet = await _sheet(visit)
     who = _reviewer(visit)
     try:
-        await calibrations.hand_in(visit.database, visit.reader, who, visit.id())
+        await reviews.hand_in(visit.database, visit.reader, who, visit.id())
     except NoSuchCalibration:
         raise NotFound from None
     except CalibrationRefused:
@@ -154,7 +155,7 @@ def _self(visit: Visit) -> Editor:
 async def _sheet(visit: Visit) -> ReviewSheet:
     """Raises `NotFound`."""
     try:
-        return await calibrations.sheet(visit.database, visit.reader, _self(visit), visit.id())
+        return await reviews.sheet(visit.database, visit.reader, _self(visit), visit.id())
     except NoSuchCalibration:
         raise NotFound from None
 
@@ -170,8 +171,8 @@ def _call_of(visit: Visit, sheet: ReviewSheet) -> tuple[UUID, Answers]:
 
 async def _agreement(visit: Visit) -> Agreement:
     """The result, with a note of who reads it."""
-    found = (await calibrations.agreement(visit.database, visit.reader, _self(visit), visit.id())).agreement
+    found = (await reviews.agreement(visit.database, visit.reader, _self(visit), visit.id())).agreement
     who = visit.viewer.key_id or visit.viewer.session_id
     call_ids = [one.call_id for one in found.calls]
-    await audit.note(visit.database, visit.reader, who, call_ids, "record", "calibration")
+    await access_log.note(visit.database, visit.reader, who, call_ids, "record", "calibration")
     return found

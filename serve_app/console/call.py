@@ -7,18 +7,20 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import audit, directory, people_list, questions, views
-from db.stage_times import StageDone, stages_done
-from db.views import CallRecord
+from db.queue.stage_times import StageDone, stages_done
+from db.records import views
+from db.records.views import CallRecord
+from db.search import people_list
+from db.workspace import access_log, directory, questions
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind
 from pipeline.domain.overrides import shown_answer
 from pipeline.domain.speech import Doubt
-from serve_app.cli.advice import advice, waiting_advice
 from serve_app.console import charts
 from serve_app.console.conversation import Conversation, finding
 from serve_app.console.site import NotFound, NotUnderstood, Visit, etag_of
-from serve_app.scaling.cost import engine_work, whole_cost
+from serve_app.operations.cost import engine_work, whole_cost
+from serve_app.records.advice import advice, waiting_advice
 
 SHOWN_DOUBTS = 200  # in the panel; more are marked in the text only
 UNSURE_ONLY = ("unsure",)  # doubts of single words: marked where they stand
@@ -117,7 +119,7 @@ async def read(visit: Visit, what: str | None, machine: bool = False, call_id: U
 async def note(visit: Visit, call_id: UUID, what: str, detail: str = "console") -> None:
     """Note who reads or hears a call: the session's key, or the session that a link opened."""
     who = visit.viewer.key_id or visit.viewer.session_id
-    await audit.note(visit.database, visit.reader, who, [call_id], what, detail)
+    await access_log.note(visit.database, visit.reader, who, [call_id], what, detail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,16 @@ from uuid import UUID
 
 from starlette.responses import HTMLResponse, Response
 
-from db import call_list, directory, saved_views
-from db.call_list import CallFilter, CallLine
-from db.directory import DirectoryMember, Team
-from db.meaning import OtherModel, closest_calls
-from db.reading import InvalidCursor
+from db.core.pages import InvalidCursor
+from db.search import call_list, saved_views
+from db.search.call_list import CallFilter, CallLine
+from db.search.semantic import OtherModel, closest_calls
+from db.workspace import directory
+from db.workspace.directory import DirectoryMember, Team
 from pipeline.domain.call import CallState
 from serve_app.console import labels, outcomes
 from serve_app.console.site import NotUnderstood, Visit, etag_of
-from serve_app.questions import NotReady, SwitchedOff
+from serve_app.records.query_embedding import NotReady, SwitchedOff
 
 ROWS = 50
 LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between two looks, while calls are worked on and while none is

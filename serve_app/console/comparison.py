@@ -6,15 +6,15 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import gold, runs
-from db.gold import GoldSet
-from evaluation.compare import Slice, SystemVerdict
-from evaluation.report import MORE_IS_BETTER, SHARES, TITLES, Rate
-from serve_app import comparisons
+from db.experiments import gold_sets, runs
+from db.experiments.gold_sets import GoldSet
+from pipeline.evaluation.compare import Slice, SystemVerdict
+from pipeline.evaluation.report import MORE_IS_BETTER, SHARES, TITLES, Rate
 from serve_app.console import labels
 from serve_app.console.site import NotFound, Visit
 from serve_app.console.wording import Wording
-from serve_app.measurer import MOST_CALLS, Measurer, SetMaterial
+from serve_app.experiments import compared_calls
+from serve_app.experiments.measurer import MOST_CALLS, Measurer, SetMaterial
 
 PATIENCE = 0.8  # seconds that a page waits for what is being measured before it asks again
 RECORD = "record"  # the service's, before people corrected it
@@ -47,7 +47,7 @@ async def _sets(visit: Visit) -> list[GoldSet]:
     """Sets are of a workspace, of all its teams: a viewer of one team sees none."""
     if visit.viewer.team_id is not None:
         return []
-    return await gold.list_sets(visit.database, visit.viewer.workspace_id)
+    return await gold_sets.list_sets(visit.database, visit.viewer.workspace_id)
 
 
 def chosen_set(sets: list[GoldSet], named: str) -> GoldSet | None:
@@ -63,10 +63,10 @@ def chosen_set(sets: list[GoldSet], named: str) -> GoldSet | None:
 
 async def _material(visit: Visit, one: GoldSet) -> SetMaterial:
     home = visit.viewer.workspace_id
-    truths = await comparisons.gold_calls(visit.database, home, one, MOST_CALLS)
+    truths = await compared_calls.gold_calls(visit.database, home, one, MOST_CALLS)
     call_ids = [UUID(call.name) for call in truths]
-    live, layouts = await comparisons.live_calls(visit.database, visit.reader, call_ids, visit.site.settings.scaling)
-    agents = await comparisons.agents(visit.database, home, one)
+    live, layouts = await compared_calls.live_calls(visit.database, visit.reader, call_ids, visit.site.settings.scaling)
+    agents = await compared_calls.agents(visit.database, home, one)
     facts = {call.name: {**layouts.get(call.name, {}), **agents.get(call.name, {})} for call in truths}
     return SetMaterial(truths, {RECORD: live}, facts, one.left)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
-from db.edits import CallEdit
-from db.views import CallRecord
+from db.records.corrections import CallEdit
+from db.records.views import CallRecord
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.insight import Finding

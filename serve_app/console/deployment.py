@@ -5,7 +5,7 @@ import os
 from fastapi import FastAPI
 from ray import serve
 
-from pipeline import logs
+from pipeline.observability import logs
 from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
 

@@ -7,10 +7,11 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import editing, people_list
-from db.editing import EditRefused, Stale, WantedEdit
-from db.edits import Editor
-from db.views import CallRecord
+from db.records import correct as editing
+from db.records.correct import EditRefused, Stale, WantedEdit
+from db.records.corrections import Editor
+from db.records.views import CallRecord
+from db.search import people_list
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import OTHER_PARTY, EditKind
 from pipeline.domain.speech import Turn, Word, text_of

@@ -5,7 +5,7 @@ from datetime import date
 
 import phonenumbers
 
-from db.runs import Run
+from db.experiments.runs import Run
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
 

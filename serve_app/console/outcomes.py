@@ -6,9 +6,9 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from db import questions
-from db.outcomes import ScoreWeek, score_weeks
-from db.questions import StoredQuestion
+from db.search.scores import ScoreWeek, score_weeks
+from db.workspace import questions
+from db.workspace.questions import StoredQuestion
 from pipeline.domain.questions import Scorecard, outcomes_of
 from serve_app.console import labels
 from serve_app.console.site import Visit

@@ -8,10 +8,10 @@ from uuid import UUID
 import numpy as np
 from starlette.responses import Response
 
-from db import waveforms
-from db.database import Database, Reader
-from db.views import CallRecord
-from db.waveforms import Peaks
+from db.core.database import Database, Reader
+from db.records import waveforms
+from db.records.views import CallRecord
+from db.records.waveforms import Peaks
 from pipeline.audio.analyze import load
 from pipeline.audio.channels.arrange import Arranged
 from pipeline.audio.decode import sound

@@ -10,9 +10,9 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from db import directory, removal
-from db.admin_log import NotAdmin, NotInDirectory
-from db.directory import DirectoryMember, Team
+from db.workspace import directory, removal
+from db.workspace.admin_log import NotAdmin, NotInDirectory
+from db.workspace.directory import DirectoryMember, Team
 from serve_app.api import bodies
 from serve_app.console import sentences
 from serve_app.console.administration import actor

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from db.database import OUTAGES
+from db.core.database import OUTAGES
 from serve_app.console import sentences
 from serve_app.console.forms import FormRefused
 from serve_app.console.site import (
@@ -22,7 +22,7 @@ from serve_app.console.site import (
     Unavailable,
     Visitor,
 )
-from serve_app.measurer import MeasurerFull, MeasuringTooLong
+from serve_app.experiments.measurer import MeasurerFull, MeasuringTooLong
 
 log = logging.getLogger("switchboard.console")
 

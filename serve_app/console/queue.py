@@ -2,15 +2,15 @@
 
 from starlette.responses import HTMLResponse, Response
 
-from db import queue as backlogs
-from db import queue_view
+from db.queue import backlog as backlogs
+from db.queue import by_team
 from serve_app.console.site import Visit, etag_of
-from serve_app.scaling.estimates import Estimate
+from serve_app.operations.estimates import Estimate
 
 
 async def queue(visit: Visit) -> Response:
     """The page; it looks for news by itself."""
-    teams = await queue_view.team_queues(visit.database, visit.reader)
+    teams = await by_team.team_queues(visit.database, visit.reader)
     busy = any(one.fetching or one.queued or one.running for one in teams)
     seconds = await drain_seconds(visit) if busy else None
     if not visit.request.headers.get("hx-request"):

@@ -11,19 +11,19 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import gold, promotion, run_results, runs
-from db.admin_log import NotAdmin
-from db.promotion import Moved
-from db.runs import Run
-from evaluation.report import TITLES
+from db.experiments import gold_sets, promotion, run_results, runs
+from db.experiments.promotion import Moved
+from db.experiments.runs import Run
+from db.workspace.admin_log import NotAdmin
+from pipeline.evaluation.report import TITLES
 from serve_app.console import sentences
 from serve_app.console.administration import actor
 from serve_app.console.comparison import PATIENCE, Figures, chosen_set
 from serve_app.console.forms import read_form
 from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit
-from serve_app.measurer import MOST_CALLS
-from serve_app.runs import comparing
-from serve_app.runs.comparing import WantedComparison
+from serve_app.experiments import compare_runs
+from serve_app.experiments.compare_runs import WantedComparison
+from serve_app.experiments.measurer import MOST_CALLS
 
 SHOWN = 5  # failed calls
 MOVES: dict[str, Callable[..., Awaitable[Moved]]] = {"promote": promotion.promote, "rollback": promotion.roll_back}
@@ -39,7 +39,7 @@ async def run(visit: Visit) -> Response:
     shared = await _about(visit, one)
     if "status" in visit.request.query_params:
         return visit.page("run.html", **shared, only_state=True)
-    sets = await gold.list_sets(visit.database, visit.viewer.workspace_id)
+    sets = await gold_sets.list_sets(visit.database, visit.viewer.workspace_id)
     every = await runs.list_runs(visit.database, visit.reader)
     wanted = WantedComparison(one, await _other(visit, asked["other"]), chosen_set(sets, asked["set"]))
     by = asked["by"] if asked["by"] in TITLES else "wer"
@@ -83,9 +83,9 @@ async def _compared(visit: Visit, wanted: WantedComparison, by: str) -> dict[str
         return {}
     measurer = visit.site.measurer
     try:
-        await comparing.count(visit.database, visit.reader, wanted)
+        await compare_runs.count(visit.database, visit.reader, wanted)
         found = await measurer.get(
-            wanted.key, lambda: comparing.read(visit.database, visit.reader, wanted, MOST_CALLS), PATIENCE
+            wanted.key, lambda: compare_runs.read(visit.database, visit.reader, wanted, MOST_CALLS), PATIENCE
         )
     except runs.RunRefused:
         return {"nothing": visit.wording.say(_why_none(wanted))}

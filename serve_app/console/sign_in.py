@@ -2,8 +2,9 @@
 
 from starlette.responses import Response
 
-from db import console_sessions, directory, keys
-from db.admin_log import NotAdmin
+from db.workspace import directory, keys
+from db.workspace import sessions as console_sessions
+from db.workspace.admin_log import NotAdmin
 from pipeline.domain.call import Sender
 from serve_app.console import sentences
 from serve_app.console.forms import read_form

@@ -15,22 +15,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from db import console_sessions
-from db.console_sessions import Viewer
-from db.database import Database, Reader
+from db.core.database import Database, Reader
+from db.workspace import sessions as console_sessions
+from db.workspace.sessions import Viewer
 from serve_app.console import charts, labels
 from serve_app.console.guard import drop_session, session_of
 from serve_app.console.wording import Wording, choose_language, choose_zone, languages
-from serve_app.intake.auth import UnknownKeyLimiter, source_of
-from serve_app.intake.errors import Unavailable
+from serve_app.http.auth import UnknownKeyLimiter, source_of
+from serve_app.http.problems import Unavailable
+from serve_app.records.transcripts import clock
 from serve_app.settings import Settings
-from serve_app.transcripts import clock
 
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
     from serve_app.console.outline import Outliner
-    from serve_app.measurer import Measurer
-    from serve_app.questions import Questions
+    from serve_app.experiments.measurer import Measurer
+    from serve_app.records.query_embedding import Questions
 
 STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies: what a viewer chose, where the browser is

@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 import fsspec
 from starlette.responses import Response
 
-from db import voiceprints
-from db.views import CallRecord
-from db.voiceprints import NoVoiceprint
+from db.records.views import CallRecord
+from db.voices import voiceprints
+from db.voices.voiceprints import NoVoiceprint
 from pipeline.errors import RecordingError, StorageError
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange

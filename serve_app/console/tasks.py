@@ -9,9 +9,10 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import directory, task_list
-from db.reading import InvalidCursor
-from db.task_list import TaskFilter, TaskLine
+from db.core.pages import InvalidCursor
+from db.search import task_list
+from db.search.task_list import TaskFilter, TaskLine
+from db.workspace import directory
 from serve_app.console import labels
 from serve_app.console.site import NotUnderstood, Visit
 

@@ -4,8 +4,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import Response
 
-from db import saved_views
-from db.saved_views import NameTaken, TooManyViews
+from db.search import saved_views
+from db.search.saved_views import NameTaken, TooManyViews
 from serve_app.console import sentences
 from serve_app.console.calls import asked_for, filter_of
 from serve_app.console.forms import read_form

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
-from db import webhooks
-from db.admin_log import NotAdmin, NotInDirectory
-from db.event_types import PARTS, type_names
-from db.webhooks import Endpoint, EndpointExists, TooManyEndpoints
+from db.events import endpoints
+from db.events.endpoints import Endpoint, EndpointExists, TooManyEndpoints
+from db.events.types import PARTS, type_names
+from db.workspace.admin_log import NotAdmin, NotInDirectory
 from pipeline.errors import AddressForbidden
 from serve_app.console import sentences
 from serve_app.console.administration import PAGE, actor, endpoint_of, uuid_of
@@ -47,7 +47,7 @@ async def create_webhook(visit: Visit) -> Response:
         uuid_of(form.get("id")),
     )
     try:
-        made = await _done(webhooks.add(visit.database, *wanted))
+        made = await _done(endpoints.add(visit.database, *wanted))
     except EndpointExists:
         return visit.go(PAGE + "#webhooks")
     except TooManyEndpoints:
@@ -72,15 +72,15 @@ async def change_webhook(visit: Visit) -> Response:
     if action == "rotate":
         return await _rotate(visit, endpoint)
     if action == "remove":
-        done: object = await _done(webhooks.remove(database, endpoint, by)) or None
+        done: object = await _done(endpoints.remove(database, endpoint, by)) or None
     elif action == "disable":
-        done = await _done(webhooks.disable(database, endpoint, "Disabled by hand.", by))
+        done = await _done(endpoints.disable(database, endpoint, "Disabled by hand.", by))
     elif action == "enable":
-        done = await _done(webhooks.enable(database, endpoint, by=by))
+        done = await _done(endpoints.enable(database, endpoint, by=by))
     elif action == "save":
         url = form.get("url", "").strip()
         url = endpoint.url if url == endpoint.url else await _url(visit, form)
-        done = await _done(webhooks.change(database, endpoint, url, *_chosen(form), _description(form), by))
+        done = await _done(endpoints.change(database, endpoint, url, *_chosen(form), _description(form), by))
     else:
         raise NotUnderstood
     if done is None:
@@ -92,7 +92,7 @@ async def _rotate(visit: Visit, endpoint: Endpoint) -> Response:
     """The page that shows the new secret, once."""
     secret = signing.new_secret()
     sealed = visit.site.settings.sealer().seal(secret)
-    if await _done(webhooks.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit))) is None:
+    if await _done(endpoints.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit))) is None:
         raise NotFound
     return visit.page("new_webhook.html", url=endpoint.url, secret=secret, overlap=True)
 

@@ -9,9 +9,12 @@ from uuid import UUID, uuid4
 
 from starlette.responses import Response
 
-from db import directory, event_views, keys, voiceprints, webhooks
-from db.event_types import PARTS, type_names
-from db.recording_urls import shown
+from db.events import deliveries as event_views
+from db.events import endpoints as webhooks
+from db.events.types import PARTS, type_names
+from db.secrets.recording_urls import shown
+from db.voices import voiceprints
+from db.workspace import directory, keys
 from serve_app.console.site import Visit
 
 DELIVERIES = VOICES = 50

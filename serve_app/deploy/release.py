@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("serve_app", "pipeline", "db", "evaluation")
+CODE = ("serve_app", "pipeline", "db")
 BESIDE = ("pyproject.toml", "requirements.lock")
 
 

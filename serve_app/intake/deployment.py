@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from fastapi import FastAPI
 from ray import serve
 
-from pipeline import logs, tracing
+from pipeline.observability import logs, tracing
 from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
 
@@ -21,10 +21,10 @@ class IntakeReplica:
     """Builds the API in the replica, from the settings of its own node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        from serve_app.health.cluster import Cluster
         from serve_app.intake.store import open_store
         from serve_app.intake.submit import SubmissionStore, build_api
-        from serve_app.metrics.names import SUBMISSIONS
+        from serve_app.operations.cluster import Cluster
+        from serve_app.operations.metric_names import SUBMISSIONS
 
         logs.install()
         logging.getLogger(logs.SERVE).addFilter(lambda record: not is_told_otherwise(record))

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serve_app.health.parts import Parts
-from serve_app.intake.errors import Refusal
+from serve_app.http.problems import Refusal
+from serve_app.operations.readiness import Parts
 
 NEVER_KEPT = {"Cache-Control": "no-store"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-from serve_app.intake.errors import REQUEST_ID
+from serve_app.http.problems import REQUEST_ID
 
 HAPROXY = Path(__file__).parents[1] / "deploy" / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
 SOURCE_HEADER = "x-switchboard-source"  # in which HAProxy tells the sender's address, whatever the sender says in it

@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from serve_app.intake import errors
-from serve_app.intake.errors import REFUSALS, Refusal, problem_type
-from serve_app.intake.limits import LimitOptions
+from serve_app.http import problems
+from serve_app.http.json_body import Fault
+from serve_app.http.limits import LimitOptions
+from serve_app.http.problems import REFUSALS, Refusal, problem_type
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
-from serve_app.intake.wire import Fault
 
 _SCHEMAS = "#/components/schemas/"
 _CALL = "7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"
@@ -131,16 +131,16 @@ def _refusals() -> dict[str, Any]:
 def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
     samples = {kind.kind: _sample(kind) for kind in kinds}
     headers = {name: _header() for name in next(iter(samples.values())).headers}
-    if errors.TooManyRequests in kinds:
+    if problems.TooManyRequests in kinds:
         headers |= _rates()
     return {
         "description": " ".join(sample.detail for sample in samples.values()),
         "headers": {"X-Request-Id": _header("Names this request in the service's log."), **headers},
         "content": {
-            errors.PROBLEM: {
+            problems.PROBLEM: {
                 "schema": {"$ref": _SCHEMAS + Problem.__name__},
                 "examples": {
-                    name: {"value": json.loads(bytes(errors.answer(sample).body))} for name, sample in samples.items()
+                    name: {"value": json.loads(bytes(problems.answer(sample).body))} for name, sample in samples.items()
                 },
             }
         },
@@ -148,18 +148,18 @@ def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
 
 
 def _sample(kind: type[Refusal]) -> Refusal:
-    if kind is errors.BodyRefused:
+    if kind is problems.BodyRefused:
         faults = [
             Fault("/startTime", "startTime is required."),
             Fault("", "Key number 3 of the body is not a field of a submission. Did you mean recordingUrl?"),
         ]
-        return errors.BodyRefused(faults)
-    if kind is errors.TooManyRequests:
-        return errors.TooManyRequests(1)
-    if kind is errors.BacklogFull:
-        return errors.BacklogFull(LimitOptions().BACKLOG_RETRY_SECONDS)
-    if kind is errors.Unavailable:
-        return errors.Unavailable(LimitOptions().RETRY_AFTER_SECONDS)
+        return problems.BodyRefused(faults)
+    if kind is problems.TooManyRequests:
+        return problems.TooManyRequests(1)
+    if kind is problems.BacklogFull:
+        return problems.BacklogFull(LimitOptions().BACKLOG_RETRY_SECONDS)
+    if kind is problems.Unavailable:
+        return problems.Unavailable(LimitOptions().RETRY_AFTER_SECONDS)
     return kind()
 
 

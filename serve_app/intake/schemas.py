@@ -14,7 +14,8 @@ from pydantic.alias_generators import to_camel
 from rapidfuzz import fuzz, process
 
 from pipeline.domain.call import Sender, Submission
-from serve_app.intake import wire
+from serve_app.http import json_body
+from serve_app.http.json_body import Fault, InvalidBody
 from serve_app.intake.values import (
     MAX_DURATION,
     MAX_NUMBER,
@@ -27,7 +28,6 @@ from serve_app.intake.values import (
     read_url,
     read_uuid,
 )
-from serve_app.intake.wire import Fault, InvalidBody
 
 MAX_FAULTS = 64  # listed one by one; further ones are counted, so that an answer stays small
 
@@ -176,7 +176,7 @@ def parse_body(raw: bytes, sender: Sender) -> ParsedBody:
 
     Raises `InvalidBody` with all faults. A team-scoped sender's `teamId` is not looked at, and is kept as sent.
     """
-    sent, faults = wire.read_object(raw, frozenset(FIELDS))
+    sent, faults = json_body.read_object(raw, frozenset(FIELDS))
     known = {key: value for key, value in sent.items() if key in FIELDS}
     if sender.team_id is not None:
         known.pop("teamId", None)

@@ -10,20 +10,21 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from db import keys, queue
-from db.calls import UNSEALED
-from db.database import OUTAGES, Database
-from db.grouping import WAITING, Grouping
-from db.identity import SIGNING_PARAMETERS
-from db.recording_urls import UrlSealer
-from db.sealing import KEYS_SETTING
-from pipeline.carried import carried
+from db.core.database import OUTAGES, Database
+from db.core.identity import SIGNING_PARAMETERS
+from db.intake.group_commit import WAITING, Grouping
+from db.intake.submit import UNSEALED
+from db.queue import backlog as queue
+from db.secrets.encryption import KEYS_SETTING
+from db.secrets.recording_urls import UrlSealer
+from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
-from serve_app.health.parts import Ask, Parts, Readiness
-from serve_app.intake.limits import LimitOptions
+from pipeline.observability.context import carried
+from serve_app.http.limits import LimitOptions
 from serve_app.intake.submit import StoredSubmission
-from serve_app.metrics.connections import tell_connections
+from serve_app.operations.pool_metrics import tell_connections
+from serve_app.operations.readiness import Ask, Parts, Readiness
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 COUNT_SECONDS = 5.0  # between two counts of what waits

@@ -13,17 +13,18 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from db.keys import is_no_key
-from pipeline import tracing
+from db.workspace.keys import is_no_key
 from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
-from serve_app.health.parts import Parts
-from serve_app.intake import errors, health
-from serve_app.intake.auth import Authenticator, UnknownKeyLimiter, source_of
-from serve_app.intake.errors import BacklogFull, BodyRefused, Broken, Refusal, Unavailable
-from serve_app.intake.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
+from pipeline.observability import tracing
+from serve_app.http import problems
+from serve_app.http.auth import Authenticator, UnknownKeyLimiter, source_of
+from serve_app.http.json_body import InvalidBody
+from serve_app.http.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
+from serve_app.http.problems import BacklogFull, BodyRefused, Broken, Refusal, Unavailable
+from serve_app.intake import health
 from serve_app.intake.schemas import ParsedBody, parse_body
-from serve_app.intake.wire import InvalidBody
+from serve_app.operations.readiness import Parts
 
 
 class StoredSubmission(Protocol):
@@ -149,7 +150,7 @@ class Submit:
         except CallError as error:
             if isinstance(error, KeyRevoked):
                 self._keys.forget(sender)
-            raise errors.of_call_error(error, self._limits.RETRY_AFTER_SECONDS) from error
+            raise problems.of_call_error(error, self._limits.RETRY_AFTER_SECONDS) from error
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
@@ -189,5 +190,5 @@ def build_api(
     api.router.add_route("/submit", submit.handle, methods=["POST"])
     api.router.add_route("/healthz", health.alive, methods=["GET"])
     api.router.add_route("/readyz", health.readiness(submit.parts), methods=["GET"])
-    errors.install(api, stamp)
+    problems.install(api, stamp)
     return api

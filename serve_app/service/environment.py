@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.endpoint import REVEAL
+from pipeline.net.endpoint import REVEAL
 from serve_app.service import ray_access
 from serve_app.service.ports import RANGE, free_range, own_port
 from serve_app.service.run_folder import MARK, own

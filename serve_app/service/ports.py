@@ -20,7 +20,7 @@ from serve_app.settings import PREFIX
 
 AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: `ray.init` takes no other
 LEFT_SECONDS = 10.0  # what a killed service leaves has ended by then; measured: 2.7 s on two cores
-STANDBY = "serve_app.intake.standby"  # the module that runs as one
+STANDBY = "serve_app.service.standby_app"  # the module that runs as one
 EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104
 LISTS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENS = "0A"  # the state of a socket

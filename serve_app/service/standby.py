@@ -1,4 +1,4 @@
-"""The standby of the intake (`serve_app.intake.standby`), started, kept and ended by the supervisor."""
+"""The standby of the intake (`serve_app.service.standby_app`), started, kept and ended by the supervisor."""
 
 import contextlib
 import os

@@ -42,7 +42,7 @@ class State:
 
     def restart_if_gone(self) -> bool:
         """Start the embedded PostgreSQL again if it died; whether it had. Raises what `embedded.start` raises."""
-        from db import embedded
+        from db.server import embedded
 
         if not self._embedded or not self._folder.held or embedded.postmaster(self._settings.data_dir):
             return False
@@ -51,7 +51,7 @@ class State:
 
     def processes(self) -> set[psutil.Process]:
         """Those of the embedded PostgreSQL."""
-        from db import embedded
+        from db.server import embedded
 
         server = embedded.postmaster(self._settings.data_dir) if self._embedded else None
         if server is None:
@@ -71,7 +71,7 @@ class State:
     def stop(self) -> None:
         """Stop the embedded PostgreSQL if this is its holder, and keep the folder."""
         if self._folder.held:
-            from db import embedded
+            from db.server import embedded
 
             embedded.stop(self._settings.data_dir)
 
@@ -82,7 +82,7 @@ class State:
             folder.chmod(0o700)
 
     def _start(self, step: str) -> str:
-        from db import embedded
+        from db.server import embedded
 
         self._on_step(step)
         return embedded.start(self._settings.data_dir, outlives=False)

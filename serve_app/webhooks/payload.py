@@ -1,4 +1,4 @@
-"""What an event looks like to its receiver: models, one per entry of `db.event_types`, and the body of a delivery."""
+"""What an event looks like to its receiver: models, one per entry of `db.events.types`, and the body of a delivery."""
 
 import json
 import operator
@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.alias_generators import to_camel
 
-from db import event_types
-from db.event_types import EventType
-from db.events import Event
+from db.events import types as event_types
+from db.events.outbox import Event
+from db.events.types import EventType
 
 SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
 

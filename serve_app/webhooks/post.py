@@ -11,14 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 import httpcore
 import httpx
 
-from db.clock import Clock
-from db.events import Attempt
-from pipeline.carried import carried
+from db.core.clock import Clock
+from db.events.outbox import Attempt
 from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
 from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, AddressGuard, Resolver, Target, parse_allowed, resolve
 from pipeline.fetch.outcomes import is_tls
 from pipeline.fetch.transport import GuardedBackend, trust
-from pipeline.runtime.retry_after import retry_after
+from pipeline.net.retry_after import retry_after
+from pipeline.observability.context import carried
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from db import embedded, migrate
-from serve_app.cli.file_server import FileServer
+from db.server import embedded, migrate
+from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
 from tests.collector import Collector, collecting
 from tests.synthetic_calls import synthetic_calls

@@ -18,9 +18,10 @@ from uuid import UUID, uuid4
 import httpx
 import psutil
 
-from db import directory, keys, views
-from db.database import Database
-from db.views import CallRecord
+from db.core.database import Database
+from db.records import views
+from db.records.views import CallRecord
+from db.workspace import directory, keys
 from tests import fixture_checkpoints
 
 ENDED = ("completed", "failed")

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.service import ray_access
 from tests.acceptance.running import Client, RunningService
 from tests.listening import Door, doors

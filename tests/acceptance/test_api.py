@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 import httpx
 import srt
 
-from db import audit, keys
-from db.database import EVERY_WORKSPACE
-from serve_app.cli.file_server import FileServer
+from db.core.database import EVERY_WORKSPACE
+from db.workspace import access_log, keys
+from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
 
@@ -67,7 +67,7 @@ async def test_a_call_is_listed_read_and_heard_over_http(
         longest = max((word.strip(".,?!") for word in words if word.isalpha()), key=len)
         (line,) = (await reader.get("/calls", params={"text": longest})).json()["items"]
         assert line["hits"] and line["call"]["callId"] == call_id
-    kept = await audit.list_reads(client.database, EVERY_WORKSPACE, record["call"]["callId"])
+    kept = await access_log.list_reads(client.database, EVERY_WORKSPACE, record["call"]["callId"])
     assert {one.what for one in kept} == {"record", "transcript", "audio", "search"}
     assert (await client.post({**body, "callId": call_id})).status_code == 202
 

@@ -1,4 +1,4 @@
-"""`ray up cluster.local.yaml` over SSH, the file as shipped, and what docs/deploying.md and docs/runbook.md do with it.
+"""`ray up` of clusters/local.yaml over SSH, the file as shipped, with the steps of docs/deploying.md and the runbook.
 
 Its machines are name spaces of this one, each with an SSH server, processes and a home. They get the resources of the
 types head, gpu and cpu of cluster.yaml. The GPU is pretended: engines compute on the CPU. `make cluster` runs it.
@@ -23,11 +23,11 @@ from tests import ray_up
 from tests.machines import PROMISED, ROOT, env_file, node_settings, submission
 from tests.ray_up import Host, hosts
 
-SHIPPED = yaml.safe_load((ROOT / "cluster.local.yaml").read_text())
+SHIPPED = yaml.safe_load((ROOT / "serve_app/deploy/clusters/local.yaml").read_text())
 KINDS = ("head", "gpu", "cpu")
 ADDRESSES = dict(zip(KINDS, [SHIPPED["provider"]["head_ip"], *SHIPPED["provider"]["worker_ips"]], strict=True))
 OPERATOR = "10.0.0.9"  # where `ray up` is typed
-CONFIG = "cluster.local.yaml"
+CONFIG = "serve_app/deploy/clusters/local.yaml"
 DEPLOY = "bash ~/switchboard/serve_app/deploy/deploy.sh"
 STORE = 80_000_000  # bytes of each node's object store: all of them share one memory
 LATER = "# a later version\n"
@@ -162,7 +162,7 @@ def copy_of_the_project(folder: Path, settings: dict[str, str]) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The machines, and what `ray up` makes of them."""
-    from db import embedded
+    from db.server import embedded
 
     # Not below /tmp: each machine has its own.
     with tempfile.TemporaryDirectory(prefix="swb-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
@@ -198,8 +198,8 @@ def deployed(cluster: Cluster) -> Cluster:
 
 async def sender(url: str, workspace: str) -> str:
     """A key that may submit."""
-    from db import directory, keys
-    from db.database import Database
+    from db.core.database import Database
+    from db.workspace import directory, keys
 
     async with await Database.open(url) as database:
         home = await directory.create_workspace(database, workspace)
@@ -209,8 +209,8 @@ async def sender(url: str, workspace: str) -> str:
 
 
 async def states(url: str) -> dict[str, int]:
-    from db import views
-    from db.database import Database
+    from db.core.database import Database
+    from db.records import views
 
     found: dict[str, int] = {}
     async with await Database.open(url) as database:

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from db import queue
-from db.database import EVERY_WORKSPACE, Database
-from serve_app.cli.file_server import FileServer
-from serve_app.cli.queue import QueueView, StageLine, view_of
-from serve_app.scaling.estimates import RUNS_ON
-from serve_app.scaling.policy import ScalingOptions
+from db.core.database import EVERY_WORKSPACE, Database
+from db.queue import backlog as queue
+from serve_app.cli.calls.file_server import FileServer
+from serve_app.cli.calls.queue import QueueView, StageLine, view_of
+from serve_app.operations.autoscaling import ScalingOptions
+from serve_app.operations.estimates import RUNS_ON
 from serve_app.settings import Settings
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_several_replicas import ENGINES, lines_of, serving_several

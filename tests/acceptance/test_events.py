@@ -2,9 +2,9 @@
 
 from standardwebhooks.webhooks import Webhook
 
-from db import webhooks
-from db.sealing import Sealer
-from serve_app.cli.file_server import FileServer
+from db.events import endpoints
+from db.secrets.encryption import Sealer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import payload, signing
 from tests.acceptance.running import Client
 from tests.receiver import receiving
@@ -15,7 +15,7 @@ async def test_a_call_arrives_as_received_transcribing_and_completed(client: Cli
     secret = signing.new_secret()
     sample = next(one for one in synthetic_calls() if one.name.startswith("08"))
     async with receiving() as receiver:
-        await webhooks.add(
+        await endpoints.add(
             client.database, client.workspace_id, receiver.url, Sealer().seal(secret), include=["record", "transcript"]
         )
         bodies = sample.submissions(files.add)

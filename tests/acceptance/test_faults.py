@@ -12,8 +12,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from db import embedded
-from serve_app.cli.file_server import FileServer
+from db.server import embedded
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls

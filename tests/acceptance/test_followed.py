@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import httpx
 
-from db import webhooks
-from db.sealing import Sealer
-from serve_app.cli.file_server import FileServer
+from db.events import endpoints
+from db.secrets.encryption import Sealer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.acceptance.running import Client, RunningService
 from tests.collector import Collector
@@ -79,7 +79,7 @@ async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_bro
     }
     async with receiving() as receiver, httpx.AsyncClient(timeout=15, trust_env=False) as http:
         secret = Sealer().seal(signing.new_secret())
-        await webhooks.add(client.database, client.workspace_id, receiver.url, secret)
+        await endpoints.add(client.database, client.workspace_id, receiver.url, secret)
         answer = await http.post(service.submit_url, json=body, headers=headers)
         assert (answer.status_code, answer.headers["x-request-id"]) == (202, request_id)
         (record,) = await client.ended([body["callId"]], 240)

@@ -20,8 +20,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from db import credentials
-from db.sealing import Sealer
+from db.secrets import credentials
+from db.secrets.encryption import Sealer
 from tests.acceptance.running import Client
 from tests.acceptance.test_bad_recordings import HTML, body
 

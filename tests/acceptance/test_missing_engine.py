@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from db import embedded, migrate
+from db.server import embedded, migrate
 from pipeline.checkpoints import store
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_bad_recordings import body

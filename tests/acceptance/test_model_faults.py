@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from db import embedded, migrate
-from db.views import CallRecord
-from serve_app.cli.file_server import FileServer
+from db.records.views import CallRecord
+from db.server import embedded, migrate
+from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.integration.conductors import STEREO, finding, until

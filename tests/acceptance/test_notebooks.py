@@ -16,10 +16,12 @@ import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
-from db import directory, embedded, gold, keys, migrate
-from db.database import Database
-from evaluation.truth import TrueCall, TrueTurn, TrueWord, digest, in_order, plain
-from serve_app.cli.file_server import FileServer
+from db.core.database import Database
+from db.experiments import gold_sets
+from db.server import embedded, migrate
+from db.workspace import directory, keys
+from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord, digest, in_order, plain
+from serve_app.cli.calls.file_server import FileServer
 from switchboard import AsyncClient
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import RunningService
@@ -184,7 +186,7 @@ async def gold_set(real_service: RunningService, calls: dict[str, str]) -> str:
     async with await Database.open(real_service.database_url) as database:
         (workspace,) = await directory.list_workspaces(database)
         home = workspace.workspace_id
-        await gold.add_version(database, home, "returns", "jsonl", digest(list(known.values())), held)
+        await gold_sets.add_version(database, home, "returns", "jsonl", digest(list(known.values())), held)
         _, secret = await keys.create(database, home, None, ["read", "admin"], "lab")
     return secret
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from db.database import EVERY_WORKSPACE
+from db.core.database import EVERY_WORKSPACE
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_api import answering, reading
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from db import embedded, migrate, queue, webhooks
-from db.sealing import Sealer
-from serve_app.cli.file_server import FileServer
+from db.events import endpoints
+from db.queue import backlog as queue
+from db.secrets.encryption import Sealer
+from db.server import embedded, migrate
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
@@ -83,7 +85,7 @@ async def test_no_call_is_done_twice_and_each_keeps_its_order_while_engines_come
         return all(most[name] == 2 for name in ENGINES)
 
     async with receiving() as receiver:
-        await webhooks.add(client.database, client.workspace_id, receiver.url, Sealer().seal(signing.new_secret()))
+        await endpoints.add(client.database, client.workspace_id, receiver.url, Sealer().seal(signing.new_secret()))
         bodies = [body for _ in range(COPIES) for one in samples for body in one.submissions(files.add)]
         for body in (*bodies, *bodies):  # each is sent twice
             await client.accepted(body)

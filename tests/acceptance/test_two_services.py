@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from db import embedded
+from db.server import embedded
 from serve_app.service import children, run_folder
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import RunningService

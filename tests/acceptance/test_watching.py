@@ -8,14 +8,20 @@ from os import kill
 import httpx
 import pytest
 
-from serve_app.cli.file_server import FileServer
-from serve_app.metrics import names
+from serve_app.cli.calls.file_server import FileServer
+from serve_app.operations import metric_names
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
 
 SHORT = "08_flite_voices_stereo"
-ONLY_SOMETIMES = {names.COST, names.JOB_FAILURES, names.JOB_RETRIES, names.WEBHOOK_ATTEMPTS, names.WEBHOOK_DELIVERY}
-ONLY_SOMETIMES |= {names.MODEL_TOKENS, names.MODEL_NOT_ASKED}  # where a language model is asked
+ONLY_SOMETIMES = {
+    metric_names.COST,
+    metric_names.JOB_FAILURES,
+    metric_names.JOB_RETRIES,
+    metric_names.WEBHOOK_ATTEMPTS,
+    metric_names.WEBHOOK_DELIVERY,
+}
+ONLY_SOMETIMES |= {metric_names.MODEL_TOKENS, metric_names.MODEL_NOT_ASKED}  # where a language model is asked
 
 
 async def readiness(service: RunningService) -> httpx.Response:
@@ -32,7 +38,7 @@ async def test_every_metric_is_served_after_a_call_on_the_loopback_address(
     await client.ended([body["callId"]])
     url = str(service.ready["metricsUrl"])
     assert url.startswith("http://127.0.0.1:")
-    expected = {one.exposed for one in names.EVERY if one not in ONLY_SOMETIMES}
+    expected = {one.exposed for one in metric_names.EVERY if one not in ONLY_SOMETIMES}
     served: set[str] = set()
     async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
         for _ in range(60):  # processes hand their counts over every ten seconds

@@ -8,14 +8,14 @@ import httpx
 import psutil
 import pytest
 
-from db.database import EVERY_WORKSPACE, Reader
-from db.stage_times import stages_done
+from db.core.database import EVERY_WORKSPACE, Reader
+from db.queue.stage_times import stages_done
 from serve_app.app import HEAP
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
-from serve_app.scaling.cost import engine_work
-from serve_app.scaling.policy import ScalingOptions
+from serve_app.operations.autoscaling import ScalingOptions
+from serve_app.operations.cost import engine_work
 from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER, synthetic_calls
@@ -81,7 +81,7 @@ async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: 
 async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Client, files: FileServer) -> None:
     import sqlalchemy as sa
 
-    from db.tables import calls, voiceprints
+    from db.core.tables import calls, voiceprints
 
     body = SAMPLES["01_invoice_stereo"].submissions(files.add)[-1] | {"userId": str(uuid4())}
     await client.accepted(body)

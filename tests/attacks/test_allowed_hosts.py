@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from db import views, workspace_settings
+from db.records import views
+from db.workspace import settings
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
@@ -34,8 +35,8 @@ async def fate(world: World) -> Any:
 
 async def test_a_host_of_one_workspace_is_fetched_from_for_that_workspace_alone(world: World, tmp_path: Path) -> None:
     other = await new_world(world.database)
-    await workspace_settings.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
-    assert await workspace_settings.allowed_hosts(world.database, world.workspace_id) == ("127.0.0.1",)
+    await settings.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
+    assert await settings.allowed_hosts(world.database, world.workspace_id) == ("127.0.0.1",)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions())
     fast = tuned(ProcessingOptions, lease_seconds=5, poll_seconds=0.1, drain_seconds=0)
     conductor = ConductorLoop(world.database, LocalWorkers(None, None), fast, options)

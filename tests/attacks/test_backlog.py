@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from db import queue
+from db.queue import backlog as queue
 from serve_app.intake.store import open_store
 from tests.postgres import World, new_world
 from tests.unit.intake_in_memory import BODY, FINISHED, is_problem, service, three_keys

@@ -8,10 +8,13 @@ import httpx
 import psycopg
 from cryptography.fernet import Fernet
 
-from db import embedded, keys, views, webhooks
-from db.recording_urls import UrlSealer
-from db.rows import dump_json
-from serve_app.intake.limits import LimitOptions
+from db.core.rows import dump_json
+from db.events import endpoints
+from db.records import views
+from db.secrets.recording_urls import UrlSealer
+from db.server import embedded
+from db.workspace import keys
+from serve_app.http.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests.integration.test_recording_urls import conducting, submit, until
@@ -42,7 +45,7 @@ def dumped(url: str) -> str:
 
 async def test_a_dump_opens_no_door(world: World, postgres_url: str) -> None:
     _, secret = await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], "pbx")
-    await webhooks.add(
+    await endpoints.add(
         world.database, world.workspace_id, "https://crm.example/hook", "plain:x", include=["record", "transcript"]
     )
     api = build_api(LimitOptions(), lambda: open_store(postgres_url, 2, urls=SEALER))

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 from psycopg.rows import dict_row
 
-from db.recording_urls import BODY_FIELDS, UrlSealer, shown
-from db.sealing import SecretSealed
+from db.secrets.encryption import SecretSealed
+from db.secrets.recording_urls import BODY_FIELDS, UrlSealer, shown
 from tests.chaos import history
 from tests.chaos.ledger import ACCEPTED, Attempt
 from tests.chaos.recordings import OUTCOMES

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from db.database import Database
+from db.core.database import Database
 from pipeline.audio.analyze import Loaded
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions

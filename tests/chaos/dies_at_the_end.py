@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import sqlalchemy as sa
 
-from db import calls
-from db.database import Database
+from db.core.database import Database
+from db.intake import submit
 from tests.chaos.deadly_conductor import OPTIONS, conducting
 
-complete = calls.complete
+complete = submit.complete
 
 
 def die(*_: Any) -> NoReturn:
@@ -31,7 +31,7 @@ async def complete_and_die(database: Database, *args: Any) -> NoReturn:
 
 
 async def main(url: str, storage: str) -> None:
-    calls.complete = complete_and_die  # type: ignore[assignment]
+    submit.complete = complete_and_die  # type: ignore[assignment]
     options = OPTIONS.model_copy(update={"concurrency": 1, "guests": 0})
     await conducting(await Database.open(url), storage, options).start()
     await asyncio.Event().wait()

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from db import webhooks
-from db.database import Database
-from db.sealing import Sealer
+from db.core.database import Database
+from db.events import endpoints
+from db.secrets.encryption import Sealer
 from serve_app.webhooks import signing
 from tests.chaos.auditor import Fault
 from tests.chaos.stand import SECRETS_KEY, Onlooker
@@ -42,7 +42,7 @@ def reluctantly(seed: int) -> Callable[[Received], int]:
 async def subscribe(database: Database, workspace_id: UUID, receiver: Receiver) -> None:
     """An endpoint for every event of the workspace."""
     secret = Sealer([SECRETS_KEY]).seal(signing.new_secret())
-    await webhooks.add(database, workspace_id, receiver.url, secret)
+    await endpoints.add(database, workspace_id, receiver.url, secret)
 
 
 async def audit(onlooker: Onlooker, taken: Sequence[Received]) -> list[Fault]:

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import httpx
 
-from db import directory, keys
-from db.database import Database
-from db.recording_urls import UrlSealer
+from db.core.database import Database
+from db.secrets.recording_urls import UrlSealer
+from db.workspace import directory, keys
 from tests.chaos import events, skew
 from tests.chaos.auditor import Fault, Truth, audit
 from tests.chaos.kills import LONGEST, SHARES, Kill, Killer, schedule

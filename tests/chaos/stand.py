@@ -23,7 +23,7 @@ import psutil
 import psycopg
 from psycopg.rows import dict_row
 
-from db import embedded
+from db.server import embedded
 from serve_app.service.ports import free_port
 from serve_app.service.standby import StandbyProcess
 from serve_app.settings import Settings
@@ -87,7 +87,7 @@ class Stand:
 
     @asynccontextmanager
     async def standing(self) -> AsyncIterator["Stand"]:
-        from db import migrate
+        from db.server import migrate
 
         await self.start_postgres()
         try:

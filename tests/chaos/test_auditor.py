@@ -12,9 +12,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from db import calls, jobs, results
-from db.grouping import Grouping
-from db.recording_urls import UrlSealer, readable
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.queue import stage_results as results
+from db.secrets.recording_urls import UrlSealer, readable
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingGone

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from db import jobs, webhooks
-from db.sealing import Sealer
+from db.events import endpoints
+from db.queue import jobs
+from db.secrets.encryption import Sealer
 from pipeline.errors import RecordingNotReady
 from serve_app.webhooks import signing
 from serve_app.webhooks.options import WebhookOptions
@@ -35,9 +36,9 @@ pytestmark = [
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 DELIVERING = """
 import asyncio, sys
-from db.database import Database
-from db.sealing import Sealer
-from serve_app.webhooks.dispatcher import WebhookDispatcher
+from db.core.database import Database
+from db.secrets.encryption import Sealer
+from serve_app.conductor.webhooks import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 
 async def main():
@@ -108,7 +109,7 @@ async def test_events_are_signed_with_a_time_that_receivers_take(seconds: int, w
     options = tuned(WebhookOptions, allowed_hosts=("127.0.0.1",), poll_seconds=0.1)
     secret = signing.new_secret()
     async with receiving() as receiver:
-        await webhooks.add(world.database, world.workspace_id, receiver.url, Sealer([KEY]).seal(secret))
+        await endpoints.add(world.database, world.workspace_id, receiver.url, Sealer([KEY]).seal(secret))
         await world.submit()
         command = ("-c", DELIVERING, world.database.url, options.model_dump_json(), KEY)
         async with process(seconds, folder, *command):

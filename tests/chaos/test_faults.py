@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from db.database import EVERY_WORKSPACE, OUTAGES, Database
+from db.core.database import EVERY_WORKSPACE, OUTAGES, Database
 from tests.chaos.deadly_conductor import OPTIONS, PAUSE, conducting
 from tests.chaos.recordings import Recordings, noise
 from tests.chaos.wire import Wire

@@ -100,7 +100,7 @@ def behind_ray(folder: Path) -> Iterator[tuple[int, str]]:
 def alone(folder: Path) -> Iterator[tuple[int, str]]:
     """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
     from bench.submit_stand import new_key
-    from db import embedded, migrate
+    from db.server import embedded, migrate
     from serve_app.service.ports import free_port
 
     url = embedded.start(folder)
@@ -125,7 +125,7 @@ def alone(folder: Path) -> Iterator[tuple[int, str]]:
 _ALONE = """
 import sys, uvicorn
 from serve_app.intake.store import open_store
-from serve_app.intake.limits import LimitOptions
+from serve_app.http.limits import LimitOptions
 from serve_app.intake.submit import build_api
 limits = LimitOptions(per_minute=1e9)
 api = build_api(limits, lambda: open_store(sys.argv[1], limits.POOL_SIZE))

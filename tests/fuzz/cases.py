@@ -278,8 +278,8 @@ class Maker:
 def oracle() -> Callable[[bytes], bool]:
     """Whether a body is a submission of a sender with a team, by the service's own rules."""
     from pipeline.domain.call import Sender
+    from serve_app.http.json_body import InvalidBody
     from serve_app.intake.schemas import parse_body
-    from serve_app.intake.wire import InvalidBody
 
     sender = Sender(uuid4(), uuid4(), uuid4(), frozenset({"submit"}), None)
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from db.database import Database
+from db.core.database import Database
 from pipeline import analysis
 from pipeline.asr import AsrOptions
 from pipeline.asr import load as load_recognition

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import psycopg
 
-from db import views
-from db.database import Database
-from db.views import CallRecord
+from db.core.database import Database
+from db.records import views
+from db.records.views import CallRecord
 from pipeline.analysis import analyze
 from pipeline.domain.insight import Finding
 from pipeline.runtime.deadlines import DeadlineOptions

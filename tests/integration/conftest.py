@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 import soundfile
 
-from db.database import Database
+from db.core.database import Database
 from pipeline.analysis import AnalysisOptions
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.integration.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers

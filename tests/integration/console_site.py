@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 import numpy as np
 
-from db import keys
+from db.workspace import keys
 from serve_app.console.app import build_console
 from serve_app.settings import Settings
 from tests.postgres import World

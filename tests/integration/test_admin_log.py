@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from db import admin_log, console_sessions, directory, keys, removal
-from db.admin_log import Actor, AdminChange, NotAdmin
-from db.database import Reader
+from db.core.database import Reader
+from db.workspace import admin_log, directory, keys, removal, sessions
+from db.workspace.admin_log import Actor, AdminChange, NotAdmin
 from tests.postgres import World, new_world
 
 
@@ -149,8 +149,8 @@ async def test_a_team_in_use_stays_and_an_unused_one_goes(world: World) -> None:
 
 async def test_a_team_with_people_signed_in_is_removed(world: World) -> None:
     team = await directory.create_team(world.database, world.workspace_id, "sales")
-    secret, _ = await console_sessions.issue_link(world.database, world.workspace_id, team.team_id, "Dana")
-    assert await console_sessions.open_by_link(world.database, secret, "browser")
+    secret, _ = await sessions.issue_link(world.database, world.workspace_id, team.team_id, "Dana")
+    assert await sessions.open_by_link(world.database, secret, "browser")
     await removal.remove_team(world.database, world.workspace_id, team.team_id)
     assert await world.rows("SELECT * FROM console_sessions") == []
 

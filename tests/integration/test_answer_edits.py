@@ -10,10 +10,11 @@ import httpx
 import psycopg
 import pytest
 
-from db import editing, questions, removal
-from db.database import Reader
-from db.editing import CannotBe, NoSuch, Stale, WantedEdit
-from db.edits import Editor
+from db.core.database import Reader
+from db.records import correct
+from db.records.correct import CannotBe, NoSuch, Stale, WantedEdit
+from db.records.corrections import Editor
+from db.workspace import questions, removal
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from tests import commands
@@ -32,7 +33,7 @@ def answered(question: str, old: str | None, new: str | None, comment: str = "I 
 
 
 async def made(world: World, call_id: UUID, wanted: WantedEdit) -> UUID:
-    edit = await editing.make(world.database, Reader(world.workspace_id), ANA, call_id, wanted)
+    edit = await correct.make(world.database, Reader(world.workspace_id), ANA, call_id, wanted)
     return edit.edit.edit_id
 
 
@@ -54,7 +55,7 @@ async def test_an_answer_is_overridden_with_a_comment_and_the_score_follows_and_
         *("notice", None, "said", "said before the beep", "Ana"),
         EditState.APPLIED,
     )
-    await editing.undo(world.database, Reader(world.workspace_id), ANA, call_id, edit_id)
+    await correct.undo(world.database, Reader(world.workspace_id), ANA, call_id, edit_id)
     undone = await record(world, call_id)
     assert (undone.trackers, undone.scorecards) == (before.trackers, before.scorecards)
     assert undone.edits[0].state is EditState.UNDONE and undone.edits[0].comment == "said before the beep"
@@ -78,7 +79,7 @@ async def test_a_later_override_counts_and_of_two_people_the_second_is_told(worl
     other = replace(ANA, key_id=uuid4(), name="Bob")
     with pytest.raises(Stale) as told:
         stale = answered("offered", "yes", "no")
-        await editing.make(world.database, Reader(world.workspace_id), other, call_id, stale)
+        await correct.make(world.database, Reader(world.workspace_id), other, call_id, stale)
     assert told.value.current is not None and told.value.current.value == "no"
     await made(world, call_id, answered("offered", "no", "yes"))
     found = await record(world, call_id)
@@ -135,9 +136,9 @@ async def test_another_workspace_can_neither_override_nor_see_it_and_it_goes_wit
     other = await new_world(world.database)
     with pytest.raises(NoSuch):
         wanted = answered("offered", "no", "yes")
-        await editing.make(world.database, Reader(other.workspace_id), ANA, call_id, wanted)
+        await correct.make(world.database, Reader(other.workspace_id), ANA, call_id, wanted)
     with pytest.raises(NoSuch):
-        await editing.list_edits(world.database, Reader(other.workspace_id), call_id)
+        await correct.list_edits(world.database, Reader(other.workspace_id), call_id)
     await removal.remove_workspace(world.database, world.workspace_id)
     assert await world.rows("SELECT 1 FROM edits WHERE comment IS NOT NULL") == []
 
@@ -221,9 +222,9 @@ async def test_edits_of_a_kind_that_a_later_version_knows_are_kept_and_skipped(w
     await made(world, call_id, answered("notice", None, "said"))
     reader = Reader(world.workspace_id)
     with pytest.raises(NoSuch):
-        await editing.undo(world.database, reader, ANA, call_id, later)
+        await correct.undo(world.database, reader, ANA, call_id, later)
     for edit in (await record(world, call_id)).edits:
-        await editing.undo(world.database, reader, ANA, call_id, edit.edit_id)
+        await correct.undo(world.database, reader, ANA, call_id, edit.edit_id)
     (row,) = await world.rows("SELECT kind, undone_at FROM edits WHERE edit_id = :id", id=later)
     assert (row["kind"], row["undone_at"]) == ("mood", None)
     assert len(await world.rows("SELECT 1 FROM corrections")) == 1, "its own version wrote into it, too"

@@ -21,11 +21,13 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from db import audit, directory, keys, passages, runs
-from db.call_list import CallFilter
-from db.database import EVERY_WORKSPACE, Reader
-from db.reading import Place
-from db.task_list import TaskFilter
+from db.core.database import EVERY_WORKSPACE, Reader
+from db.core.pages import Place
+from db.experiments import runs
+from db.search import passages
+from db.search.call_list import CallFilter
+from db.search.task_list import TaskFilter
+from db.workspace import access_log, directory, keys
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api import openapi
 from serve_app.api.app import ROUTES, Route
@@ -250,7 +252,7 @@ async def test_every_read_of_words_or_sound_is_kept(api: Api, tmp_path: Path) ->
     api.get("/export", include="transcript")
     api.get("/calls", text="invoice")
     api.get("/calls")  # no words of the call
-    kept = await audit.list_reads(api.world.database, Reader(api.world.workspace_id), call_id)
+    kept = await access_log.list_reads(api.world.database, Reader(api.world.workspace_id), call_id)
     assert [(one.what, one.detail) for one in reversed(kept)] == [
         ("record", ""),
         ("transcript", "json"),
@@ -263,7 +265,7 @@ async def test_every_read_of_words_or_sound_is_kept(api: Api, tmp_path: Path) ->
     assert len({one.key_id for one in kept}) == 2 and all(one.request_id for one in kept)
     other = await received(api.world)
     assert api.get(f"/calls/{other}").status_code == 200
-    assert await audit.list_reads(api.world.database, EVERY_WORKSPACE, other) == []
+    assert await access_log.list_reads(api.world.database, EVERY_WORKSPACE, other) == []
 
 
 async def test_tasks_contacts_members_and_the_queue(api: Api) -> None:

@@ -13,11 +13,11 @@ import jsonschema
 import pytest
 import pytest_asyncio
 
-from db import directory, keys, model_usage
+from db.workspace import directory, keys, llm_usage
 from serve_app.api import openapi
 from serve_app.api.administration import ROUTES
 from serve_app.api.routing import Route
-from serve_app.written import camel
+from serve_app.http.camel_json import camel
 from tests.finished import finished
 from tests.postgres import World, new_world
 from tests.reading_api import served
@@ -283,8 +283,8 @@ async def test_a_key_of_a_team_stays_within_it(admin: Admin) -> None:
 
 async def test_the_use_of_the_language_model_is_shown_with_its_limits(admin: Admin) -> None:
     world = admin.world
-    await model_usage.set_budget(world.database, world.workspace_id, {"tokens": 100})
-    await model_usage.reserve(world.database, world.workspace_id, model_usage.ModelTokens(70, 30, 0.25))
+    await llm_usage.set_budget(world.database, world.workspace_id, {"tokens": 100})
+    await llm_usage.reserve(world.database, world.workspace_id, llm_usage.ModelTokens(70, 30, 0.25))
     shown = await admin.ok("GET", "/workspace/model-usage")
     assert shown == {
         "day": shown["day"],

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
-from db import keys
+from db.workspace import keys
 from serve_app.api import parquet
 from tests.finished import findings, finished, received
 from tests.reading_api import Api, reading_key

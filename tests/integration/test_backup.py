@@ -19,8 +19,9 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import credentials, dump, embedded, migrate, programs
-from db.sealing import Sealer
+from db.secrets import credentials
+from db.secrets.encryption import Sealer
+from db.server import dump, embedded, migrate, pg_tools
 from pipeline.fetch import handed_in
 from serve_app.backup import create as creating
 from serve_app.backup import manifest
@@ -319,7 +320,7 @@ def test_a_password_of_the_database_is_no_argument_of_any_process(tmp_path: Path
     script = tmp_path / "pg_dump"
     script.write_text('#!/bin/sh\necho "$@"; echo "$PGPASSWORD"\n')
     script.chmod(0o755)
-    told = programs.Programs(tmp_path, 18).run("pg_dump", [], "postgresql://me:hush@db/calls", 60).splitlines()
+    told = pg_tools.Programs(tmp_path, 18).run("pg_dump", [], "postgresql://me:hush@db/calls", 60).splitlines()
     assert "hush" not in told[0] and told[1] == "hush"
     assert "switchboard.workspace=*" in told[0]
 
@@ -332,16 +333,16 @@ def test_a_password_of_the_database_is_no_argument_of_any_process(tmp_path: Path
 def test_a_program_fits_its_server_and_what_it_is_to_read(
     major: int, server: int, archive: int | None, fits: bool
 ) -> None:
-    assert programs.is_fit(major, server, archive) is fits
+    assert pg_tools.is_fit(major, server, archive) is fits
 
 
 def test_a_server_that_no_program_fits_is_answered_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "SYSTEM", ())
-    with pytest.raises(programs.ProgramMissing, match="Install postgresql-client-99"):
-        programs.find(99, tls=False)
+    monkeypatch.setattr(pg_tools, "SYSTEM", ())
+    with pytest.raises(pg_tools.ProgramMissing, match="Install postgresql-client-99"):
+        pg_tools.find(99, tls=False)
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(programs.ProgramMissing, match="installed: none"):
-        programs.find(18, tls=True)
+    with pytest.raises(pg_tools.ProgramMissing, match="installed: none"):
+        pg_tools.find(18, tls=True)
 
 
 def test_digests_depend_on_what_rows_hold_and_not_on_their_order(empty: str, postgres_url: str) -> None:

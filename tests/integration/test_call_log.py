@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from db.grouping import Grouping
+from db.intake.group_commit import Grouping
 from pipeline.fetch.fetcher import FetchOptions
-from pipeline.logs import OfWork
+from pipeline.observability.logs import OfWork
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop

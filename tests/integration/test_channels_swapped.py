@@ -8,16 +8,18 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from db import directory, keys, results, roster
-from db.grouping import Grouping
+from db.intake.group_commit import Grouping
+from db.queue import stage_results
+from db.records import roster
+from db.workspace import directory, keys
 from pipeline.audio.analyze import Loaded
 from pipeline.audio.decode.sound import everything
-from pipeline.call_run import CallRun
 from pipeline.domain.call import Sender
 from pipeline.domain.speech import LayoutKind, Prosody, Recording
 from pipeline.domain.stage import Stage
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers, opened
+from pipeline.steps.call_run import CallRun
 from tests.postgres import World
 from tests.synthetic_calls import FOLDER
 
@@ -74,14 +76,14 @@ async def test_what_stages_recorded_is_found_again_only_with_the_same_parties(wo
     await world.submit(recording_url=A)
     lease = await world.one()
     recording = Recording(0, "file:///a", "00" * 32, 1)
-    await results.record(world.database, lease, Stage.FETCH, (recording,))
-    await results.record(world.database, lease, Stage.PROSODY, Prosody(1.0, ()))
-    assert Stage.PROSODY in await results.load(world.database, lease)
+    await stage_results.record(world.database, lease, Stage.FETCH, (recording,))
+    await stage_results.record(world.database, lease, Stage.PROSODY, Prosody(1.0, ()))
+    assert Stage.PROSODY in await stage_results.load(world.database, lease)
     await swap_team(world, True)
     await world.submit(recording_url=B)
     lease = await world.one()
-    await results.record(world.database, lease, Stage.FETCH, (recording,))
-    assert Stage.PROSODY not in await results.load(world.database, lease)
+    await stage_results.record(world.database, lease, Stage.FETCH, (recording,))
+    assert Stage.PROSODY not in await stage_results.load(world.database, lease)
 
 
 async def test_the_parties_of_a_stereo_call_and_of_two_files_are_exchanged(world: World) -> None:

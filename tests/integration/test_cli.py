@@ -13,18 +13,22 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import audit, calls, embedded, jobs, keys, migrate
-from db.database import Database, Reader
-from db.grouping import Grouping
-from db.views import CallRecord
+from db.core.database import Database, Reader
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.records.views import CallRecord
+from db.server import embedded, migrate
+from db.workspace import access_log, keys
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
 from pipeline.errors import NotAudio
-from serve_app.cli import app, state
-from serve_app.cli.console import camel
-from serve_app.cli.errors import CommandError
-from serve_app.cli.follow import follow_calls
-from serve_app.cli.this_machine import LocalService, key_and_team
+from serve_app.cli import app
+from serve_app.cli.calls.follow import follow_calls
+from serve_app.cli.ui import database as state
+from serve_app.cli.ui.errors import CommandError
+from serve_app.cli.ui.output import camel
+from serve_app.cli.ui.this_machine import LocalService, key_and_team
 from serve_app.service import run_folder
 from serve_app.settings import Settings
 from tests.unit.calls_by_hand import call as call_by_hand
@@ -221,8 +225,8 @@ def test_who_read_a_call_is_listed_by_the_name_of_the_key_or_its_id_once_the_key
         sender = await keys.find(database, secret)
         assert sender is not None
         reader = Reader(sender.workspace_id)
-        await audit.note(database, reader, sender.key_id, [call_id], "record", request_id="r-1")
-        await audit.note(database, reader, gone, [call_id], "audio", "channel 0")
+        await access_log.note(database, reader, sender.key_id, [call_id], "record", request_id="r-1")
+        await access_log.note(database, reader, gone, [call_id], "audio", "channel 0")
 
     state.run(read)
     heard, seen = ok("calls", "reads", str(call_id), "--workspace", "acme")

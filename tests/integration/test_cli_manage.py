@@ -9,10 +9,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import keys
-from db.database import EVERY_WORKSPACE, Database
-from db.tables import metadata
-from serve_app.cli import app, state
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.tables import metadata
+from db.workspace import keys
+from serve_app.cli import app
+from serve_app.cli.ui import database as state
 from tests.integration.test_submit_over_http import served
 
 AUDIO = "https://pbx.example/1.wav"

@@ -6,14 +6,15 @@ from uuid import UUID, uuid4
 import pytest
 from typer.testing import CliRunner
 
-from db import jobs, queue, results
-from db.database import Database
-from db.queue import Pace
+from db.core.database import Database
+from db.queue import backlog as queue
+from db.queue import jobs, stage_results
+from db.queue.backlog import Pace
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
 from serve_app.cli import app
-from serve_app.scaling.estimates import ahead
+from serve_app.operations.estimates import ahead
 from tests.postgres import World
 
 runner = CliRunner()
@@ -134,10 +135,10 @@ def test_a_call_on_its_way_says_when_it_is_done(postgres_url: str) -> None:
 async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> None:
     await world.submit(recording_url="https://store.example/a.wav")
     lease = await world.one()
-    await results.record(world.database, lease, Stage.FETCH, (Recording(0, "file:///a", "ab", 7),))
+    await stage_results.record(world.database, lease, Stage.FETCH, (Recording(0, "file:///a", "ab", 7),))
     layout = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "")
-    await results.record(world.database, lease, Stage.AUDIO, AudioAnalysis(layout, 33.0, ((), ()), ()))
-    await results.record(world.database, lease, Stage.RECOGNITION, Recognized((), "e"))
+    await stage_results.record(world.database, lease, Stage.AUDIO, AudioAnalysis(layout, 33.0, ((), ()), ()))
+    await stage_results.record(world.database, lease, Stage.RECOGNITION, Recognized((), "e"))
     (group,) = (await queue.backlog(world.database)).groups
     assert (group.channels, group.audio_seconds, group.recognized, group.voice_done) == (2, 33.0, True, False)
     await jobs.release(world.database, [lease])

@@ -8,12 +8,13 @@ from uuid import UUID, uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import keys
-from db.database import Database
-from db.grouping import Grouping
+from db.core.database import Database
+from db.intake.group_commit import Grouping
+from db.workspace import keys
 from pipeline.domain.call import Submission
-from serve_app.cli import app, state
+from serve_app.cli import app
 from serve_app.cli.doctor import secrets as checks_secrets
+from serve_app.cli.ui import database as state
 from serve_app.settings import Settings
 
 runner = CliRunner()

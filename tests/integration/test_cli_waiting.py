@@ -9,12 +9,14 @@ from uuid import UUID, uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import calls, jobs
-from db.database import Database
+from db.core.database import Database
+from db.intake import submit as calls
+from db.queue import jobs
 from pipeline.analysis import analyze
 from pipeline.errors import NotAudio, RecordingUnreachable
-from serve_app.cli import app, state
-from serve_app.cli.advice import advice
+from serve_app.cli import app
+from serve_app.cli.ui import database as state
+from serve_app.records.advice import advice
 from tests.integration.test_submit_over_http import served
 from tests.unit.calls_by_hand import call as call_by_hand
 

@@ -13,13 +13,15 @@ import sqlalchemy as sa
 from standardwebhooks.webhooks import Webhook
 from typer.testing import CliRunner, Result
 
-from db import events, keys
-from db.database import EVERY_WORKSPACE, Database
-from db.events import Attempt, DeliveryVerdict
-from db.grouping import Grouping
+from db.core.database import EVERY_WORKSPACE, Database
+from db.events import outbox
+from db.events.outbox import Attempt, DeliveryVerdict
+from db.intake.group_commit import Grouping
+from db.workspace import keys
 from pipeline.domain.call import Submission
-from serve_app.cli import app, state
+from serve_app.cli import app
 from serve_app.cli.doctor import webhooks as checks_webhooks
+from serve_app.cli.ui import database as state
 from serve_app.settings import Settings
 from serve_app.webhooks import payload
 from tests.receiver import Receiver, receiving
@@ -89,9 +91,9 @@ def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
     """Whatever is due, noted so."""
 
     async def work(database: Database) -> None:
-        for delivery in await events.claim(database, 10, 10, {}, 30.0):
+        for delivery in await outbox.claim(database, 10, 10, {}, 30.0):
             made = Attempt(datetime.now(UTC), 0.2, status, f"status {status}", "out of order")
-            await events.note(database, delivery, made, verdict, retry_in=3600)
+            await outbox.note(database, delivery, made, verdict, retry_in=3600)
 
     with_database(work)
 

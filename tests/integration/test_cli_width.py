@@ -15,12 +15,16 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from db import audit, calls, editing, events, jobs, keys
-from db.database import Database, Reader
-from db.editing import WantedEdit
-from db.edits import Editor
-from db.events import Attempt, DeliveryVerdict
-from db.grouping import Grouping
+from db.core.database import Database, Reader
+from db.events import outbox
+from db.events.outbox import Attempt, DeliveryVerdict
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.records import correct
+from db.records.correct import WantedEdit
+from db.records.corrections import Editor
+from db.workspace import access_log, keys
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
 from pipeline.domain.edits import EditKind
@@ -28,11 +32,13 @@ from pipeline.domain.speech import Voiceprint
 from pipeline.errors import NotAudio, RecordingUnreachable
 from pipeline.speakers.policy import Voices
 from pipeline.speakers.roles import RoleOptions
-from serve_app.cli import COMMANDS, app, demo, state, up
-from serve_app.cli.console import out
+from serve_app.cli import COMMANDS, app
 from serve_app.cli.doctor import command as doctor
 from serve_app.cli.doctor.check import bad, good, warn
-from serve_app.cli.table import table
+from serve_app.cli.run import demo, up
+from serve_app.cli.ui import database as state
+from serve_app.cli.ui.output import out
+from serve_app.cli.ui.table import table
 from serve_app.service.service import Endpoints
 from serve_app.settings import Settings
 from tests.postgres import fresh_database
@@ -165,18 +171,18 @@ class Filled:
         key = await keys.find(database, self.secret)
         assert key is not None
         reader = Reader(key.workspace_id)
-        await audit.note(database, reader, key.key_id, [self.completed], "record", request_id=str(UUID(int=7)))
-        await audit.note(database, reader, UUID(int=8), [self.completed], "audio", "channel 0 from 12.5 s")
+        await access_log.note(database, reader, key.key_id, [self.completed], "record", request_id=str(UUID(int=7)))
+        await access_log.note(database, reader, UUID(int=8), [self.completed], "audio", "channel 0 from 12.5 s")
         person = Editor(key.key_id, None, "Johanna Katharina Freifrau von Hohenstein")
         swapped = WantedEdit(EditKind.ROLES, False, True)
-        made = await editing.make(database, reader, person, self.completed, swapped)
-        await editing.undo(database, reader, person, self.completed, made.edit.edit_id)
+        made = await correct.make(database, reader, person, self.completed, swapped)
+        await correct.undo(database, reader, person, self.completed, made.edit.edit_id)
 
     async def _deliver(self, database: Database) -> None:
-        for delivery in await events.claim(database, 10, 10, {}, 30.0):
+        for delivery in await outbox.claim(database, 10, 10, {}, 30.0):
             answer = "<html><head><title>503 Service Temporarily Unavailable</title></head>"
             tried = Attempt(datetime.now(UTC), 9.8, 503, "status 503", answer)
-            await events.note(database, delivery, tried, DeliveryVerdict.RETRY, retry_in=3600)
+            await outbox.note(database, delivery, tried, DeliveryVerdict.RETRY, retry_in=3600)
 
     def commands(self) -> dict[str, tuple[str, ...]]:
         return {

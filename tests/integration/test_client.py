@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 import switchboard
-from db import directory, keys
+from db.workspace import directory, keys
 from switchboard import Client, errors, models, text_of
 from tests.finished import START, TALK, findings, finished, received, task
 from tests.postgres import World

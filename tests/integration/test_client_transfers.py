@@ -16,10 +16,11 @@ import pytest
 import pytest_asyncio
 
 import switchboard
-from db import calls, jobs
+from db.intake import submit as calls
+from db.queue import jobs
 from pipeline.errors import NotAudio
 from serve_app.api.options import ApiOptions
-from serve_app.intake.limits import LimitOptions
+from serve_app.http.limits import LimitOptions
 from switchboard import AsyncClient, Client, errors, models, text_of
 from tests.cutting_proxy import Proxy, cutting
 from tests.finished import TALK, claimed, findings, finished, received, task, transcript

@@ -4,7 +4,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from db import directory, roster, views, workspace_settings
+from db.records import roster, views
+from db.workspace import directory, settings
 from pipeline.domain.insight import Contact, Finding
 from tests.integration.test_complete import VOICE, complete, taken
 from tests.postgres import World
@@ -39,10 +40,10 @@ async def test_a_user_learned_later_gets_the_voiceprint_that_was_kept_without_a_
 
 
 async def test_the_roster_holds_the_workspaces_own_terms(world: World) -> None:
-    await workspace_settings.set_terms(world.database, world.workspace_id, ["Gigabox", " Metro  Cable ", "", "Gigabox"])
+    await settings.set_terms(world.database, world.workspace_id, ["Gigabox", " Metro  Cable ", "", "Gigabox"])
     assert (await roster.load(world.database, await taken(world))).terms == ("Gigabox", "Metro Cable")
     with pytest.raises(directory.NotInDirectory):
-        await workspace_settings.set_terms(world.database, uuid4(), ["Gigabox"])
+        await settings.set_terms(world.database, uuid4(), ["Gigabox"])
 
 
 async def test_the_roster_holds_the_contacts_of_the_workspace_those_of_the_call_first(world: World) -> None:

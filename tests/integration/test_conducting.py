@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from uuid import uuid4
 
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from tests.integration.conductors import (
     ANALYSIS,
     MOST_WRONG,

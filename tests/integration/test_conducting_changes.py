@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from db import queue
+from db.queue import backlog
 from pipeline.analysis import AnalysisOptions
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from tests.integration.conductors import (
     MOST_WRONG,
     OTHER,
@@ -64,7 +64,7 @@ async def test_what_a_superseded_call_held_is_charged_to_its_lane(
     world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     """However it ends: it held a place for more than a second, in which 150 seconds of other calls would be done."""
-    await queue.note_paces(world.database, [queue.Pace("call", 2, 10, 6000.0, 60.0)])
+    await backlog.note_paces(world.database, [backlog.Pace("call", 2, 10, 6000.0, 60.0)])
     halt = workers.halt("transcribe")
     other = uuid4()
     async with conducting(concurrency=1):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from db import embedded, migrate
-from db.database import Database
+from db.core.database import Database
+from db.server import embedded, migrate
 from pipeline.runtime.workers import LocalWorkers
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from tests.integration.conductors import (
     LEASE,
     Conduct,

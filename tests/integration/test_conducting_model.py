@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from db import questions, runs
-from db.views import CallRecord
+from db.experiments import runs
+from db.records.views import CallRecord
+from db.workspace import questions
 from pipeline.analysis import AnalysisOptions
 from pipeline.domain.questions import Question
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from tests.integration.conductors import STEREO, Conduct, WatchedWorkers, completed, finding, shown, until
 from tests.integration.test_runs import call, made, settings  # noqa: F401 (fixtures)
 from tests.llm_server import MODEL, Endpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from db import jobs
+from db.queue import jobs
 from pipeline.errors import NotAudio
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers, Recognition

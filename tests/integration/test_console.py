@@ -11,12 +11,12 @@ import pytest
 from jinja2 import Environment
 from starlette.routing import Route
 
-from db.database import Reader
-from db.stage_times import stages_done
-from evaluation.report import TITLES
+from db.core.database import Reader
+from db.queue.stage_times import stages_done
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.stage import Stage
+from pipeline.evaluation.report import TITLES
 from serve_app.console import labels, sentences, wording
 from serve_app.console.guard import COOKIE
 from tests.finished import START, findings, finished, received, task

@@ -6,8 +6,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from db import admin_log, event_views, keys, webhooks
-from db.admin_log import AdminChange
+from db.events import deliveries, endpoints
+from db.workspace import admin_log, keys
+from db.workspace.admin_log import AdminChange
 from tests.finished import finished
 from tests.integration.console_site import EVIL
 from tests.postgres import World, new_world
@@ -24,15 +25,15 @@ async def changes(world: World) -> list[AdminChange]:
     return list((await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items)
 
 
-async def webhook(world: World, team: UUID | None = None) -> webhooks.Endpoint:
-    return await webhooks.add(world.database, world.workspace_id, "https://hooks.example/x", "sealed", team_id=team)
+async def webhook(world: World, team: UUID | None = None) -> endpoints.Endpoint:
+    return await endpoints.add(world.database, world.workspace_id, "https://hooks.example/x", "sealed", team_id=team)
 
 
-async def failed(world: World, endpoint: webhooks.Endpoint) -> event_views.DeliverySummary:
+async def failed(world: World, endpoint: endpoints.Endpoint) -> deliveries.DeliverySummary:
     """A delivery that has failed."""
     await finished(world)
     await world.execute("UPDATE webhook_deliveries SET state = 'failed', finished_at = now()")
-    return (await event_views.list_deliveries(world.database, world.workspace_id, endpoint.endpoint_id))[0]
+    return (await deliveries.list_deliveries(world.database, world.workspace_id, endpoint.endpoint_id))[0]
 
 
 async def voice(world: World, named: bool = True) -> UUID:
@@ -96,8 +97,8 @@ async def test_deliveries_are_sent_again_one_or_all_that_failed(site: httpx.Asyn
     assert {one.action for one in (await changes(world))[:2]} == {"replayed"}
 
 
-async def state_of(world: World, delivery: event_views.DeliverySummary) -> str:
-    found = await event_views.list_deliveries(world.database, world.workspace_id)
+async def state_of(world: World, delivery: deliveries.DeliverySummary) -> str:
+    found = await deliveries.list_deliveries(world.database, world.workspace_id)
     return next(one.state for one in found if one.delivery_id == delivery.delivery_id)
 
 

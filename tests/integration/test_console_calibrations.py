@@ -5,7 +5,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from db import calibrations, console_sessions, questions
+from db.experiments import reviews
+from db.workspace import questions, sessions
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from tests.integration.console_site import EVIL, Parsed, signed_in
 from tests.integration.test_calibrations import ANA, BOB, FIRST, hand_in, prepared, review
@@ -38,7 +39,7 @@ async def test_the_list_shows_how_far_each_is(site: httpx.AsyncClient, world: Wo
     assert "march service 2 1 of 2 – Open" in seen(await site.get("/calibrations"))
     await site.post(f"/calibrations/{calibration}/calls/{call_ids[0]}", data=ANSWERS)
     assert "march service 2 1 of 3 1 of 2 calls Open" in seen(await site.get("/calibrations"))
-    await calibrations.close(world.database, world.workspace_id, calibration)
+    await reviews.close(world.database, world.workspace_id, calibration)
     assert "1 of 2 calls Closed" in seen(await site.get("/calibrations"))
     german = await site.get("/calibrations", headers={"Accept-Language": "de"})
     assert "1 von 3 1 von 2 Anrufen Geschlossen" in seen(german)
@@ -89,7 +90,7 @@ async def test_a_disagreement_opens_the_call_at_the_second_of_the_machines_answe
     await review(world, BOB, calibration, one, FIRST | {"offered": "no", "notice": "said"})
     for who in (ANA, BOB):
         await hand_in(world, who, calibration)
-    await calibrations.close(world.database, world.workspace_id, calibration)
+    await reviews.close(world.database, world.workspace_id, calibration)
     await signed_in(site, world)
     page = await site.get(f"/calibrations/{calibration}")
     links = {attributes.get("href") for tag, attributes in Parsed(page.text).elements if tag == "a"}
@@ -114,7 +115,7 @@ async def test_who_is_no_reviewer_is_refused_and_others_find_nothing(site: httpx
             assert (await site.post(path, data=form)).status_code == 404, path
     await signed_in(site, world)
     await refused(site, here, one)
-    secret, _ = await console_sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=True)
+    secret, _ = await sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=True)
     await review(world, ANA, calibration, one, FIRST | {"why": "Ana says so"})
     site.cookies.clear()
     assert (await site.post("/sign-in", data={"link": secret})).status_code == 303
@@ -157,11 +158,11 @@ async def test_answers_that_cannot_be_are_refused_and_markup_stays_text(
     card = Scorecard("service", title=EVIL, items=tuple(ScorecardItem(one.key) for one in asked))
     await questions.set_questions(world.database, world.workspace_id, [*asked, card])
     call_id = await analyzed(world)
-    made = await calibrations.create(world.database, world.workspace_id, "march", "service", [call_id])
+    made = await reviews.create(world.database, world.workspace_id, "march", "service", [call_id])
     await signed_in(site, world, scopes=EDITS)
     path = f"/calibrations/{made.calibration_id}/calls/{call_id}"
     assert (await site.post(path, data=form)).status_code == status
-    (mine,) = (await calibrations.find(world.database, world.workspace_id, "march")).reviewers or (None,)
+    (mine,) = (await reviews.find(world.database, world.workspace_id, "march")).reviewers or (None,)
     assert (mine is not None) == ("answer-why" in form)
     page = await site.get(path)
     assert EVIL not in page.text and (EVIL in Parsed(page.text).seen)

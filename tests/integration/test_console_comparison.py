@@ -10,13 +10,14 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from db import editing, gold
-from db.database import Reader
-from db.edits import Editor
-from evaluation.truth import digest, plain
+from db.core.database import Reader
+from db.experiments import gold_sets
+from db.records import correct
+from db.records.corrections import Editor
 from pipeline.domain.edits import EditKind
-from serve_app import comparisons, measurer
-from serve_app.measurer import Measurer, SetMaterial
+from pipeline.evaluation.truth import digest, plain
+from serve_app.experiments import compared_calls, measurer
+from serve_app.experiments.measurer import Measurer, SetMaterial
 from tests.finished import finished
 from tests.integration.console_site import browser, signed_in
 from tests.postgres import World
@@ -34,11 +35,11 @@ async def gold_set(world: World, calls: int = 6) -> list[UUID]:
     reader = Reader(world.workspace_id)
     content = (await world.rows("SELECT content FROM transcripts LIMIT 1"))[0]["content"]
     word = next(one for one in content["turns"][0]["words"] if one["text"] == "Acme")
-    wanted = editing.WantedEdit(EditKind.TEXT, "Acme", "Acne", 0, word["start"], word["end"])
-    await editing.make(world.database, reader, Editor(None, None, "Ana"), made[0], wanted)
-    truths = await comparisons.corrected_calls(world.database, reader, made)
+    wanted = correct.WantedEdit(EditKind.TEXT, "Acme", "Acne", 0, word["start"], word["end"])
+    await correct.make(world.database, reader, Editor(None, None, "Ana"), made[0], wanted)
+    truths = await compared_calls.corrected_calls(world.database, reader, made)
     held = {UUID(call.name): plain(call) for call in truths}
-    await gold.add_version(world.database, world.workspace_id, "desk", "corrections", digest(truths), held)
+    await gold_sets.add_version(world.database, world.workspace_id, "desk", "corrections", digest(truths), held)
     return made
 
 

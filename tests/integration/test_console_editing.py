@@ -7,7 +7,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from db import console_sessions, directory, keys
+from db.workspace import directory, keys, sessions
 from pipeline.domain.speech import Turn, Word
 from serve_app.console.editing import changes, text_edits
 from tests.finished import TALK, findings, finished, task
@@ -151,7 +151,7 @@ async def test_a_session_that_may_only_read_sees_no_forms_and_changes_nothing(
 @pytest.mark.parametrize("may_edit", [True, False])
 async def test_a_link_may_be_issued_for_correcting(site: httpx.AsyncClient, world: World, may_edit: bool) -> None:
     call_id = await finished(world)
-    secret, _ = await console_sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=may_edit)
+    secret, _ = await sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=may_edit)
     await site.post("/sign-in", data={"link": secret})
     answer = await corrected(site, call_id, 1, TALK[1][1], TALK[1][1].replace("invoice", "invitation"))
     assert answer.status_code == (200 if may_edit else 403)

@@ -10,7 +10,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from db import admin_log, directory, keys, webhooks
+from db.events import endpoints as webhooks
+from db.workspace import admin_log, directory, keys
 from serve_app.settings import Settings
 from tests.finished import finished
 from tests.integration.console_site import EVIL, browser, signed_in

@@ -7,8 +7,8 @@ from uuid import UUID
 import httpx
 import pytest_asyncio
 
-from db import runs
-from db.runs import Run
+from db.experiments import runs
+from db.experiments.runs import Run
 from tests.finished import TALK, work
 from tests.integration.console_site import browser, signed_in
 from tests.integration.test_console_comparison import gold_set, shown

@@ -6,7 +6,8 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from db import admin_log, console_sessions, keys
+from db.workspace import admin_log, keys
+from db.workspace import sessions as console_sessions
 from serve_app.console.guard import COOKIE
 from tests.integration.console_site import EVIL, is_signed_in, key_of, signed_in
 from tests.postgres import World, new_world

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from db import audit, console_sessions
-from db.database import EVERY_WORKSPACE, Database, Reader
+from db.core.database import EVERY_WORKSPACE, Database, Reader
+from db.workspace import access_log, sessions
 from tests.finished import finished
 from tests.integration.console_site import recorded, signed_in
 from tests.integration.test_console_admin import voice
@@ -71,16 +71,16 @@ async def test_it_is_kept_who_read_and_who_listened(site: httpx.AsyncClient, wor
     await signed_in(site, world)
     for path in ("", "/turns/0", "/audio"):
         assert (await site.get(f"/calls/{call_id}{path}")).status_code == 200
-    found = await audit.list_reads(world.database, EVERY_WORKSPACE, call_id)
+    found = await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id)
     assert sorted(one.what for one in found) == ["audio", "record", "transcript"]
-    session = (await console_sessions.list_sessions(world.database, world.workspace_id))[0]
+    session = (await sessions.list_sessions(world.database, world.workspace_id))[0]
     assert {one.key_id for one in found} == {session.key_id}
 
 
 async def test_a_reader_of_one_team_finds_no_waveform_of_another(
     world: World, database: Database, tmp_path: Path
 ) -> None:
-    from db import waveforms
+    from db.records import waveforms
 
     call_id = await finished(world)
     job_id: Any = (await world.row(call_id))["job_id"]
@@ -108,7 +108,7 @@ async def test_a_sample_of_a_voice_plays_what_our_side_says_and_nothing_else(
     assert loud.tolist() == [True, False, True, False, True, False], "the rep's channel, at 0 to 3 and at 7 to 10 s"
     part = await site.get(path, headers={"Range": "bytes=0-43"})
     assert (part.status_code, len(part.content)) == (206, 44)
-    reads = await audit.list_reads(world.database, EVERY_WORKSPACE, call_id)
+    reads = await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id)
     assert {(one.what, one.detail) for one in reads} == {("audio", "voice")}
 
 
@@ -121,4 +121,4 @@ async def test_a_voice_is_heard_by_no_one_else(site: httpx.AsyncClient, world: W
         assert (await site.get(f"/workspace/voices/{call_id}/sound")).status_code == 404
     await signed_in(site, world)
     assert (await site.get(f"/workspace/voices/{without}/sound")).status_code == 404
-    assert await audit.list_reads(world.database, EVERY_WORKSPACE, call_id) == []
+    assert await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id) == []

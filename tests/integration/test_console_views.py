@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from db import saved_views
-from db.database import Reader
+from db.core.database import Reader
+from db.search import saved_views
 from tests.integration.console_site import EVIL, signed_in
 from tests.postgres import World, new_world
 

@@ -7,9 +7,10 @@ import pytest
 from cryptography.fernet import Fernet
 from typer.testing import CliRunner
 
-from db import credentials, directory
-from db.credentials import CredentialUnfit, NewCredential, Server
-from db.sealing import Sealer, SecretSealed
+from db.secrets import credentials
+from db.secrets.credentials import CredentialUnfit, NewCredential, Server
+from db.secrets.encryption import Sealer, SecretSealed
+from db.workspace import directory
 from serve_app.cli import app
 from tests.postgres import World
 

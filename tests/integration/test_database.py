@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from db import jobs
-from db.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
-from db.prepared import PreparedStatement
+from db.core.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
+from db.core.prepared import PreparedStatement
+from db.queue import jobs
 from pipeline.errors import StateUnavailable
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World

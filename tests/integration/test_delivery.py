@@ -17,12 +17,13 @@ from uuid import UUID, uuid4
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from db import event_upkeep, event_views, jobs, webhooks
-from db.clock import Clock
-from db.sealing import Sealer
+from db.core.clock import Clock
+from db.events import deliveries, endpoints, upkeep
+from db.queue import jobs
+from db.secrets.encryption import Sealer
 from pipeline.errors import NotAudio
+from serve_app.conductor.webhooks import WebhookDispatcher
 from serve_app.webhooks import payload, signing
-from serve_app.webhooks.dispatcher import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Poster
 from tests.postgres import World
@@ -37,9 +38,9 @@ CLOCK = Clock(datetime.now(UTC))
 PLAIN = {"allowed_hosts": ("127.0.0.1",), "retry_seconds": (0.1, 0.1), "timeout_seconds": 5.0, "poll_seconds": 0.1}
 
 
-async def endpoint(world: World, receiver: Receiver, **fields: Any) -> tuple[webhooks.Endpoint, str]:
+async def endpoint(world: World, receiver: Receiver, **fields: Any) -> tuple[endpoints.Endpoint, str]:
     secret = signing.new_secret()
-    made = await webhooks.add(world.database, world.workspace_id, receiver.url, SEALER.seal(secret), **fields)
+    made = await endpoints.add(world.database, world.workspace_id, receiver.url, SEALER.seal(secret), **fields)
     return made, secret
 
 
@@ -70,19 +71,19 @@ def by_call(taken: list[Received]) -> dict[str, list[str]]:
     return found
 
 
-async def standing(world: World, one: webhooks.Endpoint) -> webhooks.Endpoint:
-    found = await webhooks.find(world.database, one.endpoint_id)
+async def standing(world: World, one: endpoints.Endpoint) -> endpoints.Endpoint:
+    found = await endpoints.find(world.database, one.endpoint_id)
     assert found is not None
     return found
 
 
 async def states(world: World) -> Counter[str]:
-    return Counter(one.state for one in await event_views.list_deliveries(world.database, limit=10_000))
+    return Counter(one.state for one in await deliveries.list_deliveries(world.database, limit=10_000))
 
 
 async def all_sent(world: World) -> None:
     async with asyncio.timeout(180):
-        while (await event_views.backlog(world.database))[0]:
+        while (await deliveries.backlog(world.database))[0]:
             await asyncio.sleep(0.05)
 
 
@@ -113,7 +114,7 @@ async def test_while_a_secret_is_replaced_both_sign_and_then_only_the_new_one(wo
     async with receiving() as receiver, delivering(world):
         one, old = await endpoint(world, receiver)
         new = signing.new_secret()
-        rotated = await webhooks.rotate(world.database, one, SEALER.seal(new), 60.0)
+        rotated = await endpoints.rotate(world.database, one, SEALER.seal(new), 60.0)
         assert rotated is not None and rotated.previous_until is not None
         await world.submit()
         (during,) = await receiver.until(1)
@@ -184,7 +185,7 @@ async def test_an_answer_that_is_no_success_is_tried_again_and_given_up_at_the_e
             await all_sent(world)
     assert [seen.path for seen in receiver.seen] == ["/hook"] * 3
     assert len({seen.message_id for seen in receiver.seen}) == 1
-    (delivery,) = await event_views.list_deliveries(world.database)
+    (delivery,) = await deliveries.list_deliveries(world.database)
     assert (delivery.state, delivery.attempts) == ("failed", 3)
     assert {attempt.outcome for attempt in delivery.log} == {outcome}
     if answer != HANG:
@@ -200,7 +201,7 @@ async def test_a_status_of_success_counts_whatever_becomes_of_the_body(answer: i
         await world.submit()
         async with delivering(world):
             await all_sent(world)
-    (delivery,) = await event_views.list_deliveries(world.database)
+    (delivery,) = await deliveries.list_deliveries(world.database)
     assert (delivery.state, delivery.attempts, delivery.log[0].status) == ("delivered", 1, 200)
     assert set(delivery.log[0].answer) == {"x"}
 
@@ -216,7 +217,7 @@ async def test_what_is_no_http_is_a_failure(world: World) -> None:
         await world.submit()
         async with delivering(world):
             await all_sent(world)
-    (delivery,) = await event_views.list_deliveries(world.database)
+    (delivery,) = await deliveries.list_deliveries(world.database)
     assert "HTTP" in delivery.log[0].outcome or "lost" in delivery.log[0].outcome
 
 
@@ -231,18 +232,18 @@ async def test_given_up_events_let_the_next_ones_go_and_come_again_when_replayed
             assert [taken.type for taken in receiver.taken] == ["call.failed"]
             up = True
             ids = [world.workspace_id, one.endpoint_id]
-            assert await event_upkeep.replay(world.database, *ids) == 2
+            assert await upkeep.replay(world.database, *ids) == 2
             await all_sent(world)
             assert [taken.type for taken in receiver.taken] == ["call.failed", "call.received", "call.transcribing"]
             last = UUID(receiver.taken[-1].message_id.removeprefix("evt_"))
-            assert await event_upkeep.replay(world.database, *ids, event_id=last) == 0  # it was taken
-            assert await event_upkeep.replay(world.database, *ids, event_id=last, failed_only=False) == 1
+            assert await upkeep.replay(world.database, *ids, event_id=last) == 0  # it was taken
+            assert await upkeep.replay(world.database, *ids, event_id=last, failed_only=False) == 1
             await all_sent(world)
             assert receiver.taken[-1].message_id == receiver.taken[-2].message_id
             soon = datetime.now(UTC) + timedelta(minutes=1)
-            assert await event_upkeep.replay(world.database, *ids, since=soon, failed_only=False) == 0
+            assert await upkeep.replay(world.database, *ids, since=soon, failed_only=False) == 0
             past = datetime.now(UTC) - timedelta(hours=1)
-            assert await event_upkeep.replay(world.database, *ids, since=past, failed_only=False) == 3
+            assert await upkeep.replay(world.database, *ids, since=past, failed_only=False) == 3
             await all_sent(world)
     assert [taken.type for taken in receiver.taken[-3:]] == WALK
 
@@ -263,7 +264,7 @@ async def test_410_ends_an_endpoint_at_once_and_what_is_kept_is_sent_when_it_is_
             await asyncio.sleep(0.5)
             assert len(receiver.seen) == 1
             gone = False
-            enabled = await webhooks.enable(world.database, ended)
+            enabled = await endpoints.enable(world.database, ended)
             assert enabled is not None and enabled.disabled_at is None
             assert [taken.type for taken in await receiver.until(2)] == WALK[:2]
 
@@ -271,15 +272,15 @@ async def test_410_ends_an_endpoint_at_once_and_what_is_kept_is_sent_when_it_is_
 async def test_what_was_kept_may_be_passed_over_and_still_be_replayed(world: World) -> None:
     async with receiving() as receiver:
         one, _ = await endpoint(world, receiver)
-        disabled = await webhooks.disable(world.database, one, "Disabled by hand.")
+        disabled = await endpoints.disable(world.database, one, "Disabled by hand.")
         assert disabled is not None
         await walk(world)
-        await webhooks.enable(world.database, disabled, pass_over=True)
+        await endpoints.enable(world.database, disabled, pass_over=True)
         async with delivering(world):
             assert await states(world) == {"failed": 3}
-            (first, *_) = await event_views.list_deliveries(world.database)
+            (first, *_) = await deliveries.list_deliveries(world.database)
             assert "passed over" in first.log[-1].outcome
-            assert await event_upkeep.replay(world.database, world.workspace_id, one.endpoint_id) == 3
+            assert await upkeep.replay(world.database, world.workspace_id, one.endpoint_id) == 3
             assert [taken.type for taken in await receiver.until(3)] == WALK
 
 
@@ -290,9 +291,9 @@ async def test_lasting_failure_disables_an_endpoint_and_says_why(world: World) -
         async with delivering(world):
             await all_sent(world)
     assert (await standing(world, one)).gave_up_at is not None
-    assert await event_upkeep.disable_lasting_failures(world.database, 3600) == []  # not for so long
+    assert await upkeep.disable_lasting_failures(world.database, 3600) == []  # not for so long
     await world.execute("UPDATE webhook_endpoints SET failing_since = now() - interval '6 days'")
-    ((ended, reason),) = await event_upkeep.disable_lasting_failures(world.database, 5 * 86400)
+    ((ended, reason),) = await upkeep.disable_lasting_failures(world.database, 5 * 86400)
     assert ended == one.endpoint_id
     assert reason == "Nothing was taken for 6.0 days; the last failure: status 503."
     assert (await standing(world, one)).disabled_reason == reason
@@ -304,7 +305,7 @@ async def test_failure_for_days_without_a_delivery_given_up_disables_nothing(wor
     async with receiving() as receiver:
         one, _ = await endpoint(world, receiver)
     await world.execute("UPDATE webhook_endpoints SET failing_since = now() - interval '6 days'")
-    assert await event_upkeep.disable_lasting_failures(world.database, 5 * 86400) == []
+    assert await upkeep.disable_lasting_failures(world.database, 5 * 86400) == []
     assert (await standing(world, one)).disabled_at is None
 
 
@@ -350,8 +351,8 @@ async def test_what_an_endpoint_no_longer_asks_for_is_left_out_at_once(world: Wo
                 assert event["data"]["record"]["summary"]
                 assert len(event["data"]["transcript"]) == 2
             await all_sent(world)  # noted, too
-            await webhooks.change(world.database, one, include=[])
-            await event_upkeep.replay(world.database, world.workspace_id, one.endpoint_id, failed_only=False)
+            await endpoints.change(world.database, one, include=[])
+            await upkeep.replay(world.database, world.workspace_id, one.endpoint_id, failed_only=False)
             later = (await receiver.until(4))[2:]
     assert [one.message_id for one in later] == [first.message_id, second.message_id]
     assert not any({"record", "transcript"} & one.event["data"].keys() for one in later)
@@ -407,9 +408,9 @@ async def test_what_is_on_its_way_when_a_process_leaves_is_put_back_for_others_a
 
 KILLED = """
 import asyncio, json, sys
-from db.database import Database
-from db.sealing import Sealer
-from serve_app.webhooks.dispatcher import WebhookDispatcher
+from db.core.database import Database
+from db.secrets.encryption import Sealer
+from serve_app.conductor.webhooks import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 from tests.tuned import tuned
 
@@ -455,7 +456,7 @@ async def test_an_event_whose_sender_is_killed_before_it_can_note_is_sent_again_
     assert again[0].message_id == receiver.seen[0].message_id
     assert again[0].body == receiver.seen[0].body
     assert [one.type for one in receiver.seen] == ["call.received", "call.received", "call.transcribing"]
-    delivery = (await event_views.list_deliveries(world.database))[1]
+    delivery = (await deliveries.list_deliveries(world.database))[1]
     assert (delivery.state, delivery.attempts, len(delivery.log)) == ("delivered", 2, 1)
 
 
@@ -470,6 +471,6 @@ async def test_a_secret_that_cannot_be_opened_is_a_failure_that_says_what_to_set
         finally:
             await loop.stop()
         assert receiver.connections == 0
-    (delivery,) = await event_views.list_deliveries(world.database)
+    (delivery,) = await deliveries.list_deliveries(world.database)
     assert "SWITCHBOARD_SECRETS_KEYS" in delivery.log[0].outcome
     assert "whsec_" not in json.dumps([attempt.outcome for attempt in delivery.log])

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from db import directory, keys
-from db.database import Database
-from serve_app.cli import demo
-from serve_app.cli.file_server import FileServer
+from db.core.database import Database
+from db.workspace import directory, keys
+from serve_app.cli.calls.file_server import FileServer
+from serve_app.cli.run import demo
 from serve_app.demo.samples import load_samples
 from tests.integration.test_submit_over_http import served
 

@@ -7,10 +7,11 @@ from uuid import UUID
 import jsonschema
 import sqlalchemy as sa
 
-from db import changes, editing
-from db.database import Reader
-from db.editing import WantedEdit
-from db.edits import Editor
+from db.core.database import Reader
+from db.records import correct
+from db.records.correct import WantedEdit
+from db.records.corrections import Editor
+from db.search import changed_calls
 from pipeline.domain.edits import EditKind
 from serve_app.webhooks import payload
 from tests.finished import findings, finished, task
@@ -34,13 +35,13 @@ async def test_an_edit_is_delivered_as_the_schema_says_and_told_to_streams(world
         await endpoint(world, receiver, event_types=[EDITED])
         before = (await world.row(call_id))["updated_at"]
         reader = Reader(world.workspace_id)
-        await editing.make(world.database, reader, BY, call_id, SWAP)
+        await correct.make(world.database, reader, BY, call_id, SWAP)
         (taken,) = await receiver.until(1)
     assert taken.type == EDITED
     jsonschema.validate(json.loads(taken.body), payload.schema())
     event = payload.adapter().validate_json(taken.body)
     assert (type(event).__name__, event.data.call_id, event.data.status) == ("CallEdited", call_id, "completed")
-    assert [one.call_id for one in await changes.since(world.database, reader, before)] == [call_id]
+    assert [one.call_id for one in await changed_calls.since(world.database, reader, before)] == [call_id]
 
 
 async def test_each_edit_undo_and_tick_is_one_event_and_nothing_else_is(world: World) -> None:
@@ -49,18 +50,18 @@ async def test_each_edit_undo_and_tick_is_one_event_and_nothing_else_is(world: W
     async with receiving() as receiver:
         await endpoint(world, receiver, event_types=[EDITED])
         reader = Reader(world.workspace_id)
-        made = await editing.make(world.database, reader, BY, call_id, SWAP)
+        made = await correct.make(world.database, reader, BY, call_id, SWAP)
         assert await edited(world) == [call_id]
-        again = await editing.make(world.database, reader, BY, call_id, SWAP)
+        again = await correct.make(world.database, reader, BY, call_id, SWAP)
         assert not again.created and len(await edited(world)) == 1, "the same request again changes nothing"
-        await editing.undo(world.database, reader, BY, call_id, made.edit.edit_id)
-        await editing.undo(world.database, reader, BY, call_id, made.edit.edit_id)
+        await correct.undo(world.database, reader, BY, call_id, made.edit.edit_id)
+        await correct.undo(world.database, reader, BY, call_id, made.edit.edit_id)
         assert len(await edited(world)) == 2
         (row,) = await world.rows("SELECT task_id(call_pk, title, evidence) AS id FROM tasks")
         for _ in range(2):
-            await editing.tick(world.database, reader, BY, call_id, row["id"])
+            await correct.tick(world.database, reader, BY, call_id, row["id"])
         assert len(await edited(world)) == 3
-        await editing.untick(world.database, reader, BY, call_id, row["id"])
+        await correct.untick(world.database, reader, BY, call_id, row["id"])
         assert len(await edited(world)) == 4
         async with world.database.transaction(world.workspace_id) as connection:
             moved = sa.text("UPDATE calls SET updated_at = updated_at + :by WHERE call_id = :call")
@@ -74,5 +75,5 @@ async def test_an_endpoint_of_another_team_is_told_nothing(world: World) -> None
     async with receiving() as receiver:
         await endpoint(world, receiver, event_types=[EDITED], team_id=world.other_team_id)
         await endpoint(world, receiver, event_types=["call.completed"])
-        await editing.make(world.database, Reader(world.workspace_id), BY, call_id, SWAP)
+        await correct.make(world.database, Reader(world.workspace_id), BY, call_id, SWAP)
     assert await edited(world) == []

@@ -18,8 +18,10 @@ import sqlalchemy as sa
 import srt
 import webvtt
 
-from db import calls, directory, keys, trends
-from db.database import EVERY_WORKSPACE, Reader
+from db.core.database import EVERY_WORKSPACE, Reader
+from db.intake import submit as calls
+from db.search import trends
+from db.workspace import directory, keys
 from pipeline.domain.speech import Transcript
 from serve_app.api.app import ROUTES, Route
 from tests.finished import TALK, claimed, findings, finished, received, task, transcript

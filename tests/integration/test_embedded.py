@@ -17,10 +17,12 @@ import psutil
 import psycopg
 import pytest
 
-from db import embedded, jobs, keys, migrate
-from db.database import OUTAGES, Database
-from db.grouping import Grouping
-from db.passage import let_pass
+from db.core.database import OUTAGES, Database
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.server import embedded, migrate
+from db.server.acl import let_pass
+from db.workspace import keys
 from pipeline.domain.stage import Stage
 from pipeline.errors import StateUnavailable
 from tests.postgres import World, new_world

@@ -1,4 +1,4 @@
-"""A type of event is one entry of `db.event_types`: everything else follows from it."""
+"""A type of event is one entry of `db.events.types`: everything else follows from it."""
 
 import asyncio
 import json
@@ -9,8 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from db import event_types, migrate
-from db.event_types import EventType
+from db.events import types
+from db.events.types import EventType
+from db.server import migrate
 from serve_app.webhooks import payload
 from tests.integration.test_delivery import delivering, endpoint
 from tests.integration.test_upgrade import code_of
@@ -33,7 +34,7 @@ print(CliRunner().invoke(app, ["add", "--help"]).output)
 
 @pytest.fixture
 def another_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_types, "EVENT_TYPES", (*event_types.EVENT_TYPES, MOVED))
+    monkeypatch.setattr(types, "EVENT_TYPES", (*types.EVENT_TYPES, MOVED))
 
 
 async def test_one_entry_makes_a_type_that_is_stored_and_delivered_as_its_schema_says(

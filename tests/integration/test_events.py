@@ -11,10 +11,15 @@ import jsonschema
 import pytest
 import sqlalchemy as sa
 
-from db import calls, directory, event_upkeep, event_views, events, jobs, webhooks
-from db.database import EVERY_WORKSPACE
-from db.events import Attempt, DeliveryVerdict
-from db.tables import calls as calls_table
+from db.core.database import EVERY_WORKSPACE
+from db.core.tables import calls as calls_table
+from db.events import deliveries as event_views
+from db.events import endpoints as webhooks
+from db.events import outbox, upkeep
+from db.events.outbox import Attempt, DeliveryVerdict
+from db.intake import submit
+from db.queue import jobs
+from db.workspace import directory
 from pipeline.analysis import analyze
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.errors import CallError, LeaseLost, NotAudio, RecordingUnreachable
@@ -42,7 +47,7 @@ async def complete(world: World) -> None:
     """Whatever job is due, with a record in which there is a task."""
     lease = await world.one()
     material = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you, wonderful."))
-    assert await calls.complete(world.database, lease, material.transcript, FOUND, None) is None
+    assert await submit.complete(world.database, lease, material.transcript, FOUND, None) is None
 
 
 async def written(world: World) -> list[Any]:
@@ -200,7 +205,7 @@ async def test_what_is_written_is_what_the_schema_says(world: World) -> None:
     assert len(rows) == 5
     schema = json.loads(payload.SCHEMA_FILE.read_text())
     for row in rows:
-        event = events.Event(*(row[name] for name in ("id", "type", "at", "data", "record", "transcript")))
+        event = outbox.Event(*(row[name] for name in ("id", "type", "at", "data", "record", "transcript")))
         for include in ((), ("record", "transcript")):
             body = payload.body(event, include, 1 << 20)
             parsed = payload.adapter().validate_json(body)
@@ -219,16 +224,16 @@ async def test_erasing_a_call_erases_its_events(world: World) -> None:
     for table in ("events", "webhook_deliveries", "webhook_attempts"):
         assert await world.rows(f"SELECT * FROM {table}") == []
     with pytest.raises(LeaseLost):  # one that is on its way meanwhile
-        await events.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
+        await outbox.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
 
 
 OK = Attempt(datetime.now(UTC), 0.1, 200, "status 200")
 BAD = replace(OK, status=500, outcome="status 500")
 
 
-async def claim(world: World, **fields: Any) -> list[events.Delivery]:
+async def claim(world: World, **fields: Any) -> list[outbox.Delivery]:
     values = {"room": 50, "each": 10, "busy": {}, "lease_seconds": 30.0} | fields
-    return await events.claim(world.database, **values)
+    return await outbox.claim(world.database, **values)
 
 
 async def test_the_events_of_a_call_are_claimed_one_after_the_other_and_those_of_calls_at_once(world: World) -> None:
@@ -239,8 +244,8 @@ async def test_the_events_of_a_call_are_claimed_one_after_the_other_and_those_of
     first = await claim(world)
     assert [one.event.type for one in first] == ["call.received"] * 3
     assert await claim(world) == []
-    await events.note(world.database, first[0], OK, DeliveryVerdict.DELIVERED)
-    await events.note(world.database, first[1], BAD, DeliveryVerdict.RETRY, retry_in=60)
+    await outbox.note(world.database, first[0], OK, DeliveryVerdict.DELIVERED)
+    await outbox.note(world.database, first[1], BAD, DeliveryVerdict.RETRY, retry_in=60)
     (second,) = await claim(world)
     assert (second.event.type, second.call_pk) == ("call.transcribing", first[0].call_pk)
 
@@ -252,7 +257,7 @@ async def test_an_event_written_while_the_one_before_is_finished_is_not_left_beh
     (delivery,) = await claim(world)
     async with world.database.transaction(world.workspace_id) as submitting:
         await submitting.execute(sa.text("UPDATE calls SET state = 'transcribing'"))
-        noting = asyncio.ensure_future(events.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED))
+        noting = asyncio.ensure_future(outbox.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED))
         await asyncio.sleep(0.3)
         assert not noting.done()
     await noting
@@ -267,8 +272,8 @@ async def test_who_lost_a_delivery_can_note_nothing(world: World) -> None:
     (taken,) = await claim(world)
     assert (taken.event.event_id, taken.number) == (dead.event.event_id, 2)
     with pytest.raises(LeaseLost):
-        await events.note(world.database, dead, OK, DeliveryVerdict.DELIVERED)
-    await events.note(world.database, taken, OK, DeliveryVerdict.DELIVERED)
+        await outbox.note(world.database, dead, OK, DeliveryVerdict.DELIVERED)
+    await outbox.note(world.database, taken, OK, DeliveryVerdict.DELIVERED)
     (one,) = await event_views.list_deliveries(world.database)
     assert (one.state, one.attempts, [attempt.status for attempt in one.log]) == ("delivered", 2, [200])
 
@@ -283,7 +288,7 @@ async def test_an_endpoint_has_its_share_and_one_that_fails_a_single_one(world: 
     assert sorted(one.endpoint_id for one in got) == sorted([slow.endpoint_id, other.endpoint_id, other.endpoint_id])
     for one in got:
         verdict = DeliveryVerdict.RETRY if one.endpoint_id == other.endpoint_id else DeliveryVerdict.DELIVERED
-        await events.note(world.database, one, BAD, verdict, retry_in=60)
+        await outbox.note(world.database, one, BAD, verdict, retry_in=60)
     again = [one.endpoint_id for one in await claim(world, each=2)]
     assert sorted(again) == sorted([slow.endpoint_id, slow.endpoint_id, other.endpoint_id])
 
@@ -292,13 +297,13 @@ async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: Wo
     one = await endpoint(world)
     await world.submit(recording_url=A)
     (received,) = await claim(world)
-    await events.note(world.database, received, OK, DeliveryVerdict.DELIVERED)
-    assert await event_upkeep.sweep(world.database, 3600) == 0
+    await outbox.note(world.database, received, OK, DeliveryVerdict.DELIVERED)
+    assert await upkeep.sweep(world.database, 3600) == 0
     await world.execute("UPDATE events SET at = at - interval '2 h'")
-    assert await event_upkeep.sweep(world.database, 3600) == 1
+    assert await upkeep.sweep(world.database, 3600) == 1
     assert await types(world) == ["call.transcribing"]
     await webhooks.disable(world.database, one, "by hand")
-    assert await event_upkeep.sweep(world.database, 3600) == 1
+    assert await upkeep.sweep(world.database, 3600) == 1
     assert await world.rows("SELECT * FROM webhook_deliveries") == []
 
 
@@ -307,8 +312,8 @@ async def test_what_was_kept_too_long_at_a_disabled_endpoint_leaves_the_rest_of_
     await world.submit(recording_url=A)
     await webhooks.disable(world.database, one, "by hand")
     await world.execute("UPDATE events SET at = at - interval '2 h' WHERE type = 'call.received'")
-    assert await event_upkeep.sweep(world.database, 3600) == 1
-    assert await event_upkeep.requeue_stuck(world.database) == 0  # nothing is wrong
+    assert await upkeep.sweep(world.database, 3600) == 1
+    assert await upkeep.requeue_stuck(world.database) == 0  # nothing is wrong
     await webhooks.enable(world.database, one)
     assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
 
@@ -351,12 +356,12 @@ async def test_a_replay_holds_up_no_other_call(world: World) -> None:
     one = await endpoint(world)
     await world.submit()
     (delivery,) = await claim(world)
-    await events.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
+    await outbox.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
     world.call_id = uuid4()
     await world.submit()
     async with world.database.transaction(world.workspace_id) as other:
         await other.execute(sa.text("SELECT FROM webhook_deliveries WHERE state = 'waiting' FOR UPDATE"))
-        replay = event_upkeep.replay(
+        replay = upkeep.replay(
             world.database, world.workspace_id, one.endpoint_id, delivery.event.event_id, failed_only=False
         )
         assert await asyncio.wait_for(replay, 20) == 1
@@ -365,10 +370,10 @@ async def test_a_replay_holds_up_no_other_call(world: World) -> None:
 async def test_an_event_that_waits_behind_none_is_lined_up_anew(world: World) -> None:
     await endpoint(world)
     await world.submit(recording_url=A)
-    assert await event_upkeep.requeue_stuck(world.database) == 0
+    assert await upkeep.requeue_stuck(world.database) == 0
     await world.execute("DELETE FROM webhook_deliveries WHERE state = 'waiting'")
     assert await claim(world) == []
-    assert await event_upkeep.requeue_stuck(world.database) == 1
+    assert await upkeep.requeue_stuck(world.database) == 1
     assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
 
 
@@ -398,7 +403,7 @@ async def test_a_job_that_is_put_off_for_long_is_one_event_with_why_and_when(wor
     assert (row["type"], row["data"]["jobId"], row["data"]["status"]) == ("call.delayed", str(job), "transcribing")
     assert (delay["code"], delay["message"], delay["attempts"]) == (error.code, error.message, 2)
     assert 55 < (datetime.fromisoformat(delay["nextTry"]) - row["at"]).total_seconds() <= 60
-    taken = payload.body(events.Event(row["id"], row["type"], row["at"], row["data"]), (), 1 << 20)
+    taken = payload.body(outbox.Event(row["id"], row["type"], row["at"], row["data"]), (), 1 << 20)
     assert payload.adapter().validate_json(taken).data.delay.attempts == 2
     await world.submit(recording_url=B)  # another job
     await put_off(world, error, 600.0)
@@ -436,7 +441,7 @@ async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(worl
     found = {finding.step: finding for finding in analyze(made)}
     lease = await world.one()
     assert (
-        await calls.complete(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
+        await submit.complete(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
     )
     (row,) = await written(world)
     record = row["record"]
@@ -456,7 +461,7 @@ async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(worl
     assert record["statistics"]["silenceShare"] == statistics["silence_share"]
     assert record["statistics"]["parties"]["rep"]["wordsPerMinute"] == statistics["parties"]["rep"]["words_per_minute"]
     assert record["heardContact"]["name"] == "Peter Miller"
-    body = payload.body(events.Event(row["id"], row["type"], row["at"], row["data"], record), ["record"], 1 << 20)
+    body = payload.body(outbox.Event(row["id"], row["type"], row["at"], row["data"], record), ["record"], 1 << 20)
     read = payload.adapter().validate_json(body).data.record
     assert (read.from_number, read.agent.spoken_name, read.tone.parties["rep"].label) == (
         "+49301234567", "Anna", tone["parties"]["rep"]["label"],
@@ -471,7 +476,7 @@ async def test_what_a_step_of_ones_own_leaves_out_withholds_no_record(world: Wor
     made = call_by_hand(("rep", "Hello."), ("customer", "Hello."))
     steps = ("summary", "direction", "agent", "tone", "statistics", "contacts")
     findings = [Finding(step, 1, value | {"heard": None}) for step in steps]
-    assert await calls.complete(world.database, await world.one(), made.transcript, findings, None) is None
+    assert await submit.complete(world.database, await world.one(), made.transcript, findings, None) is None
     (row,) = await written(world)
     assert row["record"]["from"] == "+49301234567"
     assert row["record"]["heardContact"] is None

@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from db import embedded, migrate
-from db.database import EVERY_WORKSPACE, OUTAGES, Database
-from db.grouping import Grouping
+from db.core.database import EVERY_WORKSPACE, OUTAGES, Database
+from db.intake.group_commit import Grouping
+from db.server import embedded, migrate
 from pipeline.domain.call import Submission
 from tests.postgres import World, new_world
 

@@ -4,8 +4,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from db import jobs, results, views
-from db.calls import Accepted
+from db.intake.submit import Accepted
+from db.queue import jobs, stage_results
+from db.records import views
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import LeaseLost, RecordingNotReady
@@ -38,7 +39,7 @@ async def test_a_job_is_not_worked_on_before_its_recordings_were_fetched(world: 
     (lease,) = await fetches(world)
     assert (lease.job.job_id, lease.fetching, lease.job.run, lease.job.attempts) == (made.job_id, True, 1, 1)
     assert await fetches(world) == []
-    await results.record(world.database, lease, Stage.FETCH, (Recording(0, "file:///a", "00" * 32, 7),))
+    await stage_results.record(world.database, lease, Stage.FETCH, (Recording(0, "file:///a", "00" * 32, 7),))
     await jobs.fetched(world.database, lease, ["One of two."])
     (ready,) = await jobs.claim(world.database, "w1", 10, 60.0)
     assert (ready.job.job_id, ready.fetching, ready.job.run, ready.job.attempts) == (made.job_id, False, 1, 1)

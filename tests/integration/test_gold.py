@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner, Result
 
-from db import editing, gold
-from db.admin_log import list_changes
-from db.database import Reader
-from db.edits import Editor
+from db.core.database import Reader
+from db.experiments import gold_sets as gold
+from db.records import correct as editing
+from db.records.corrections import Editor
+from db.workspace.admin_log import list_changes
 from pipeline.domain.edits import EditKind
 from serve_app.cli import app
 from tests.finished import findings, finished, task

@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from db import calls, keys
-from db.grouping import Grouping
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.workspace import keys
 from pipeline.domain.call import CallState, Sender
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 from tests.postgres import World, new_world

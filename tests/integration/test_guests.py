@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from db import jobs
+from db.queue import jobs
 from tests.postgres import World, new_world
 
 

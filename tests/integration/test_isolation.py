@@ -14,10 +14,14 @@ import pytest_asyncio
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from db import directory, keys, views, voiceprints, webhooks, workspace_settings
-from db.database import EVERY_WORKSPACE, Database, Scope
-from db.rows import dump_json
-from db.tables import metadata
+from db.core.database import EVERY_WORKSPACE, Database, Scope
+from db.core.rows import dump_json
+from db.core.tables import metadata
+from db.events import endpoints as webhooks
+from db.records import views
+from db.voices import voiceprints
+from db.workspace import directory, keys
+from db.workspace import settings as workspace_settings
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.speakers.policy import Voices
 from tests.postgres import World, new_world

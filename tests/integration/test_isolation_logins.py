@@ -14,10 +14,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from db import database as database_module
-from db import directory, embedded, isolation, migrate
-from db.database import EVERY_WORKSPACE, Database
-from db.embedded import programs
+from db.core import database as database_module
+from db.core import isolation
+from db.core.database import EVERY_WORKSPACE, Database
+from db.server import embedded, migrate
+from db.server.embedded import programs
+from db.workspace import directory
 from serve_app.cli.doctor import service as checks_service
 from tests.postgres import World
 
@@ -148,7 +150,7 @@ async def test_a_login_that_cannot_be_bound_is_told_about_loudly(
     with caplog.at_level(logging.ERROR):
         for _ in range(2):
             await names_seen(url, own)
-    told = [record.getMessage() for record in caplog.records if record.name == "db.database"]
+    told = [record.getMessage() for record in caplog.records if record.name == "db.core.database"]
     assert len(told) == 1
     assert login in told[0]
     assert f"GRANT {isolation.SERVICE_ROLE} TO {login}" in told[0]
@@ -175,7 +177,7 @@ def test_databases_of_one_server_may_be_migrated_at_once() -> None:
     try:
         run_as_superuser(url, *(f"CREATE DATABASE d{number}" for number in range(4)))
         urls = [url.replace("/switchboard?", f"/d{number}?") for number in range(4)]
-        code = "import sys; from db.migrate import migrate; migrate(sys.argv[1])"
+        code = "import sys; from db.server.migrate import migrate; migrate(sys.argv[1])"
         started = [subprocess.Popen([sys.executable, "-c", code, one], cwd=ROOT) for one in urls]
         assert [process.wait(60) for process in started] == [0] * 4
         for one in urls:

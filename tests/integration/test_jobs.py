@@ -7,7 +7,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from db import calls, jobs, passages, results
+from db.intake import submit
+from db.queue import jobs, stage_results
+from db.search import passages
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
@@ -16,7 +18,7 @@ from tests.postgres import World
 A = "https://store.example/a.wav"
 
 
-async def submit_many(world: World, count: int, **fields: object) -> list[calls.Accepted]:
+async def submit_many(world: World, count: int, **fields: object) -> list[submit.Accepted]:
     accepted = []
     for _ in range(count):
         world.call_id = uuid4()
@@ -122,7 +124,7 @@ async def test_a_job_that_gets_further_than_before_is_not_what_its_worker_died_o
         await crash(world, 3)
         await expire(world)
         (lease,) = await taken_over(world, quarantine_after=2, suspects=True)
-        await results.record(world.database, lease, stage, result)
+        await stage_results.record(world.database, lease, stage, result)
         (row,) = await world.rows("SELECT crashes FROM jobs")
         return int(row["crashes"])
 

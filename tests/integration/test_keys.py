@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from db import directory, keys
+from db.workspace import directory, keys
 from pipeline.errors import UnknownTeam
 from tests.postgres import World
 

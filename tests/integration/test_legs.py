@@ -2,7 +2,7 @@
 
 import pytest
 
-from db import jobs, results
+from db.queue import jobs, stage_results
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import LeaseLost
@@ -14,34 +14,34 @@ FIRST, SECOND = (Recording(channel, f"file:///{channel}", f"{channel}" * 64, 7, 
 async def test_a_leg_outlives_the_worker_that_stored_it_and_is_not_taken_for_all(world: World) -> None:
     await world.submit(recording_url="https://a.example/1", recording_url2="https://a.example/2")
     lease = await world.one()
-    assert await results.load(world.database, lease) == {}
-    await results.record(world.database, lease, Stage.LEG, FIRST)
+    assert await stage_results.load(world.database, lease) == {}
+    await stage_results.record(world.database, lease, Stage.LEG, FIRST)
     await jobs.retry(world.database, lease, LeaseLost("not yet"), 0, False)
 
     again = await world.one()
-    assert await results.load(world.database, again) == {Stage.LEG: (FIRST,)}
+    assert await stage_results.load(world.database, again) == {Stage.LEG: (FIRST,)}
     with pytest.raises(ValueError, match="before 'fetch'"):
-        await results.record(world.database, again, Stage.PROSODY, None)
+        await stage_results.record(world.database, again, Stage.PROSODY, None)
     with pytest.raises(LeaseLost):
-        await results.record(world.database, lease, Stage.LEG, SECOND)
-    await results.record(world.database, again, Stage.LEG, SECOND)
-    assert await results.load(world.database, again) == {Stage.LEG: (FIRST, SECOND)}
-    await results.record(world.database, again, Stage.FETCH, (FIRST, SECOND))
-    assert await results.load(world.database, again) == {Stage.LEG: (FIRST, SECOND), Stage.FETCH: (FIRST, SECOND)}
+        await stage_results.record(world.database, lease, Stage.LEG, SECOND)
+    await stage_results.record(world.database, again, Stage.LEG, SECOND)
+    assert await stage_results.load(world.database, again) == {Stage.LEG: (FIRST, SECOND)}
+    await stage_results.record(world.database, again, Stage.FETCH, (FIRST, SECOND))
+    assert await stage_results.load(world.database, again) == {Stage.LEG: (FIRST, SECOND), Stage.FETCH: (FIRST, SECOND)}
 
 
 async def test_a_leg_that_takes_the_place_of_a_lost_one_does_not_open_the_fetch_again(world: World) -> None:
     await world.submit(recording_url="https://a.example/1", recording_url2="https://a.example/2")
     lease = await world.one()
-    await results.record(world.database, lease, Stage.FETCH, (FIRST, SECOND))
-    await results.record(world.database, lease, Stage.LEG, FIRST)
-    assert (await results.load(world.database, lease))[Stage.FETCH] == (FIRST, SECOND)
+    await stage_results.record(world.database, lease, Stage.FETCH, (FIRST, SECOND))
+    await stage_results.record(world.database, lease, Stage.LEG, FIRST)
+    assert (await stage_results.load(world.database, lease))[Stage.FETCH] == (FIRST, SECOND)
 
 
 async def test_another_job_of_the_call_begins_without_legs(world: World) -> None:
     """The sender may have mended what lies behind the same address."""
     await world.submit(recording_url="https://a.example/1", recording_url2="https://a.example/2")
     lease = await world.one()
-    await results.record(world.database, lease, Stage.LEG, FIRST)
+    await stage_results.record(world.database, lease, Stage.LEG, FIRST)
     await world.submit(recording_url="https://a.example/other")
-    assert await results.load(world.database, await world.one()) == {}
+    assert await stage_results.load(world.database, await world.one()) == {}

@@ -8,8 +8,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from db import queue, queue_view
-from db.database import EVERY_WORKSPACE, Database, Reader
+from db.core.database import EVERY_WORKSPACE, Database, Reader
+from db.queue import backlog as queue
+from db.queue import by_team
 from tests.postgres import World
 
 ENDED = 20_000
@@ -44,7 +45,7 @@ async def looks(world: World) -> dict[str, Callable[[], Awaitable[Any]]]:
         "lanes": lambda: queue.lanes(database),
         "full workspaces": lambda: queue.full_workspaces(database, 1),
         "place": lambda: queue.place(database, job["id"]),
-        "queues of teams": lambda: queue_view.team_queues(database, reader),
+        "queues of teams": lambda: by_team.team_queues(database, reader),
     }
 
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from serve_app.metrics import facts
-from serve_app.metrics.facts import DatabaseFacts
-from serve_app.scaling.policy import ScalingOptions
+from serve_app.operations import database_metrics
+from serve_app.operations.autoscaling import ScalingOptions
+from serve_app.operations.database_metrics import DatabaseFacts
 from serve_app.service.ports import free_port
 from tests import cluster
 from tests.integration.test_scaling_in_serve import Engine, running
@@ -43,7 +43,7 @@ async def test_replicas_come_for_calls_before_any_asks_and_go_when_these_are_don
         "RAY_metrics_report_interval_ms": "500",
     }
     monkeypatch.syspath_prepend(DEPLOY)
-    monkeypatch.setattr(facts, "SECONDS", 0.5)
+    monkeypatch.setattr(database_metrics, "SECONDS", 0.5)
     policy = as_shipped()["policy"] | {"policy_kwargs": {"calls_per_replica": 2}}
     model = serve.deployment(name="Model")(Engine).options(
         autoscaling_config=as_shipped(min_replicas=0, policy=policy, **QUICK),

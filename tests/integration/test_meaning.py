@@ -9,10 +9,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db import meaning, passages, removal
-from db.call_list import CallFilter, CallLine
-from db.database import Reader
-from db.meaning import OtherModel, closest_calls
+from db.core.database import Reader
+from db.search import passages, semantic
+from db.search.call_list import CallFilter, CallLine
+from db.search.semantic import OtherModel, closest_calls
+from db.workspace import removal
 from pipeline import embedding
 from pipeline.domain.passages import Passage
 from pipeline.embedding import DIMENSION, EmbeddingOptions, Engine
@@ -170,9 +171,9 @@ async def test_a_small_workspace_loses_nothing_to_a_large_one(
         vector=str(near),
     )
     assert of(await found(world, engine, "Who wants to cancel?")) == [mine]
-    monkeypatch.setattr(meaning, "EXACT", 0)
+    monkeypatch.setattr(semantic, "EXACT", 0)
     assert of(await found(world, engine, "Who wants to cancel?")) == [mine]
-    monkeypatch.setattr(meaning, "WALK", meaning.WALK.replace("'200000'", "'1'"))
+    monkeypatch.setattr(semantic, "WALK", semantic.WALK.replace("'200000'", "'1'"))
     assert of(await found(world, engine, "Who wants to cancel?")) == [mine]
 
 
@@ -199,9 +200,9 @@ async def test_the_walk_takes_the_index(world: World, engine: Engine) -> None:
     await world.execute("ANALYZE call_passages")
     reader = Reader(world.workspace_id)
     async with world.database.transaction(reader) as connection:
-        wanted = await meaning._passages(connection, reader, CallFilter())
-        query = meaning._nearest(wanted, engine.query("cancel")[0].tolist(), 40, exact=False)
-        await connection.execute(sa.text(meaning.WALK))
+        wanted = await semantic._passages(connection, reader, CallFilter())
+        query = semantic._nearest(wanted, engine.query("cancel")[0].tolist(), 40, exact=False)
+        await connection.execute(sa.text(semantic.WALK))
         told = await explained(connection, query)
         assert "call_passages_embedding_idx" in told, told
 

@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from db import audit, keys, passages
-from db.database import Reader
+from db.core.database import Reader
+from db.search import passages
+from db.workspace import access_log, keys
 from pipeline.embedding import EmbeddingOptions
 from serve_app.cli import app
 from tests.finished import finished
@@ -58,7 +59,7 @@ async def test_calls_come_the_most_similar_first_with_words_and_seconds(
     assert 0.8 < hit["similarity"] <= 1
     (line,) = (await asked(base, world, meaning="Who ends the subscription?", limit=1)).json()["items"]
     assert line["call"]["callId"] == calls[0]
-    kept = await audit.list_reads(world.database, Reader(world.workspace_id), UUID(calls[0]))
+    kept = await access_log.list_reads(world.database, Reader(world.workspace_id), UUID(calls[0]))
     assert "search" in {read.what for read in kept}
     team = await asked(base, world, world.other_team_id, meaning="Who ends the subscription?")
     assert team.json()["items"] == []

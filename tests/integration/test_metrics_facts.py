@@ -8,18 +8,18 @@ from uuid import uuid4
 
 import pytest
 
-from db import queue
-from db.database import OUTAGES, Database
-from db.grouping import Grouping
+from db.core.database import OUTAGES, Database
+from db.intake.group_commit import Grouping
+from db.queue import backlog
 from pipeline.fetch.fetcher import FetchOptions
-from pipeline.metrics import Metric
+from pipeline.observability.metrics import Metric
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.metrics.connections import tell_connections
-from serve_app.metrics.facts import DatabaseFacts
-from serve_app.scaling.policy import ScalingOptions
+from serve_app.operations.autoscaling import ScalingOptions
+from serve_app.operations.database_metrics import DatabaseFacts
+from serve_app.operations.pool_metrics import tell_connections
 from tests.postgres import World
 
 Recorded = dict[tuple[str, ...], float]
@@ -53,7 +53,7 @@ async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(wo
         "UPDATE jobs SET state = 'queued' WHERE audio_seconds = 120 RETURNING id",
     )
     await world.rows("UPDATE jobs SET not_before = now() + interval '1 h' WHERE audio_seconds = 30 RETURNING id")
-    await queue.note_replicas(world.database, "Transcriber", 2, 3)
+    await backlog.note_replicas(world.database, "Transcriber", 2, 3)
     await DatabaseFacts(world.database, PRICED).look()
     assert {key[1]: value for key, value in recorded.items() if key[0] == "jobs"} == {
         "fetching": 1,

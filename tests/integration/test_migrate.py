@@ -11,15 +11,17 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from db import migrate, migrations, tables
-from db.database import sqlalchemy_url
+from db import migrations
+from db.core import tables
+from db.core.database import sqlalchemy_url
+from db.server import migrate
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
 def test_four_processes_may_migrate_at_once(empty_postgres_url: str, tmp_path: Path) -> None:
-    code = "import sys; from db.migrate import migrate; migrate(sys.argv[1])"
+    code = "import sys; from db.server.migrate import migrate; migrate(sys.argv[1])"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     started = [
         subprocess.Popen(

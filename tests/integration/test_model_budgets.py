@@ -12,16 +12,16 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from db import admin_log, model_usage, questions
-from db.database import Database
-from db.model_usage import ModelUsage
-from db.views import CallRecord
+from db.core.database import Database
+from db.records.views import CallRecord
+from db.workspace import admin_log, llm_usage, questions
+from db.workspace.llm_usage import ModelUsage
 from pipeline.analysis import AnalysisOptions, model_requests
 from pipeline.analysis.llm.prompt import tokens
-from pipeline.asking import Asking
 from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
 from pipeline.domain.questions import Question
-from serve_app.cli.file_server import FileServer
+from pipeline.steps.llm_requests import Asking
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.spending import ModelSpending
 from tests.integration.conductors import Conduct, completed, finding, shown, until
 from tests.integration.test_conducting_changes import analyzed
@@ -72,11 +72,11 @@ async def ignore(key: str, text: ModelText) -> None: ...
 
 
 async def limit(world: World, **limits: float | None) -> ModelUsage:
-    return await model_usage.set_budget(world.database, world.workspace_id, limits)
+    return await llm_usage.set_budget(world.database, world.workspace_id, limits)
 
 
 async def used(world: World) -> ModelUsage:
-    return await model_usage.of_today(world.database, world.workspace_id)
+    return await llm_usage.of_today(world.database, world.workspace_id)
 
 
 @pytest.mark.parametrize(

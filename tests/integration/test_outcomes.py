@@ -8,10 +8,12 @@ from uuid import UUID
 import httpx
 import pytest
 
-from db import editing, outcomes, questions
-from db.call_list import CallFilter, list_calls
-from db.database import Reader
-from db.directory import add_member
+from db.core.database import Reader
+from db.records import correct
+from db.search import scores as outcomes
+from db.search.call_list import CallFilter, list_calls
+from db.workspace import questions
+from db.workspace.directory import add_member
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from tests.commands import run
 from tests.finished import START
@@ -63,7 +65,7 @@ async def test_what_a_person_answers_is_what_a_call_is_found_by_until_it_is_undo
     assert await found(world, question="offered", answer="yes") == []
     await world.execute("UPDATE calls SET analyzed_at = clock_timestamp()")  # another analysis
     assert await found(world, question="notice", answer="said") == [call_id]
-    await editing.undo(world.database, Reader(world.workspace_id), ANA, call_id, edit_id)
+    await correct.undo(world.database, Reader(world.workspace_id), ANA, call_id, edit_id)
     assert await found(world, question="notice", answer="said") == []
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from db import outcomes
-from db.rows import dump_json
+from db.core.rows import dump_json
+from db.search import scores as outcomes
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.scorecards import ScorecardResult, outcome_of
 from tests.postgres import World

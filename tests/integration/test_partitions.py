@@ -16,7 +16,12 @@ import pytest
 from psycopg import sql
 from typer.testing import CliRunner, Result
 
-from db import calls, directory, jobs, migrate, partitions, removal, results, retries, views
+from db.intake import submit as calls
+from db.queue import jobs, retries
+from db.queue import stage_results as results
+from db.records import views
+from db.server import migrate, partitions
+from db.workspace import directory, removal
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.domain.stage import Stage

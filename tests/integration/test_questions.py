@@ -10,8 +10,9 @@ import httpx
 import jsonschema
 import pytest
 
-from db import admin_log, questions, roster
-from db.questions import NoSuchQuestion, TooManyQuestions
+from db.records import roster
+from db.workspace import admin_log, questions
+from db.workspace.questions import NoSuchQuestion, TooManyQuestions
 from pipeline.domain.questions import Question
 from serve_app.webhooks import payload
 from tests import commands

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from db import queue
-from db.queue import Pace
-from serve_app.cli.queue import QueueView, StageLine, view_of
-from serve_app.scaling.estimates import Estimate
-from serve_app.scaling.policy import EngineReplicas, PricedReplicas, ScalingOptions
+from db.queue import backlog as queue
+from db.queue.backlog import Pace
+from serve_app.cli.calls.queue import QueueView, StageLine, view_of
+from serve_app.operations.autoscaling import EngineReplicas, PricedReplicas, ScalingOptions
+from serve_app.operations.estimates import Estimate
 from serve_app.settings import Settings
 from tests.postgres import World
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from db import readiness
-from db.database import Database
+from db.core.database import Database
+from db.server import readiness
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.health.parts import IDLE, Parts, PartState, Readiness
+from serve_app.operations.readiness import IDLE, Parts, PartState, Readiness
 from tests.integration.conductors import until
 from tests.postgres import World
 
@@ -74,6 +74,6 @@ async def test_without_a_database_nothing_that_it_tells_is_ready() -> None:
 
 
 def test_the_newest_revision_by_file_name_is_alembics_head() -> None:
-    from db.migrate import _head
+    from db.server.migrate import _head
 
     assert readiness.revisions()[-1] == _head()

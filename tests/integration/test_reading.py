@@ -8,11 +8,14 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from db import audit, directory, people_list, queue_view, views
-from db.call_list import CallFilter, list_calls
-from db.database import OUTAGES, Reader
-from db.reading import InvalidCursor
-from db.task_list import TaskFilter, list_tasks
+from db.core.database import OUTAGES, Reader
+from db.core.pages import InvalidCursor
+from db.queue import by_team
+from db.records import views
+from db.search import people_list
+from db.search.call_list import CallFilter, list_calls
+from db.search.task_list import TaskFilter, list_tasks
+from db.workspace import access_log, directory
 from tests.finished import START, findings, finished, mark_done, received, task
 from tests.postgres import World, new_world
 
@@ -223,7 +226,7 @@ async def test_people_and_the_queue(world: World, everybody: Reader) -> None:
     assert [c.name for c in (*first.items, *second.items)] == ["Eve", "Zoe"] and second.next is None
     members = (await people_list.list_members(world.database, everybody, team_id=world.team_id)).items
     assert [(m.name, m.user_id) for m in members] == [("Ana", ana.user_id)]
-    queues = await queue_view.team_queues(world.database, everybody)
+    queues = await by_team.team_queues(world.database, everybody)
     assert [(q.team, q.fetching, q.running) for q in queues] == [("Sales", 1, 0), ("Support", 0, 0)]
 
 
@@ -245,7 +248,7 @@ async def test_a_team_reads_its_own_calls_whatever_the_query_forgets(world: Worl
     assert [line.title for line in (await list_tasks(world.database, reader)).items] == ["Ours"]
     assert [c.name for c in (await people_list.list_contacts(world.database, reader)).items] == ["Eve"]
     assert (await people_list.list_members(world.database, reader)).items == ()
-    assert [q.team for q in await queue_view.team_queues(world.database, reader)] == ["Sales"]
+    assert [q.team for q in await by_team.team_queues(world.database, reader)] == ["Sales"]
     async with world.database.transaction(reader) as connection:
         assert await views.read_call(connection, mine) is not None
         assert await views.read_call(connection, theirs) is None
@@ -278,11 +281,11 @@ async def test_a_statement_that_takes_too_long_ends(world: World, everybody: Rea
 async def test_who_read_a_call_is_kept(world: World, everybody: Reader) -> None:
     mine, theirs = await received(world), await received(world, sender=world.other_scoped)
     key = world.wide.key_id
-    await audit.note(world.database, everybody, key, [mine, theirs], "audio", "channel 0", "r-1")
+    await access_log.note(world.database, everybody, key, [mine, theirs], "audio", "channel 0", "r-1")
     team = Reader(world.workspace_id, world.team_id)
-    (one,) = await audit.list_reads(world.database, team, mine)
+    (one,) = await access_log.list_reads(world.database, team, mine)
     assert (one.key_id, one.what, one.detail, one.request_id) == (key, "audio", "channel 0", "r-1")
-    assert await audit.list_reads(world.database, team, theirs) == []
-    assert len(await audit.list_reads(world.database, everybody, theirs)) == 1
+    assert await access_log.list_reads(world.database, team, theirs) == []
+    assert len(await access_log.list_reads(world.database, everybody, theirs)) == 1
     with pytest.raises(sa.exc.DBAPIError, match="row-level security"):
-        await audit.note(world.database, team, key, [theirs], "audio")
+        await access_log.note(world.database, team, key, [theirs], "audio")

@@ -12,12 +12,14 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from sqlalchemy.exc import ProgrammingError
 
-from db import resealing, views, workspace_settings
-from db.calls import Accepted
-from db.database import EVERY_WORKSPACE
-from db.grouping import Grouping
-from db.recording_urls import UrlSealer
-from db.rows import dump_json
+from db.core.database import EVERY_WORKSPACE
+from db.core.rows import dump_json
+from db.intake.group_commit import Grouping
+from db.intake.submit import Accepted
+from db.records import views
+from db.secrets import rotate
+from db.secrets.recording_urls import UrlSealer
+from db.workspace import settings
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
@@ -112,11 +114,11 @@ async def test_values_that_went_back_are_still_told(world: World) -> None:
 async def test_after_resealing_the_earlier_key_is_needed_no_more(world: World, before: UrlSealer) -> None:
     first = await submit(world, TICKET, before, recording_url2=PASSWORD)
     await world.execute("UPDATE jobs SET not_before = now() + interval '1 hour'")
-    assert await resealing.has_stale(world.database, ROTATED)
-    done = await resealing.reseal(world.database, ROTATED)
+    assert await rotate.has_stale(world.database, ROTATED)
+    done = await rotate.reseal(world.database, ROTATED)
     assert (done.changed, done.unopened) == (2, 0)  # the call, and its submission
-    assert not await resealing.has_stale(world.database, ROTATED)
-    assert (await resealing.reseal(world.database, ROTATED)).changed == 0
+    assert not await rotate.has_stale(world.database, ROTATED)
+    assert (await rotate.reseal(world.database, ROTATED)).changed == 0
     assert "5ecr3t" not in await everything(world)
     row = await world.row()
     assert [REPLACED.open(row[name]) for name in ("recording_url", "recording_url2")] == [TICKET, PASSWORD]
@@ -130,16 +132,16 @@ async def test_paths_are_sealed_where_that_is_asked_for_and_duplicates_known_acr
     paths, url = UrlSealer([OLD], paths=True), "https://store.example/5ecr3t/a.wav"
     first = await submit(world, url, SEALED, recording_url2=S3)
     assert await submit(world, url, paths, recording_url2=S3) == first
-    assert await resealing.has_stale(world.database, paths)
-    await resealing.reseal(world.database, paths)
-    assert not await resealing.has_stale(world.database, paths)
+    assert await rotate.has_stale(world.database, paths)
+    await rotate.reseal(world.database, paths)
+    assert not await rotate.has_stale(world.database, paths)
     stored = await everything(world)
     assert "5ecr3t" not in stored and "a.wav" not in stored
     assert await submit(world, url, paths, recording_url2=S3) == first
     assert (await world.rows("SELECT hosts FROM jobs"))[0]["hosts"] == ["store.example", "bucket.s3.amazonaws.example"]
-    assert await resealing.has_stale(world.database, SEALED), "and back"
-    await resealing.reseal(world.database, SEALED)
-    assert not await resealing.has_stale(world.database, SEALED)
+    assert await rotate.has_stale(world.database, SEALED), "and back"
+    await rotate.reseal(world.database, SEALED)
+    assert not await rotate.has_stale(world.database, SEALED)
     assert (await world.row())["recording_url"] == url
     assert await submit(world, url, SEALED, recording_url2=S3) == first
 
@@ -147,13 +149,13 @@ async def test_paths_are_sealed_where_that_is_asked_for_and_duplicates_known_acr
 async def test_resealing_goes_over_all_rows_and_leaves_those_whose_key_is_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resealing, "BATCH", 3)
+    monkeypatch.setattr(rotate, "BATCH", 3)
     for number in range(8):
         await submit(world, TICKET.replace("4711", str(number)), UrlSealer([Fernet.generate_key().decode()]))
         await submit(world, TICKET.replace("4711", str(number)), SEALED)
-    done = await resealing.reseal(world.database, ROTATED)
+    done = await rotate.reseal(world.database, ROTATED)
     assert (done.changed, done.unopened) == (1 + 8, 8)
-    assert await resealing.has_stale(world.database, ROTATED)
+    assert await rotate.has_stale(world.database, ROTATED)
 
 
 async def test_submissions_are_append_only_also_while_urls_are_sealed_again(world: World) -> None:
@@ -171,7 +173,7 @@ async def test_submissions_are_append_only_also_while_urls_are_sealed_again(worl
 async def conducting(
     world: World, tmp_path: Path, urls: UrlSealer, patience: float = 3600
 ) -> AsyncIterator[ConductorLoop]:
-    await workspace_settings.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
+    await settings.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
     options = tuned(
         ProcessingOptions, lease_seconds=5, poll_seconds=0.1, drain_seconds=0, retry_window_seconds=patience
     )

@@ -11,21 +11,22 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from db import editing, promotion, run_calls, run_results, runs
-from db.database import Reader
-from db.edits import Editor
-from db.run_calls import digest_of
-from db.runs import Run
-from db.views import CallRecord
+from db.core.database import Reader
+from db.experiments import promotion, run_calls, run_results, runs
+from db.experiments.run_calls import digest_of
+from db.experiments.runs import Run
+from db.records import correct
+from db.records.corrections import Editor
+from db.records.views import CallRecord
 from pipeline.domain.edits import EditKind
 from pipeline.domain.speech import ChunkText, Transcript, Word
 from pipeline.errors import LeaseLost
 from pipeline.runtime.workers import Workers
-from serve_app.cli.file_server import FileServer
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.conductor.runs import RunLoop
-from serve_app.runs.configuration import RunOptions
+from serve_app.experiments.configuration import RunOptions
 from serve_app.settings import Settings
 from tests import fixture_checkpoints
 from tests.integration.conductors import LEASE, WatchedWorkers, completed, shown, until
@@ -340,9 +341,9 @@ async def test_corrections_of_people_stay_where_their_words_are(
     assert call.transcript is not None
     turn = next(turn for turn in call.transcript.turns if turn.words)
     word = turn.words[0]
-    wanted = editing.WantedEdit(EditKind.TEXT, word.text, "Corrected", turn.index, word.start, word.end)
+    wanted = correct.WantedEdit(EditKind.TEXT, word.text, "Corrected", turn.index, word.start, word.end)
     reader = Reader(world.workspace_id)
-    await editing.make(world.database, reader, Editor(None, None, "Ana"), world.call_id, wanted)
+    await correct.make(world.database, reader, Editor(None, None, "Ana"), world.call_id, wanted)
     corrected = await shown(world)
     run = await worked(world, engines, settings, await made(world))
     await promotion.promote(world.database, world.workspace_id, run.run_id)

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from db import promotion, runs
-from db.database import OUTAGES
-from db.runs import MOST_CALLS
-from db.views import CallRecord
+from db.core.database import OUTAGES
+from db.experiments import promotion, runs
+from db.experiments.runs import MOST_CALLS
+from db.records.views import CallRecord
 from serve_app.conductor.runs import RunLoop
 from serve_app.settings import Settings
 from tests.integration.conductors import shown

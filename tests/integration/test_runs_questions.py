@@ -13,9 +13,10 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from db import directory, promotion, questions, run_results, runs
-from db.database import EVERY_WORKSPACE
-from db.views import CallRecord
+from db.core.database import EVERY_WORKSPACE
+from db.experiments import promotion, run_results, runs
+from db.records.views import CallRecord
+from db.workspace import directory, questions
 from pipeline.domain.insight import Finding
 from pipeline.domain.questions import Question
 from pipeline.domain.summaries import SummaryTemplate, TemplatePart

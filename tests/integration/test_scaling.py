@@ -9,13 +9,14 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from db import jobs, queue, results
-from db.queue import Pace
+from db.queue import backlog as queue
+from db.queue import jobs, stage_results
+from db.queue.backlog import Pace
 from pipeline.domain.speech import AudioAnalysis, Diarization, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
-from serve_app.scaling.estimates import PRIOR_SECONDS, Work
-from serve_app.scaling.policy import QueuedAudio, ScalingOptions, autoscaling
+from serve_app.operations.autoscaling import QueuedAudio, ScalingOptions, autoscaling
+from serve_app.operations.estimates import PRIOR_SECONDS, Work
 from tests.postgres import World
 from tests.tuned import tuned
 
@@ -28,7 +29,7 @@ RECORDING = (Recording(0, "file:///a", "ab", 7),)
 async def policies(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, QueuedAudio]]:
     """One for each deployment, as in the controller, which share their looks."""
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
-    monkeypatch.setattr("serve_app.scaling.backlog.MONITORS", {})
+    monkeypatch.setattr("serve_app.operations.backlog.MONITORS", {})
     made = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
     yield made
     await made["Conductor"].monitor.close()
@@ -127,14 +128,14 @@ async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, polici
     await submit(world, 2, None)
     mixed, separated = await world.claim(2)
     for lease, kind, seconds in ((mixed, LayoutKind.MONO, 300.0), (separated, LayoutKind.STEREO, 600.0)):
-        await results.record(world.database, lease, Stage.FETCH, RECORDING)
-        await results.record(world.database, lease, Stage.AUDIO, heard(kind, seconds))
+        await stage_results.record(world.database, lease, Stage.FETCH, RECORDING)
+        await stage_results.record(world.database, lease, Stage.AUDIO, heard(kind, seconds))
     work = await works(policies)
     assert work["Transcriber"].audio_seconds == {1: 300.0, 2: 600.0}
     assert work["Diarizer"].audio_seconds == {1: 300.0, 2: 0.0}, "separated channels need nobody told apart"
-    await results.record(world.database, mixed, Stage.RECOGNITION, Recognized((), "e"))
-    await results.record(world.database, mixed, Stage.DIARIZATION, Diarization((), {}, "e"))
-    await results.record(world.database, separated, Stage.VOICEPRINT, None)
+    await stage_results.record(world.database, mixed, Stage.RECOGNITION, Recognized((), "e"))
+    await stage_results.record(world.database, mixed, Stage.DIARIZATION, Diarization((), {}, "e"))
+    await stage_results.record(world.database, separated, Stage.VOICEPRINT, None)
     work = await works(policies)
     assert work["Transcriber"].audio_seconds == {2: 600.0}
     assert work["Diarizer"].audio_seconds == {}
@@ -198,7 +199,7 @@ async def test_a_policy_that_has_looked_can_be_sent_along_with_a_replica(
     """Serve sends the class by value."""
     from ray import cloudpickle
 
-    from serve_app.scaling import policy as scaling
+    from serve_app.operations import autoscaling as scaling
 
     cloudpickle.register_pickle_by_value(scaling)
     await submit(world, 1, 60)

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from db import queue
-from serve_app.scaling.policy import EngineReplicas, ScalingOptions, autoscaling, replica_config
+from db.queue import backlog
+from serve_app.operations.autoscaling import EngineReplicas, ScalingOptions, autoscaling, replica_config
 from tests import cluster
 from tests.postgres import World
 from tests.tuned import tuned
@@ -63,7 +63,7 @@ async def test_replicas_come_from_none_as_sound_waits_and_go_when_it_is_done(wor
         await world.submit(call_id=uuid4(), recording_url="https://store.example/b.wav", duration=200)
         await world.all_fetched()
         await running(status, 2)
-        told = {one.name: one.wanted for one in (await queue.backlog(world.database)).engines}
+        told = {one.name: one.wanted for one in (await backlog.backlog(world.database)).engines}
         assert told == {"Transcriber": 2}
         await world.execute("UPDATE jobs SET state = 'done', finished_at = now()")
         await running(status, 0)

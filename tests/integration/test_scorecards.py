@@ -9,8 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from db import admin_log, questions, roster
-from db.questions import ScorecardUnfit
+from db.records import roster
+from db.workspace import admin_log, questions
+from db.workspace.questions import ScorecardUnfit
 from pipeline.domain.questions import Scorecard, ScorecardItem
 from serve_app.webhooks import payload
 from tests import commands

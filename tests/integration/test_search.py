@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from db import directory
-from db.call_list import CallFilter, CallLine, list_calls
-from db.database import Reader
-from db.search import is_named, names_query
+from db.core.database import Reader
+from db.search.call_list import CallFilter, CallLine, list_calls
+from db.search.full_text import is_named, names_query
+from db.workspace import directory
 from tests.finished import findings, finished
 from tests.postgres import World, new_world
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from db.database import EVERY_WORKSPACE, Reader
+from db.core.database import EVERY_WORKSPACE, Reader
 from tests.postgres import World, new_world
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -23,9 +23,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from db import keys, migrate, views
+from db.records import views
+from db.server import migrate
+from db.workspace import keys
+from serve_app.http.limits import LimitOptions
 from serve_app.intake import ingress
-from serve_app.intake.limits import LimitOptions
 from serve_app.service import children
 from serve_app.service.ports import free_port
 from serve_app.service.standby import LOG, StandbyProcess

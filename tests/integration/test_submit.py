@@ -8,9 +8,11 @@ import psycopg
 import pytest
 from sqlalchemy.exc import ProgrammingError
 
-from db import calls, jobs, keys
-from db.database import EVERY_WORKSPACE
-from db.grouping import Grouping
+from db.core.database import EVERY_WORKSPACE
+from db.intake import submit as calls
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.workspace import keys
 from pipeline.domain.call import CallState
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, LeaseLost, NotAudio, RecordingNotReady, UnknownTeam
@@ -197,7 +199,7 @@ async def test_a_revoked_key_submits_nothing(world: World) -> None:
 
 
 async def test_two_workspaces_may_use_the_same_call_id_for_two_calls(world: World) -> None:
-    from db import directory
+    from db.workspace import directory
 
     other = await directory.create_workspace(world.database, "Umbrella")
     team = await directory.create_team(world.database, other.workspace_id, "Sales")

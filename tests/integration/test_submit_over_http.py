@@ -24,11 +24,14 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from db import directory, jobs, keys, tables, views
-from db.database import EVERY_WORKSPACE, Database
-from db.grouping import Grouping
+from db.core import tables
+from db.core.database import EVERY_WORKSPACE, Database
+from db.intake.group_commit import Grouping
+from db.queue import jobs
+from db.records import views
+from db.workspace import directory, keys
+from serve_app.http.limits import LimitOptions
 from serve_app.intake import openapi
-from serve_app.intake.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests import serving

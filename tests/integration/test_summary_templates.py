@@ -9,8 +9,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from db import admin_log, directory, roster
-from db.database import Reader
+from db.core.database import Reader
+from db.records import roster
+from db.workspace import admin_log, directory
 from pipeline.domain.call import Sender
 from pipeline.domain.summaries import SummaryTemplate, TemplatePart
 from serve_app.cli import app

@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 
-from db import embedded
+from db.server import embedded
 from serve_app.service.holder import FolderLock
 from serve_app.service.ports import STANDBY, free_port
 

@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from db import jobs, submissions, webhooks
-from db.grouping import Grouping
-from pipeline import tracing
-from serve_app.cli.file_server import FileServer
+from db.events import endpoints
+from db.intake.group_commit import Grouping
+from db.queue import jobs, origins
+from pipeline.observability import tracing
+from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.collector import Collector, collecting
 from tests.integration.conductors import Conduct, Line, WatchedWorkers, completed, until
@@ -91,7 +92,7 @@ async def test_an_analysis_again_belongs_to_the_submission_that_led_to_it(world:
     (lease,) = await world.claim()
     assert (lease.trace, lease.request_id) == (FIRST, f"of {FIRST}")
     await sent(world, SECOND, recording_url="https://pbx.example/a.wav", duration=60)
-    assert await submissions.traces(world.database, world.workspace_id, lease.call_pk) == [FIRST, SECOND]
+    assert await origins.traces(world.database, world.workspace_id, lease.call_pk) == [FIRST, SECOND]
     await world.rows("UPDATE calls SET state = 'completed' RETURNING id")
     await world.rows("UPDATE jobs SET state = 'done' RETURNING id")
     await sent(world, THIRD, duration=61)
@@ -106,7 +107,7 @@ async def test_events_carry_the_trace_of_the_submission_that_led_to_them(
     """Without a collector, too: then it is that of the sender, unchanged."""
     collector = request.getfixturevalue("collector") if traced else None
     async with receiving() as receiver, delivering(world):
-        await webhooks.add(world.database, world.workspace_id, receiver.url, SEALER.seal(signing.new_secret()))
+        await endpoints.add(world.database, world.workspace_id, receiver.url, SEALER.seal(signing.new_secret()))
         world.call_id = uuid4()
         await sent(world, FIRST)
         await sent(world, SECOND, recording_url="https://pbx.example/a.wav")

@@ -6,8 +6,8 @@ from datetime import date
 
 import httpx
 
-from db import trends
-from db.database import Reader
+from db.core.database import Reader
+from db.search import trends
 from pipeline.domain.insight import Finding
 from tests.finished import findings, finished, mark_done, task
 from tests.integration.console_site import Parsed, signed_in

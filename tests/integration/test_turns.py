@@ -6,10 +6,9 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from db import jobs, turns
-from db import queue as backlog
-from db.database import EVERY_WORKSPACE
-from db.queue import Pace
+from db.core.database import EVERY_WORKSPACE
+from db.queue import backlog, charges, jobs
+from db.queue.backlog import Pace
 from pipeline.errors import RecordingNotReady
 from tests.postgres import PARTITIONED, World
 
@@ -137,7 +136,7 @@ async def worked(world: World, count: int, **seconds: float) -> list[str]:
         (lease,) = await world.claim()
         assert lease.turn is not None
         order.append("a" if lease.turn.team_id == world.team_id else "b")
-        await turns.settle_lost(world.database, [turns.HeldTurn(lease.turn, seconds[order[-1]])])
+        await charges.settle_lost(world.database, [charges.HeldTurn(lease.turn, seconds[order[-1]])])
     return order
 
 

@@ -5,8 +5,11 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from db import calls, jobs, results, roster, workspace_settings
-from db.database import EVERY_WORKSPACE
+from db.core.database import EVERY_WORKSPACE
+from db.intake import submit
+from db.queue import jobs, stage_results
+from db.records import roster
+from db.workspace import settings
 from pipeline.domain.speech import Label, LabelKind
 from pipeline.domain.stage import Stage
 from tests.integration.test_complete import FETCHED, STAGE_RESULTS, TRANSCRIPT, taken
@@ -20,8 +23,8 @@ async def heard(world: World) -> jobs.Lease:
     lease = await taken(world)
     heard_, said = replace(STAGE_RESULTS[Stage.AUDIO], labels=LABELS), replace(TRANSCRIPT, labels=LABELS)  # type: ignore[type-var]
     for stage, result in ((Stage.FETCH, FETCHED), (Stage.AUDIO, heard_), (Stage.SPEAKERS, said)):
-        await results.record(world.database, lease, stage, result)
-    assert await calls.complete(world.database, lease, said, (), None) is None
+        await stage_results.record(world.database, lease, stage, result)
+    assert await submit.complete(world.database, lease, said, (), None) is None
     return lease
 
 
@@ -41,17 +44,17 @@ async def everything(world: World, workspace_id: UUID) -> str:
 async def test_a_workspace_keeps_no_digits_until_it_asks(world: World) -> None:
     lease = await taken(world)
     assert (await roster.load(world.database, lease)).keep_digits is False
-    await workspace_settings.set_keep_digits(world.database, world.workspace_id, True)
+    await settings.set_keep_digits(world.database, world.workspace_id, True)
     assert (await roster.load(world.database, lease)).keep_digits is True
 
 
 async def test_what_was_kept_is_removed_everywhere_when_it_asks_no_longer(world: World) -> None:
     other = await new_world(world.database)
     for one in (world, other):
-        await workspace_settings.set_keep_digits(world.database, one.workspace_id, True)
+        await settings.set_keep_digits(world.database, one.workspace_id, True)
         await heard(one)
         assert '"4711"' in await everything(world, one.workspace_id)
-    await workspace_settings.set_keep_digits(world.database, world.workspace_id, False)
+    await settings.set_keep_digits(world.database, world.workspace_id, False)
     assert "4711" not in await everything(world, world.workspace_id)
     assert '"4711"' in await everything(world, other.workspace_id), "another's affair"
     pressed = {"end": 2.0, "keys": 4, "kind": "dtmf", "start": 1.0, "detail": None, "confidence": 0.9}

@@ -15,8 +15,12 @@ import psycopg
 import pytest
 from alembic.config import Config
 
-from db import jobs, migrate, migrations, views, webhooks
-from db.database import Database
+from db import migrations
+from db.core.database import Database
+from db.events import endpoints
+from db.queue import jobs
+from db.records import views
+from db.server import migrate
 from tests.postgres import fresh_database
 from tests.release_dump import FOLDER, dump, newest, restore
 
@@ -147,7 +151,7 @@ async def test_calls_of_a_release_are_read_and_changed_after_the_migration(path:
         leases = await jobs.claim_fetches(database, "w", 10, 60, 10, 10)
         transcribing = {summary.call_id for summary in summaries if summary.state == "transcribing"}
         assert leases and {lease.call.call_id for lease in leases} <= transcribing
-        assert len(await webhooks.list_endpoints(database)) == 1
+        assert len(await endpoints.list_endpoints(database)) == 1
 
 
 @pytest.mark.cases(4)

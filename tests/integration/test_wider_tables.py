@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from db.tables import metadata
+from db.core.tables import metadata
 from tests.integration.test_cli_width import SHOWN, Filled, switchboard
 from tests.postgres import fresh_database
 

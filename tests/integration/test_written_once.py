@@ -10,10 +10,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from db import views
-from db.calls import Accepted
-from db.database import Database
-from db.grouping import Grouping
+from db.core.database import Database
+from db.intake.group_commit import Grouping
+from db.intake.submit import Accepted
+from db.records import views
 from tests.chaos.wire import Wire
 from tests.postgres import World
 

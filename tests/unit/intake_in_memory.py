@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import httpx
 
 from pipeline.domain.call import CallState, Sender, Submission
-from serve_app.health.parts import Parts, PartState
-from serve_app.intake.limits import LimitOptions
+from serve_app.http.limits import LimitOptions
 from serve_app.intake.submit import Count, build_api
+from serve_app.operations.readiness import Parts, PartState
 from tests.tuned import tuned
 
 JSON = {"Content-Type": "application/json"}

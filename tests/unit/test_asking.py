@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pipeline.analysis import AnalysisOptions, model_requests
-from pipeline.asking import DOWN, Asking
 from pipeline.domain.insight import ModelRequest, ModelText
 from pipeline.errors import LeaseLost
+from pipeline.steps.llm_requests import DOWN, Asking
 from tests.integration.conductors import until
 from tests.llm_server import Endpoint
 from tests.unit.calls_by_hand import call

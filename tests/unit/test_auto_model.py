@@ -16,7 +16,7 @@ from pipeline.asr.alignment.whisper import CHECKPOINTS as ALIGNMENT
 from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
 from pipeline.diarization.pyannote import COMMUNITY, UNGATED
 from pipeline.runtime.actors import TranscriberReplica
-from serve_app.cli import up
+from serve_app.cli.run import up
 from serve_app.service.service import EngineReport
 from tests.engines import store_with
 from tests.hub_server import HubServer
@@ -32,7 +32,7 @@ MAX_SECONDS = 30  # far below the minutes that a client without a deadline takes
 RESOLVE = """
 import json, logging, pathlib, sys
 from pipeline.checkpoints import lock, resolve
-from pipeline.engines import engine_class
+from pipeline.engines.registry import engine_class
 from pipeline.errors import CheckpointMissing
 logging.basicConfig(level=logging.WARNING)
 lock.LOCK = pathlib.Path(sys.argv[1])

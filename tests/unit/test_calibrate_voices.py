@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.calibrate_voices import CannotCalibrate, as_toml, calibrate
 from pipeline.domain.speech import Voiceprint
 from pipeline.speakers.voiceprint import match
-from pipeline.voice_calibration import calibration_of
+from pipeline.voice.calibrate import CannotCalibrate, as_toml, calibrate
+from pipeline.voice.calibration import calibration_of
 
 
 def people(count: int, spread: float, seed: int, recordings: int = 3) -> dict[str, list[Voiceprint]]:

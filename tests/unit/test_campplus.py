@@ -12,7 +12,7 @@ from pipeline import checkpoints
 from pipeline.checkpoints import store
 from pipeline.diarization.pyannote import CHECKPOINTS
 from pipeline.domain.speech import SAMPLE_RATE
-from pipeline.voice_calibration import SHIPPED, calibration_of, read
+from pipeline.voice.calibration import SHIPPED, calibration_of, read
 from tests.fixture_checkpoints import FOLDER
 
 pytestmark = pytest.mark.cases(2)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from db.changed_back import warnings
+from db.records.reverted_fields import warnings
 
 START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import voice_activity
 from pipeline.audio import chunks
 from pipeline.audio.chunks import cut, find_speech
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
@@ -16,7 +15,8 @@ from pipeline.audio.labels import detector
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.spans import union
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
-from pipeline.voice_activity import FRAME
+from pipeline.voice import activity
+from pipeline.voice.activity import FRAME
 from tests.synthetic_calls import FOLDER
 
 pytestmark = pytest.mark.cases(2)
@@ -76,7 +76,7 @@ def test_a_call_that_is_read_in_blocks_is_heard_as_one(block: int, monkeypatch: 
     _, channel, _ = legs()[0]
     whole = np.pad(channel, (0, -len(channel) % FRAME)).astype(np.float32) / 32768
     at_once = get_vad_model()(whole.copy()).reshape(-1)
-    monkeypatch.setattr(voice_activity, "BLOCK", block)
+    monkeypatch.setattr(activity, "BLOCK", block)
     in_blocks = detector.activity(AudioInMemory(channel[None]), 0)
     assert np.abs(in_blocks - at_once)[:-1].max() < 1e-4
 

@@ -4,8 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.backfill.run import BackfillProgress
-from serve_app.cli import app, backfill
-from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli import app
+from serve_app.cli.calls import backfill
+from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.settings import Settings
 
 

@@ -13,8 +13,8 @@ from pipeline.asr.faster_whisper import FasterWhisper
 from pipeline.checkpoints.resolve import local, resolve
 from pipeline.errors import CheckpointMissing, StateUnavailable
 from serve_app.cli import COMMANDS, app
-from serve_app.cli.errors import CommandError, explain
-from serve_app.cli.lazy import Entry, make_app
+from serve_app.cli.ui.errors import CommandError, explain
+from serve_app.cli.ui.lazy import Entry, make_app
 
 runner = CliRunner()
 
@@ -43,7 +43,7 @@ def test_the_overview_names_every_command_and_imports_none_of_them() -> None:
             "from serve_app.cli import main\n"
             "try: main()\n"
             "except SystemExit: pass\n"
-            "heavy = ('torch', 'ray', 'sqlalchemy', 'psycopg', 'numpy', 'httpx', 'db', 'serve_app.cli.calls')\n"
+            "heavy = ('torch', 'ray', 'sqlalchemy', 'psycopg', 'numpy', 'httpx', 'db', 'serve_app.cli.calls.calls')\n"
             "print([name for name in heavy if name in sys.modules])",
         ],
         capture_output=True,
@@ -77,7 +77,7 @@ def test_the_version_is_shown() -> None:
 )
 def test_wrong_usage_ends_with_2_and_touches_nothing(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SWITCHBOARD_API_KEY", raising=False)
-    monkeypatch.setattr("serve_app.cli.state.database_url", lambda *_: pytest.fail("the database was opened"))
+    monkeypatch.setattr("serve_app.cli.ui.database.database_url", lambda *_: pytest.fail("the database was opened"))
     result = runner.invoke(app, arguments)
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
@@ -152,7 +152,7 @@ def test_process_checks_its_options_before_it_loads_anything(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "call.wav").write_bytes(b"not read")
-    monkeypatch.setattr("serve_app.cli.process._workers", lambda _: pytest.fail("models are loaded"))
+    monkeypatch.setattr("serve_app.cli.calls.process._workers", lambda _: pytest.fail("models are loaded"))
     result = runner.invoke(app, ["process", "call.wav", *options])
     assert result.exit_code == 2, result.output
     assert told in result.output

@@ -9,18 +9,18 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from db.rows import dump_json
-from db.views import CallMoment, CallRecord, CallSummary, Failure
+from db.core.rows import dump_json
+from db.records.views import CallMoment, CallRecord, CallSummary, Failure
 from pipeline.analysis import analyze
 from pipeline.asr.safety import REASONS
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Bleed, Doubt, Label, LabelKind, LanguageStretch, Role, Speaker, Transcript, Word
-from serve_app import transcripts as export
-from serve_app.cli.console import plain
 from serve_app.cli.render.call import render_call, render_outcome, speaker_styles
 from serve_app.cli.render.findings import PARTY_FIGURES, render_finding
-from serve_app.transcripts import clock
+from serve_app.cli.ui.output import plain
+from serve_app.records import transcripts as export
+from serve_app.records.transcripts import clock
 from tests.unit.calls_by_hand import CALL, START, call, timeline
 
 NOW = datetime(2026, 11, 2, 9, 30, tzinfo=UTC)

@@ -13,9 +13,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from serve_app.cli import app, file_server
-from serve_app.cli.file_server import FileServer
-from serve_app.cli.problems import read_problem
+from serve_app.cli import app
+from serve_app.cli.calls import file_server
+from serve_app.cli.calls.file_server import FileServer
+from serve_app.cli.ui.problems import read_problem
 
 runner = CliRunner()
 

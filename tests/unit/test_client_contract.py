@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic.alias_generators import to_camel
 
-from db.changes import Change
-from evaluation.report import METRICS
+from db.search.changed_calls import Change
+from pipeline.evaluation.report import METRICS
 from switchboard import AsyncClient, Client, filters, models
 from switchboard._changes import CallChange
 from switchboard._operations import LEFT_OUT, OPERATIONS

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.diarization.regions import Region, diarized
 from pipeline.domain.speech import SAMPLE_RATE
-from pipeline.voice_calibration import calibration_of
+from pipeline.voice.calibration import calibration_of
 from tests.engine_cases import VOICES, speech
 
 HOW = calibration_of("clustering campplus").clustering

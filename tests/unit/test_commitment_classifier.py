@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from bench.training.commitments import examples
+from bench.training.commitments.fit import serialized
 from pipeline.analysis.rules.commitments import classifier
 from pipeline.analysis.rules.commitments.tasks import TasksStep
 from tests.unit.calls_by_hand import call
-from training.commitments import examples
-from training.commitments.fit import serialized
 
 
 def tasks(*lines, language="en", weights=None):
@@ -36,7 +36,7 @@ def test_weights_are_read_as_they_were_written(tmp_path):
 
 def test_weights_of_other_classes_are_refused_with_what_to_do(tmp_path):
     (tmp_path / "weights.tsv").write_text("feature\tno\tyes\t0.5\n\t1\t2\n")
-    with pytest.raises(ValueError, match=r"fit it again with training/commitments/fit\.py"):
+    with pytest.raises(ValueError, match=r"fit it again with bench/training/commitments/fit\.py"):
         classifier.read_weights(tmp_path / "weights.tsv")
 
 

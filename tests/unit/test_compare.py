@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from evaluation import frames, page
-from evaluation.compare import Comparison, SystemVerdict, compare
-from evaluation.moments import HeardPiece
-from evaluation.report import Rate
-from evaluation.truth import TrueCall, TrueTask, TrueTurn, TrueWord
+from pipeline.evaluation import frames, page
+from pipeline.evaluation.compare import Comparison, SystemVerdict, compare
+from pipeline.evaluation.moments import HeardPiece
+from pipeline.evaluation.report import Rate
+from pipeline.evaluation.truth import TrueCall, TrueTask, TrueTurn, TrueWord
 
 SAID = "one two three four five six seven eight nine ten"
 EVIL = '"><script>alert(1)</script>'

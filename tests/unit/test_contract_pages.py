@@ -7,10 +7,10 @@ import pytest
 
 import serve_app.conductor.loop  # noqa: F401 (its errors and those of db count)
 from pipeline.errors import CallError, LeaseLost, SubmissionError
-from serve_app.intake import errors
+from serve_app.http import problems
 from serve_app.service.errors import ServiceError
 
-DOCS = Path(errors.__file__).parents[2] / "docs"
+DOCS = Path(problems.__file__).parents[2] / "docs"
 CONTRACT = (DOCS / "contract.md").read_text(encoding="utf-8")
 ERRORS = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
 
@@ -46,7 +46,7 @@ def test_the_page_of_errors_says_what_is_retried(kind: type[CallError]) -> None:
     assert explained()[kind.code] == (kind.retryable or kind.code == "worker_lost")  # tried before it is raised
 
 
-@pytest.mark.parametrize("status", sorted({kind.status for kind in errors.REFUSALS}))
+@pytest.mark.parametrize("status", sorted({kind.status for kind in problems.REFUSALS}))
 def test_every_status_of_a_refusal_is_explained(status: int) -> None:
     table = CONTRACT.split("## Refusals")[1].split("## ")[0]
     assert any(row.startswith("| ") and str(status) in row.split("|")[1] for row in table.splitlines())

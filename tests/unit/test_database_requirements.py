@@ -2,8 +2,8 @@
 
 import pytest
 
-from db.database import sqlalchemy_url
-from db.migrate import DatabaseUnfit, require
+from db.core.database import sqlalchemy_url
+from db.server.migrate import DatabaseUnfit, require
 
 
 def test_postgresql_14_with_pgvector_is_accepted() -> None:

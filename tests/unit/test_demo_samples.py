@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import LabelKind, LayoutKind
-from serve_app.cli.demo import VOICES, demo_settings, ready_samples
+from serve_app.cli.run.demo import VOICES, demo_settings, ready_samples
 from serve_app.demo import compose, sounds
 from serve_app.demo.compare import ROLES, words_of
 from serve_app.demo.samples import Sample, load_samples

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SERVE = ROOT / "serve_app/deploy/serve.yaml"
 DEPLOY = ROOT / "serve_app/deploy"
 EXAMPLE = DEPLOY / "deploy.env.example"
-CLUSTERS = ("cluster.yaml", "cluster.gcp.yaml", "cluster.local.yaml")
+CLUSTERS = ("cluster.yaml", "serve_app/deploy/clusters/gcp.yaml", "serve_app/deploy/clusters/local.yaml")
 GROUPS = {
     "intake": ("Intake",),
     "api": ("Api",),
@@ -240,7 +240,11 @@ def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it(tmp_path
         assert cluster["file_mounts"]["~/ray_token"] == "ray_token"
         for kind in ("head", "worker"):
             last = cluster[f"{kind}_start_ray_commands"][-1]
-            own = "RAY_enable_autoscaler_v2=0 " if (name, kind) == ("cluster.local.yaml", "head") else ""
+            own = (
+                "RAY_enable_autoscaler_v2=0 "
+                if (name, kind) == ("serve_app/deploy/clusters/local.yaml", "head")
+                else ""
+            )
             assert last.startswith(f"{own}bash ~/switchboard/serve_app/deploy/start.sh {kind}")
 
 
@@ -270,7 +274,7 @@ def test_clusters_differ_by_their_machines_alone(name: str) -> None:
     """What runs on a node, and how, is written in setup.sh and start.sh once."""
     first, other = (yaml.safe_load((ROOT / one).read_text()) for one in (CLUSTERS[0], name))
     own = {"provider", "auth", "docker", "available_node_types", "head_node_type", "setup_commands"}
-    if name == "cluster.local.yaml":
+    if name == "serve_app/deploy/clusters/local.yaml":
         own |= {"max_workers", "upscaling_speed", "idle_timeout_minutes", "head_start_ray_commands"}
     assert {key: first[key] for key in first.keys() - own} == {key: other[key] for key in other.keys() - own}
     (setup,) = other["setup_commands"]
@@ -295,7 +299,7 @@ def test_a_node_is_checked_before_ray_starts_on_it() -> None:
 
 def test_images_of_nodes_with_a_gpu_name_a_driver_that_is_new_enough() -> None:
     """CUDA 13 of the locked PyTorch needs 580; Ray's own choice on AWS has none that runs it."""
-    google = yaml.safe_load((ROOT / "cluster.gcp.yaml").read_text())["available_node_types"]
+    google = yaml.safe_load((ROOT / "serve_app/deploy/clusters/gcp.yaml").read_text())["available_node_types"]
     for node in google.values():
         image = node["node_config"]["disks"][0]["initializeParams"]["sourceImage"]
         assert int(image.rpartition("nvidia-")[2]) >= 580

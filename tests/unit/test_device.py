@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import device
 from pipeline.asr.faster_whisper import FasterWhisper
 from pipeline.diarization.pyannote import Pyannote
+from pipeline.engines import device
 from pipeline.errors import DeviceUnavailable, EngineUnavailable
 from pipeline.runtime.actors import TranscriberReplica
 from serve_app.cli import app

@@ -23,7 +23,7 @@ LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 BEFORE = r"(?:^|[;&|('\"]\s*|\$ |-- |bin/|[A-Z_]+=\S+ |switchboard )"  # a command
 COMMAND = re.compile(BEFORE + r"""switchboard +((?:"[^"\n]*"|'[^'\n]*'|[^;&|)#`'"\n])+)""", re.MULTILINE)
 TARGET = re.compile(r"(?:^|[;&] *)make ([a-z][a-z-]*)", re.MULTILINE)
-PACKAGES = "bench|db|evaluation|pipeline|serve_app|switchboard|tests|training"
+PACKAGES = "bench|db|pipeline|serve_app|switchboard|tests"
 SUFFIXES = "html|ipynb|json|lock|md|npz|py|sh|sql|toml|tsv|xml|yaml|yml"
 
 

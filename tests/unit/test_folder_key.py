@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from db.sealing import Sealer
+from db.secrets.encryption import Sealer
 from serve_app.cli.doctor import secrets as checks_secrets
 from serve_app.service import folder_key
 from serve_app.service.environment import prepare_environment

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from evaluation.found import FoundCounts, found_contact, found_tasks
-from evaluation.report import METRICS
-from evaluation.score import score
-from evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, heard_of, plain
 from pipeline.domain.insight import Finding
+from pipeline.evaluation.found import FoundCounts, found_contact, found_tasks
+from pipeline.evaluation.report import METRICS
+from pipeline.evaluation.score import score
+from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, heard_of, plain
 from tests.finished import findings, task, transcript
 
 

@@ -72,7 +72,7 @@ async def test_a_note_that_a_crash_cut_short_is_none(folder: Path, file: Path) -
 
 
 def test_the_same_content_is_the_same_recording_and_another_one_is_not(folder: Path, file: Path) -> None:
-    from db.identity import recording_identity
+    from db.core.identity import recording_identity
 
     first, second = (recording_identity(hand_in(folder, file, uuid4())) for _ in range(2))
     file.write_bytes(AUDIO + b"x")
@@ -80,7 +80,7 @@ def test_the_same_content_is_the_same_recording_and_another_one_is_not(folder: P
 
 
 def test_the_token_is_not_in_what_people_are_shown(folder: Path, file: Path) -> None:
-    from db.recording_urls import UrlSealer, shown
+    from db.secrets.recording_urls import UrlSealer, shown
 
     url = hand_in(folder, file, uuid4())
     token = url.partition("token=")[2]

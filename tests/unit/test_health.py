@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ray.serve.schema import DeploymentStatus
 
-from serve_app.health import cluster, parts
-from serve_app.health.parts import IDLE, Parts, PartsCheck, PartState
+from serve_app.operations import cluster, readiness
+from serve_app.operations.readiness import IDLE, Parts, PartsCheck, PartState
 from tests.unit.intake_in_memory import service, three_keys
 
 
@@ -55,8 +55,8 @@ async def test_probes_only_read(path: str) -> None:
 
 
 async def test_a_part_that_hangs_is_not_ready_and_is_not_asked_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(parts, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
     asked, answered = 0, asyncio.Event()
 
     async def ask() -> Parts:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
-from serve_app.intake import errors
-from serve_app.intake.auth import Authenticator, UnknownKeyLimiter
+from serve_app.http import problems
+from serve_app.http.auth import Authenticator, UnknownKeyLimiter
 from serve_app.intake.ingress import SOURCE_HEADER
 from tests.unit.intake_in_memory import BODY, FINISHED, JOB, JSON, Memory, is_problem, sender, service, three_keys
 
@@ -130,7 +130,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr("serve_app.intake.auth.time", made)
+    monkeypatch.setattr("serve_app.http.auth.time", made)
     return made
 
 
@@ -194,7 +194,7 @@ async def test_good_keys_cost_their_address_nothing(memory: Memory) -> None:
 
 async def test_what_is_remembered_of_addresses_is_bounded() -> None:
     limiter = UnknownKeyLimiter(1.0, 5)
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(problems.Unavailable):
         for _ in range(100):
             limiter.charge("first")
     for n in range(limiter.MOST_SOURCES):
@@ -221,7 +221,7 @@ async def test_what_is_remembered_of_keys_is_bounded() -> None:
 
     keys = Authenticator(find, remember_keys=2, limiter=UnknownKeyLimiter(1e6, 5))
     for secret in ("sb_1", "sb_2", "sb_3", "sb_3", "sb_1"):
-        with pytest.raises(errors.NotAuthenticated):
+        with pytest.raises(problems.NotAuthenticated):
             await keys.sender([f"Bearer {secret}"], "203.0.113.7")
     assert looked_up == ["sb_1", "sb_2", "sb_3", "sb_1"]
 
@@ -272,7 +272,7 @@ async def test_a_crash_gets_500_without_details(client: httpx.AsyncClient, memor
 
 def test_every_error_of_a_submission_has_an_answer_of_its_own() -> None:
     known = SubmissionError.__subclasses__()
-    assert {type(errors.of_call_error(kind(), 1)) for kind in known}.isdisjoint({errors.Broken})
+    assert {type(problems.of_call_error(kind(), 1)) for kind in known}.isdisjoint({problems.Broken})
     assert len(known) == 4
 
 

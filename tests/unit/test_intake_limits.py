@@ -8,8 +8,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from serve_app.intake import errors
-from serve_app.intake.limits import Buckets, LimitOptions
+from serve_app.http import problems
+from serve_app.http.limits import Buckets, LimitOptions
 from tests.unit.intake_in_memory import BODY, JSON, Memory, is_problem, service, three_keys
 
 
@@ -105,7 +105,7 @@ def test_the_rate_of_a_key_is_600_a_minute_with_a_burst_of_200() -> None:
             try:
                 buckets.take(key, now=tenth / 10)
                 granted += 1
-            except errors.TooManyRequests:
+            except problems.TooManyRequests:
                 pass
     assert granted == pytest.approx(200 + 599, abs=2)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.domain.insight import Evidence, Finding
 from pipeline.domain.speech import Layout, LayoutKind
-from serve_app.cli.console import camel, written
+from serve_app.cli.ui.output import camel, written
 
 
 @dataclass(frozen=True)

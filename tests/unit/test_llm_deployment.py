@@ -14,7 +14,7 @@ import yaml
 
 from pipeline.analysis.engine import AnalysisOptions
 from serve_app.deploy.llm_scaling import QUEUED_CALLS, QueuedCalls
-from serve_app.metrics import names
+from serve_app.operations import metric_names
 from serve_app.settings import unknown_variables
 from tests.unit.test_deploy_files import DEPLOY, ROOT, check_cluster, serve_faults
 
@@ -87,8 +87,8 @@ def test_ray_accepts_the_bounds_of_the_model(wanted: Callable[..., float]) -> No
 def test_the_policy_asks_for_a_metric_that_switchboard_has() -> None:
     (used,) = re.findall(r"ray_\w+", QUEUED_CALLS)
     (states,) = re.findall(r'state=~"([a-z|]+)"', QUEUED_CALLS)
-    assert used == names.JOBS.exposed
-    assert {f"`{state}`" for state in states.split("|")} <= set(re.findall(r"`\w+`", names.JOBS.labels["state"]))
+    assert used == metric_names.JOBS.exposed
+    assert {f"`{state}`" for state in states.split("|")} <= set(re.findall(r"`\w+`", metric_names.JOBS.labels["state"]))
 
 
 def test_it_says_where_nobody_tells_it_of_the_queue(
@@ -110,7 +110,7 @@ def test_the_model_has_room_and_time_for_what_the_settings_ask_by_default() -> N
 
 
 def test_ray_up_accepts_the_cluster_of_the_model_whose_nodes_hold_it() -> None:
-    text = (ROOT / "cluster.llm.yaml").read_text()
+    text = (ROOT / "serve_app/deploy/clusters/llm.yaml").read_text()
     check_cluster(text)
     cluster = yaml.safe_load(text)
     for here in cluster["file_mounts"].values():
@@ -234,7 +234,7 @@ if sys.platform == "linux":
             ]
 
         assert found["NetworkPolicy", "calls-llm"]["spec"]["podSelector"]["matchLabels"].items() <= its.items()
-        assert names("calls-llm", ours) == [[{"port": 8000}]]
-        assert names("calls-llm", its) == ["all"]
-        assert names("calls-llm", {"app": "another"}) == []
-        assert names("calls", its) == [[{"port": 8000}]]  # as every pod of the namespace
+        assert metric_names("calls-llm", ours) == [[{"port": 8000}]]
+        assert metric_names("calls-llm", its) == ["all"]
+        assert metric_names("calls-llm", {"app": "another"}) == []
+        assert metric_names("calls", its) == [[{"port": 8000}]]  # as every pod of the namespace

@@ -10,10 +10,10 @@ import pytest
 from psycopg.errors import UniqueViolation
 from ray._common.formatters import JSONFormatter
 
-from pipeline import logs
-from pipeline.carried import Carried, carrying
 from pipeline.errors import StorageError
-from pipeline.observe import observed
+from pipeline.observability import logs
+from pipeline.observability.context import Carried, carrying
+from pipeline.observability.spans import observed
 
 IDS = {"call_id": "c-1", "call_job_id": "j-1", "request_id": "r-1"}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -54,7 +54,7 @@ def test_every_line_of_a_call_has_its_ids_as_fields_whichever_module_writes_it(
     assert logs.as_json()
     with carrying(WORK):
         with observed("decoding"):
-            logging.getLogger("db.results").warning("odd")
+            logging.getLogger("db.queue.stage_results").warning("odd")
         serve_logger.info("call %s: done", "c-1", extra={"route": "/submit"})
     logging.getLogger("pipeline.checkpoints").info("of no call")
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
@@ -71,7 +71,7 @@ def test_in_text_the_call_begins_the_line_once(serve_logger: logging.Logger, tmp
     assert not logs.as_json()
     with carrying(WORK):
         serve_logger.info("call c-1: done")
-        logging.getLogger("pipeline.observe").info("decoding: 0.1 s")
+        logging.getLogger("pipeline.observability.spans").info("decoding: 0.1 s")
     assert (tmp_path / "log").read_text().splitlines() == ["call c-1: done", "call c-1: decoding: 0.1 s"]
 
 

@@ -7,15 +7,15 @@ import pytest
 from prometheus_client import generate_latest
 
 from pipeline.errors import StateUnavailable
-from pipeline.metrics import Counter, Metric
-from serve_app.metrics import names
+from pipeline.observability.metrics import Counter, Metric
+from serve_app.operations import metric_names
 from tests.unit.intake_in_memory import BODY, FINISHED, service, three_keys
 
 UNITS = ("_total", "_seconds", "_ratio", "_hour", "_up", "_jobs", "_replicas", "_unsent", "_connections", "_waiting")
 
 
 def test_every_metric_is_named_with_its_unit_and_has_no_label_of_many_values() -> None:
-    for metric in names.EVERY:
+    for metric in metric_names.EVERY:
         assert re.fullmatch(r"switchboard(_[a-z]+)+", metric.name)
         assert metric.name.endswith(UNITS)
         assert metric.name.endswith("_total") == isinstance(metric, Counter)
@@ -23,15 +23,15 @@ def test_every_metric_is_named_with_its_unit_and_has_no_label_of_many_values() -
 
 
 def test_every_metric_of_the_code_is_in_the_table_once() -> None:
-    assert {one for one in vars(names).values() if isinstance(one, Metric)} == set(names.EVERY)
-    assert len({one.name for one in names.EVERY}) == len(names.EVERY)
+    assert {one for one in vars(metric_names).values() if isinstance(one, Metric)} == set(metric_names.EVERY)
+    assert len({one.name for one in metric_names.EVERY}) == len(metric_names.EVERY)
 
 
 def test_the_names_are_those_under_which_rays_agent_serves_them() -> None:
     from ray._private.telemetry.open_telemetry_metric_recorder import OpenTelemetryMetricRecorder
 
     agent = OpenTelemetryMetricRecorder(60)
-    for one in names.EVERY:
+    for one in metric_names.EVERY:
         labels = dict.fromkeys(one.labels, "x")
         if one.KIND == "histogram":
             agent.register_histogram_metric(one.name, one.text, list(one.buckets))
@@ -42,7 +42,7 @@ def test_the_names_are_those_under_which_rays_agent_serves_them() -> None:
             register(one.name, one.text)
             agent.set_metric_value(one.name, labels, 1.0)
     served = generate_latest().decode()
-    for one in names.EVERY:
+    for one in metric_names.EVERY:
         sample = f"{one.exposed}_bucket" if one.KIND == "histogram" else one.exposed
         assert f"# TYPE {one.exposed} {one.KIND}" in served
         assert re.search(rf"^{sample}{{", served, re.MULTILINE), one.name
@@ -50,7 +50,7 @@ def test_the_names_are_those_under_which_rays_agent_serves_them() -> None:
 
 def test_other_labels_than_those_of_the_table_are_refused() -> None:
     with pytest.raises(ValueError, match="has the labels"):
-        names.SUBMISSIONS.inc(answer="new", call_id="7f1c6a52")
+        metric_names.SUBMISSIONS.inc(answer="new", call_id="7f1c6a52")
 
 
 async def test_each_request_to_submit_is_counted_once_by_what_became_of_it() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from db import tables
+from db.core import tables
 from db.migrations import SQL
 from tests.release_dump import newest
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from serve_app.metrics import names
+from serve_app.operations import metric_names
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "serve_app/deploy"
@@ -19,7 +19,7 @@ ALERTS = DEPLOY / "alerts.yml"
 RULE_TESTS = ROOT / "tests/fixtures/alerts.test.yml"
 BOARD = DEPLOY / "grafana/switchboard.json"
 OF_RAY_AND_PROMETHEUS = {"le", "WorkerId", "NodeAddress"}
-METRICS = {one.exposed: one for one in names.EVERY}
+METRICS = {one.exposed: one for one in metric_names.EVERY}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool comes with Debian's package prometheus"
 )

@@ -1,13 +1,13 @@
-"""What takes out words over no speech is what `training.no_speech` fits, and its rule is the one that judges."""
+"""What takes out words over no speech is what `bench.training.no_speech` fits, and its rule is the one that judges."""
 
 from dataclasses import replace
 
 import pytest
 
+from bench.training.no_speech import fit
+from bench.training.no_speech.windows import HeardWindow, read
 from pipeline.asr import verdicts
 from tests.unit.safety_by_hand import said
-from training.no_speech import fit
-from training.no_speech.windows import HeardWindow, read
 
 
 def test_what_ships_is_what_the_kept_windows_give() -> None:

@@ -16,8 +16,8 @@ from pipeline import asr
 from pipeline.asr import alignment, openai_client
 from pipeline.asr.alignment import AlignmentOptions
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, text_of
-from pipeline.endpoint import REVEAL
 from pipeline.errors import EngineError, EngineUnavailable
+from pipeline.net.endpoint import REVEAL
 from pipeline.runtime import actors
 from serve_app import settings as service_settings
 from serve_app.cli.doctor import models as checks

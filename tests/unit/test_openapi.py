@@ -4,8 +4,8 @@ from typing import Any
 
 import jsonschema
 
+from serve_app.http.problems import REFUSALS
 from serve_app.intake import openapi
-from serve_app.intake.errors import REFUSALS
 
 DOCUMENT: dict[str, Any] = openapi.document()
 

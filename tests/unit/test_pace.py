@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from db.queue import Pace
-from pipeline.carried import Carried
+from db.queue.backlog import Pace
 from pipeline.domain.stage import Stage
-from pipeline.observe import on_request
+from pipeline.observability.context import Carried
+from pipeline.observability.spans import on_request
+from pipeline.observability.work_clock import SharedClock, counted, tally
 from pipeline.runtime.replica import Exclusive, Replica
-from pipeline.runtime.worked import SharedClock, counted, tally
-from serve_app.scaling.estimates import CALL, RtfxMeter
+from serve_app.operations.estimates import CALL, RtfxMeter
 
 
 class Time:

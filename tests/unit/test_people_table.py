@@ -2,8 +2,8 @@
 
 import pytest
 
+from bench.training.people import table
 from pipeline.analysis.rules.direction.direction import weights
-from training.people import table
 
 
 @pytest.mark.parametrize(("section", "least"), [("direction", 46), ("agent", 21), ("match", 25)])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from serve_app.capacity.plan import Load, Ratios, RatiosUnfit, plan
 from serve_app.cli import app
+from serve_app.operations.capacity import Load, Ratios, RatiosUnfit, plan
 
 OUTPUTS = Path(__file__).parents[2] / "bench" / "real" / "outputs"
 ROUND = Ratios.model_validate(

@@ -14,7 +14,6 @@ import pytest
 from pipeline.audio import analyze
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
-from pipeline.call_run import CallRun
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
     AudioAnalysis,
@@ -46,6 +45,7 @@ from pipeline.process import SpokenCall, conclude, process
 from pipeline.runtime.deadlines import DeadlineOptions
 from pipeline.runtime.workers import Held, LocalWorkers
 from pipeline.speakers import machines
+from pipeline.steps.call_run import CallRun
 from tests.recording_server import AUDIO, reply, serving, stored_files
 from tests.recording_server import options as fetch_options
 from tests.synthetic_calls import FOLDER

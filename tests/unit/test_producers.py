@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from pipeline import producers
 from pipeline.asr.engine import AsrOptions
 from pipeline.checkpoints.manifest import Checkpoint
 from pipeline.domain.stage import Stage
-from pipeline.identity import identity_of
+from pipeline.engines.fingerprint import identity_of
 from pipeline.options import ProcessOptions
-from pipeline.producers import Producers, of_engines
 from pipeline.runtime.workers import Recognition
 from pipeline.speakers.roles import RoleOptions
+from pipeline.steps import provenance
+from pipeline.steps.provenance import Producers, of_engines
 
 PLAIN = Recognition("engine", 30.0, True, "one")
 
@@ -29,7 +29,7 @@ def made(options: ProcessOptions | None = None, recognition: Recognition = PLAIN
 
 
 def test_the_same_engines_and_options_produce_the_same() -> None:
-    assert made() == made() and set(made()) == set(producers.CODE)
+    assert made() == made() and set(made()) == set(provenance.CODE)
 
 
 def test_another_checkpoint_recognizes_again_and_keeps_the_audio_and_the_diarization() -> None:
@@ -70,13 +70,13 @@ def test_other_code_of_the_analysis_changes_no_stage_and_of_recognition_its_own(
     for folder in ("asr", "analysis", "audio", "language", "diarization", "speakers"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "it.py").write_text("x = 1")
-    for part in (part for parts in producers.CODE.values() for part in parts if part.endswith(".py")):
+    for part in (part for parts in provenance.CODE.values() for part in parts if part.endswith(".py")):
         (tmp_path / part).write_text("x = 1")
-    monkeypatch.setattr(producers, "HERE", tmp_path)
+    monkeypatch.setattr(provenance, "HERE", tmp_path)
 
     def now() -> tuple[Producers, str]:
-        producers.code_digest.cache_clear()
-        return made(), producers.code_digest()
+        provenance.code_digest.cache_clear()
+        return made(), provenance.code_digest()
 
     try:
         before, code = now()
@@ -88,7 +88,7 @@ def test_other_code_of_the_analysis_changes_no_stage_and_of_recognition_its_own(
         assert Stage.AUDIO not in changed(before, now()[0])
     finally:
         monkeypatch.undo()
-        producers.code_digest.cache_clear()
+        provenance.code_digest.cache_clear()
 
 
 @dataclass

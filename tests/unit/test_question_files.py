@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from pipeline.domain.questions import Question
-from serve_app.definitions import DefinitionRefused, as_toml, read_file
+from serve_app.records.question_files import DefinitionRefused, as_toml, read_file
 
 TEAM = UUID(int=7)
 TEAMS = {"sales": TEAM, str(TEAM): TEAM}

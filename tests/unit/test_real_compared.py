@@ -3,7 +3,7 @@
 import pytest
 
 from bench.real import compare
-from evaluation.compare import Comparison
+from pipeline.evaluation.compare import Comparison
 
 
 @pytest.fixture(scope="module")

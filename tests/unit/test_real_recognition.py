@@ -15,8 +15,8 @@ from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, AudioInMemory, Chunk, Layout, LayoutKind, Span, text_of
 from pipeline.language.identification import stretches
 from pipeline.language.of_call import decide
-from pipeline.recognize import recognize
 from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.steps.recognize import recognize
 
 SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz
 

@@ -14,8 +14,8 @@ from pipeline.audio import analyze
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, ChunkText, Recording, Word
-from pipeline.recognize import AGAIN_FLOOR, AGAIN_SHARE, _again, recognize
 from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.steps.recognize import AGAIN_FLOOR, AGAIN_SHARE, _again, recognize
 from tests.synthetic_calls import FOLDER
 from tests.unit.safety_by_hand import heard_as, said, sounding
 

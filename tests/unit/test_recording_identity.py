@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.identity import SIGNING_PARAMETERS, e164, recording_identity
+from db.core.identity import SIGNING_PARAMETERS, e164, recording_identity
 
 ONE = "https://store.example/calls/7.wav?version=3"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from db.recording_urls import UrlSealer, in_body, readable, shown
-from db.sealing import SecretSealed
+from db.secrets.encryption import SecretSealed
+from db.secrets.recording_urls import UrlSealer, in_body, readable, shown
 
 OLD, NEW = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
 SEALER = UrlSealer([OLD])

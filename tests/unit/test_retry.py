@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from db.sealing import SecretSealed
+from db.secrets.encryption import SecretSealed
 from pipeline.domain.call import Job
 from pipeline.errors import (
     AddressForbidden,

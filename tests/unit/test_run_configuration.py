@@ -7,7 +7,15 @@ import pytest
 from pipeline.asr.openai import OpenAIOptions
 from pipeline.errors import EngineUnavailable
 from pipeline.runtime.actors import secrets_of
-from serve_app.runs.configuration import Set, SettingRefused, check, options_of, parse, resolved, without_secrets
+from serve_app.experiments.configuration import (
+    Set,
+    SettingRefused,
+    check,
+    options_of,
+    parse,
+    resolved,
+    without_secrets,
+)
 from serve_app.settings import Settings
 
 
@@ -76,7 +84,7 @@ SERVER = {"engine": "openai", "base_url": "https://models.example/v1", "model": 
 
 
 def test_a_run_with_the_services_own_server_is_the_services_own_engine_and_stores_no_key() -> None:
-    from serve_app.runs.engines import ClusterEngines
+    from serve_app.experiments.engines import ClusterEngines
 
     settings = Settings(asr=SERVER)
     stored = resolved({"safety": {"second_pass": False}}, settings)

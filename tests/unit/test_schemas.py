@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.call import Sender, Submission
+from serve_app.http.json_body import InvalidBody
 from serve_app.intake.schemas import FIELDS, MAX_FAULTS, SubmitBody, parse_body
-from serve_app.intake.wire import InvalidBody
 
 WORKSPACE_WIDE = Sender(uuid4(), uuid4(), None, frozenset({"submit"}))
 TEAM_SCOPED = Sender(uuid4(), uuid4(), uuid4(), frozenset({"submit"}))

@@ -14,7 +14,7 @@ from pipeline.domain.insight import Material, Roster
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from pipeline.domain.scorecards import ScorecardResult, rescored, score
 from serve_app.cli.render.findings import render_finding
-from serve_app.definitions import DefinitionRefused, as_toml, read_file
+from serve_app.records.question_files import DefinitionRefused, as_toml, read_file
 from tests.finished import transcript
 
 OFFERED = Question("offered", question="Offered?", weight=3.0)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.report import METRICS, RESAMPLES, SEED, difference, duration_band, pooled
-from evaluation.score import CallScore, Errors, normalized, score
-from evaluation.truth import TrueCall, TrueTurn, TrueWord
+from pipeline.evaluation.report import METRICS, RESAMPLES, SEED, difference, duration_band, pooled
+from pipeline.evaluation.score import CallScore, Errors, normalized, score
+from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord
 
 VOCABULARY = ["alpha", "bravo", "carlo", "delta"]
 

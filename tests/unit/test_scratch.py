@@ -175,7 +175,7 @@ async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too
         loaded.set()
         return found
 
-    monkeypatch.setattr("pipeline.call_run.load", late)
+    monkeypatch.setattr("pipeline.steps.call_run.load", late)
     task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
     await asyncio.to_thread(waiting.wait, 60)
     task.cancel()

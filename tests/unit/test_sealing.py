@@ -7,8 +7,8 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import ValidationError
 
-from db.sealing import Sealer, SecretSealed
-from pipeline.endpoint import REVEAL
+from db.secrets.encryption import Sealer, SecretSealed
+from pipeline.net.endpoint import REVEAL
 from serve_app.settings import Settings
 
 OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))

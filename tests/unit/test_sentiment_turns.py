@@ -97,7 +97,7 @@ def test_features_have_places_in_the_table(text: str) -> None:
 def test_weights_of_another_form_are_refused(tmp_path) -> None:
     path = tmp_path / "tone.npz"
     np.savez(path, table=np.zeros((5, 3), dtype=np.int8), unit=1.0, bias=np.zeros(3), rule=np.zeros((3, 8)))
-    with pytest.raises(ValueError, match=r"run training/sentiment/fit\.py"):
+    with pytest.raises(ValueError, match=r"run bench/training/sentiment/fit\.py"):
         turn.read_weights(path)
 
 

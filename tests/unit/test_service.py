@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from db import embedded
+from db.server import embedded
 from serve_app.service.environment import prepare_environment
 from serve_app.service.holder import FolderHeld, FolderLock
 from serve_app.service.ports import free_port, own_port

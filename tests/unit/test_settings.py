@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from serve_app import settings
-from serve_app.cli.errors import explain
+from serve_app.cli.ui.errors import explain
 from serve_app.settings import Settings, documented, unknown_variables
 
 

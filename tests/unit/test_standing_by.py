@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from serve_app.intake import standby
 from serve_app.intake.ingress import SOURCE_HEADER, OnlySubmissions
+from serve_app.service import standby_app
 from serve_app.service.ports import free_port, is_taken, shared_socket
 
 FORGED = {SOURCE_HEADER: "203.0.113.9"}
@@ -69,7 +69,7 @@ async def test_behind_a_load_balancer_the_last_address_of_its_header_counts(
 async def test_a_silent_connection_is_closed_and_one_that_is_answered_late_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(standby, "HEAD_SECONDS", 0.4)
+    monkeypatch.setattr(standby_app, "HEAD_SECONDS", 0.4)
     answered, stopping = asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
@@ -81,7 +81,7 @@ async def test_a_silent_connection_is_closed_and_one_that_is_answered_late_is_no
     with socket.socket(socket.AF_UNIX) as private:
         private.bind(str(tmp_path / "s"))
         opened = asyncio.Event()
-        running = asyncio.create_task(standby.Standby(slow, "/", address, private).run(stopping, opened.set))
+        running = asyncio.create_task(standby_app.Standby(slow, "/", address, private).run(stopping, opened.set))
         await opened.wait()
         request = b"POST /submit HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n"
         late, late_out = await connected(address)

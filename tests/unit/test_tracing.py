@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import pytest
 
-from pipeline import tracing
-from pipeline.carried import Carried, carried, carrying
 from pipeline.errors import NotAudio
-from pipeline.observe import observed
+from pipeline.observability import tracing
+from pipeline.observability.context import Carried, carried, carrying
+from pipeline.observability.spans import observed
 from tests.collector import Collector, collecting
 from tests.unit.intake_in_memory import FINISHED, service, three_keys
 

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.formats import FORMATS, UnreadableFile, read, write
-from evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, in_order, of_transcript
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
+from pipeline.evaluation.formats import FORMATS, UnreadableFile, read, write
+from pipeline.evaluation.truth import (
+    TrueCall,
+    TrueContact,
+    TrueTask,
+    TrueTurn,
+    TrueWord,
+    digest,
+    in_order,
+    of_transcript,
+)
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=8).filter(
     lambda text: not text.startswith(";") and text.split() == [text]

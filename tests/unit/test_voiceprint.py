@@ -24,7 +24,7 @@ from pipeline.domain.voices import Standing, Verdict, VoiceSample
 from pipeline.speakers import gate
 from pipeline.speakers.profile import centroids_of, learn
 from pipeline.speakers.voiceprint import clearest
-from pipeline.voice_calibration import VoiceCalibration
+from pipeline.voice.calibration import VoiceCalibration
 
 STEREO = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
 MEASURED = VoiceCalibration(

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
-from db.events import Attempt, DeliveryVerdict, Event
+from db.events.outbox import Attempt, DeliveryVerdict, Event
 from pipeline.errors import AddressForbidden
+from serve_app.conductor.delivery_decision import DeliveryDecision, judge
 from serve_app.webhooks import payload, signing
 from serve_app.webhooks.options import RETRY_SECONDS, WebhookOptions
 from serve_app.webhooks.post import ANSWER_CHARACTERS, EndpointResponse, Poster, clean
-from serve_app.webhooks.verdict import DeliveryDecision, judge
 
 NOW = datetime(2026, 11, 2, 10, 30, 0, 250, tzinfo=timezone(timedelta(hours=1)))
 RECORD = {"summary": "rep: I will send it."}

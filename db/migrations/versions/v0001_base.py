@@ -1,6 +1,6 @@
 """The schema of release 0.1.0.
 
-A new database is created from db/schema and stamped with the newest revision (`db.migrate`), so this never runs.
+A new database is created from db/schema and stamped with the newest revision (`db.server.migrate`), so this never runs.
 """
 
 revision = "v0001"

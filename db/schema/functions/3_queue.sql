@@ -357,7 +357,7 @@ BEGIN
     END IF;
 END $$;
 
--- Charge lanes for what their jobs held, beyond what their turns had cost: see db/turns.py.
+-- Charge lanes for what their jobs held, beyond what their turns had cost: see db/queue/charges.py.
 --
 -- What was held is worth the audio that other calls get done in that time; before any was done nobody can say. As with
 -- claims, a lane that is alone pays nothing: it would pay for it when another comes who never waited. Never below where

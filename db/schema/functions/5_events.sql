@@ -195,7 +195,7 @@ BEGIN
     PERFORM pg_notify('switchboard_events', '');
 END $$;
 
--- Write the events of a change: event_types_of (db/event_types.py) says which. A call that begins with its recording is
+-- Write the events of a change: event_types_of (db/events/types.py) says which. A call that begins with its recording is
 -- inserted once, as `transcribing`: what says that it was received shows it as it was then.
 CREATE OR REPLACE FUNCTION write_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

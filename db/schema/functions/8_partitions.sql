@@ -1,5 +1,5 @@
 -- Partitions of `jobs`, `submissions` and `stage_results` by ranges of `call_pk`, where `switchboard partition` has made
--- them (db/partitions.py); elsewhere nothing here does anything. Ids of calls grow, so a range is a stretch of time.
+-- them (db/server/partitions.py); elsewhere nothing here does anything. Ids of calls grow, so a range is a stretch of time.
 --
 -- Statements reach rows through the partitioned table, and its policies hold. A partition has one policy of its own: who
 -- names it sees rows only in the scope of all workspaces, as a dump does.

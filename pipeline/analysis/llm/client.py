@@ -20,8 +20,8 @@ import httpx
 from pipeline.analysis.engine import AnalysisOptions, ReservedRequest, Spending
 from pipeline.analysis.llm.answer import schema
 from pipeline.analysis.llm.prompt import Message, tokens
-from pipeline.endpoint import bearer, below
-from pipeline.exchange import CONNECT_SECONDS, MOST_BYTES, Reply, pause
+from pipeline.net.endpoint import bearer, below
+from pipeline.net.post import CONNECT_SECONDS, MOST_BYTES, Reply, pause
 
 MOST_ADAPTED = 6  # parameters dropped before a refusal stands
 DOWN = frozenset({408, 502, 503, 504})

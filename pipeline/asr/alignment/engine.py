@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pipeline import engines
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Chunk, Word
-from pipeline.engines import EngineOptions, Registry, load_engine
+from pipeline.engines import registry
+from pipeline.engines.registry import EngineOptions, Registry, load_engine
 
 Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 OFF = "off"
@@ -80,7 +80,7 @@ class AlignmentOptions(EngineOptions):
 
 def aligner_class(options: AlignmentOptions) -> type[Aligner]:
     """Return the class of the aligner that the options name."""
-    return cast(type[Aligner], engines.engine_class(ENGINES, options.engine))
+    return cast(type[Aligner], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: AlignmentOptions, store: Path | None = None) -> Aligner:

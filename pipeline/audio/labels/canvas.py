@@ -13,7 +13,7 @@ from pipeline.audio.labels.evidence import Mask, frame_of, widened
 from pipeline.audio.labels.frames import HOP, STEP, Frames
 from pipeline.audio.labels.music import runs
 from pipeline.domain.speech import SAMPLE_RATE, Label, LabelKind, Span
-from pipeline.voice_activity import FRAME, Probabilities
+from pipeline.voice.activity import FRAME, Probabilities
 
 QUIET = -50.0  # dBFS; below it nobody would call it noise
 HUM = 6.0  # dB by which what lies below the telephone band is louder

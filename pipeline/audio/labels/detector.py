@@ -5,7 +5,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
-from pipeline.voice_activity import FRAME, Probabilities, probabilities, runs
+from pipeline.voice.activity import FRAME, Probabilities, probabilities, runs
 
 PADDING = 0.2  # seconds added on both sides of each span of speech
 MIN_SILENCE = 0.5  # seconds; a shorter pause does not end a span of speech

@@ -17,7 +17,7 @@ from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.evidence import Mask, SoundEvidence, steady, widened
 from pipeline.audio.labels.frames import HOP, STEP, Frames
 from pipeline.domain.speech import Audio, Span
-from pipeline.voice_activity import FRAME, Probabilities
+from pipeline.voice.activity import FRAME, Probabilities
 
 SOFTENED = 64  # 36 dB softer: after digital silence the detector misses first syllables
 WORTHWHILE = 1.0  # seconds; less than that in other sounds does not dull the detector

@@ -27,7 +27,7 @@ def _listed(options: Any) -> Check:
     """Ask for the list of models, with the key."""
     import httpx
 
-    from pipeline.endpoint import bearer, below
+    from pipeline.net.endpoint import bearer, below
 
     host = urlsplit(options.base_url).hostname
     key = options.api_key

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from serve_app.cli.console import Json, counted, err, out, print_json
 from serve_app.cli.doctor.check import Check, Level
-from serve_app.cli.errors import FAILED, explain
-from serve_app.cli.table import table
+from serve_app.cli.ui.errors import FAILED, explain
+from serve_app.cli.ui.output import Json, counted, err, out, print_json
+from serve_app.cli.ui.table import table
 
 Checks = list[tuple[str, Callable[[], Iterable[Check]]]]
 MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BAD: ("X", "bold red")}

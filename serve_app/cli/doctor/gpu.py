@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline import device
-from serve_app.cli.console import counted
+from pipeline.engines import device
 from serve_app.cli.doctor.check import Check, bad, good, warn
+from serve_app.cli.ui.output import counted
 
 PROBE_SECONDS = 180.0  # importing PyTorch from a cold disk takes its time
 PROMISED = "RAY_OVERRIDE_RESOURCES"  # in which `ray up` tells a node what its type has

@@ -13,7 +13,7 @@ HUB_SECONDS = 5.0
 def checkpoints(settings: Any) -> Iterator[Check]:
     from pipeline import asr, diarization
     from pipeline.asr import alignment
-    from serve_app.models import aligns
+    from serve_app.service.named_models import aligns
 
     store = settings.checkpoints
     yield _store(settings)
@@ -91,7 +91,7 @@ def _doubt(settings: Any) -> Check:
 def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
     """Whether voices are matched: only by an embedder that was calibrated."""
     from pipeline.checkpoints.resolve import is_path
-    from pipeline.voice_calibration import CalibrationInvalid
+    from pipeline.voice.calibration import CalibrationInvalid
 
     name = Path(pipeline).expanduser().name if is_path(pipeline) else pipeline
     try:

@@ -26,8 +26,8 @@ def sealing(settings: Any) -> Iterator[Check]:
 
 def recording_urls(settings: Any) -> Iterator[Check]:
     """Those of before a key was set, or put first, are as they were until somebody seals them."""
-    from db import migrate
-    from serve_app.cli.state import running_embedded
+    from db.server import migrate
+    from serve_app.cli.ui.database import running_embedded
 
     url = settings.database_url or running_embedded(settings)
     if url is None or not migrate.is_current(url):
@@ -46,8 +46,8 @@ def recording_urls(settings: Any) -> Iterator[Check]:
 
 
 async def _has_stale(url: str, sealer: Any) -> bool:
-    from db import resealing
-    from db.database import Database
+    from db.core.database import Database
+    from db.secrets import rotate
 
     async with await Database.open(url, pool_size=1) as database:
-        return await resealing.has_stale(database, sealer)
+        return await rotate.has_stale(database, sealer)

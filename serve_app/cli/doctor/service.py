@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from serve_app.cli.console import counted
 from serve_app.cli.doctor.check import Check, bad, good, warn
+from serve_app.cli.ui.output import counted
 from serve_app.service.run_folder import running
 
 ENOUGH_SPACE = 5 << 30  # bytes: a day of a small team's recordings
@@ -87,7 +87,7 @@ def database(settings: Any) -> Iterator[Check]:
 
 
 def _embedded(settings: Any) -> Iterator[Check]:
-    from serve_app.cli.state import running_embedded
+    from serve_app.cli.ui.database import running_embedded
 
     try:
         with warnings.catch_warnings():
@@ -106,7 +106,7 @@ def _embedded(settings: Any) -> Iterator[Check]:
 def _server(url: str, origin: str) -> Iterator[Check]:
     import psycopg
 
-    from db import migrate
+    from db.server import migrate
 
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
@@ -175,7 +175,7 @@ def _passages(url: str) -> Iterator[Check]:
 
 def _partitions(url: str) -> Iterator[Check]:
     """Where an operator has partitioned tables: whether that came to its end, and partitions are there before calls."""
-    from db import partitions
+    from db.server import partitions
 
     tables = [table for table in partitions.look(url) if table.is_partitioned]
     if not tables:
@@ -198,7 +198,7 @@ def _isolation(url: str) -> Check:
     """Whether a forgotten WHERE would find the rows of one workspace only."""
     import psycopg
 
-    from db import isolation
+    from db.core import isolation
 
     with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
         connection.execute(isolation.STEP_DOWN)

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from serve_app.cli.console import counted
 from serve_app.cli.doctor.check import Check, good, warn
+from serve_app.cli.ui.output import counted
 
 BEHIND_SECONDS = 900.0  # beyond the attempts that a restart of the receiver costs
 
 
 def endpoints(settings: Any) -> Iterator[Check]:
     """One line for each endpoint that needs somebody; none where there are no endpoints."""
-    from db import migrate
-    from serve_app.cli.state import running_embedded
+    from db.server import migrate
+    from serve_app.cli.ui.database import running_embedded
 
     url = settings.database_url or running_embedded(settings)
     if url is None or not migrate.is_current(url):
@@ -32,13 +32,14 @@ def endpoints(settings: Any) -> Iterator[Check]:
 
 
 async def _load(url: str) -> Any:
-    from db import event_views, webhooks
-    from db.database import Database
+    from db.core.database import Database
+    from db.events import deliveries
+    from db.events import endpoints as webhooks
 
     async with await Database.open(url, pool_size=1) as database:
-        standings = await event_views.standings(database)
+        standings = await deliveries.standings(database)
         found = await webhooks.list_endpoints(database)
-    return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
+    return [(one, standings.get(one.endpoint_id, deliveries.EndpointProgress())) for one in found]
 
 
 def _trouble(endpoint: Any, standing: Any) -> Iterator[Check]:

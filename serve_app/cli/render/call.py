@@ -15,8 +15,6 @@ from rich.text import Text
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from pipeline.domain.stage import Stage
-from serve_app.cli.advice import advice, waiting_advice
-from serve_app.cli.console import duration, moment
 from serve_app.cli.render.findings import NOBODY, Names, render_finding
 from serve_app.cli.render.sound import (
     beside_speech,
@@ -27,12 +25,14 @@ from serve_app.cli.render.sound import (
     render_layout,
     render_said,
 )
-from serve_app.cli.terminal import wrapped
-from serve_app.transcripts import clock, who
+from serve_app.cli.ui.output import duration, moment
+from serve_app.cli.ui.terminal import wrapped
+from serve_app.records.advice import advice, waiting_advice
+from serve_app.records.transcripts import clock, who
 
 if TYPE_CHECKING:
-    from db.views import CallRecord, CallSummary, Failure
-    from serve_app.cli.expected import Expected
+    from db.records.views import CallRecord, CallSummary, Failure
+    from serve_app.cli.calls.expected_completion import Expected
 
 STATE_STYLES = {"received": "cyan", "transcribing": "yellow", "completed": "green", "failed": "bold red"}
 ROLE_STYLES = {Role.REP: "cyan", Role.CUSTOMER: "magenta"}

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.domain.insight import Evidence, Finding
-from serve_app.cli.console import plain
+from serve_app.cli.ui.output import plain
 
 Names = Mapping[str, str]
 NOBODY: Names = {}

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, counted, err, fields, moment, out, print_json, say
-from serve_app.cli.errors import FAILED
+from serve_app.cli.ui.errors import FAILED
+from serve_app.cli.ui.output import Json, counted, err, fields, moment, out, print_json, say
 from serve_app.cli.webhooks.common import Id, change, find, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
-    from db.database import Database
+    from db.core.database import Database
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def disable(
 
       switchboard webhooks disable ID --reason "The CRM moves this weekend."
     """
-    from db import webhooks
+    from db.events import endpoints as webhooks
 
     disabled = change(endpoint, lambda database, one: webhooks.disable(database, one, reason))
     say(f"Disabled {disabled.endpoint_id}.", disabled, json_)
@@ -51,7 +51,7 @@ def enable(
 
       switchboard webhooks enable 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
-    from db import webhooks
+    from db.events import endpoints as webhooks
 
     enabled = change(endpoint, lambda database, one: webhooks.enable(database, one, pass_over))
     say(f"Enabled {enabled.endpoint_id}.", enabled, json_)
@@ -70,7 +70,7 @@ def rotate_secret(
 
       switchboard webhooks rotate-secret ID --overlap-hours 72
     """
-    from db import webhooks
+    from db.events import endpoints as webhooks
     from serve_app.webhooks import signing
 
     secret, overlap = signing.new_secret(), overlap_hours * 3600
@@ -94,7 +94,7 @@ def test(endpoint: Id, json_: Json = False) -> None:
     """
 
     async def work(database: "Database") -> Any:
-        from db import webhooks
+        from db.events import endpoints as webhooks
         from serve_app.webhooks import payload
 
         one = await find(database, endpoint)
@@ -126,7 +126,7 @@ def reseal(json_: Json = False) -> None:
 
       SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard webhooks reseal
     """
-    from db import webhooks
+    from db.events import endpoints as webhooks
 
     changed_ones: int = run(lambda database: webhooks.reseal(database, settings().sealer()), writes=True)
     sealer = settings().sealer()

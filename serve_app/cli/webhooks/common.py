@@ -6,13 +6,14 @@ from uuid import UUID
 
 import typer
 
-from serve_app.cli import names, state
-from serve_app.cli.console import out
-from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.ui import database as state
+from serve_app.cli.ui import lookup
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.output import out
 
 if TYPE_CHECKING:
-    from db.database import Database
-    from db.webhooks import Endpoint
+    from db.core.database import Database
+    from db.events.endpoints import Endpoint
     from serve_app.settings import Settings
     from serve_app.webhooks.post import Poster
 
@@ -21,10 +22,10 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The endpoint's id, from `
 
 async def find(database: "Database", named: str) -> "Endpoint":
     """The endpoint of that id, or a CommandError that says where ids are."""
-    from db import webhooks
+    from db.events import endpoints
 
-    wanted: UUID = names.need_uuid(named, "`switchboard webhooks list` shows the ids.")
-    found = await webhooks.find(database, wanted)
+    wanted: UUID = lookup.need_uuid(named, "`switchboard webhooks list` shows the ids.")
+    found = await endpoints.find(database, wanted)
     if found is None:
         raise CommandError(f"No endpoint has the id {wanted}.", "`switchboard webhooks list` shows them.")
     return found

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from db.event_types import type_names
-from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, duration, fields, moment, out, print_json, print_list, say
-from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.table import table
+from db.events.types import type_names
+from serve_app.cli.ui import lookup
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.output import Json, command_group, duration, fields, moment, out, print_json, print_list, say
+from serve_app.cli.ui.table import table
 from serve_app.cli.webhooks import care, log
 from serve_app.cli.webhooks.common import Id, change, find, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
-    from db.database import Database
-    from db.event_views import EndpointProgress
-    from db.webhooks import Endpoint
+    from db.core.database import Database
+    from db.events.deliveries import EndpointProgress
+    from db.events.endpoints import Endpoint
 
 app = command_group("""Webhooks: tell another system when calls are received, transcribed, completed or failed.
 
@@ -59,8 +59,8 @@ Include = Annotated[
 @app.command()
 def add(
     url: Annotated[str, typer.Argument(metavar="URL", help="https://...; events are posted there, signed.")],
-    workspace: names.Workspace = None,
-    team: names.Team = None,
+    workspace: lookup.Workspace = None,
+    team: lookup.Team = None,
     event: EventTypes = None,
     include: Include = None,
     description: Annotated[str, typer.Option(help="What it is for.")] = "",
@@ -77,7 +77,7 @@ def add(
 
       switchboard webhooks add https://crm.example/hooks --event call.completed --include record --team support
     """
-    from db import webhooks
+    from db.events import endpoints as webhooks
     from serve_app.webhooks import signing
 
     secret = signing.new_secret()
@@ -85,8 +85,8 @@ def add(
     async def work(database: "Database") -> "Endpoint":
         sealed = settings().sealer().seal(secret)  # now that its folder is there
         await poster().look(url)
-        home = await names.workspace(database, workspace)
-        group = await names.team_id(database, home.workspace_id, team)
+        home = await lookup.workspace(database, workspace)
+        group = await lookup.team_id(database, home.workspace_id, team)
         return await webhooks.add(
             database, home.workspace_id, url, sealed, event or None, include or (), group, description
         )
@@ -101,7 +101,7 @@ def add(
 
 
 @app.command("list")
-def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+def list_(workspace: lookup.Workspace = None, json_: Json = False) -> None:
     """List endpoints: state, progress, and why one fails or is disabled.
 
     Example:
@@ -110,9 +110,10 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     """
 
     async def work(database: "Database") -> "list[tuple[Endpoint, EndpointProgress]]":
-        from db import event_views, webhooks
+        from db.events import deliveries as event_views
+        from db.events import endpoints as webhooks
 
-        home = await names.workspace_id(database, workspace)
+        home = await lookup.workspace_id(database, workspace)
         standings = await event_views.standings(database, home)
         found = await webhooks.list_endpoints(database, home)
         return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
@@ -143,7 +144,7 @@ def show(endpoint: Id, json_: Json = False) -> None:
     """
 
     async def work(database: "Database") -> "tuple[Endpoint, EndpointProgress]":
-        from db import event_views
+        from db.events import deliveries as event_views
 
         one = await find(database, endpoint)
         standings = await event_views.standings(database, one.workspace_id)
@@ -182,7 +183,7 @@ def update(
 
       switchboard webhooks update ID --event call.completed --event call.failed
     """
-    from db import webhooks
+    from db.events import endpoints as webhooks
 
     if thin and include:
         raise CommandError("--thin and --include contradict each other.", "", USAGE)
@@ -206,7 +207,7 @@ def remove(endpoint: Id, json_: Json = False) -> None:
     """
 
     async def work(database: "Database") -> bool:
-        from db import webhooks
+        from db.events import endpoints as webhooks
 
         return await webhooks.remove(database, await find(database, endpoint))
 

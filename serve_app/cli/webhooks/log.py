@@ -6,15 +6,16 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, fields, moment, print_list, say
-from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.since import moment_of, told
+from serve_app.cli.ui import database as state
+from serve_app.cli.ui import lookup
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.output import Json, err, fields, moment, print_list, say
+from serve_app.cli.ui.since import moment_of, told
 from serve_app.cli.webhooks.common import Id, find
 
 if TYPE_CHECKING:
-    from db.database import Database
-    from db.event_views import DeliverySummary
+    from db.core.database import Database
+    from db.events.deliveries import DeliverySummary
 
 STYLES = {"waiting": "cyan", "behind": "cyan", "sending": "yellow", "delivered": "green", "failed": "bold red"}
 
@@ -32,7 +33,7 @@ def deliveries(
     failed: Annotated[bool, typer.Option("--failed", help="Only failed deliveries.")] = False,
     call: Annotated[str | None, typer.Option(metavar="CALLID", help="Of one call.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
-    workspace: names.Workspace = None,
+    workspace: lookup.Workspace = None,
     json_: Json = False,
 ) -> None:
     """List the latest deliveries: event, state, and the last answer of the receiver.
@@ -47,13 +48,13 @@ def deliveries(
     """
     from serve_app.webhooks.payload import message_id
 
-    of_endpoint = names.need_uuid(endpoint, "`switchboard webhooks list` shows the ids.") if endpoint else None
-    of_call = names.need_uuid(call, "--call takes the callId of a submission.") if call else None
+    of_endpoint = lookup.need_uuid(endpoint, "`switchboard webhooks list` shows the ids.") if endpoint else None
+    of_call = lookup.need_uuid(call, "--call takes the callId of a submission.") if call else None
 
     async def work(database: "Database") -> "list[DeliverySummary]":
-        from db import event_views
+        from db.events import deliveries as event_views
 
-        home = await names.workspace_id(database, workspace)
+        home = await lookup.workspace_id(database, workspace)
         wanted = "failed" if failed else None
         return await event_views.list_deliveries(database, home, of_endpoint, wanted, of_call, limit)
 
@@ -111,13 +112,13 @@ def replay(
     one_event, asked = _event(event), told(since)
 
     async def work(database: "Database") -> int:
-        from db import event_upkeep
+        from db.events import upkeep
 
         one = await find(database, endpoint)
         if one.disabled_at is not None:
             err().print(f"The endpoint is disabled: `switchboard webhooks enable {endpoint}` lets them go.")
         start = await moment_of(database, asked)
-        return await event_upkeep.replay(database, one.workspace_id, one.endpoint_id, one_event, start, failed)
+        return await upkeep.replay(database, one.workspace_id, one.endpoint_id, one_event, start, failed)
 
     count = state.run(work, writes=True)
     told_ = f"{count} to be sent again." if count else "There is nothing of that to send again."

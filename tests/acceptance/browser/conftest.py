@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
-from db import console_sessions, keys
+from db.workspace import keys, sessions
 from tests.acceptance.browser.desk import SignIn, Visitor, listen, served
 from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
@@ -31,7 +31,7 @@ class Console:
 
     async def link(self) -> str:
         """A link that opens it once."""
-        secret, _ = await console_sessions.issue_link(self.client.database, self.client.workspace_id, None, "test")
+        secret, _ = await sessions.issue_link(self.client.database, self.client.workspace_id, None, "test")
         return f"{self.url}/sign-in#link={secret}"
 
     async def key(self) -> str:

@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from db import directory, keys, saved_views, webhooks
-from db.database import Database, Reader
+from db.core.database import Database, Reader
+from db.events import endpoints
+from db.search import saved_views
+from db.workspace import directory, keys
 from tests.acceptance.browser.desk import SignIn, Visitor, grave
 from tests.integration.test_console_admin import failed, voice, webhook
 from tests.postgres import new_world
@@ -133,7 +135,7 @@ async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Vi
     page, world = office.page, office.world
     home = world.workspace_id
     member = await directory.add_member(world.database, home, "Dana Wolf", aliases=["Ms Wolf"], team_id=world.team_id)
-    (endpoint,) = await webhooks.list_endpoints(world.database, home)
+    (endpoint,) = await endpoints.list_endpoints(world.database, home)
     await saved_views.save(world.database, Reader(home), "Completed ones", "state=completed")
     await page.set_viewport_size({"width": width, "height": 844})
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

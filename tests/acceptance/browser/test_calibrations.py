@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from db.database import Database
+from db.core.database import Database
 from tests.acceptance.browser.desk import SignIn, grave
 from tests.integration.console_site import recorded
 from tests.integration.test_calibrations import ANA, FIRST, hand_in, prepared, review

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from db import directory
-from db.database import Database
+from db.core.database import Database
+from db.workspace import directory
 from tests.acceptance.browser.desk import SignIn, Visitor, grave
 from tests.finished import findings, finished, task
 from tests.integration.console_site import recorded

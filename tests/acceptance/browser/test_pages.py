@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from playwright.async_api import Browser, Page, expect
 from sqlalchemy.dialects.postgresql import JSONB
 
-from db.database import EVERY_WORKSPACE
+from db.core.database import EVERY_WORKSPACE
 from tests.acceptance.browser.conftest import Console, Watched
 from tests.acceptance.browser.desk import grave
 

@@ -6,7 +6,7 @@ Tests without the marker `slow` are the core paths: `make test` runs them.
 import pytest
 from playwright.async_api import expect
 
-from db.database import Database
+from db.core.database import Database
 from tests.acceptance.browser.desk import SignIn, grave
 from tests.finished import work
 from tests.integration.test_console_comparison import gold_set

@@ -1,7 +1,7 @@
 """How likely a clause is to be a commitment, and who is to do it: a multinomial logistic regression over its features.
 
-The weights are data, fitted by `training/commitments/fit.py` on a labeled corpus; its README says on what, and how well
-they do on calls that they were not fitted on.
+The weights are data, fitted by `bench/training/commitments/fit.py` on a labeled corpus; its README says on what, and
+how well they do on calls that they were not fitted on.
 """
 
 import math
@@ -68,11 +68,13 @@ def shipped_weights() -> CommitmentWeights:
 
 
 def read_weights(path: Path) -> CommitmentWeights:
-    """Raises ValueError for a file that does not have the form that `training/commitments/fit.py` writes."""
+    """Raises ValueError for a file that does not have the form that `bench/training/commitments/fit.py` writes."""
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     names = head.split("\t")
     if tuple(names[1:-1]) != CLASSES:
-        raise ValueError(f"{path} weighs {names[1:-1]}, not {CLASSES}; fit it again with training/commitments/fit.py")
+        raise ValueError(
+            f"{path} weighs {names[1:-1]}, not {CLASSES}; fit it again with bench/training/commitments/fit.py"
+        )
     of = {}
     for line in lines:
         feature, *weights = line.split("\t")

@@ -22,7 +22,8 @@ CONTACT = 3.0  # log odds where the number on one side is a contact's
 class DirectionStep:
     """`outgoing` as sent where it was sent; inferred otherwise; None where the talk does not show it.
 
-    The log odds of an outgoing call are the sum of the weights of its cues, which `training/direction/fit.py` fits.
+    The log odds of an outgoing call are the sum of the weights of its cues, which `bench/training/direction/fit.py`
+    fits.
     """
 
     name = "direction"

@@ -2,7 +2,8 @@
 
 Its features are words and pairs of words, pieces of words (3 to 5 letters, so that inflection and compounds are told
 without a lemmatizer), what the pack's word lists find (see `lexicon`), length and punctuation. Features are
-hashed (Weinberger et al. 2009), so that the weights are one table of bytes. `training/sentiment/fit.py` fits them.
+hashed (Weinberger et al. 2009), so that the weights are one table of bytes. `bench/training/sentiment/fit.py` fits
+them.
 """
 
 import math
@@ -86,7 +87,7 @@ def read_weights(path: Path) -> SentimentWeights:
         made = SentimentWeights(kept["table"], float(kept["unit"]), kept["bias"], kept["rule"])
     if made.table.shape != (TABLE, len(LABELS)):
         raise ValueError(
-            f"{path} has {made.table.shape} weights, not {(TABLE, len(LABELS))}: run training/sentiment/fit.py"
+            f"{path} has {made.table.shape} weights, not {(TABLE, len(LABELS))}: run bench/training/sentiment/fit.py"
         )
     return made
 

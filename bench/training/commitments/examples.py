@@ -1,0 +1,198 @@
+"""Labeled clauses to fit the weights of tasks on: of the excerpts in `corpus/`, and of calls with known answers."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from bench import analysis
+from pipeline.analysis.rules import dates
+from pipeline.analysis.rules.commitments.classifier import CLASSES
+from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, LISTENER, SPEAKER, THIRD, Candidate
+from pipeline.analysis.rules.commitments.commitments import commitments
+from pipeline.analysis.rules.commitments.features import RuleVerdict, features
+from pipeline.analysis.rules.commitments.titles import title
+from pipeline.analysis.talk import Said, read
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Material, Roster
+from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
+from pipeline.evaluation.matching import likeness
+
+CORPUS = Path(__file__).parent / "corpus"
+MARKS = {"+": SPEAKER, ">": LISTENER, "*": THIRD, "-": CLASSES[0]}
+UNSURE = "~"  # a mark: neither a task nor none, not fitted on
+START = datetime(2025, 4, 16, 11, tzinfo=UTC)
+NEAR = 2  # turns within which the clauses of a known task are looked for
+SURE = 0.6  # fit from which a clause is taken for a known task
+ALIKE, ASKED = 0.45, 0.45  # likeness to it, in another turn than its own; of a request for it
+
+
+@dataclass(frozen=True)
+class LabeledClause:
+    """`label` is one of `classifier.CLASSES`; `group` is the call or the excerpt it stands in."""
+
+    features: tuple[str, ...]
+    label: str
+    group: str
+    language: str
+    text: str
+    excerpt: bool = False  # of the corpus rather than of a call
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A candidate with what the rules think of it."""
+
+    candidate: Candidate
+    features: tuple[str, ...]
+    verdict: RuleVerdict
+
+
+def seen(material: Material) -> list[Seen]:
+    """Every candidate of a call, in order."""
+    said, noted = read(material), []
+
+    def note(candidate: Candidate, talk: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
+        noted.append(Seen(candidate, tuple(features(candidate, talk, verdict)), verdict))
+        return candidate if verdict.holds else None
+
+    commitments(said, dates.local(material.call.start_time, material.roster.time_zone), note)
+    return noted
+
+
+def excerpts(path: Path) -> Iterator[LabeledClause]:
+    """The examples of one file of the corpus; its README has the form. Raises ValueError for a line without it."""
+    language = path.stem
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        if not line.strip() or line.startswith("#"):
+            continue
+        turns, marks = _parsed(line, number)
+        found = seen(_material(turns, language))
+        group = f"{path.name}:{number + 1}"
+        for one in found:
+            label = _marked(one.candidate, marks)
+            if label:
+                yield LabeledClause(one.features, label, group, language, one.candidate.clause, excerpt=True)
+
+
+def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tuple[int, str]]]]:
+    """Turns with their speakers, and per turn where a mark stands: (place in the text, mark)."""
+    turns, marks = [], []
+    first = "rc"[number % 2]
+    for at, part in enumerate(line.split(" / ")):
+        named = re.match(r"([rc]): ?", part)
+        speaker = named[1] if named else "rc"[("rc".index(first) + at) % 2]
+        if named and not at:
+            first = named[1]
+        text, here = part[named.end() :] if named else part, []
+        while found := re.search(r"(?:^|(?<= ))[+>*~](?=\S)", text):
+            here.append((found.start(), found.group()))
+            text = text[: found.start()] + text[found.end() :]
+        turns.append(({"r": "rep", "c": "customer"}[speaker], text.strip()))
+        marks.append(here)
+    if any(not text for _, text in turns):
+        raise ValueError(f"line {number + 1}: a turn without words: {line!r}")
+    return turns, marks
+
+
+def _marked(candidate: Candidate, marks: list[list[tuple[int, str]]]) -> str | None:
+    """The label of the last mark before the clause's end and not before its beginning; None where it is unsure."""
+    here = marks[candidate.at]
+    first = candidate.sentence.first + (candidate.first if candidate.first else 0)
+    last = candidate.sentence.first + candidate.last
+    inside = [mark for at, mark in here if first - 2 <= at < last - 2]
+    if not inside:
+        return CLASSES[0]
+    return None if inside[0] == UNSURE else MARKS[inside[0]]
+
+
+def _material(turns: list[tuple[str, str]], language: str) -> Material:
+    def turn(at: int, speaker: str, text: str) -> Turn:
+        start = at * 4.0
+        words = tuple(Word(start + i * 0.1, start + i * 0.1 + 0.1, word, 1.0) for i, word in enumerate(text.split()))
+        return Turn(at, speaker, start, start + 3, words, language)
+
+    transcript = Transcript(
+        language=language,
+        language_probability=1.0,
+        duration=len(turns) * 4.0,
+        speakers=(Speaker("rep", Role.REP, 1.0, "given"), Speaker("customer", Role.CUSTOMER, 1.0, "given")),
+        turns=tuple(turn(at, speaker, text) for at, (speaker, text) in enumerate(turns)),
+        layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "given"),
+        engine="given",
+    )
+    return Material(Call(UUID(int=1), "anonymous", "anonymous", START), transcript, Roster())
+
+
+def of_call(case: dict[str, Any]) -> list[LabeledClause]:
+    """The clauses of a call, each with what its known tasks say; those that may be meant or not are left out."""
+    found = seen(analysis.material(case))
+    labels: dict[int, str | None] = dict.fromkeys(range(len(found)), CLASSES[0])
+    taken: set[int] = set()
+    for task in case["gold"]["tasks"]:
+        fits = sorted(((_fit(one, task), at) for at, one in enumerate(found) if at not in taken), reverse=True)
+        fits = [(fit, at) for fit, at in fits if fit > 0]
+        chosen = _chosen(found, fits, task)
+        for fit, at in chosen:
+            labels[at] = _does(found[at].candidate, task) if fit >= SURE else None
+            taken.add(at)
+        doubtful = _doubtful(found, fits, task, unsure=not chosen or chosen[0][0] < SURE)
+        labels |= dict.fromkeys(doubtful - taken)
+    return [
+        LabeledClause(one.features, label, case["id"], case["input"]["language"], one.candidate.clause)
+        for at, one in enumerate(found)
+        if (label := labels[at])
+    ]
+
+
+def _chosen(found: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any]) -> list[tuple[float, int]]:
+    """The clause that fits a known task best, with those that ask for it; none for a task that is optional."""
+    if task["optional"]:
+        return []
+    return fits[:1] + [(fit, at) for fit, at in fits[1:] if fit > ALIKE and _asks(found[at].candidate, task)]
+
+
+def _doubtful(found: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any], unsure: bool) -> set[int]:
+    """The clauses that may say the same task."""
+    agreed = {at for at, one in enumerate(found) if _agreed_nearby(one, task)}
+    return agreed | {at for fit, at in fits if unsure or fit > ALIKE}
+
+
+def _fit(one: Seen, task: dict[str, Any]) -> float:
+    """How well a candidate is the known task; 0: not at all."""
+    candidate = one.candidate
+    away = abs(candidate.at - task["turn"])
+    if away > NEAR:
+        return 0.0
+    like = likeness(title(candidate).partition(" (")[0], task["text"], [])
+    asks = away and _asks(candidate, task)
+    if away and like < (ASKED if asks else ALIKE):
+        return 0.0
+    due = candidate.due
+    same_day = bool(due and due.day and due.day.isoformat() == task["due_date"])
+    question = 0.3 * candidate.clause.rstrip().endswith("?") * (candidate.form not in ("request", "offer"))
+    return float(max(0.0, like + 0.4 * (away == 0) + 0.3 * same_day + 0.2 * one.verdict.holds - question))
+
+
+def _agreed_nearby(one: Seen, task: dict[str, Any]) -> bool:
+    """A request, offer or appointment that the other party accepted, just where a task is known: likely the same."""
+    near = abs(one.candidate.at - task["turn"]) <= NEAR + 1
+    return near and one.candidate.form in AGREED_FORMS and one.verdict.holds
+
+
+def _asks(candidate: Candidate, task: dict[str, Any]) -> bool:
+    """It may be the request that the owner then agrees to."""
+    owners = [task["owner"], *task["owner_alternatives"]]
+    theirs = candidate.sentence.role.value not in owners and candidate.at < task["turn"]
+    return theirs and (candidate.form == "request" or not candidate.clause.rstrip().endswith("?"))
+
+
+def _does(candidate: Candidate, task: dict[str, Any]) -> str:
+    owners = [task["owner"], *task["owner_alternatives"]]
+    role = candidate.sentence.role.value
+    if role in owners:
+        return THIRD if candidate.form == "third" and "other" in owners else SPEAKER
+    return THIRD if task["owner"] == "other" else LISTENER

@@ -1,0 +1,67 @@
+"""How improbable must a window's first word be, and how probable that nobody speaks, for its words to be taken out?
+
+    python -m bench.training.no_speech.fit
+
+Finds `NO_SPEECH_WEIGHT` and `NO_SPEECH_NEEDS` of `pipeline/asr/verdicts.py` from what `windows` kept of tiny.en: of
+each weight the lowest bound, in quarters, that takes out at most `SPARE` of real speech, and of the weights the one
+that takes out most of what was written over no speech; of equals the smallest. Base is only checked by them. A unit
+test says that what ships is what comes out here.
+"""
+
+import math
+from collections.abc import Sequence
+
+from bench.training.no_speech.windows import HeardWindow, read
+
+FITTED_ON, CHECKED_ON = "tiny.en", "base"
+WEIGHTS = (4.0, 6.0, 8.0, 10.0, 14.0, 20.0)
+STEP = 0.25
+SPARE = 0.0025  # of the texts of speech may be taken out
+
+
+def taken(rows: Sequence[HeardWindow], speech: bool, weight: float, needs: float) -> tuple[int, int]:
+    """Of the texts of speech, or of no speech: how many are taken out, of how many that have words."""
+    from pipeline.asr.verdicts import NO_SPEECH_FROM
+
+    own = [row for row in rows if row.speech == speech and row.text]
+    found = sum(
+        row.no_speech >= NO_SPEECH_FROM and weight * row.no_speech - math.log(max(row.first, 1e-4)) > needs
+        for row in own
+    )
+    return found, len(own)
+
+
+def bound(rows: Sequence[HeardWindow], weight: float) -> float:
+    """The lowest bound, in steps, by which speech stays."""
+    needs = 0.0
+    while (lost := taken(rows, True, weight, needs))[0] > SPARE * lost[1]:
+        needs += STEP
+    return needs
+
+
+def fit(rows: Sequence[HeardWindow]) -> tuple[float, float]:
+    """Weight and bound."""
+    bounds = {weight: bound(rows, weight) for weight in WEIGHTS}
+    weight = max(WEIGHTS, key=lambda weight: (taken(rows, False, weight, bounds[weight])[0], -weight))
+    return weight, bounds[weight]
+
+
+def main() -> None:
+    """Print a row for each weight, what is chosen, and how the other model does by it."""
+    rows = read(FITTED_ON)
+    print(f"{FITTED_ON}: {len(rows)} windows\n{'weight':>6}{'bound':>8}{'invented out':>16}{'speech out':>14}")
+    for weight in WEIGHTS:
+        _show(rows, weight, bound(rows, weight))
+    weight, needs = fit(rows)
+    print(f"\nNO_SPEECH_WEIGHT, NO_SPEECH_NEEDS = {weight}, {needs}\n\n{CHECKED_ON}:")
+    _show(read(CHECKED_ON), weight, needs)
+
+
+def _show(rows: Sequence[HeardWindow], weight: float, needs: float) -> None:
+    invented, speech = (taken(rows, kind, weight, needs) for kind in (False, True))
+    shown = [f"{found} of {of}" for found, of in (invented, speech)]
+    print(f"{weight:>6}{needs:>8}{shown[0]:>16}{shown[1]:>14}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The types of events: one entry each. SQL functions, models, schema, help and documentation follow from this table.
+
+After a change add a migration, since SQL functions follow, and run `make generate`.
+"""
+
+from dataclasses import dataclass
+
+PARTS = ("record", "transcript")
+"""What an event may carry beyond ids, state and times, where its endpoint asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """A type of event. A change of a call is one if `condition` holds.
+
+    `condition` is SQL over `old` and `new`, the rows of `calls` before and after; `old` is null for a new call.
+    """
+
+    name: str
+    description: str  # for receivers; a first sentence that stands alone
+    condition: str
+    parts: tuple[str, ...] = ()  # those of PARTS that it may carry
+    details: str = ""  # SQL over `moved`, the row of `calls`: a JSON object of what `data` holds besides
+
+
+_DELAY = """
+    SELECT jsonb_build_object('delay', jsonb_build_object(
+        'code', j.error_code, 'message', left(j.error_message, 1000), 'attempts', j.attempts,
+        'nextTry', event_time(j.not_before)
+    )) FROM jobs j WHERE j.id = moved.job_id
+"""
+_PROMOTED = """
+    SELECT jsonb_build_object('run', (
+        SELECT jsonb_build_object('runId', r.id, 'name', r.name) FROM runs r WHERE r.id = moved.promoted_run
+    ))
+"""
+_TRACKERS = "SELECT jsonb_build_object('trackers', event_trackers(moved.id, true))"
+_JOB_CHANGED = (
+    "old.state IS DISTINCT FROM new.state OR old.job_id IS DISTINCT FROM new.job_id AND new.job_id IS NOT NULL"
+)
+
+EVENT_TYPES: tuple[EventType, ...] = (
+    EventType("call.received", "A call was submitted for the first time. Sent once per call.", "old.id IS NULL"),
+    EventType(
+        "call.transcribing",
+        "There is a recording to process. Sent again, with another `jobId`, when another recording replaces it or a "
+        "failed one is sent again.",
+        f"new.state = 'transcribing' AND ({_JOB_CHANGED})",
+    ),
+    EventType(
+        "call.delayed",
+        "A try failed, and the next one is a minute or more away; `delay` says why and when. Sent once per job.",
+        "new.state = 'transcribing' AND new.delayed_job = new.job_id AND old.delayed_job IS DISTINCT FROM new.job_id",
+        details=_DELAY,
+    ),
+    EventType(
+        "call.completed",
+        "Transcript and findings are ready. Sent again, with the same `jobId` and a later `analyzedAt`, when changed "
+        "data of the call led to new findings.",
+        f"new.state = 'completed' AND ({_JOB_CHANGED} OR old.analyzed_at IS DISTINCT FROM new.analyzed_at)",
+        PARTS,
+    ),
+    EventType(
+        "call.edited",
+        "People corrected the call or ticked off a task, or took that back. The record and its edits, which the API "
+        "has, say what.",
+        "new.edited_at IS DISTINCT FROM old.edited_at AND new.edited_at IS NOT NULL",
+    ),
+    EventType(
+        "call.promoted",
+        "The results of a run became the record, or were taken back. `run` says which run the record is of now; null: "
+        "the service's own result.",
+        "new.promoted_at IS DISTINCT FROM old.promoted_at AND new.promoted_at IS NOT NULL",
+        PARTS,
+        _PROMOTED,
+    ),
+    EventType(
+        "tracker.matched",
+        "Trackers of the workspace were raised: their phrases were said, or a required one was not; `trackers` says "
+        "which, and at which seconds; the words are in the record. Sent with `call.completed`, and again when a later "
+        "analysis raises another one.",
+        "new.state = 'completed' AND new.raised <> '{}' AND (old.state IS DISTINCT FROM new.state "
+        "OR NOT new.raised <@ old.raised) AND old.promoted_at IS NOT DISTINCT FROM new.promoted_at",
+        PARTS,
+        _TRACKERS,
+    ),
+    EventType("call.failed", "Processing failed; `failure` says why.", f"new.state = 'failed' AND ({_JOB_CHANGED})"),
+)
+
+
+def type_names() -> tuple[str, ...]:
+    """Return the names of all types."""
+    return tuple(kind.name for kind in EVENT_TYPES)
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """Return the parts that events of this type may carry; none for a type that is not in the table."""
+    return next((kind.parts for kind in EVENT_TYPES if kind.name == name), ())
+
+
+def functions() -> str:
+    """Return the SQL functions `event_types_of`, `event_parts` and `event_details`, which `write_event` and
+    `note_event` call.
+    """
+    types = ",\n        ".join(f"CASE WHEN {kind.condition} THEN '{kind.name}' END" for kind in EVENT_TYPES)
+    carried = " ".join(
+        f"WHEN '{kind.name}' THEN ARRAY[{', '.join(repr(part) for part in kind.parts)}]::text[]" for kind in EVENT_TYPES
+    )
+    details = " ".join(f"WHEN '{kind.name}' THEN ({kind.details.strip()})" for kind in EVENT_TYPES if kind.details)
+    return f"""
+-- Written from db/events/types.py.
+
+CREATE OR REPLACE FUNCTION event_types_of(old calls, new calls) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN array_remove(ARRAY[
+        {types}
+    ], NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION event_parts(kind text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE kind {carried} ELSE '{{}}' END;
+END $$;
+
+CREATE OR REPLACE FUNCTION event_details(kind text, moved calls) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce(CASE kind {details} END, '{{}}');
+END $$;
+"""

@@ -1,0 +1,162 @@
+"""Gold sets: what people know of calls, in versions that never change."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import Database
+from db.core.rows import read
+from db.core.tables import call_search, calls, corrections, gold_calls, gold_sets, members
+from db.records import corrections as edits
+from db.workspace.admin_log import Actor, changing
+
+MOST_CALLS = 20_000  # in a version
+PAGE = 200  # calls in one transaction of a reader
+
+
+@dataclass(frozen=True, slots=True)
+class GoldSet:
+    """One version of a gold set. `calls`: how many it was made of; `left`: how many of them are still stored."""
+
+    set_id: UUID
+    name: str
+    version: int
+    digest: str
+    calls: int
+    left: int
+    source: str  # corrections, or the format that was imported
+    made_at: datetime
+    made_by: str
+
+
+class NoSuchSet(LookupError):
+    """There is no gold set, or no version of it, by that name."""
+
+
+class UnknownCalls(LookupError):
+    """Calls that the workspace does not have; `names` are theirs."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"{len(names)} of the calls are not in this workspace")
+        self.names = tuple(names)
+
+
+async def add_version(
+    database: Database,
+    workspace_id: UUID,
+    name: str,
+    source: str,
+    digest: str,
+    truths: dict[UUID, Any],
+) -> tuple[GoldSet, bool]:
+    """The next version of a set, and True; or the latest one and False, where it holds the same.
+
+    `truths`: by callId, as JSON. Raises `UnknownCalls`, and ValueError for none or more than `MOST_CALLS`.
+    """
+    if not 0 < len(truths) <= MOST_CALLS:
+        raise ValueError(f"a gold set holds 1 to {MOST_CALLS} calls, and these are {len(truths)}")
+    async with changing(database, workspace_id) as change:
+        latest = (await _versions(change.connection, workspace_id, name))[:1]
+        if latest and latest[0].digest == digest and latest[0].left == latest[0].calls:
+            return latest[0], False
+        rows = await change.run(
+            sa.select(calls.c.id, calls.c.call_id).where(
+                calls.c.workspace_id == workspace_id, calls.c.call_id.in_(truths)
+            )
+        )
+        known = {row.call_id: row.id for row in rows}
+        if missing := [str(call_id) for call_id in truths if call_id not in known]:
+            raise UnknownCalls(missing)
+        made = sa.insert(gold_sets).values(
+            workspace_id=workspace_id,
+            name=name,
+            version=latest[0].version + 1 if latest else 1,
+            digest=digest,
+            calls=len(truths),
+            source=source,
+            made_by=change.by.name,
+        )
+        (row,) = await change.run(made.returning(gold_sets.c.id, gold_sets.c.version))
+        shared = {"set_id": row.id, "workspace_id": workspace_id}
+        for some in _batches(list(truths.items())):
+            values = [shared | {"call_pk": known[call_id], "truth": truth} for call_id, truth in some]
+            await change.connection.execute(sa.insert(gold_calls), values)
+        await change.note("created", "gold set", row.id, f"{name} v{row.version}", f"{len(truths)} calls")
+        return (await _versions(change.connection, workspace_id, name))[0], True
+
+
+async def list_sets(database: Database, workspace_id: UUID, name: str | None = None) -> list[GoldSet]:
+    """All versions, by name, the latest first."""
+    async with database.transaction(workspace_id) as connection:
+        return await _versions(connection, workspace_id, name)
+
+
+async def find(database: Database, workspace_id: UUID, name: str, version: int | None = None) -> GoldSet:
+    """A version of a set; None: the latest. Raises `NoSuchSet`."""
+    found = await list_sets(database, workspace_id, name)
+    for one in found:
+        if version in (None, one.version):
+            return one
+    raise NoSuchSet(name)
+
+
+async def truths(database: Database, workspace_id: UUID, one: GoldSet) -> AsyncIterator[list[tuple[UUID, Any]]]:
+    """The calls of a version that are still stored, with what is known of each as JSON: by `PAGE`, by callId."""
+    query = (
+        sa.select(calls.c.call_id, gold_calls.c.truth)
+        .join(gold_calls, gold_calls.c.call_pk == calls.c.id)
+        .where(gold_calls.c.set_id == one.set_id)
+        .order_by(calls.c.call_id)
+        .limit(PAGE)
+    )
+    last: UUID | None = None
+    while True:
+        async with database.transaction(workspace_id) as connection:
+            behind = query if last is None else query.where(calls.c.call_id > last)
+            rows = (await connection.execute(behind)).all()
+        if rows:
+            yield [(row.call_id, row.truth) for row in rows]
+        if len(rows) < PAGE:
+            return
+        last = rows[-1].call_id
+
+
+async def agents(database: Database, workspace_id: UUID, one: GoldSet) -> dict[UUID, str]:
+    """The members' names, by callId, of the calls of a version in which one is known."""
+    query = (
+        sa.select(calls.c.call_id, members.c.name)
+        .join(gold_calls, gold_calls.c.call_pk == calls.c.id)
+        .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
+        .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+        .join(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
+        .where(gold_calls.c.set_id == one.set_id)
+    )
+    return {row.call_id: row.name for row in await database.rows(workspace_id, query)}
+
+
+async def remove(database: Database, workspace_id: UUID, one: GoldSet, by: Actor | None = None) -> None:
+    """Remove a version. Its calls, and other versions, stay. Raises `NoSuchSet` where somebody else was quicker."""
+    async with changing(database, workspace_id, by) as change:
+        gone = await change.run(sa.delete(gold_sets).where(gold_sets.c.id == one.set_id).returning(gold_sets.c.id))
+        if not gone:
+            raise NoSuchSet(one.name)
+        await change.note("removed", "gold set", one.set_id, f"{one.name} v{one.version}")
+
+
+async def _versions(connection: AsyncConnection, workspace_id: UUID, name: str | None) -> list[GoldSet]:
+    left = sa.select(sa.func.count()).where(gold_calls.c.set_id == gold_sets.c.id).scalar_subquery()
+    query = sa.select(gold_sets, gold_sets.c.id.label("set_id"), left.label("left"))
+    query = query.where(gold_sets.c.workspace_id == workspace_id)
+    if name is not None:
+        query = query.where(gold_sets.c.name == name)
+    rows = await connection.execute(query.order_by(gold_sets.c.name, gold_sets.c.version.desc()))
+    return [read(GoldSet, row) for row in rows]
+
+
+def _batches(rows: list[tuple[UUID, Any]]) -> list[list[tuple[UUID, Any]]]:
+    return [rows[at : at + PAGE] for at in range(0, len(rows), PAGE)]

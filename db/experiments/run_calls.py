@@ -1,0 +1,242 @@
+"""The calls of runs: claimed under leases with fencing, after all jobs of the queue; what came of each is kept once.
+
+`claims` is the fencing number: each write of a worker finds its row by it, so that who lost a call writes nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.clock import Clock
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.rows import CALL_COLUMNS, dump_json, from_now, to_call
+from db.core.tables import calls, run_calls, runs
+from db.queue import stage_results
+from db.queue.jobs import Lease
+from pipeline.domain.call import Job
+from pipeline.domain.insight import Finding
+from pipeline.domain.speech import Transcript
+from pipeline.domain.stage import Stage
+from pipeline.errors import CallError, LeaseLost
+
+MOST_CLAIMS = 5  # of a call, before a failure that may pass is final
+WAKE_SECONDS = 2.0  # the first wait of a call that failed; it doubles
+
+# A run waits for every job that is due: they are of calls that somebody waits for.
+_NOTHING_DUE = sa.text("NOT EXISTS (SELECT FROM jobs WHERE state = 'queued' AND not_before <= now())")
+_AT_WORK = sa.text("""
+    SELECT EXISTS (SELECT FROM jobs WHERE state = 'queued' AND not_before <= now())
+        OR EXISTS (SELECT FROM jobs WHERE state = 'running' AND lease_until > now())
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class RunLease:
+    """The right to work on a call of a run while `claims` is the newest. `lease` has the call and its process job."""
+
+    run_id: UUID
+    claims: int
+    settings: dict[str, dict[str, Any]]
+    configuration: dict[str, Any] | None
+    lease: Lease
+
+    @property
+    def key(self) -> tuple[UUID, int]:
+        """What names the call in its run."""
+        return self.run_id, self.lease.call_pk
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What a run made of a call. `seconds`: of work, by stage; `producers`: of the results it rests on."""
+
+    transcript: Transcript
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+    producers: Mapping[Stage, str]
+    seconds: Mapping[str, float]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of transcript and findings: the same for the same inputs and configuration."""
+        return digest_of(self.transcript, self.findings)
+
+
+def digest_of(transcript: Transcript | None, findings: Sequence[Finding]) -> str:
+    """SHA-256 of a transcript and findings in canonical JSON: stored or not, the same for the same."""
+    plain = json.loads(dump_json([transcript, list(findings)]))
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def jobs_at_work(database: Database) -> bool:
+    """Whether a job of the queue is due or running."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return bool(await connection.scalar(_AT_WORK))
+
+
+async def claim(database: Database, worker: str, count: int, ttl: float) -> list[RunLease]:
+    """Claim at most `count` calls of runs for `ttl` seconds, the oldest run first; none while a job is due."""
+    due = (
+        sa.select(run_calls.c.run_id, run_calls.c.call_pk)
+        .join(runs, runs.c.id == run_calls.c.run_id)
+        .where(run_calls.c.state.in_(("waiting", "running")), run_calls.c.not_before <= sa.func.now(), _NOTHING_DUE)
+        .order_by(runs.c.made_at, runs.c.id, run_calls.c.call_pk)
+        .limit(count)
+        .with_for_update(of=run_calls, skip_locked=True)
+        .cte("due")
+    )
+    taken = (
+        sa.update(run_calls)
+        .where(run_calls.c.run_id == due.c.run_id, run_calls.c.call_pk == due.c.call_pk)
+        .values(
+            state="running",
+            worker=worker,
+            claims=run_calls.c.claims + 1,
+            not_before=from_now(ttl),
+            started_at=sa.func.clock_timestamp(),
+        )
+        .returning(run_calls.c.run_id, run_calls.c.call_pk)
+    )
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        keys = [tuple(row) for row in await connection.execute(taken)]
+        if not keys:
+            return []
+        rows = await connection.execute(
+            sa.select(
+                run_calls,
+                *(runs.c[name] for name in ("settings", "configuration", "made_at")),
+                *CALL_COLUMNS,
+                *(calls.c[name] for name in ("channels_swapped",)),
+                calls.c.metadata_version.label("version"),
+            )
+            .join(runs, runs.c.id == run_calls.c.run_id)
+            .join(calls, calls.c.id == run_calls.c.call_pk)
+            .where(sa.tuple_(run_calls.c.run_id, run_calls.c.call_pk).in_(keys))
+            .order_by(runs.c.made_at, run_calls.c.call_pk)
+        )
+        return [_lease(row) for row in rows]
+
+
+def _lease(row: sa.Row[Any]) -> RunLease:
+    moments = {"created_at": row.made_at, "tried_since": row.started_at, "started_at": row.started_at}
+    job = Job(job_id=row.job_id, kind="run", run=row.claims, attempts=row.claims, failures=0, crashes=0, **moments)
+    call = (to_call(row), row.workspace_id, row.call_pk, row.version)
+    lease = Lease(job, *call, Clock(row.started_at), channels_swapped=row.channels_swapped)
+    return RunLease(row.run_id, row.claims, row.settings, row.configuration, lease)
+
+
+async def renew(database: Database, leases: Sequence[RunLease], ttl: float) -> set[tuple[UUID, int]]:
+    """Hold `leases` for `ttl` seconds from now; returns the keys of those that are lost."""
+    lost = set()
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for lease in sorted(leases, key=lambda one: one.key):
+            done = await connection.execute(sa.update(run_calls).where(_held(lease)).values(not_before=from_now(ttl)))
+            if not done.rowcount:
+                lost.add(lease.key)
+    return lost
+
+
+async def workers(database: Database) -> list[str]:
+    """Who holds calls of runs."""
+    query = sa.select(run_calls.c.worker).distinct().where(run_calls.c.state == "running")
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return [name for name in (await connection.execute(query)).scalars() if name]
+
+
+async def abandon(database: Database, dead: Sequence[str]) -> None:
+    """End the leases of workers that are known to be dead."""
+    if not dead:
+        return
+    theirs = sa.and_(run_calls.c.state == "running", run_calls.c.worker.in_(dead))
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.update(run_calls).where(theirs).values(not_before=sa.func.now(), worker=None))
+
+
+async def release(database: Database, leases: Sequence[RunLease]) -> None:
+    """Give claimed calls back at once, as if they had not been claimed."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for lease in sorted(leases, key=lambda one: one.key):
+            back = {"state": "waiting", "not_before": sa.func.now(), "worker": None, "claims": run_calls.c.claims}
+            await connection.execute(sa.update(run_calls).where(_held(lease)).values(back))
+
+
+async def record(database: Database, lease: RunLease, stage: Stage, result: Any, producer: str) -> None:
+    """Keep what a stage made, for this run and for whatever would be produced by the same. Raises LeaseLost."""
+    async with database.transaction(lease.lease.workspace_id) as connection:
+        await _hold(connection, lease)
+        await stage_results.keep(connection, lease.lease, stage, result, producer)
+
+
+async def complete(database: Database, lease: RunLease, outcome: RunOutcome) -> None:
+    """Keep what came of a call, once; the run ends with its last call. Raises LeaseLost."""
+    values: dict[str, Any] = {
+        "state": "done",
+        "finished_at": sa.func.clock_timestamp(),
+        "worker": None,
+        "error_code": None,
+        "error_message": None,
+        "metadata_version": lease.lease.metadata_version,
+        "engine": outcome.transcript.engine,
+        "digest": outcome.digest,
+        "audio_seconds": outcome.transcript.duration,
+        "seconds": {name: round(seconds, 3) for name, seconds in outcome.seconds.items()},
+        "producers": {str(stage): producer for stage, producer in outcome.producers.items()},
+        "transcript": outcome.transcript,
+        "findings": list(outcome.findings),
+        "warnings": list(outcome.warnings),
+    }
+    async with database.transaction(lease.lease.workspace_id) as connection:
+        await _hold(connection, lease)
+        await connection.execute(sa.update(run_calls).where(_held(lease)).values(values))
+        await stage_results.thin_voices(connection, lease.lease, outcome.transcript, outcome.producers)
+        await _end(connection, lease.run_id)
+
+
+async def fail(database: Database, lease: RunLease, error: CallError) -> bool:
+    """Put a call back for a while, or fail it where that does not help; returns whether it failed. Raises LeaseLost."""
+    final = not error.retryable or lease.claims >= MOST_CLAIMS
+    values: dict[str, Any] = {"worker": None, "error_code": error.code, "error_message": error.message}
+    if final:
+        values |= {"state": "failed", "finished_at": sa.func.clock_timestamp()}
+    else:
+        values |= {"state": "waiting", "not_before": from_now(WAKE_SECONDS * 2**lease.claims)}
+    async with database.transaction(lease.lease.workspace_id) as connection:
+        await _hold(connection, lease)
+        await connection.execute(sa.update(run_calls).where(_held(lease)).values(values))
+        if final:
+            await _end(connection, lease.run_id)
+    return final
+
+
+async def _end(connection: AsyncConnection, run_id: UUID) -> None:
+    """The run is completed, if no call of it is left. Two last calls wait for each other here."""
+    await connection.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update(key_share=True))
+    left = sa.exists().where(run_calls.c.run_id == run_id, run_calls.c.state.in_(("waiting", "running")))
+    done = sa.update(runs).where(runs.c.id == run_id, runs.c.state == "running", ~left)
+    await connection.execute(done.values(state="completed", finished_at=sa.func.clock_timestamp()))
+
+
+async def end_emptied(database: Database) -> None:
+    """Complete runs whose last calls were erased while they waited."""
+    left = sa.exists().where(run_calls.c.run_id == runs.c.id, run_calls.c.state.in_(("waiting", "running")))
+    done = sa.update(runs).where(runs.c.state == "running", ~left)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(done.values(state="completed", finished_at=sa.func.clock_timestamp()))
+
+
+async def _hold(connection: AsyncConnection, lease: RunLease) -> None:
+    """Lock the call of the run for this transaction. Raises LeaseLost."""
+    if (await connection.execute(sa.select(run_calls.c.call_pk).where(_held(lease)).with_for_update())).first() is None:
+        raise LeaseLost().with_facts(job_id=str(lease.lease.job.job_id), run=lease.claims)
+
+
+def _held(lease: RunLease) -> sa.ColumnElement[bool]:
+    mine = sa.and_(run_calls.c.run_id == lease.run_id, run_calls.c.call_pk == lease.lease.call_pk)
+    return sa.and_(mine, run_calls.c.claims == lease.claims, run_calls.c.state == "running")

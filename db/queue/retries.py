@@ -1,0 +1,175 @@
+"""Work that failed or waits for its next try: listed, and tried again on an operator's word.
+
+Failed work is retried by a new job, as the same recording sent again would be. Only what still stands is listed: a call
+whose failed job was followed by another one has no failed work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.rows import read, within
+from db.core.tables import calls, jobs, workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """`kind`: "process" (the call failed, or waits) or "analyze" (it has its record)."""
+
+    job_id: UUID
+    call_id: UUID
+    workspace: str
+    kind: str
+    code: str
+    message: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob(_Job):
+    """A job that will not be tried again by itself."""
+
+    failures: int
+    crashes: int
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob(_Job):
+    """A job whose last try failed, with why, and when the next one is due."""
+
+    next_try: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What became of a failed job. `new_job_id` None: nothing was begun, because it was no failed work any more."""
+
+    job_id: UUID
+    call_id: UUID
+    new_job_id: UUID | None
+
+
+_later = jobs.alias("later")
+_FAILED = sa.and_(
+    jobs.c.state == "failed",
+    sa.or_(
+        sa.and_(jobs.c.kind == "process", calls.c.job_id == jobs.c.id, calls.c.state == "failed"),
+        sa.and_(
+            jobs.c.kind == "analyze",
+            calls.c.state == "completed",
+            ~sa.exists().where(_later.c.call_pk == jobs.c.call_pk, _later.c.created_at > jobs.c.created_at),
+        ),
+    ),
+)
+_WAITS = sa.and_(
+    sa.or_(jobs.c.state == "queued", sa.and_(jobs.c.state == "fetching", jobs.c.lease_until.is_(None))),
+    jobs.c.not_before > sa.func.now(),
+)
+_JOBS = (
+    sa.select(
+        *(jobs.c[name] for name in ("kind", "attempts", "failures", "crashes", "call_pk")),
+        jobs.c.id.label("job_id"),
+        sa.func.coalesce(jobs.c.error_code, "").label("code"),
+        sa.func.coalesce(jobs.c.error_message, "").label("message"),
+        jobs.c.finished_at.label("failed_at"),
+        jobs.c.not_before.label("next_try"),
+        calls.c.call_id,
+        workspaces.c.name.label("workspace"),
+    )
+    .join(calls, calls.c.id == jobs.c.call_pk)
+    .join(workspaces, workspaces.c.id == calls.c.workspace_id)
+)
+
+
+async def failed(
+    database: Database,
+    workspace_id: UUID | None = None,
+    code: str | None = None,
+    since: datetime | None = None,
+    ids: Sequence[UUID] | None = None,
+    limit: int | None = None,
+) -> list[FailedJob]:
+    """Failed work, the latest first: for the reason `code`, failed since `since`, of `ids` (of jobs or calls)."""
+    query = _JOBS.where(_FAILED).order_by(jobs.c.finished_at.desc(), jobs.c.id).limit(limit)
+    if since is not None:
+        query = query.where(jobs.c.finished_at >= since)
+    return [read(FailedJob, row) for row in await _found(database, query, workspace_id, code, ids)]
+
+
+async def waiting(
+    database: Database,
+    workspace_id: UUID | None = None,
+    code: str | None = None,
+    since: datetime | None = None,
+    ids: Sequence[UUID] | None = None,
+) -> list[WaitingJob]:
+    """Waiting work, the next to be tried first: for the reason `code`, since `since`, of `ids` (of jobs or calls)."""
+    query = _JOBS.where(_WAITS).order_by(jobs.c.not_before, jobs.c.id)
+    if since is not None:
+        query = query.where(jobs.c.queued_at >= since)
+    return [read(WaitingJob, row) for row in await _found(database, query, workspace_id, code, ids)]
+
+
+async def try_now(database: Database, job_id: UUID) -> bool:
+    """Make the next try of a waiting job due now; False where it no longer waits."""
+    due = sa.update(jobs).where(jobs.c.id == job_id, _WAITS).values(not_before=sa.func.now())
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return (await connection.execute(due)).rowcount == 1
+
+
+async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = None) -> Retried | None:
+    """Retry a failed job's work with a new job; None where there is no such job.
+
+    One transaction, which looks again whether the work still stands: what a sender did meanwhile is not undone.
+    """
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
+        found = await connection.execute(
+            sa.select(calls.c.id, calls.c.call_id)
+            .where(calls.c.id == sa.select(jobs.c.call_pk).where(jobs.c.id == job_id).scalar_subquery())
+            .with_for_update(key_share=True)
+        )
+        call = found.one_or_none()
+        if call is None:
+            return None
+        row = (await connection.execute(_JOBS.where(_FAILED, jobs.c.id == job_id))).one_or_none()
+        if row is None:
+            return Retried(job_id, call.call_id, None)
+        return Retried(job_id, call.call_id, await _begin(connection, row))
+
+
+async def _begin(connection: AsyncConnection, row: Any) -> UUID:
+    values = {"call_pk": row.call_pk, "kind": row.kind}
+    made = await connection.execute(sa.insert(jobs).values(**values).returning(jobs.c.id))
+    new_job: UUID = made.scalar_one()
+    if row.kind == "process":
+        cleared = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
+        changes: dict[str, Any] = {"state": "transcribing", "job_id": new_job, "warnings": []} | cleared
+    else:
+        changes = {"analysis_warnings": []}
+    changes["updated_at"] = sa.func.now()
+    await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**changes))
+    return new_job
+
+
+async def _found(
+    database: Database,
+    query: sa.Select[Any],
+    workspace_id: UUID | None,
+    code: str | None,
+    ids: Sequence[UUID] | None,
+) -> Sequence[sa.Row[Any]]:
+    query = within(query, calls.c.workspace_id, workspace_id)
+    if code is not None:
+        query = query.where(jobs.c.error_code == code)
+    if ids is not None:
+        query = query.where(sa.or_(jobs.c.id.in_(ids), calls.c.call_id.in_(ids)))
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
+        rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+        return rows

@@ -1,0 +1,265 @@
+"""What each stage of a job left behind, so that a resumed job skips what is done.
+
+A stage's result belongs to the content it was made from and to what produced it (`pipeline.steps.provenance`):
+another job of
+the same call, or a run, that has the very same bytes and would produce the same finds it too. What was fetched belongs
+to the job.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import Database
+from db.core.rows import columns, read
+from db.core.tables import calls, recordings, stage_results, transcripts
+from db.queue import jobs
+from db.queue.jobs import Lease
+from pipeline.domain.call import Call
+from pipeline.domain.speech import BY_VOICE, Recording, Transcript
+from pipeline.domain.stage import Stage
+
+log = logging.getLogger(__name__)
+
+NONE_KNOWN: Mapping[Stage, str] = MappingProxyType({})  # producers of nobody who knows of any
+_FETCHED = (Stage.FETCH, Stage.LEG)  # what they record are rows of `recordings`, not of `stage_results`
+_ADAPTERS = {
+    stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _FETCHED
+}
+
+# The record's speakers have the labels of the reclustering, where there is one: the diarization's are others then.
+_KEEP_VOICES = sa.text("""
+    UPDATE stage_results SET result = jsonb_set(result, '{voiceprints}', coalesce((
+        SELECT jsonb_object_agg(voice.key, voice.value) FROM jsonb_each(result -> 'voiceprints') AS voice
+        WHERE voice.key = ANY (CAST(:members AS text[])) AND (stage = 'reclustering' OR NOT EXISTS (
+            SELECT FROM stage_results AS later
+            WHERE later.call_pk = :call AND later.content_key = ANY (CAST(:keys AS text[]))
+                AND later.stage = 'reclustering'
+        ))
+    ), '{}'))
+    WHERE call_pk = :call AND content_key = ANY (CAST(:keys AS text[])) AND stage IN ('diarization', 'reclustering')
+        AND result -> 'voiceprints' <> '{}'
+""")
+
+
+def content_key(fetched: Sequence[Recording], call: Call, swapped: bool, producer: str = "") -> str:
+    """Names what a result was made of: the channel and sha256 of each recording, what the files stand for, and what
+    made it.
+
+    One file is another thing where it is a leg whose fellow could not be had than where it is the whole call.
+    `swapped`: the channels stand for the other party each. `producer`: what made the result.
+    """
+    files = 2 if call.recording_url2 else 1
+    return " ".join(
+        [
+            f"of {files}",
+            *(["swapped"] if swapped else []),
+            *(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel)),
+            *([f"by {producer}"] if producer else []),
+        ]
+    )
+
+
+async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] = NONE_KNOWN) -> dict[Stage, Any]:
+    """Return what each stage recorded that its producer made, as its `result`. Nothing but `LEG` before the recordings
+    were fetched. A stage without a producer: what was recorded without one.
+
+    `LEG` is recorded for one recording at a time and loaded as a tuple of all there are; `FETCH` is recorded when no
+    other is awaited any longer. Load again after recording `FETCH`: another job of the call may have worked on the same
+    content. What another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
+    """
+    async with database.transaction(lease.workspace_id) as connection:
+        legs, settled = await _legs(connection, lease)
+        if not legs or not settled:
+            return {Stage.LEG: legs} if legs else {}
+        fetched = legs
+        keys = [
+            sa.and_(
+                stage_results.c.stage == stage, stage_results.c.content_key == _key(fetched, lease, stage, producers)
+            )
+            for stage in _ADAPTERS
+        ]
+        rows = await connection.execute(
+            sa.select(stage_results.c.stage, stage_results.c.result).where(
+                stage_results.c.call_pk == lease.call_pk, sa.or_(*keys)
+            )
+        )
+        stored = {row.stage: row.result for row in rows}
+    found: dict[Stage, Any] = {Stage.FETCH: fetched, Stage.LEG: fetched}
+    for stage in _ADAPTERS.keys() & stored:
+        try:
+            found[stage] = _ADAPTERS[stage].validate_python(stored[stage])
+        except ValidationError as error:
+            log.warning(
+                "call %s: %s recorded in another form: %d faults", lease.call.call_id, stage, error.error_count()
+            )
+    return found
+
+
+async def of_record(database: Database, lease: Lease) -> Mapping[Stage, str]:
+    """What produced the call's record, by stage; empty if the call has no transcript."""
+    query = sa.select(transcripts.c.producers).where(transcripts.c.call_pk == lease.call_pk)
+    async with database.transaction(lease.workspace_id) as connection:
+        known = await connection.scalar(query)
+    return {} if known is None else {stage: known[stage] for stage in Stage if stage in known}
+
+
+async def record(
+    database: Database,
+    lease: Lease,
+    stage: Stage,
+    result: Any,
+    worked_seconds: float | None = None,
+    producer: str = "",
+) -> None:
+    """Keep what `stage` made; a second time replaces the first. `worked_seconds`: what it took of replicas.
+
+    A job that gets further than before is not what its worker died of: its crashes no longer count.
+
+    Raises LeaseLost, and ValueError for a stage that records nothing or one recorded before `FETCH`.
+    """
+    if stage.result is None:
+        raise ValueError(f"stage {stage.value!r} records nothing")
+    async with database.transaction(lease.workspace_id) as connection:
+        news = _left(stage, result)
+        if lease.job.crashes and not await _known(connection, lease, stage, result, producer):
+            news["crashes"] = 0
+        if news:
+            await jobs.change(connection, lease, **news)
+        else:
+            await jobs.hold(connection, lease)
+        if stage is Stage.LEG:
+            await _record_leg(connection, lease, result)
+            return
+        if stage is Stage.FETCH:
+            await _record_fetched(connection, lease, result)
+            return
+        await keep(connection, lease, stage, result, producer, worked_seconds)
+
+
+async def keep(
+    connection: AsyncConnection,
+    lease: Lease,
+    stage: Stage,
+    result: Any,
+    producer: str,
+    worked_seconds: float | None = None,
+) -> None:
+    """As `record`, in the transaction of somebody who holds the call. Raises ValueError before `FETCH`."""
+    fetched, settled = await _legs(connection, lease)
+    if not fetched or not settled:
+        raise ValueError(f"stage {stage.value!r} recorded before 'fetch'")
+    values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
+    values["worked_seconds"] = worked_seconds
+    key = content_key(fetched, lease.call, lease.channels_swapped, producer)
+    await connection.execute(
+        insert(stage_results)
+        .values(call_pk=lease.call_pk, content_key=key, stage=stage, **values)
+        .on_conflict_do_update(index_elements=["call_pk", "content_key", "stage"], set_=values)
+    )
+
+
+async def drop_voices(
+    connection: AsyncConnection, lease: Lease, call: Call, transcript: Transcript, producers: Mapping[Stage, str]
+) -> None:
+    """Drop voices that no member's profile may use, in the transaction that completes the call.
+
+    What stays is the rep's: of separated channels by the channel, in a mixed recording only a voice that fitted a
+    member's profile. What other recordings of the call left is dropped as a whole, and made again if one comes back.
+    """
+    fetched, _ = await _legs(connection, lease)
+    own, content = stage_results.c.call_pk == lease.call_pk, content_key(fetched, call, lease.channels_swapped)
+    of_others = sa.and_(
+        stage_results.c.content_key != content, ~stage_results.c.content_key.startswith(f"{content} by ")
+    )
+    await connection.execute(sa.delete(stage_results).where(own, stage_results.c.stage.in_(jobs.VOICES), of_others))
+    await _thin(connection, lease, content, transcript, producers)
+
+
+async def thin_voices(
+    connection: AsyncConnection, lease: Lease, transcript: Transcript, producers: Mapping[Stage, str]
+) -> None:
+    """As `drop_voices`, of what a run made: what other results of the call hold stays."""
+    fetched, _ = await _legs(connection, lease)
+    content = content_key(fetched, lease.call, lease.channels_swapped)
+    await _thin(connection, lease, content, transcript, producers)
+
+
+async def _thin(
+    connection: AsyncConnection, lease: Lease, content: str, transcript: Transcript, producers: Mapping[Stage, str]
+) -> None:
+    keys = [content, *(f"{content} by {producer}" for producer in producers.values())]
+    members = [speaker.label for speaker in transcript.speakers if speaker.role_reason == BY_VOICE]
+    await connection.execute(_KEEP_VOICES, {"call": lease.call_pk, "keys": keys, "members": members})
+
+
+def _key(fetched: Sequence[Recording], lease: Lease, stage: Stage, producers: Mapping[Stage, str]) -> str:
+    return content_key(fetched, lease.call, lease.channels_swapped, producers.get(stage, ""))
+
+
+def _left(stage: Stage, result: Any) -> dict[str, Any]:
+    """What the queue is to know of the work that is left: `queue.py` counts it."""
+    if stage is Stage.AUDIO:
+        return {"audio_seconds": result.duration, "channels": 2 if result.layout.kind.separated else 1}
+    if stage is Stage.RECOGNITION:
+        return {"recognized": True}
+    return {"voice_done": True} if stage in (Stage.DIARIZATION, Stage.VOICEPRINT) else {}
+
+
+async def _known(connection: AsyncConnection, lease: Lease, stage: Stage, result: Any, producer: str) -> bool:
+    """Whether an earlier attempt got as far as this stage of this content."""
+    fetched, _ = await _legs(connection, lease)
+    if stage in _FETCHED:
+        new = {result.channel} if stage is Stage.LEG else {recording.channel for recording in result}
+        return new <= {recording.channel for recording in fetched}
+    row = await connection.execute(
+        sa.select(stage_results.c.stage).where(
+            stage_results.c.call_pk == lease.call_pk,
+            stage_results.c.content_key == content_key(fetched, lease.call, lease.channels_swapped, producer),
+            stage_results.c.stage == stage,
+        )
+    )
+    return row.first() is not None
+
+
+async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Recording, ...], bool]:
+    """The recordings of the process job, which is this one or the one that an "analyze" job follows; whether they are
+    all there will be."""
+    job: UUID | sa.ScalarSelect[Any] = lease.job.job_id
+    if lease.job.kind == "analyze":
+        job = sa.select(calls.c.job_id).where(calls.c.id == lease.call_pk).scalar_subquery()
+    found = await connection.execute(
+        sa.select(recordings).where(recordings.c.job_id == job).order_by(recordings.c.channel)
+    )
+    rows = found.all()
+    return tuple(read(Recording, row) for row in rows), all(row.settled for row in rows)
+
+
+async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording) -> None:
+    """Whether others are awaited does not change for one that takes the place of a recording that was lost."""
+    _only_of_process(lease)
+    values = columns(leg)
+    new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)
+    await connection.execute(
+        new.on_conflict_do_update(index_elements=["job_id", "channel"], set_={**values, "fetched_at": sa.func.now()})
+    )
+
+
+def _only_of_process(lease: Lease) -> None:
+    if lease.job.kind != "process":
+        raise ValueError("only a process job fetches")
+
+
+async def _record_fetched(connection: AsyncConnection, lease: Lease, fetched: Sequence[Recording]) -> None:
+    _only_of_process(lease)
+    await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id))
+    owner = {"job_id": lease.job.job_id, "call_pk": lease.call_pk}
+    if fetched:
+        await connection.execute(sa.insert(recordings), [columns(recording) | owner for recording in fetched])

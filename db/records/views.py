@@ -1,0 +1,404 @@
+"""What people and programs may read: plain frozen dataclasses. Recording addresses come without their signatures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.rows import read, within
+from db.core.tables import (
+    PRESENT,
+    call_contacts,
+    calls,
+    contacts,
+    corrections,
+    findings,
+    jobs,
+    recordings,
+    submissions,
+    task_marks,
+    tasks,
+    transcripts,
+)
+from db.records import corrections as edits
+from db.records import reverted_fields
+from db.records.corrections import CallEdit, EditedCall
+from db.secrets.recording_urls import shown
+from pipeline.domain.answers import QuestionAnswer, TrackerResult
+from pipeline.domain.call import CallState
+from pipeline.domain.edits import corrected_finding, corrected_task
+from pipeline.domain.insight import Contact, Evidence, Finding, Task
+from pipeline.domain.scorecards import ScorecardResult
+from pipeline.domain.speech import Layout, Recording, Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a call or a job failed: code and sentence of its `pipeline.errors.CallError`, whether a retry could help."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A job as an operator wants to see it."""
+
+    job_id: UUID
+    call_id: UUID
+    kind: str
+    state: str  # queued, running, done, failed, superseded
+    stage: str | None
+    worker: str | None
+    attempts: int
+    failures: int
+    crashes: int
+    created_at: datetime
+    started_at: datetime | None  # last claimed
+    queued_since: datetime | None  # while queued
+    next_try: datetime | None  # while queued
+    finished_at: datetime | None
+    error: Failure | None  # the last one
+
+
+@dataclass(frozen=True, slots=True)
+class CallSummary:
+    """One line of a list of calls."""
+
+    call_id: UUID
+    workspace_id: UUID
+    team_id: UUID
+    user_id: UUID | None
+    from_number: str
+    to_number: str
+    start_time: datetime
+    outgoing: bool | None
+    duration: int | None  # seconds
+    state: CallState
+    stage: str | None  # of the live job
+    attempts: int  # of the latest job
+    next_try: datetime | None  # while its job waits
+    failure: Failure | None
+    language: str | None
+    created_at: datetime
+    updated_at: datetime
+    completed_at: datetime | None
+    last_error: Failure | None = None  # of the last try of a job that is still tried
+
+
+@dataclass(frozen=True, slots=True)
+class CallMoment:
+    """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
+
+    at: datetime
+    what: str
+    about: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallTask(Task):
+    """A task of a call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+
+    task_id: UUID | None = None
+    done_at: datetime | None = None
+    done_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """Everything known of a call. What a recording gave is there only while it is the call's current recording.
+
+    It is as people corrected it, `edits` says where; or as the machine said, and then there are none.
+    """
+
+    call: CallSummary
+    job_id: UUID | None
+    from_e164: str | None
+    to_e164: str | None
+    recording_url: str | None  # without signature, `?...` for what else may open the door to it
+    recording_url2: str | None
+    layout: Layout | None
+    transcript: Transcript | None
+    findings: tuple[Finding, ...]
+    tasks: tuple[CallTask, ...]
+    contacts: tuple[Contact, ...]
+    recordings: tuple[Recording, ...]
+    warnings: tuple[str, ...]
+    submissions: int
+    jobs: tuple[JobSummary, ...]
+    timeline: tuple[CallMoment, ...]
+    agent_user_id: UUID | None = None  # the member on our side: as a person, the sender or the call said
+    swapped: bool = False  # the parties, by a person
+    edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
+    answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's own questions
+    trackers: tuple[TrackerResult, ...] = ()
+    scorecards: tuple[ScorecardResult, ...] = ()  # what the answers come to
+    request_ids: tuple[str, ...] = ()  # of its submissions, by which the log has its lines
+
+
+async def list_calls(
+    database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
+) -> list[CallSummary]:
+    """Those first that came or changed last."""
+    query = within(_SUMMARY, calls.c.workspace_id, workspace_id)
+    query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(calls.c.state == str(state))
+    return [_summary(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
+
+
+async def list_jobs(
+    database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
+) -> list[JobSummary]:
+    """The latest jobs first."""
+    query = within(_JOBS, calls.c.workspace_id, workspace_id)
+    query = query.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
+    if state is not None:
+        query = query.where(jobs.c.state == state)
+    return [_job(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
+
+
+async def show_job(database: Database, job_id: UUID) -> JobSummary | None:
+    """One job, or None."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        row = (await connection.execute(_JOBS.where(jobs.c.id == job_id))).one_or_none()
+        return None if row is None else _job(row)
+
+
+async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID | None = None) -> CallRecord | None:
+    """The record of a call, or None. Without a workspace, the latest call of that id.
+
+    Raises ValueError where `call_id` is no UUID.
+    """
+    query = within(_SUMMARY.add_columns(*_MORE), calls.c.workspace_id, workspace_id)
+    query = query.where(calls.c.call_id == UUID(str(call_id)))
+    async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
+        row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
+        return None if row is None else await _record(connection, row)
+
+
+async def read_call(connection: AsyncConnection, call_id: UUID, machine: bool = False) -> CallRecord | None:
+    """The record of a call as the transaction's scope may see it, or None. `machine`: without what people corrected."""
+    row = (await connection.execute(_SUMMARY.add_columns(*_MORE).where(calls.c.call_id == call_id))).one_or_none()
+    return None if row is None else await _record(connection, row, machine)
+
+
+async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> list[CallSummary]:
+    """Calls by their rows' ids, in that order; those outside the transaction's scope are left out."""
+    rows = {row.id: row for row in await connection.execute(_SUMMARY.where(calls.c.id.in_(call_pks)))}
+    return [_summary(rows[call_pk]) for call_pk in call_pks if call_pk in rows]
+
+
+async def transcripts_of(
+    connection: AsyncConnection, call_ids: Sequence[UUID], machine: bool = False
+) -> list[tuple[UUID, Transcript]]:
+    """The transcripts of calls, as far as they have one of their present recording and the scope may see it."""
+    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).join(transcripts, PRESENT)
+    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
+    heard = {row.id: _TRANSCRIPT.validate_python(row.content) for row in rows}
+    if machine:
+        return [(row.call_id, heard[row.id]) for row in rows]
+    edited = await edits.load_all(connection, {**heard})
+    return [(row.call_id, edited[row.id].transcript or heard[row.id]) for row in rows]
+
+
+async def edits_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, tuple[CallEdit, ...]]:
+    """The edits of calls, undone ones too."""
+    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).outerjoin(transcripts, PRESENT)
+    corrected = sa.exists(sa.select(1).where(edits.EDITS.c.call_pk == calls.c.id))
+    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids), corrected))).all()
+    machine = {row.id: None if row.content is None else _TRANSCRIPT.validate_python(row.content) for row in rows}
+    edited = await edits.load_all(connection, machine)
+    return {row.call_id: edited[row.id].edits for row in rows}
+
+
+_JOB_FIELDS = (
+    jobs.c.id.label("job_id"),
+    *(jobs.c[name] for name in ("kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
+    *(jobs.c[name] for name in ("created_at", "queued_at", "started_at", "not_before", "lease_until", "finished_at")),
+    *(jobs.c[name] for name in ("error_code", "error_message", "error_retryable")),
+)
+_JOBS = sa.select(calls.c.call_id, *_JOB_FIELDS).join(calls, calls.c.id == jobs.c.call_pk)
+
+_latest_job = (
+    sa.select(*_JOB_FIELDS)
+    .where(jobs.c.call_pk == calls.c.id)
+    .order_by(jobs.c.created_at.desc(), jobs.c.id)
+    .limit(1)
+    .lateral("latest_job")
+)
+_SUMMARY = (
+    sa.select(
+        *(calls.c[name] for name in ("id", "call_id", "workspace_id", "team_id", "from_number", "to_number")),
+        sa.case((corrections.c.agent_set, corrections.c.user_id), else_=calls.c.user_id).label("user_id"),
+        calls.c.user_id.label("sent_user_id"),
+        *(calls.c[name] for name in ("start_time", "outgoing", "duration", "state", "created_at", "updated_at")),
+        *(calls.c[name] for name in ("completed_at", "failure_code", "failure_message", "failure_retryable", "job_id")),
+        _latest_job.c.stage,
+        _latest_job.c.attempts,
+        _latest_job.c.not_before,
+        _latest_job.c.lease_until,
+        _latest_job.c.state.label("job_state"),
+        *(_latest_job.c[name] for name in ("error_code", "error_message", "error_retryable")),
+        transcripts.c.language,
+    )
+    .select_from(calls)
+    .outerjoin(_latest_job, sa.true())
+    .outerjoin(transcripts, PRESENT)
+    .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+)
+_MORE = (
+    *(calls.c[name] for name in ("from_e164", "to_e164", "recording_identity", "recording_identity2")),
+    *(calls.c[name] for name in ("warnings", "analysis_warnings", "analyzed_at", "failed_at")),
+    transcripts.c.content,
+)
+
+_TRANSCRIPT = TypeAdapter(Transcript)
+_EVIDENCE = TypeAdapter(Evidence)
+
+
+async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
+    said = None if row.content is None else _TRANSCRIPT.validate_python(row.content)
+    heard = said is not None  # findings of a recording that has been replaced are not shown
+    edited = await edits.load(connection, row.id, said)
+    transcript = said if machine else edited.transcript
+    summary = _summary(row)
+    of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
+    all_jobs = tuple(_job(job) for job in of_call)
+    columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body, submissions.c.request_id)
+    sent = await connection.execute(
+        sa.select(*columns).where(submissions.c.call_pk == row.id).order_by(submissions.c.id)
+    )
+    bodies = sent.all()
+    submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
+    found = await _findings(connection, row, None if machine else edited) if heard else ()
+    own = edits.own_answers(next((one.value for one in found if one.step == "questions"), {}))
+    own = own if machine else own.with_overrides(edited.overrides)
+
+    return CallRecord(
+        call=replace(summary, user_id=row.sent_user_id) if machine else summary,
+        job_id=row.job_id,
+        from_e164=row.from_e164,
+        to_e164=row.to_e164,
+        recording_url=row.recording_identity and shown(row.recording_identity),
+        recording_url2=row.recording_identity2 and shown(row.recording_identity2),
+        layout=transcript.layout if transcript else None,
+        transcript=transcript,
+        findings=found,
+        tasks=await _tasks(connection, row.id, None if machine else edited) if heard else (),
+        contacts=await _contacts(connection, row.id, machine) if heard or edited.contact_set else (),
+        recordings=await _recordings(connection, row.job_id),
+        warnings=(
+            *row.warnings,
+            *row.analysis_warnings,
+            *reverted_fields.warnings((at, body) for at, _, body, _ in bodies),
+        ),
+        submissions=len(submitted),
+        jobs=all_jobs,
+        timeline=_timeline(row, submitted, all_jobs),
+        agent_user_id=edited.machine_agent if machine else edited.agent,
+        swapped=edited.swapped and not machine,
+        edits=() if machine else edited.edits,
+        answers=own.answers,
+        trackers=own.trackers,
+        scorecards=own.scorecards,
+        request_ids=tuple(request for *_, request in bodies if request),
+    )
+
+
+async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall | None) -> tuple[Finding, ...]:
+    rows = await connection.execute(
+        sa.select(findings).where(findings.c.call_pk == call.id).order_by(findings.c.position)
+    )
+    found = [read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows]
+    if edited is None:
+        return tuple(found)
+    if edited.agent_set and not any(one.step == "agent" for one in found):
+        found.append(Finding("agent", 1, {}))
+    name = await edits.member_name(connection, call.workspace_id, edited.user_id)
+    return tuple(corrected_finding(one, edited.fields, name) for one in found)
+
+
+async def _tasks(connection: AsyncConnection, call_pk: int, edited: EditedCall | None) -> tuple[CallTask, ...]:
+    named = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
+    marked = sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == named)
+    query: sa.Select[Any] = sa.select(*tasks.c, named.label("task_id"), task_marks.c.done_at, task_marks.c.done_by)
+    rows = await connection.execute(
+        query.outerjoin(task_marks, marked).where(tasks.c.call_pk == call_pk).order_by(tasks.c.position)
+    )
+    found = [read(CallTask, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows]
+    if edited is None:
+        return tuple(replace(one, done_at=None, done_by=None) for one in found)
+    return tuple(corrected_task(one, edited.fields) for one in found)
+
+
+async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) -> tuple[Contact, ...]:
+    linked = sa.select(call_contacts.c.contact_id).where(call_contacts.c.call_pk == call_pk)
+    rows = await connection.execute(
+        sa.select(contacts)
+        .where(contacts.c.id.in_(linked if machine else edits.contact_ids(call_pk)))
+        .order_by(contacts.c.name)
+    )
+    return tuple(read(Contact, row, contact_id=str(row.id)) for row in rows)
+
+
+async def _recordings(connection: AsyncConnection, job_id: UUID | None) -> tuple[Recording, ...]:
+    rows = await connection.execute(
+        sa.select(recordings).where(recordings.c.job_id == job_id).order_by(recordings.c.channel)
+    )
+    return tuple(read(Recording, row) for row in rows)
+
+
+def _timeline(row: sa.Row[Any], submitted: list[CallMoment], all_jobs: Sequence[JobSummary]) -> tuple[CallMoment, ...]:
+    events = list(submitted)
+    for job in all_jobs:
+        events.append(CallMoment(job.created_at, f"{job.kind} queued", job.job_id))
+        if job.started_at:
+            events.append(CallMoment(job.started_at, f"{job.kind} claimed", job.job_id))
+        if job.finished_at:
+            events.append(CallMoment(job.finished_at, f"{job.kind} {job.state}", job.job_id))
+    for what in ("completed", "failed"):
+        if (at := row._mapping[f"{what}_at"]) is not None:
+            events.append(CallMoment(at, what, row.job_id))
+    return tuple(sorted(events, key=lambda event: event.at))
+
+
+def _waits(state: str | None, lease_until: datetime | None) -> bool:
+    """Whether a job is in a queue."""
+    return state == "queued" or (state == "fetching" and lease_until is None)
+
+
+def _failure(code: str | None, message: str | None, retryable: bool | None) -> Failure | None:
+    return None if code is None else Failure(code, message or "", bool(retryable))
+
+
+def _job(row: sa.Row[Any]) -> JobSummary:
+    waits = _waits(row.state, row.lease_until)
+    return read(
+        JobSummary,
+        row,
+        queued_since=row.queued_at if waits else None,
+        next_try=row.not_before if waits else None,
+        error=_failure(row.error_code, row.error_message, row.error_retryable),
+    )
+
+
+def _summary(row: Any) -> CallSummary:
+    return read(
+        CallSummary,
+        row,
+        state=CallState(row.state),
+        attempts=row.attempts or 0,
+        next_try=row.not_before if _waits(row.job_state, row.lease_until) else None,
+        failure=_failure(row.failure_code, row.failure_message, row.failure_retryable),
+        last_error=_failure(row.error_code, row.error_message, row.error_retryable)
+        if row.job_state in ("fetching", "queued", "running")
+        else None,
+    )

@@ -1,0 +1,190 @@
+"""Passages of calls as vectors: which calls are due, and what was made of them. `db/search/semantic.py` searches them.
+
+`passage_model` says which model is used; where it has no row, nothing is due. `note_passages_due` (schema/functions)
+makes a call due in the transaction that changes its words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.dialects.postgresql import insert
+
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.rows import from_now
+from db.core.tables import call_passages, calls, corrections, passage_model, passages_due, transcripts
+from pipeline.domain.passages import Passage
+from pipeline.domain.speech import Turn
+
+BATCH = 5_000  # calls made due in one transaction
+LONGEST_PAUSE = 3600.0  # seconds until a failed call is tried again
+
+TURNS = TypeAdapter(tuple[Turn, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class DueCall:
+    """A call whose passages are to be made, claimed by one process."""
+
+    call_pk: int
+    workspace_id: UUID
+    changed_at: datetime
+    attempts: int  # this one included
+    turns: tuple[Turn, ...]  # corrected; none: the call has no transcript now
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """How far search by meaning is."""
+
+    model: str | None  # None: not switched on
+    due: int
+    calls: int  # with passages of that model
+    passages: int
+
+
+async def switch_on(database: Database, model: str, replace: bool = False) -> str:
+    """Have passages made from now on; returns the model that they are made by: the one before, unless `replace`."""
+    statement = insert(passage_model).values(id=1, model=model)
+    same = {"model": model, "since": sa.func.now()}
+    keep = statement.on_conflict_do_nothing()
+    take = statement.on_conflict_do_update(index_elements=["id"], set_=same, where=passage_model.c.model != model)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(take if replace else keep)
+        return str(await connection.scalar(sa.select(passage_model.c.model)))
+
+
+async def switch_off(database: Database) -> int:
+    """Forget every passage, and make none; returns how many there were."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for table in (passage_model, passages_due):
+            await connection.execute(sa.delete(table))
+        return int((await connection.execute(sa.delete(call_passages))).rowcount)
+
+
+async def state(database: Database) -> IndexState:
+    """How many calls are due and done. Counts them all."""
+    ours = sa.select(passage_model.c.model).scalar_subquery()
+    columns = (sa.func.count(sa.distinct(call_passages.c.call_pk)), sa.func.count())
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        model = await connection.scalar(sa.select(passage_model.c.model))
+        due = await connection.scalar(sa.select(sa.func.count()).select_from(passages_due))
+        done = (await connection.execute(sa.select(*columns).where(call_passages.c.model == ours))).one()
+    return IndexState(model, due or 0, *done)
+
+
+async def make_due(database: Database, behind: int = 0, everything: bool = False) -> int | None:
+    """Make the next stored calls due whose passages are not of the model in use, those behind the row's id `behind`.
+
+    `everything`: those of that model too. Returns the last row's id looked at; None: there were no more. May be
+    broken off and begun again.
+    """
+    done = sa.select(1).where(call_passages.c.call_pk == calls.c.id, call_passages.c.model == passage_model.c.model)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        rows = sa.select(calls.c.id).where(calls.c.id > behind).order_by(calls.c.id).limit(BATCH)
+        ids = list((await connection.execute(rows)).scalars())
+        heard = (
+            sa.select(calls.c.id, calls.c.workspace_id, sa.func.clock_timestamp(), sa.func.now())
+            .join(transcripts, transcripts.c.call_pk == calls.c.id)
+            .join(passage_model, sa.true())
+            .where(calls.c.id.in_(ids), sa.true() if everything else ~sa.exists(done))
+        )
+        names = ["call_pk", "workspace_id", "changed_at", "not_before"]
+        await connection.execute(insert(passages_due).from_select(names, heard).on_conflict_do_nothing())
+    return ids[-1] if ids else None
+
+
+async def claim(database: Database, count: int, lease_seconds: float) -> list[DueCall]:
+    """Claim up to `count` due calls for so long, those first that changed last: people look for today's calls."""
+    free = (
+        sa.select(passages_due.c.call_pk)
+        .where(passages_due.c.not_before <= sa.func.now())
+        .order_by(passages_due.c.not_before.desc())
+        .limit(count)
+        .with_for_update(skip_locked=True)
+        .cte("free")  # computed once, unlike a subquery, which would lock other rows each time
+    )
+    taken = (
+        sa.update(passages_due)
+        .where(passages_due.c.call_pk == free.c.call_pk)
+        .values(not_before=from_now(lease_seconds), attempts=passages_due.c.attempts + 1)
+        .returning(passages_due)
+    )
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        rows = (await connection.execute(taken)).all()
+        ids = [row.call_pk for row in rows]
+        said = {row.call_pk: row.turns for row in await connection.execute(turns_of(ids))}
+    return [
+        DueCall(
+            row.call_pk,
+            row.workspace_id,
+            row.changed_at,
+            row.attempts,
+            TURNS.validate_python(said.get(row.call_pk, ())),
+        )
+        for row in rows
+    ]
+
+
+def turns_of(call_pks: Sequence[int]) -> sa.Select[tuple[int, object]]:
+    """Rows (call_pk, turns) of calls with a transcript of their present recording: corrected turns, as JSON."""
+    corrected = sa.and_(
+        corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
+    )
+    turns = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
+    return (
+        sa.select(transcripts.c.call_pk, turns.label("turns"))
+        .join(calls, sa.and_(calls.c.id == transcripts.c.call_pk, calls.c.job_id == transcripts.c.job_id))
+        .outerjoin(corrections, corrected)
+        .where(transcripts.c.call_pk.in_(call_pks))
+    )
+
+
+async def store(
+    database: Database, due: DueCall, model: str, passages: Sequence[Passage], vectors: Sequence[Sequence[float]]
+) -> bool:
+    """Replace a call's passages and take it off the list; False where its words have changed meanwhile, or it is gone.
+
+    `vectors[i]` is the embedding of `passages[i]`.
+    """
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        mine = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
+        ours = sa.exists(sa.select(1).where(passage_model.c.model == model))
+        if not (await connection.execute(sa.delete(passages_due).where(mine, ours))).rowcount:
+            return False
+        await connection.execute(sa.delete(call_passages).where(call_passages.c.call_pk == due.call_pk))
+        rows = [
+            {
+                "call_pk": due.call_pk,
+                "number": number,
+                "workspace_id": due.workspace_id,
+                "model": model,
+                "first_turn": passage.first_turn,
+                "first_word": passage.first_word,
+                "last_turn": passage.last_turn,
+                "last_word": passage.last_word,
+                "embedding": list(vector),
+            }
+            for number, (passage, vector) in enumerate(zip(passages, vectors, strict=True))
+        ]
+        if rows:
+            await connection.execute(sa.insert(call_passages), rows)
+    return True
+
+
+async def postpone(database: Database, due: DueCall) -> None:
+    """Give a claimed call back that could not be embedded: later and later, up to an hour."""
+    later = from_now(min(LONGEST_PAUSE, 2.0 ** min(due.attempts, 12)))
+    mine = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.update(passages_due).where(mine).values(not_before=later))
+
+
+async def release(database: Database, due: Sequence[DueCall]) -> None:
+    """Give claimed calls back at once."""
+    mine = passages_due.c.call_pk.in_([one.call_pk for one in due])
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.update(passages_due).where(mine).values(not_before=sa.func.now()))

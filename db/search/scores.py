@@ -1,0 +1,127 @@
+"""What calls came to by a workspace's questions and scorecards: conditions of lists, and scores over time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import Database, Reader
+from db.core.rows import read
+from db.core.tables import PRESENT, call_outcomes, call_search, calls, corrections, members, teams, transcripts
+from db.records.corrections import AGENT
+from db.search.trends import by_weeks
+
+if TYPE_CHECKING:
+    from db.search.call_list import CallFilter
+
+By = Literal["team", "member"]
+FAILED = ("failed", "auto-failed")
+_PASSED = {"passed": True, "failed": False, "auto-failed": False}
+
+
+@dataclass(frozen=True, slots=True)
+class ScorecardScore:
+    """A call's score by a scorecard, 0..100. `passed`: None without a pass mark."""
+
+    key: str
+    score: float
+    passed: bool | None
+    auto_failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreWeek:
+    """The scores of a team's or member's calls that started in one week. `score`: their mean, 0..100."""
+
+    key: str  # of the scorecard
+    week: date  # its Monday
+    team_id: UUID | None  # of figures by team
+    user_id: UUID | None  # of figures by member; None: nobody knows who it was
+    name: str | None  # the team's, or the member's
+    calls: int  # that have a score
+    score: float
+    passed: int
+    failed: int  # automatically, too
+    auto_failed: int
+
+
+def conditions(workspace_id: UUID, wanted: "CallFilter") -> Iterator[sa.ColumnElement[bool]]:
+    """What holds for calls that were answered, and scored, as is wanted."""
+    column = call_outcomes.c
+    if wanted.question is not None:
+        yield _among(workspace_id, column.key == wanted.question, column.outcome == wanted.answer)
+    if wanted.scorecard is not None:
+        some = [column.key == wanted.scorecard, column.score.is_not(None)]
+        if wanted.passed is not None:
+            some.append(column.outcome == "passed" if wanted.passed else column.outcome.in_(FAILED))
+        if wanted.auto_failed is not None:
+            automatic = column.outcome == "auto-failed"
+            some.append(automatic if wanted.auto_failed else sa.not_(automatic))
+        if wanted.score_from is not None:
+            some.append(column.score >= wanted.score_from)
+        if wanted.score_below is not None:
+            some.append(column.score < wanted.score_below)
+        yield _among(workspace_id, *some)
+
+
+def _among(workspace_id: UUID, *some: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Of the present recording: what another one gave is not shown."""
+    found = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *some)
+    return sa.and_(calls.c.id.in_(found), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))
+
+
+async def scores(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, tuple[ScorecardScore, ...]]:
+    """The scores of calls, by the row's id."""
+    query = sa.select(call_outcomes).where(call_outcomes.c.call_pk.in_(call_pks), call_outcomes.c.score.is_not(None))
+    found: dict[int, tuple[ScorecardScore, ...]] = {}
+    for row in await connection.execute(query.order_by(call_outcomes.c.call_pk, call_outcomes.c.key)):
+        one = ScorecardScore(row.key, row.score, _PASSED.get(row.outcome), row.outcome == "auto-failed")
+        found[row.call_pk] = (*found.get(row.call_pk, ()), one)
+    return found
+
+
+async def score_weeks(
+    database: Database, reader: Reader, zone: str, weeks: int = 12, by: By = "team", key: str | None = None
+) -> list[ScoreWeek]:
+    """Scores by scorecard, week, and team or member, the earliest week first; weeks without scores are left out.
+
+    `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call. `key`: of one scorecard only.
+    """
+    mine, since, week = by_weeks(reader, zone, weeks)
+    of_key = [] if key is None else [call_outcomes.c.key == key]
+    team, user = (calls.c.team_id, sa.null()) if by == "team" else (sa.null(), AGENT)
+    figures = (
+        sa.select(
+            call_outcomes.c.key,
+            week.label("week"),
+            sa.cast(team, sa.Uuid()).label("team_id"),
+            sa.cast(user, sa.Uuid()).label("user_id"),
+            sa.func.count().label("calls"),
+            sa.func.round(sa.cast(sa.func.avg(call_outcomes.c.score), sa.Numeric()), 1).label("score"),
+            sa.func.count().filter(call_outcomes.c.outcome == "passed").label("passed"),
+            sa.func.count().filter(call_outcomes.c.outcome.in_(FAILED)).label("failed"),
+            sa.func.count().filter(call_outcomes.c.outcome == "auto-failed").label("auto_failed"),
+        )
+        .select_from(calls)
+        .join(call_outcomes, call_outcomes.c.call_pk == calls.c.id)
+        .join(transcripts, PRESENT)
+        .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
+        .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+        .where(*mine, call_outcomes.c.workspace_id == reader.workspace_id, call_outcomes.c.score.is_not(None), *of_key)
+        .where(calls.c.start_time >= since)
+        .group_by(*(sa.literal_column(str(at)) for at in range(1, 5)))
+        .subquery()
+    )
+    query: sa.Select[Any] = (
+        sa.select(figures, sa.func.coalesce(teams.c.name, members.c.name).label("name"))
+        .outerjoin(teams, teams.c.id == figures.c.team_id)
+        .outerjoin(
+            members, sa.and_(members.c.workspace_id == reader.workspace_id, members.c.user_id == figures.c.user_id)
+        )
+        .order_by(figures.c.key, figures.c.week, sa.text("name"), figures.c.team_id, figures.c.user_id)
+    )
+    return [read(ScoreWeek, row, score=float(row.score)) for row in await database.rows(reader, query, snapshot=True)]

@@ -1,0 +1,102 @@
+"""Calls by team and week: how many, in what tone, how they ended, how much of the talk was ours, and their tasks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from db.core.database import Database, Reader
+from db.core.rows import read
+from db.core.tables import PRESENT, call_search, calls, corrections, findings, tasks, transcripts
+
+
+@dataclass(frozen=True, slots=True)
+class TeamWeek:
+    """The calls of one team that started in one week."""
+
+    team_id: UUID
+    week: date  # its Monday
+    calls: int
+    failed: int
+    positive: int
+    neutral: int
+    negative: int
+    talk_ratio: float | None  # mean share of the talk that was the rep's, 0..1; None: it is known of no call
+    tasks: int = 0
+    tasks_done: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)  # calls by how they ended, where that is known
+
+
+def by_weeks(
+    reader: Reader, zone: str, weeks: int
+) -> tuple[list[sa.ColumnElement[bool]], sa.ColumnElement[Any], sa.ColumnElement[Any]]:
+    """Calls that a reader sees, the beginning of so many weeks up to that of the latest, and the Monday of a call."""
+    mine = [calls.c.workspace_id == reader.workspace_id]
+    if reader.team_id is not None:
+        mine.append(calls.c.team_id == reader.team_id)
+    latest = sa.select(sa.func.max(calls.c.start_time)).where(*mine).correlate(None).scalar_subquery()
+    last = sa.func.date_trunc("week", sa.func.timezone(zone, latest))
+    since = sa.func.timezone(zone, last - timedelta(weeks=weeks - 1))
+    return mine, since, sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
+
+
+async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int = 12) -> list[TeamWeek]:
+    """By week and team, the earliest first; weeks without calls are left out.
+
+    `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call.
+    """
+    mine, since, week = by_weeks(reader, zone, weeks)
+
+    def by_week(query: Any, *more: sa.ColumnElement[Any]) -> Any:
+        """The figures of `query`, which is over calls, by team, week and `more`."""
+        query = query.add_columns(calls.c.team_id, week.label("week"), *more)
+        places = range(len(query.selected_columns) - len(more) - 1, len(query.selected_columns) + 1)
+        return query.where(*mine, calls.c.start_time >= since).group_by(*(sa.literal_column(str(at)) for at in places))
+
+    async with database.transaction(reader, snapshot=True) as connection:
+        found = list(await connection.execute(by_week(_CALLS)))
+        ended: dict[tuple[UUID, date], dict[str, int]] = {}
+        for row in await connection.execute(by_week(_OUTCOMES, _OUTCOME.label("outcome"))):
+            ended.setdefault((row.team_id, row.week), {})[row.outcome] = row.calls
+        due = {(row.team_id, row.week): row for row in await connection.execute(by_week(_TASKS))}
+    return [
+        read(TeamWeek, row, outcomes=ended.get(place, {}), **_tasks_of(due.get(place)))
+        for row in sorted(found, key=lambda row: (row.week, row.team_id))
+        for place in [(row.team_id, row.week)]
+    ]
+
+
+def _tasks_of(row: sa.Row[Any] | None) -> dict[str, int]:
+    return {"tasks": row.tasks, "tasks_done": row.tasks_done} if row is not None else {}
+
+
+_tone, _PARTIES = call_search.c.tone, findings.c.value["parties"]
+_OF_REP = sa.case((corrections.c.swapped, _PARTIES["customer"]), else_=_PARTIES["rep"])
+_CALLS = (
+    sa.select(
+        sa.func.count().label("calls"),
+        sa.func.count().filter(calls.c.state == "failed").label("failed"),
+        *(sa.func.count().filter(_tone == name).label(name) for name in ("positive", "neutral", "negative")),
+        sa.func.avg(sa.cast(_OF_REP["talk_ratio"].astext, sa.Double())).label("talk_ratio"),
+    )
+    .select_from(calls)
+    .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
+    .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+    .outerjoin(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "statistics"))
+)
+_OUTCOME = findings.c.value["outcome"].astext
+_OUTCOMES = (
+    sa.select(sa.func.count().label("calls"))
+    .select_from(calls)
+    .join(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "summary", _OUTCOME.is_not(None)))
+    .join(transcripts, PRESENT)
+)
+_TASKS = (
+    sa.select(sa.func.count().label("tasks"), sa.func.count().filter(tasks.c.done).label("tasks_done"))
+    .select_from(calls)
+    .join(tasks, tasks.c.call_pk == calls.c.id)
+    .join(transcripts, PRESENT)
+)

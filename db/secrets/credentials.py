@@ -1,0 +1,150 @@
+"""Credentials that a workspace presents to recording servers, one for each server.
+
+Secrets are stored sealed (`sealing.py`) and opened only by `find`, in the process that fetches.
+"""
+
+import base64
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from db.core.database import Database
+from db.core.tables import host_credentials
+from db.secrets.encryption import Sealer
+from pipeline.domain.access import Credential
+
+Kind = Literal["basic", "bearer", "header"]
+
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # the name of a header (RFC 9110, 5.6.2)
+OURS = frozenset(
+    {"host", "range", "if-range", "accept", "accept-encoding", "user-agent", "connection", "content-length", "te"}
+    | {"transfer-encoding", "upgrade", "expect"}
+)  # headers that the fetcher sets, or that would change what a request is
+
+
+class CredentialUnfit(ValueError):
+    """A credential that no request could carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Exactly one server: a host as a URL has it, in lower case without a trailing dot, and its port."""
+
+    host: str
+    port: int = 443
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialInfo:
+    """What may be shown of a stored credential. `fresh`: sealed as it would be now, by the first key."""
+
+    server: Server
+    kind: Kind
+    name: str | None
+    created_at: datetime
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewCredential:
+    """`name`: the user of "basic", the header of "header", None for "bearer"."""
+
+    kind: Kind
+    name: str | None
+    secret: str = field(repr=False)
+
+
+async def put(database: Database, workspace_id: UUID, server: Server, new: NewCredential, sealer: Sealer) -> bool:
+    """Store a credential for `server`, in place of the one it had; whether it had one. Raises `CredentialUnfit`."""
+    _as_header(new.kind, new.name, new.secret)
+    key = {"workspace_id": workspace_id, "host": server.host, "port": server.port}
+    values = {"kind": new.kind, "name": new.name, "secret": sealer.seal(new.secret), "created_at": sa.func.now()}
+    async with database.transaction(workspace_id) as connection:
+        had = (await connection.execute(sa.select(sa.literal(1)).where(*_at(workspace_id, server)))).first()
+        await connection.execute(
+            insert(host_credentials)
+            .values(**key, **values)
+            .on_conflict_do_update(index_elements=["workspace_id", "host", "port"], set_=values)
+        )
+    return had is not None
+
+
+async def list_credentials(database: Database, workspace_id: UUID, sealer: Sealer) -> list[CredentialInfo]:
+    """All of a workspace, by host and port."""
+    query = sa.select(host_credentials).where(host_credentials.c.workspace_id == workspace_id)
+    async with database.transaction(workspace_id) as connection:
+        rows = await connection.execute(query.order_by(host_credentials.c.host, host_credentials.c.port))
+        return [
+            CredentialInfo(Server(row.host, row.port), row.kind, row.name, row.created_at, sealer.is_fresh(row.secret))
+            for row in rows
+        ]
+
+
+async def remove(database: Database, workspace_id: UUID, server: Server) -> bool:
+    """False where there is none."""
+    async with database.transaction(workspace_id) as connection:
+        done = await connection.execute(sa.delete(host_credentials).where(*_at(workspace_id, server)))
+    return done.rowcount == 1
+
+
+async def reseal(database: Database, workspace_id: UUID, sealer: Sealer) -> int:
+    """Seal all of a workspace with the first key; how many that changed. Raises `SecretSealed`."""
+    changed = 0
+    async with database.transaction(workspace_id) as connection:
+        query = sa.select(host_credentials).where(host_credentials.c.workspace_id == workspace_id).with_for_update()
+        for row in await connection.execute(query):
+            if sealer.is_fresh(row.secret):
+                continue
+            await connection.execute(
+                sa.update(host_credentials)
+                .where(*_at(workspace_id, Server(row.host, row.port)))
+                .values(secret=sealer.reseal(row.secret))
+            )
+            changed += 1
+    return changed
+
+
+async def find(database: Database, workspace_id: UUID, sealer: Sealer, host: str, port: int) -> Credential | None:
+    """What the workspace shows to exactly this server, opened. Raises `SecretSealed`."""
+    columns = (host_credentials.c.kind, host_credentials.c.name, host_credentials.c.secret)
+    async with database.transaction(workspace_id) as connection:
+        row = (await connection.execute(sa.select(*columns).where(*_at(workspace_id, Server(host, port))))).first()
+    return None if row is None else _as_header(row.kind, row.name, sealer.open(row.secret))
+
+
+def _at(workspace_id: UUID, server: Server) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        host_credentials.c.workspace_id == workspace_id,
+        host_credentials.c.host == server.host,
+        host_credentials.c.port == server.port,
+    )
+
+
+def _as_header(kind: Kind, name: str | None, secret: str) -> Credential:
+    """The header of a request (RFC 7617, RFC 6750). Raises `CredentialUnfit`, which never holds the secret."""
+    if not secret:
+        raise CredentialUnfit("The secret is empty.")
+    if kind == "basic":
+        if not name or ":" in name or _has_controls(name + secret):
+            raise CredentialUnfit(
+                "A user name holds no colon, and neither it nor the password control characters or what is no UTF-8."
+            )
+        pair = base64.b64encode(f"{name}:{secret}".encode()).decode("ascii")
+        return Credential("Authorization", f"Basic {pair}")
+    if not all(" " <= sign <= "~" for sign in secret) or secret != secret.strip():
+        raise CredentialUnfit("The secret holds signs that a header may not hold: printable ASCII only.")
+    if kind == "bearer":
+        return Credential("Authorization", f"Bearer {secret}")
+    if not name or not TOKEN.fullmatch(name) or name.lower() in OURS:
+        raise CredentialUnfit("That is not the name of a header that may be set, such as X-Api-Key.")
+    return Credential(name, secret)
+
+
+def _has_controls(text: str) -> bool:
+    """Also true of half a surrogate pair, which is how bytes of the environment that are no UTF-8 are read."""
+    return any(ord(sign) < 0x20 or ord(sign) == 0x7F or 0xD800 <= ord(sign) < 0xE000 for sign in text)

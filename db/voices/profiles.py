@@ -1,0 +1,236 @@
+"""What members sound like, computed again from their voiceprints whenever one comes, goes or changes hands.
+
+A `VoicePolicy` decides; here is which samples it is asked about. Everything follows from the set of samples
+that are kept, so taking one out gives the centroids and standings that were there before it came.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.tables import calls, findings, jobs, voice_centroids, voiceprint_events, voiceprints
+from pipeline.domain.speech import Voiceprint
+from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
+
+LATEST = 50  # voiceprints of a member that make the profile; older ones wait
+MOST_UNASSIGNED = 500  # the latest unassigned voiceprints that a new profile may name
+APPROVED = "approved"  # an action
+
+
+def learnable() -> sa.ColumnElement[bool]:
+    """The one place that says which voiceprints may be learnt from: not removed, and named by somebody who knows.
+
+    What a voice was recognized as is no ground to learn from it. Whatever else forbids it (a consent that is missing or
+    has run out) belongs here.
+    """
+    return sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
+
+
+def approved() -> sa.ColumnElement[bool]:
+    """Whether a person has approved a voiceprint, and its recording has not been replaced since."""
+    last = (
+        sa.select(voiceprint_events.c.action)
+        .where(voiceprint_events.c.call_pk == voiceprints.c.call_pk)
+        .where(voiceprint_events.c.action.in_((APPROVED, "replaced")))
+        .order_by(voiceprint_events.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return sa.func.coalesce(last == APPROVED, sa.false())
+
+
+def cosine(a: sa.ColumnElement[Any], b: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
+    """Cosine of two vectors; -1 where their lengths differ, which pgvector refuses to compare."""
+    same = sa.func.vector_dims(a) == sa.func.vector_dims(b)
+    return sa.case((same, 1 - a.op("<=>", return_type=sa.Double())(b)), else_=sa.literal(-1.0))
+
+
+async def hold(connection: AsyncConnection, workspace_id: UUID) -> None:
+    """One transaction at a time changes a workspace's voices. Taken after the call's row and before any voiceprint."""
+    name = sa.func.hashtextextended(f"voices {workspace_id}", 0)
+    await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(name)))
+
+
+async def refresh(
+    connection: AsyncConnection,
+    workspace_id: UUID,
+    model: str,
+    members: Iterable[UUID | None],
+    policy: VoicePolicy,
+) -> None:
+    """Recompute the profiles of `members` and of all whose samples resemble them, and whose unassigned voices are."""
+    book = _Book(connection, workspace_id, model, policy)
+    changed = {member for member in members if member is not None}
+    touched = set(changed)
+    for member in sorted(changed):
+        touched |= await book.resembling(member)  # what it sounded like before
+        await book.write(member, "own", policy.centroids(await book.samples(member)))
+        touched |= await book.resembling(member)
+    for member in sorted(touched):
+        samples = await book.samples(member)
+        profile = policy.learn(samples, await book.others(member))
+        await book.write(member, "profile", profile.centroids)
+        verdicts = {key: (verdict.standing, verdict.reasons) for key, verdict in profile.verdicts.items()}
+        await book.mark(member, verdicts)
+    await book.name_unassigned()
+
+
+async def analyse_again(connection: AsyncConnection, call_pk: int) -> None:
+    """Queue the analysis of a completed call sent without a `userId` whose agent is another than its voice.
+
+    In the transaction that names the voice. One live analysis is enough: one that runs while the voice is named may
+    still have met the older names, and is not repeated.
+    """
+    agent = sa.select(findings.c.value["user_id"].astext).where(
+        findings.c.call_pk == call_pk, findings.c.step == "agent"
+    )
+    latest = agent.order_by(findings.c.version.desc()).limit(1).scalar_subquery()
+    voice = sa.select(sa.cast(voiceprints.c.user_id, sa.Text)).where(voiceprints.c.call_pk == call_pk).scalar_subquery()
+    due = sa.select(calls.c.id, sa.literal("analyze")).where(
+        calls.c.id == call_pk, calls.c.state == "completed", calls.c.user_id.is_(None), latest.is_distinct_from(voice)
+    )
+    live = sa.text("state IN ('queued', 'running')")  # as the index has it
+    await connection.execute(
+        insert(jobs)
+        .from_select(["call_pk", "kind"], due)
+        .on_conflict_do_nothing(index_elements=["call_pk", "kind"], index_where=live)
+    )
+
+
+class _Book:
+    """The voices of one workspace by one model."""
+
+    def __init__(self, connection: AsyncConnection, workspace_id: UUID, model: str, policy: VoicePolicy) -> None:
+        self._connection = connection
+        self._workspace_id = workspace_id
+        self._model = model
+        self._policy = policy
+
+    async def samples(self, member: UUID) -> list[VoiceSample]:
+        """The latest that may be learnt from."""
+        columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "quality_issues")]
+        query = (
+            sa.select(*columns, approved().label("approved"))
+            .where(self._prints(), voiceprints.c.user_id == member, learnable())
+            .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
+            .limit(LATEST)
+        )
+        rows = list(await self._connection.execute(query))
+        return [
+            VoiceSample(
+                f"{row.call_pk:020d}",
+                self._voiceprint(row.vector, row.speech_seconds, row.quality_issues),
+                row.approved,
+            )
+            for row in rows
+            if len(row.vector) == len(rows[0].vector)  # another model under the same name
+        ]
+
+    async def others(self, member: UUID) -> dict[str, list[Voiceprint]]:
+        """What everybody else sounds like by their own calls."""
+        query = sa.select(voice_centroids).where(self._centroids("own"), voice_centroids.c.user_id != member)
+        found: dict[str, list[Voiceprint]] = defaultdict(list)
+        for row in await self._connection.execute(
+            query.order_by(voice_centroids.c.user_id, voice_centroids.c.position)
+        ):
+            found[str(row.user_id)].append(self._voiceprint(row.vector, row.speech_seconds))
+        return found
+
+    async def resembling(self, member: UUID) -> set[UUID]:
+        """Members with a sample that fits what `member` sounds like by their own calls: its verdict may hang on it."""
+        like = cosine(voiceprints.c.vector, voice_centroids.c.vector)
+        near = self._policy.fit(self._model) - 1e-6  # PostgreSQL's vectors have single precision
+        query = (
+            sa.select(voiceprints.c.user_id)
+            .join(voice_centroids, sa.and_(self._centroids("own"), voice_centroids.c.user_id == member))
+            .where(self._prints(), learnable(), voiceprints.c.user_id != member, like >= near)
+            .distinct()
+        )
+        return set((await self._connection.execute(query)).scalars())
+
+    async def write(self, member: UUID, kind: str, made: Sequence[Centroid]) -> None:
+        """Replace a member's centroids of one kind."""
+        own = sa.and_(self._centroids(kind), voice_centroids.c.user_id == member)
+        await self._connection.execute(sa.delete(voice_centroids).where(own))
+        key = {"workspace_id": self._workspace_id, "user_id": member, "model": self._model, "kind": kind}
+        rows = [
+            {
+                **key,
+                "position": position,
+                "vector": list(one.voiceprint.vector),
+                "calls": one.calls,
+                "speech_seconds": one.voiceprint.speech_seconds,
+            }
+            for position, one in enumerate(made)
+        ]
+        if rows:
+            await self._connection.execute(sa.insert(voice_centroids), rows)
+
+    async def mark(self, member: UUID, verdicts: Mapping[str, tuple[Standing, tuple[str, ...]]]) -> None:
+        """Write what became of each sample; those beyond the latest wait."""
+        beyond = {"standing": Standing.WAITING.value, "reasons": ["older"]}
+        own = sa.and_(self._prints(), voiceprints.c.user_id == member, learnable())
+        listed = [int(key) for key in verdicts]
+        await self._connection.execute(
+            sa.update(voiceprints).where(own, voiceprints.c.call_pk.not_in(listed)).values(**beyond)
+        )
+        by_verdict: dict[tuple[Standing, tuple[str, ...]], list[int]] = defaultdict(list)
+        for key, verdict in verdicts.items():
+            by_verdict[verdict].append(int(key))
+        for (standing, reasons), keys in by_verdict.items():
+            values = {"standing": standing.value, "reasons": list(reasons)}
+            await self._connection.execute(
+                sa.update(voiceprints).where(voiceprints.c.call_pk.in_(keys)).values(**values)
+            )
+
+    async def name_unassigned(self) -> None:
+        """Unassigned voices get the name of the member whose profile they clearly fit, and lose it if they do not."""
+        latest = (
+            sa.select(voiceprints.c.call_pk, voiceprints.c.vector, voiceprints.c.user_id)
+            .where(self._prints(), voiceprints.c.removed_at.is_(None))
+            .where(sa.or_(voiceprints.c.named_by.is_(None), voiceprints.c.named_by == "voice"))
+            .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
+            .limit(MOST_UNASSIGNED)
+            .subquery()
+        )
+        like = sa.func.max(cosine(latest.c.vector, voice_centroids.c.vector))
+        query = (
+            sa.select(latest.c.call_pk, latest.c.user_id, voice_centroids.c.user_id.label("member"), like.label("like"))
+            .outerjoin(voice_centroids, self._centroids("profile"))
+            .group_by(latest.c.call_pk, latest.c.user_id, voice_centroids.c.user_id)
+        )
+        similarities: dict[int, dict[str, float]] = defaultdict(dict)
+        named: dict[int, UUID | None] = {}
+        for row in await self._connection.execute(query):
+            named[row.call_pk] = row.user_id
+            if row.member is not None and np.isfinite(row.like):
+                similarities[row.call_pk][str(row.member)] = row.like
+        for call_pk, before in named.items():
+            found = self._policy.whose(similarities[call_pk], self._model)
+            member = UUID(found) if found else None
+            if member != before:
+                await self._connection.execute(
+                    sa.update(voiceprints)
+                    .where(voiceprints.c.call_pk == call_pk)
+                    .values(user_id=member, named_by="voice" if member else None)
+                )
+                await analyse_again(self._connection, call_pk)
+
+    def _prints(self) -> sa.ColumnElement[bool]:
+        return sa.and_(voiceprints.c.workspace_id == self._workspace_id, voiceprints.c.model == self._model)
+
+    def _centroids(self, kind: str) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            voice_centroids.c.workspace_id == self._workspace_id,
+            voice_centroids.c.model == self._model,
+            voice_centroids.c.kind == kind,
+        )
+
+    def _voiceprint(self, vector: Any, seconds: float, quality_issues: Iterable[str] = ()) -> Voiceprint:
+        return Voiceprint(tuple(float(x) for x in vector), self._model, seconds, quality_issues=tuple(quality_issues))

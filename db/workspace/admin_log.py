@@ -1,0 +1,156 @@
+"""Who changed what of a workspace and of its keys: written in the transaction of the change."""
+
+import getpass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import Database, Scope
+from db.core.pages import Page, Place, aware
+from db.core.rows import read
+from db.core.tables import admin_changes, api_keys, console_sessions, workspaces
+
+ADMIN = "admin"  # the scope of keys that may change a workspace
+
+
+KEY_IS_VALID = sa.and_(
+    api_keys.c.revoked_at.is_(None), sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true())
+)
+
+
+class NotAdmin(Exception):
+    """The key of an `Actor` was revoked, or has expired, before its change was made: nothing has changed."""
+
+
+class NotInDirectory(LookupError):
+    """A workspace or team that does not exist, or a team of another workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who changes something. Without a key it is an operator, who stands above workspaces; with one, its name counts.
+
+    `team_id`: the one team that its key is bound to.
+    """
+
+    name: str
+    key_id: UUID | None = None
+    team_id: UUID | None = None
+    session_id: UUID | None = None  # of the console
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdminChange:
+    """One change. `who`: the name of the key, or of the operator's login."""
+
+    at: datetime
+    who: str
+    key_id: UUID | None  # None: an operator
+    session_id: UUID | None
+    action: str  # created, changed, removed, revoked, replayed, ...
+    kind: str  # workspace, team, member, contact, key, webhook, session, voiceprint
+    object_id: str
+    name: str  # of what was changed, as it was then; empty for contacts
+    detail: str  # which fields; of keys what they may
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """The transaction of a change."""
+
+    connection: AsyncConnection
+    workspace_id: UUID
+    by: Actor
+
+    async def run(self, statement: sa.Executable) -> list[sa.Row[Any]]:
+        """The rows of one statement."""
+        result = await self.connection.execute(statement)
+        return list(result.all()) if result.returns_rows else []
+
+    async def note(
+        self, action: str, kind: str, object_id: object, name: str = "", detail: str = "", team_id: UUID | None = None
+    ) -> None:
+        """Keep what is changed in this transaction. `team_id`: of the team that it concerns alone."""
+        values = {
+            "workspace_id": self.workspace_id,
+            "team_id": team_id,
+            "who": self.by.name,
+            "key_id": self.by.key_id,
+            "session_id": self.by.session_id,
+            "action": action,
+            "kind": kind,
+            "object_id": str(object_id),
+            "name": name,
+            "detail": detail,
+            "request_id": self.by.request_id,
+        }
+        await self.connection.execute(sa.insert(admin_changes).values(**values))
+
+
+@asynccontextmanager
+async def changing(
+    database: Database, workspace_id: UUID, by: Actor | None = None, new: bool = False, seconds: float | None = None
+) -> AsyncIterator[Changing]:
+    """A transaction that changes a workspace; changes of one workspace wait for each other.
+
+    `by`: None is whose process this is. `new`: the workspace is made in it. `seconds`: see `Database.transaction`.
+
+    Raises `NotInDirectory` for an unknown workspace, `NotAdmin` where the actor may no longer.
+    """
+    actor = by or operator()
+    async with database.transaction(workspace_id, seconds=seconds) as connection:
+        # Submissions refer to the workspace meanwhile: that takes a weaker lock.
+        locked = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
+        if not new and (await connection.execute(locked)).first() is None:
+            raise NotInDirectory(f"there is no workspace {workspace_id}")
+        yield Changing(connection, workspace_id, await _verified(connection, actor))
+
+
+async def _verified(connection: AsyncConnection, actor: Actor) -> Actor:
+    """The actor, by the name of its key. Raises `NotAdmin`."""
+    if actor.session_id is not None:
+        own = sa.and_(console_sessions.c.id == actor.session_id, console_sessions.c.revoked_at.is_(None))
+        if (await connection.execute(sa.select(console_sessions.c.id).where(own))).first() is None:
+            raise NotAdmin
+    if actor.key_id is None:
+        return actor
+    valid = sa.select(api_keys.c.name).where(
+        api_keys.c.id == actor.key_id, sa.any_(api_keys.c.scopes) == ADMIN, KEY_IS_VALID
+    )
+    name: str | None = (await connection.execute(valid)).scalar_one_or_none()
+    if name is None:
+        raise NotAdmin
+    return replace(actor, name=name)
+
+
+def operator() -> Actor:
+    """The person or service that runs this process."""
+    try:
+        return Actor(getpass.getuser())
+    except (OSError, KeyError):  # a container's user without a name
+        return Actor("operator")
+
+
+async def list_changes(
+    database: Database, scope: Scope, workspace_id: UUID, cursor: str | None = None, limit: int = 50
+) -> Page[AdminChange]:
+    """The latest first. Raises `reading.InvalidCursor`."""
+    mark = ("changes", workspace_id)
+    place = Place.decode(cursor, mark, aware)
+    query = sa.select(admin_changes).where(admin_changes.c.workspace_id == workspace_id)
+    if place is not None:
+        behind = sa.tuple_(admin_changes.c.at, admin_changes.c.id)
+        query = query.where(behind < sa.tuple_(sa.literal(place.at), sa.literal(place.row)))
+    query = query.order_by(admin_changes.c.at.desc(), admin_changes.c.id.desc()).limit(limit + 1)
+    rows = await database.rows(scope, query, snapshot=True)
+    last = rows[limit - 1] if len(rows) > limit else None
+    following = last and Place(last.at.isoformat(), last.id).encode(mark)
+    return Page(tuple(read(AdminChange, row) for row in rows[:limit]), following or None)

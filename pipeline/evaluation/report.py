@@ -1,0 +1,133 @@
+"""Scores of many calls: pooled, with intervals, and by how much two systems differ."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.evaluation.found import FoundCounts
+from pipeline.evaluation.score import CallScore, Errors
+
+RESAMPLES, SEED = 1000, 7
+FEWEST = 5  # calls, below which an interval would say nothing
+
+Parts = tuple[float, float]  # of a ratio: what is counted, and of how much
+Metric = Callable[[CallScore], Parts | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `FEWEST`."""
+
+    value: float
+    low: float | None
+    high: float | None
+    calls: int
+
+
+def _share(errors: Errors | None) -> Parts | None:
+    return None if errors is None else (errors.all, errors.said)
+
+
+def _per_minute(score: CallScore, count: Callable[[Errors], int]) -> Parts | None:
+    return None if score.normalized is None else (count(score.normalized), score.seconds / 60)
+
+
+def _f1(found: FoundCounts | None) -> Parts | None:
+    return None if found is None else (2 * found.right, found.found + found.known)
+
+
+METRICS: dict[str, Metric] = {
+    "wer": lambda s: _share(s.normalized),
+    "wer_written": lambda s: _share(s.written),
+    "cpwer": lambda s: _share(s.cp),
+    "lost_per_minute": lambda s: _per_minute(s, lambda errors: errors.deleted),
+    "invented_per_minute": lambda s: _per_minute(s, lambda errors: errors.inserted),
+    "der": lambda s: None if s.diarization is None or s.spoken is None else (s.diarization, s.spoken),
+    "jer": lambda s: None if s.jaccard is None or s.speakers is None else (s.jaccard, s.speakers),
+    "word_time_error": lambda s: (sum(s.times), len(s.times)) if s.times else None,
+    "task_f1": lambda s: _f1(s.tasks),
+    "contact_f1": lambda s: _f1(s.contact),
+    "rtfx": lambda s: (s.seconds, s.processing) if s.processing else None,
+    "cost_per_audio_hour": lambda s: None if s.cost is None else (s.cost, s.seconds / 3600),
+}
+"""By name: what is counted of a call, and of how much. Ratios of calls are pooled: sums of one by sums of the other."""
+
+TITLES = {
+    "wer": "words wrong, normalized (WER)",
+    "wer_written": "words wrong, as written (WER)",
+    "cpwer": "words wrong or with the wrong speaker (cpWER)",
+    "lost_per_minute": "words lost per minute",
+    "invented_per_minute": "words invented per minute",
+    "der": "speech with the wrong speaker (DER)",
+    "jer": "mean over speakers (JER)",
+    "word_time_error": "words begin elsewhere by (s)",
+    "task_f1": "tasks found and right (F1)",
+    "contact_f1": "fields of contacts found and right (F1)",
+    "rtfx": "audio seconds per processing second (RTFx)",
+    "cost_per_audio_hour": "cost per hour of audio",
+}
+SHARES = {"wer", "wer_written", "cpwer", "der", "jer", "task_f1", "contact_f1"}
+MORE_IS_BETTER = {"task_f1", "contact_f1", "rtfx"}
+
+
+def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
+    """A metric over calls; None where none of them has it."""
+    parts = _parts(scores, metric)
+    if parts.size == 0 or parts[:, 1].sum() == 0:
+        return None
+    low, high = _interval(_resampled(parts)) if len(parts) >= FEWEST else (None, None)
+    return Rate(_ratio(parts), low, high, len(parts))
+
+
+def difference(one: Sequence[CallScore], other: Sequence[CallScore], metric: str) -> Rate | None:
+    """By how much `other` is above `one`, over the calls that both have; resampled together."""
+    names = {score.name: score for score in one}
+    both = [(names[score.name], score) for score in other if score.name in names]
+    pairs = [(a, b) for a, b in both if METRICS[metric](a) is not None and METRICS[metric](b) is not None]
+    before, after = (_parts([pair[side] for pair in pairs], metric) for side in (0, 1))
+    if not pairs or before[:, 1].sum() == 0 or after[:, 1].sum() == 0:
+        return None
+    low, high = (
+        _interval(_resampled(after) - _resampled(before)) if len(pairs) >= FEWEST else (None, None)
+    )  # the same draws of both
+    return Rate(_ratio(after) - _ratio(before), low, high, len(pairs))
+
+
+def value_of(score: CallScore, metric: str) -> float | None:
+    """A metric of one call; None where it is not known."""
+    part = METRICS[metric](score)
+    return part[0] / part[1] if part and part[1] else None
+
+
+def duration_band(seconds: float) -> str:
+    """How long a call is, in the words of a slice."""
+    for limit, name in ((60, "under 1 min"), (300, "1 to 5 min"), (900, "5 to 15 min")):
+        if seconds < limit:
+            return name
+    return "15 min and more"
+
+
+def _parts(scores: Sequence[CallScore], metric: str) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+    found = [part for score in scores if (part := METRICS[metric](score)) is not None]
+    return np.array(found, dtype=np.float64).reshape(-1, 2)
+
+
+def _ratio(parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float:
+    return float(parts[:, 0].sum() / parts[:, 1].sum())
+
+
+def _resampled(
+    parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
+) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """The ratio of each of `RESAMPLES` draws of calls, shape (RESAMPLES,); the same draws for the same count."""
+    drawn = np.random.default_rng(SEED).integers(0, len(parts), (RESAMPLES, len(parts)))
+    sums = parts[drawn].sum(axis=1)
+    ratios: np.ndarray[tuple[int], np.dtype[np.float64]] = np.zeros(RESAMPLES)
+    np.divide(sums[:, 0], sums[:, 1], out=ratios, where=sums[:, 1] > 0)
+    return ratios
+
+
+def _interval(ratios: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, float]:
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,86 @@
+"""What produced the result of each stage, as a digest: a result is used again only where the same would produce it.
+
+A digest covers the engine (its name, its own options, its checkpoint by content), the options and the code of the
+stage, and the stages before it. So another analysis step recognizes nothing again, and another model does. What is
+known of a call (roster, terms, metadata) is no part of it: a change of those runs the speakers and the analysis again.
+"""
+
+import contextlib
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.domain.stage import Stage
+from pipeline.engines.fingerprint import digest_of
+from pipeline.errors import CheckpointDamaged, CheckpointMissing, EngineUnavailable
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import Recognition, Workers
+
+HERE = Path(__file__).parents[1]
+CODE = {
+    Stage.AUDIO: ("audio", "language"),
+    Stage.PROSODY: ("audio/prosody.py", "audio/yin.py"),
+    Stage.RECOGNITION: ("asr", "recognize.py", "vocabulary.py"),
+    Stage.DIARIZATION: ("diarization",),
+    Stage.RECLUSTERING: ("speakers/reclustering.py",),
+    Stage.VOICES: ("machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
+    Stage.VOICEPRINT: ("speakers/gate.py", "speakers/voiceprint.py"),
+}
+"""The files and folders of the pipeline that a stage's result depends on."""
+
+Producers = dict[Stage, str]
+
+
+async def producers(workers: Workers, options: ProcessOptions) -> Producers:
+    """What would produce each stage's result now; without the stages of an engine that has no model."""
+    recognition = diarizer = None
+    with contextlib.suppress(EngineUnavailable, CheckpointMissing, CheckpointDamaged):
+        recognition = await workers.recognition()
+        diarizer = await workers.diarizer()
+    return of_engines(options, recognition, diarizer)
+
+
+def of_engines(options: ProcessOptions, recognition: Recognition | None, diarizer: str | None) -> Producers:
+    """As `producers`, for engines that are known; `diarizer` is what `Workers.diarizer` says."""
+    if recognition is None:
+        return {}
+    made: Producers = {}
+
+    def add(stage: Stage, *facts: Any) -> None:
+        made[stage] = digest_of(stage, code_digest(*CODE[stage]), *facts)
+
+    add(Stage.AUDIO, options.speech.model_dump(mode="json"), recognition.max_chunk_seconds, recognition.packing)
+    add(Stage.PROSODY, made[Stage.AUDIO], options.analysis.tone_by_voice)
+    add(Stage.RECOGNITION, made[Stage.AUDIO], recognition.identity, options.safety.model_dump(mode="json"))
+    if diarizer is None:
+        return made
+    voices = (diarizer, _calibration(options))
+    add(Stage.DIARIZATION, made[Stage.AUDIO], diarizer)
+    add(Stage.RECLUSTERING, made[Stage.DIARIZATION], made[Stage.RECOGNITION], *voices)
+    add(Stage.VOICES, made[Stage.DIARIZATION], made[Stage.RECOGNITION], *voices)
+    add(Stage.VOICEPRINT, made[Stage.RECOGNITION], *voices)
+    return made
+
+
+@cache
+def code_digest(*parts: str) -> str:
+    """A digest of files of the pipeline, and of those in folders of it: of all, where none is named."""
+    found = hashlib.sha256()
+    for part in parts or (".",):
+        path = HERE / part
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_file() and file.suffix not in (".pyc", ".md") and "__pycache__" not in file.parts:
+                found.update(f"{file.relative_to(HERE).as_posix()}\0".encode())
+                found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()[:32]
+
+
+def _calibration(options: ProcessOptions) -> str:
+    """A digest of the calibration that is set; those that ship are a part of the code."""
+    path = options.roles.calibration
+    if path is None:
+        return ""
+    files = sorted(path.rglob("*.toml")) if path.is_dir() else [path] if path.is_file() else []
+    return digest_of(*(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))

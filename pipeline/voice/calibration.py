@@ -1,0 +1,86 @@
+"""How like two voices are by one embedder says little by another: the thresholds that were measured, by embedder.
+
+A calibration is a TOML file with the figures it rests on. Those that ship lie in `diarization/calibration/`; further
+ones are named by a setting. An embedder without a calibration recognizes nobody.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+SHIPPED = Path(__file__).parents[1] / "diarization" / "calibration"
+FILE = "calibration.toml"  # the name of the one that lies in a checkpoint's folder
+
+
+class PipelineParameters(BaseModel):
+    """How a pipeline that this project puts together separates the voices of one recording."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: float = Field(gt=0, le=1)  # from one window to the next, as a share of a window
+    clustering_threshold: float = Field(gt=0, le=2)  # mean of 1 - cosine up to which clusters join
+    min_cluster_size: int = Field(ge=1, le=20)  # windows; smaller clusters go to the nearest larger one
+
+
+class ClusteringParameters(BaseModel):
+    """How windows of speech become speakers, of an engine that has no segmentation network."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    speech_threshold: float = Field(gt=0, lt=1)  # probability from which speech begins
+    min_silence: float = Field(gt=0, le=2)  # seconds; where there is a longer pause the speaker may change
+    window: float = Field(ge=0.5, le=10)  # seconds of speech in one embedding
+    step: float = Field(gt=0, le=10)  # seconds from one window to the next
+    threshold: float = Field(gt=0, le=2)  # mean of 1 - cosine up to which clusters join
+    min_seconds: float = Field(ge=0)  # of speech; smaller clusters go to the nearest voice,
+    few_seconds: float = Field(ge=0)  # but so few make a voice
+    far: float = Field(ge=-1, le=1)  # whose cosine with every other is at most this
+    change: float = Field(ge=0)  # sum of cosines, each 20 ms, that a change of speaker within a run has to gain
+    gap: float = Field(ge=0)  # seconds between two stretches of one speaker up to which they are one
+
+
+class VoiceCalibration(BaseModel):
+    """The thresholds of one embedder. Cosines are -1..1; settings of the same names go before them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: tuple[str, ...] = Field(min_length=1)  # what `Voiceprint.model` says
+    threshold: float = Field(ge=-1, le=1)  # of a voice to a member's centroid, to be recognized
+    margin: float = Field(ge=0, le=2)  # between the best candidate and the second
+    fit: float = Field(ge=-1, le=1)  # mean among calls of one member, to be one voice
+    related: float = Field(ge=-1, le=1)  # of a member's further centroid to the main one
+    agreement: float = Field(ge=-1, le=1)  # of a stretch of a call to its other stretches, to be one voice
+    pieces: float | None = Field(None, ge=-1, le=1)  # mean of pieces of about a second, to be one; None: not clustered
+    pipeline: PipelineParameters | None = None  # None: the pipeline's own configuration says it
+    clustering: ClusteringParameters | None = None  # None: voices of this embedder are not clustered by us
+    center: tuple[float, ...] = ()  # mean embedding of telephone speech, subtracted from each; (): as the model says
+    basis: str  # the speech and the figures that these rest on
+
+
+class CalibrationInvalid(ValueError):
+    """A calibration file cannot be used; the message names it."""
+
+
+def calibration_of(model: str, further: Path | None = None) -> VoiceCalibration | None:
+    """Return the calibration for the voiceprints of a model, or None.
+
+    `further` is a file, or a folder of *.toml files, that goes before those that ship. Each is read once.
+    Raises `CalibrationInvalid`.
+    """
+    return (_by_model(further).get(model) if further else None) or _by_model(SHIPPED).get(model)
+
+
+@cache
+def _by_model(path: Path) -> dict[str, VoiceCalibration]:
+    files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    return {model: one for one in map(read, files) for model in one.models}
+
+
+def read(path: Path) -> VoiceCalibration:
+    """Return what a file says. Raises `CalibrationInvalid`."""
+    try:
+        return VoiceCalibration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise CalibrationInvalid(f"{path} is no calibration of an embedder: {error}") from error

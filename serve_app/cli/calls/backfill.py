@@ -1,0 +1,264 @@
+"""`switchboard backfill`: a folder or a bucket of recordings through the pipeline, into Parquet."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from serve_app.cli.calls.process import Model, Pipeline, check_models, chosen_settings
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.output import Json, duration, err, out, print_json, progress_bar
+from serve_app.cli.workspace.locale_options import Country, TimeZone, check_place
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from pipeline.backfill.actors import BackfillJob
+    from pipeline.backfill.run import BackfillProgress, Hardware
+    from serve_app.settings import Settings
+
+LOCAL = "local"
+RESUME = "Run the same command again"
+INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
+OBJECT_STORE_BYTES = 100 * 2**20  # paths travel through it, not sound
+
+
+def backfill(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Folder of recordings: a path, or s3://..., gs://...")
+    ],
+    output: Annotated[
+        str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files: a path, or s3://..., gs://...")
+    ],
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files"),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The Ray to run on: host:port or auto; local starts one here for this run.",
+            show_default="that of the service on this machine, or else local",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes, each with its own engines.")] = 1,
+    cpus: Annotated[float, typer.Option(min=0, help="Cores that Ray reserves for each worker.")] = 1.0,
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="GPUs for each worker.", show_default="1 if the cluster has one, and the device is not cpu"
+        ),
+    ] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option(help="A custom Ray resource of which each worker takes one: keeps workers on nodes that have it."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many recordings in this run.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Retry recordings that failed before.")] = False,
+    country: Country = None,
+    time_zone: TimeZone = "UTC",
+    model: Model = None,
+    pipeline: Pipeline = None,
+    json_: Json = False,
+) -> None:
+    """Run the pipeline on all recordings of a folder or bucket with Ray Data, and write one row for each to Parquet.
+
+    It can be stopped or killed at any time: run the same command again to do the rest. A recording that fails becomes
+    a row with an error. Nothing goes into the service's database; to store calls, use `switchboard submit`.
+
+    Examples:
+
+      switchboard backfill recordings/ --out texts/
+
+      switchboard backfill s3://bucket/2025 --out s3://bucket/texts --workers 4
+    """
+    from pipeline.backfill.source import FolderUnusable
+
+    check_place(country, time_zone)
+    settings = chosen_settings(model, pipeline)
+    check_models(settings)
+    _check_folders(source, output)  # before Ray is started: a slip is told at once
+    try:
+        # Ray tells warnings of its own on stdout, where our data goes.
+        with contextlib.redirect_stdout(sys.stderr), _ray(settings, address) as cluster:
+            job = _job(settings, source, output, country, time_zone)
+            hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
+            progress = _run(job, hardware, pattern, failed, limit, json_)
+    except KeyboardInterrupt:
+        raise CommandError("Interrupted.", f"{RESUME} to do the rest.", INTERRUPTED) from None
+    except FolderUnusable as error:
+        raise CommandError(f"{error.message} ({error.code})", f"{RESUME} then; it does the rest.", FAILED) from error
+    if json_:
+        print_json({**_counts(progress), "output": job.output})
+    else:
+        _tell(progress, job.output)
+    if progress.failed and progress.failed == progress.done:
+        raise typer.Exit(FAILED)
+
+
+def _check_folders(source: str, output: str) -> None:
+    from pipeline.backfill.source import Source, opened
+    from pipeline.errors import StorageError
+
+    try:
+        Source(_address(source))
+        opened(_address(output))
+    except StorageError as error:
+        raise CommandError(error.message, "", USAGE) from error
+
+
+def _job(settings: "Settings", source: str, output: str, country: str | None, time_zone: str) -> "BackfillJob":
+    from pipeline.backfill.actors import BackfillJob
+    from pipeline.domain.insight import Roster
+
+    return BackfillJob(
+        source=_address(source),
+        output=_address(output),
+        run="",
+        asr=settings.asr,
+        diarization=settings.diarization,
+        process=settings.process_options(),
+        roster=Roster(default_country=country, time_zone=time_zone),
+        alignment=settings.alignment,
+        store=settings.checkpoints,
+    )
+
+
+def _address(folder: str) -> str:
+    """A path as seen from here; other processes run in other folders."""
+    return folder if "://" in folder else Path(folder).expanduser().absolute().as_uri()
+
+
+@contextlib.contextmanager
+def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]]:
+    """A Ray, joined or started; yields its resources. What Ray reads when it is imported is set before."""
+    from serve_app.cli.ui import this_machine
+    from serve_app.service import children, ray_access, ray_start, run_folder
+
+    where = address or os.environ.get("RAY_ADDRESS")
+    if where is None:
+        service = this_machine.find(settings, None)
+        where = str(service.facts.get("ray_address", LOCAL)) if service else LOCAL
+    own = where == LOCAL
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are about Ray Data's own doings
+    if own:
+        quiet = {"RAY_worker_niceness": "0"}  # the actors say by themselves how nice they are
+        for name, value in (ray_access.own_ray(run_folder.own().path) | quiet).items():
+            os.environ.setdefault(name, value)
+    else:
+        ray_access.join(where)
+    before = children.descendants()
+
+    def step(sentence: str) -> None:
+        err().print(f"[dim]{sentence} ...[/dim]")
+
+    def end() -> None:
+        if own:
+            children.end(spared=lambda: before)
+
+    step("Starting Ray" if own else f"Joining Ray at {where}")
+    try:
+        ray_start.start(
+            where,
+            step,
+            end,
+            **({"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if own else {}),
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        place = "here" if own else f"at {where}"
+        raise CommandError(f"There is no Ray {place}: {error}", "Check --address and RAY_AUTH_TOKEN_PATH.") from error
+    import ray
+
+    try:
+        yield ray.cluster_resources()
+    finally:
+        ray.shutdown()
+        end()
+        if own:
+            run_folder.discard_own()
+
+
+def _hardware(
+    settings: "Settings",
+    cluster: dict[str, float],
+    workers: int,
+    cpus: float,
+    gpus: float | None,
+    resource: str | None,
+) -> "Hardware":
+    """What the actors take. Raises `CommandError` where the cluster does not have it: they would wait forever."""
+    from pipeline.backfill.run import Hardware
+
+    if gpus is None:
+        gpus = 1.0 if cluster.get("GPU") and settings.asr.device != "cpu" else 0.0
+    wanted = {"CPU": workers * cpus, "GPU": workers * gpus, **({resource: workers} if resource else {})}
+    for what, amount in wanted.items():
+        if amount > cluster.get(what, 0.0):
+            raise CommandError(
+                f"{workers} workers take {amount:g} {what}; the cluster has {cluster.get(what, 0.0):g}.",
+                "Fewer --workers, or less for each with --cpus and --gpus.",
+                USAGE,
+            )
+    return Hardware(workers, cpus, gpus, resource)
+
+
+def _run(
+    job: "BackfillJob", hardware: "Hardware", pattern: str | None, failed: bool, limit: int | None, quiet: bool
+) -> "BackfillProgress":
+    from pipeline.backfill.run import backfill as run
+
+    with progress_bar(disable=quiet) as bar:
+        shown = bar.add_task("loading the engines", total=None)
+        return run(job, hardware, pattern, failed, limit, lambda progress: _show(bar, shown, progress, limit))
+
+
+def _show(bar: "Progress", shown: "TaskID", progress: "BackfillProgress", limit: int | None) -> None:
+    total = progress.found - progress.before
+    bar.update(
+        shown,
+        total=min(total, limit) if limit else total,
+        completed=progress.done,
+        description="recordings" if progress.done else "loading the engines",
+    )
+
+
+def _counts(progress: "BackfillProgress") -> dict[str, float]:
+    return {
+        "found": progress.found,
+        "done_before": progress.before,
+        "done": progress.done,
+        "failed": progress.failed,
+        "left": progress.left,
+        "audio_seconds": round(progress.audio, 1),
+        "seconds": round(progress.seconds, 1),
+    }
+
+
+def _tell(progress: "BackfillProgress", output: str) -> None:
+    console = out()
+    if not progress.found:
+        console.print("There are no recordings in the source.")
+        return
+    before = f", {progress.before} of them done before" if progress.before else ""
+    console.print(f"{progress.found} recordings{before}.")
+    if progress.done:
+        a_hour = progress.done / progress.seconds * 3600
+        console.print(
+            f"Done now: {progress.done} with {duration(progress.audio)} of sound, in {duration(progress.seconds)} "
+            f"({a_hour:,.0f} an hour)."
+        )
+    if progress.failed:
+        console.print(
+            Text.assemble(
+                (f"{progress.failed} failed", "bold red"),
+                ": columns `code` and `error` say why; --failed retries them.",
+            )
+        )
+    if progress.left:
+        console.print(f"{progress.left} are left: run the same command again.")
+    console.print(Text(f"Rows: {output}"))

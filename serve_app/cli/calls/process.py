@@ -1,0 +1,241 @@
+"""`switchboard process`: the pipeline in this process, without service and database, on production's engines."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+from rich.text import Text
+
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Roster
+from pipeline.domain.speech import Recording
+from pipeline.domain.stage import Stage
+from pipeline.errors import CallError
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError, explain
+from serve_app.cli.ui.output import Json, err, out, print_json
+from serve_app.cli.workspace.locale_options import Country, TimeZone, check_place
+from serve_app.intake.values import MAX_NUMBER
+
+if TYPE_CHECKING:
+    from pipeline.process import Outcome
+    from pipeline.runtime.workers import LocalWorkers
+    from serve_app.settings import Settings
+
+Model = Annotated[
+    str | None,
+    typer.Option(help="Whisper size, hub repository, folder or auto.", show_default="SWITCHBOARD_ASR__MODEL"),
+]
+Pipeline = Annotated[
+    str | None,
+    typer.Option(help="Diarization: repository, folder or auto.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
+]
+
+
+def process(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="One call each.")],
+    second: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its own file."),
+    ] = None,
+    from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
+    to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
+    outgoing: Annotated[
+        bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
+    ] = None,
+    start_time: Annotated[
+        datetime | None,
+        typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
+    ] = None,
+    country: Country = None,
+    time_zone: TimeZone = "UTC",
+    model: Model = None,
+    pipeline: Pipeline = None,
+    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    json_: Json = False,
+) -> None:
+    """Run the pipeline on local files and show what it finds. Nothing is stored.
+
+    Models are loaded once for all files; the first use of a hub model downloads it. Exit code 1 if any file failed.
+
+    Examples:
+
+      switchboard process call.wav
+
+      switchboard process rep.wav --second customer.wav --outgoing --json
+
+      switchboard process serve_app/demo/samples/*/call.flac --model base
+    """
+    if second and len(files) > 1:
+        raise CommandError("--second belongs to one call, but several files were given.", "", USAGE)
+    for number in (from_number, to_number):
+        if not 1 <= len(number) <= MAX_NUMBER:
+            raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
+    check_place(country, time_zone)
+    settings = chosen_settings(model, pipeline)
+    check_models(settings)
+    err().print(
+        f"Recognition: {settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}",
+        style="dim",
+        markup=False,
+    )
+
+    def describe() -> Call:
+        started = start_time or datetime.now(UTC)
+        return Call(uuid4(), from_number, to_number, started.astimezone(UTC), outgoing=outgoing)
+
+    roster = Roster(default_country=country, time_zone=time_zone)
+    results = asyncio.run(_process_all(files, second, describe, roster, settings, words, json_))
+    if json_:
+        print_json(results)
+    if any("error" in result for result in results):
+        raise typer.Exit(FAILED)
+
+
+async def _process_all(
+    files: list[Path],
+    second: Path | None,
+    describe: Callable[[], Call],
+    roster: Roster,
+    settings: "Settings",
+    words: bool,
+    quiet: bool,
+) -> list[dict[str, Any]]:
+    from serve_app.cli.render.call import render_outcome
+
+    workers = _workers(settings)
+    results: list[dict[str, Any]] = []
+    for file in files:
+        recordings = tuple(_recording(channel, leg) for channel, leg in enumerate((file, second)) if leg is not None)
+        try:
+            outcome = await _process_one(describe(), recordings, workers, roster, settings)
+        except CallError as error:
+            told = explain(error)
+            err().print(Text.assemble((f"{file}: ", "bold red"), told.sentence))
+            results.append({"file": str(file), "error": {"code": error.code, "message": error.message}})
+            continue
+        if not quiet:
+            render_outcome(str(file), outcome.transcript, outcome.findings, outcome.warnings, out(), words)
+        results.append(_as_json(file, outcome))
+    return results
+
+
+async def _process_one(
+    call: Call, recordings: tuple[Recording, ...], workers: "LocalWorkers", roster: Roster, settings: "Settings"
+) -> "Outcome":
+    """The files are handed to the pipeline as already fetched: no server is needed, and the service's storage is left
+    alone. Decoded sound lies in a temporary folder (TMPDIR) if no other is set."""
+    from pipeline.domain.stage import NOT_RECORDED
+    from pipeline.process import process as run_pipeline
+
+    console = err()
+    started = time.monotonic()
+
+    async def recall(stage: Stage) -> Any:
+        return recordings if stage is Stage.FETCH else NOT_RECORDED
+
+    async def record(stage: Stage, result: Any) -> None:
+        line = f"  {time.monotonic() - started:6.1f} s  {stage.display_name:<14} {summary(stage, result)}"
+        console.print(line, style="dim", markup=False)
+
+    options = settings.process_options()
+    with (
+        console.status("listening ..."),
+        TemporaryDirectory(prefix="switchboard-", ignore_cleanup_errors=True) as folder,
+    ):
+        if options.scratch is None:
+            options = options.model_copy(update={"scratch": Path(folder).as_uri()})
+        return await run_pipeline(call, workers, roster, record, recall, options)
+
+
+def summary(stage: Stage, result: Any) -> str:
+    """Return the result of a stage in a few words; empty for stages that have none."""
+    return SUMMARIES.get(stage, lambda _: "")(result)
+
+
+def _audio(result: Any) -> str:
+    speech = sum(span.duration for spans in result.speech for span in spans)
+    kinds = dict.fromkeys(label.kind.value for own in result.labels for label in own)
+    others = ", ".join(kind for kind in kinds if kind not in ("speech", "silence"))
+    also = f" (also {others})" if others else ""
+    return (
+        f"{result.duration:.1f} s, {result.layout.kind}, {speech:.1f} s of speech in {len(result.chunks)} chunks{also}"
+    )
+
+
+def _asr(result: Any) -> str:
+    texts = result.texts
+    languages = sorted({text.language for text in texts})
+    doubts = f", doubts: {len(result.doubts)}" if result.doubts else ""
+    return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}{doubts}"
+
+
+SUMMARIES: dict[Stage, Callable[[Any], str]] = {
+    Stage.AUDIO: _audio,
+    Stage.RECOGNITION: _asr,
+    Stage.DIARIZATION: lambda result: f"{len({span.speaker for span in result.spans})} voices",
+    Stage.VOICEPRINT: lambda result: (
+        f"of {result.speech_seconds:.1f} s of the rep" if result else "too little of the rep's speech"
+    ),
+    Stage.SPEAKERS: lambda result: ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers),
+}
+
+
+def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
+    """The environment's settings with this command's models; checked as the environment's are."""
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    asr, diarization = settings.asr, settings.diarization
+    if model:
+        asr = type(asr).model_validate({**asr.model_dump(), "model": model})
+    if pipeline:
+        diarization = type(diarization).model_validate({**diarization.model_dump(), "pipeline": pipeline})
+    return settings.model_copy(update={"asr": asr, "diarization": diarization})
+
+
+def check_models(settings: "Settings") -> None:
+    """Raise `CommandError` (2) for a model that there cannot be."""
+    from pipeline.checkpoints.resolve import check_name
+    from pipeline.errors import CheckpointMissing
+    from serve_app.service.named_models import named_models
+
+    try:
+        for model, kind in named_models(settings):
+            check_name(model, kind)
+    except CheckpointMissing as error:
+        raise CommandError(error.message, "", USAGE) from None
+
+
+def _workers(settings: "Settings") -> "LocalWorkers":
+    """Engines are loaded when first needed: a stereo call without a rep's word never loads the diarizer."""
+    from pipeline import asr, diarization
+    from pipeline.runtime.workers import LocalWorkers
+
+    store = settings.checkpoints
+    return LocalWorkers(
+        lambda: asr.load(settings.asr, store, settings.alignment),
+        lambda: diarization.load(settings.diarization, store),
+    )
+
+
+def _recording(channel: int, file: Path) -> Recording:
+    path = file.resolve()
+    with path.open("rb") as source:
+        sha256 = hashlib.file_digest(source, "sha256").hexdigest()
+    return Recording(channel, path.as_uri(), sha256, path.stat().st_size)
+
+
+def _as_json(file: Path, outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "file": str(file),
+        "transcript": outcome.transcript,
+        "findings": outcome.findings,
+        "warnings": list(outcome.warnings),
+    }

@@ -1,0 +1,198 @@
+"""`switchboard queue`: the backlog, in seconds of audio, and when it will be worked off."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve_app.cli.ui import database as state
+from serve_app.cli.ui.output import Json, counted, duration, moment, out, print_json
+from serve_app.cli.ui.table import table
+
+if TYPE_CHECKING:
+    from db.queue.backlog import Backlog, Lane
+    from serve_app.operations.estimates import Estimate
+    from serve_app.settings import Settings
+
+CHANNELS = {1: "mixed", 2: "separated", None: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class StageLine:
+    """The backlog of one deployment. Seconds of audio by channels: mixed, separated, unknown."""
+
+    deployment: str
+    calls: int
+    audio_seconds: dict[str, float]
+    replica_seconds: float  # time in which one replica would do it
+    replicas: int | None  # None: not reported yet
+    replicas_seen_at: str | None
+    drain_seconds: float
+    replica_seconds_per_audio_hour: float
+    measured_calls: float  # behind the factor, older ones weighing less; 0: the configured one
+    cost_per_audio_hour: float | None  # None: no price is set
+
+
+@dataclass(frozen=True, slots=True)
+class TeamLine:
+    """The backlog of one team."""
+
+    workspace: str
+    team: str
+    live: bool
+    share: float
+    waiting_calls: int
+    waiting_audio_seconds: float
+    running_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """The whole queue."""
+
+    waiting_calls: int
+    running_calls: int
+    later_calls: int
+    audio_seconds: float
+    drain_seconds: float  # until all of it is done by the slowest deployment
+    gpu_seconds_per_audio_hour: float
+    cpu_seconds_per_audio_hour: float  # of engines that have no GPU
+    cost_per_audio_hour: float | None
+    stages: tuple[StageLine, ...]
+    teams: tuple[TeamLine, ...]
+
+
+def queue(
+    team: Annotated[str | None, typer.Option("--team", help="Only this team, by name.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Show the backlog: calls and audio by stage and team, when it will be worked off, and what an hour of audio costs.
+
+    Real-time factors are measured on finished work; until there is any, those of the settings are assumed. Costs need
+    SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR (and DIARIZER, CONDUCTOR).
+
+    Examples:
+
+      switchboard queue
+
+      switchboard queue --json
+    """
+    from serve_app.settings import Settings
+
+    view = load(Settings(), team)
+    if json_:
+        print_json(view)
+    else:
+        render(view)
+
+
+def view_of(backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings", team: str | None = None) -> QueueView:
+    """The figures, from what the database holds and what the settings say."""
+    from serve_app.operations.estimates import STAGES, Estimate
+
+    estimate = Estimate(backlog, settings.scaling.assumed_rtfx)
+    stages = tuple(_stage(name, estimate, backlog, settings) for name in STAGES)
+    on_gpu, on_cpu = _engine_seconds(stages, settings)
+    costs = [stage.cost_per_audio_hour for stage in stages if stage.cost_per_audio_hour is not None]
+    running = [group for group in backlog.groups if group.running]
+    return QueueView(
+        waiting_calls=sum(group.calls for group in backlog.groups) - sum(group.calls for group in running),
+        running_calls=sum(group.calls for group in running),
+        later_calls=backlog.later,
+        audio_seconds=sum(backlog.seconds(group) for group in backlog.groups),
+        drain_seconds=estimate.drain_time(),
+        gpu_seconds_per_audio_hour=on_gpu,
+        cpu_seconds_per_audio_hour=on_cpu,
+        cost_per_audio_hour=sum(costs) if costs else None,
+        stages=stages,
+        teams=tuple(_team(lane, backlog) for lane in lanes if team in (None, lane.team)),
+    )
+
+
+def _engine_seconds(stages: Sequence[StageLine], settings: "Settings") -> tuple[float, float]:
+    """Seconds of GPU, and of engines without a GPU, for an hour of audio."""
+    hours = {one.deployment: one.replica_seconds_per_audio_hour for one in stages if one.deployment != "Conductor"}
+    gpus = {name: _gpus(name, settings) for name in hours}
+    on_gpu = sum(seconds * gpus[name] for name, seconds in hours.items())
+    return on_gpu, sum(seconds for name, seconds in hours.items() if not gpus[name])
+
+
+def _gpus(name: str, settings: "Settings") -> float:
+    """The share of a GPU that is set for a replica; 0 if unset."""
+    return getattr(settings.scaling.replicas_of(name), "num_gpus", None) or 0.0
+
+
+def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Settings") -> StageLine:
+    from serve_app.operations.estimates import STAGES
+
+    work = estimate.work(name)
+    there = estimate.state(name)
+    hour = estimate.per_audio_hour(name)
+    price = settings.scaling.replicas_of(name).price_per_hour
+    return StageLine(
+        deployment=name,
+        calls=work.calls,
+        audio_seconds={CHANNELS[channels]: seconds for channels, seconds in work.audio_seconds.items()},
+        replica_seconds=work.replica_seconds,
+        replicas=there.replicas if there else None,
+        replicas_seen_at=moment(there.seen_at) if there else None,
+        drain_seconds=estimate.drain_seconds(name),
+        replica_seconds_per_audio_hour=hour,
+        measured_calls=sum(pace.calls for pace in backlog.paces if pace.stage in STAGES[name]),
+        cost_per_audio_hour=None if price is None else price * hour / 3600,
+    )
+
+
+def _team(lane: "Lane", backlog: "Backlog") -> TeamLine:
+    waiting = [group for group in lane.groups if not group.running]
+    return TeamLine(
+        workspace=lane.workspace,
+        team=lane.team,
+        live=lane.live,
+        share=lane.share,
+        waiting_calls=sum(group.calls for group in waiting),
+        waiting_audio_seconds=sum(backlog.seconds(group) for group in waiting),
+        running_calls=sum(group.calls for group in lane.groups if group.running),
+    )
+
+
+def load(settings: "Settings", team: str | None = None) -> QueueView:
+    """The queue of the settings' database."""
+    from db.queue import backlog as waiting
+
+    return view_of(*state.run(waiting.lanes, settings=settings), settings, team)
+
+
+def headline(view: QueueView) -> str:
+    """All of it in one sentence."""
+    return (
+        f"{counted(view.waiting_calls, 'call')} waiting, {view.running_calls} running, "
+        f"{view.later_calls} to be retried later: "
+        f"{duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
+    )
+
+
+def render(view: QueueView) -> None:
+    """For people."""
+    out().print(headline(view))
+    lines = table("!stage", "#calls", "#replicas", "#done in", "#per audio hour", "#cost", "audio that waits")
+    for stage in view.stages:
+        lines.add_row(
+            stage.deployment,
+            str(stage.calls),
+            "?" if stage.replicas is None else str(stage.replicas),
+            duration(stage.drain_seconds),
+            duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (assumed)"),
+            "" if stage.cost_per_audio_hour is None else f"{stage.cost_per_audio_hour:.4f}",
+            ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in stage.audio_seconds.items() if seconds),
+        )
+    out().print(lines)
+    if view.teams:
+        teams = table("team", "workspace", "!priority", "#share", "#waiting", "#audio", "#running")
+        for one in view.teams:
+            kind = "live" if one.live else "backfill"
+            waits = duration(one.waiting_audio_seconds)
+            figures = (str(one.waiting_calls), waits, str(one.running_calls))
+            teams.add_row(one.team, one.workspace, kind, f"{one.share:g}", *figures)
+        out().print(teams)

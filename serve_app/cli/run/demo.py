@@ -1,0 +1,363 @@
+"""`switchboard demo`: nine calls through the components that production uses."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import httpx
+import typer
+
+from serve_app.cli.run.up import say_engines
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.output import Json, err, out, print_json
+from serve_app.cli.ui.table import Table, table
+
+if TYPE_CHECKING:
+    from db.records.views import CallRecord
+    from pipeline.domain.speech import Label
+    from serve_app.cli.calls.file_server import FileServer
+    from serve_app.demo.samples import Sample
+    from serve_app.service.service import Endpoints
+    from serve_app.settings import Settings
+
+HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve and the engines, as in production.
+Recognition: {asr.model} ({asr.engine}). Diarization: {diarization.pipeline} ({diarization.engine}).
+"""
+VOICES = {"real": "real", "synthetic": "TTS"}
+WORKSPACE, PLACE, KEY = "Demo", ("US", "America/New_York"), "demo"
+MEMBERS = {"Anna", "John", "Laura", "Peter", "Lucía", "Sabine"}
+CONTACTS = {"Peter Miller", "Laura Bennett", "Anna Clark", "Pablo Sánchez", "Hans Schneider"}
+MODELS = {"faster-whisper": "base", "pyannote": "segmentation-3.0+campplus"}
+ATTRIBUTION = """Real voices: LibriSpeech (V. Panayotov et al., CC BY 4.0); pyannote.audio (MIT);
+Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
+3.0). TTS: flite, espeak-ng. More: serve_app/demo/samples/README.md"""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One sample call on its way: what was sent, and what the service answered."""
+
+    name: str
+    call_id: str
+    statuses: tuple[str, ...]
+    job_id: str | None
+
+
+def demo(
+    calls: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CALL ...]", help="Prefixes of sample names, such as 01 04.", show_default="all nine"),
+    ] = None,
+    keep: Annotated[
+        bool | None,
+        typer.Option(help="Keep the service running afterwards, until Ctrl-C.", show_default="on a terminal"),
+    ] = None,
+    data_dir: Annotated[Path, typer.Option(help="Folder for the state of the demo.")] = Path(".data/demo"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the calls to finish.")] = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Start the service, submit the sample calls as a phone system would, and show the records.
+
+    Every word of the samples is known, so the last table counts the words that were recognized wrong. The first run
+    fetches model files (about 300 MB) and, with apt-get, the prompts and hold music of three calls (7 MB).
+
+    On a terminal the service then keeps running until Ctrl-C, with a link to the console. A further demo processes the
+    same calls again, in the same workspace.
+
+    Examples:
+
+      switchboard demo
+
+      switchboard demo 01 08 --no-keep
+    """
+    from serve_app.cli.calls.file_server import FileServer
+    from serve_app.service.children import adopt_orphans
+    from serve_app.service.run_folder import discard_own, own
+    from serve_app.service.service import Service
+
+    console = err()
+    settings = demo_settings(data_dir, port)
+    console.print(HELLO.format(asr=settings.asr, diarization=settings.diarization))
+    os.umask(0o077)
+    adopt_orphans()
+    _fetch_checkpoints(settings)
+    samples = ready_samples(data_dir / "calls", tuple(calls or ()))
+    with FileServer() as files:
+        service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
+        try:
+            endpoints = service.start()
+            console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
+            started = time.monotonic()
+            workspace_id, key = asyncio.run(_prepare_workspace(endpoints.database_url))
+            played = _submit(samples, files, endpoints.submit_url, key)
+            engines = service.wait_for_engines(timeout)
+            if engines.problems:
+                raise CommandError("An engine cannot work.", " ".join(engines.problems.values()), FAILED)
+            say_engines(engines)
+            records = asyncio.run(_follow(endpoints.database_url, workspace_id, played, timeout))
+            report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
+            print_json(report) if as_json else _show(samples, records, report)
+            if keep or (keep is None and sys.stdout.isatty() and not as_json):
+                _keep_running(endpoints, workspace_id, key, data_dir)
+        finally:
+            service.stop()
+    if report["completed"] < len(samples):
+        raise CommandError(
+            f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
+            f"Their records above say why; Ray's logs are in {own().path}/ray/session_latest/logs/serve.",
+            FAILED,
+        )
+    discard_own()
+
+
+def demo_settings(data_dir: Path, port: int) -> "Settings":
+    """Production's settings but for the default engines' models, the folder, the port, and 127.0.0.1 to fetch from."""
+    from serve_app.service.ports import free_port
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    changes = {
+        "database_url": None,
+        "storage": None,
+        "data_dir": data_dir.resolve(),
+        "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or free_port()}),
+        "fetch": settings.fetch.model_copy(update={"allowed_hosts": ("127.0.0.1",)}),
+        "asr": settings.asr.model_copy(update=_model(settings.asr.engine, "model")),
+        "diarization": settings.diarization.model_copy(update=_model(settings.diarization.engine, "pipeline")),
+        "processing": settings.processing.model_copy(update={"drain_seconds": 2.0}),
+    }
+    return settings.model_copy(update=changes)
+
+
+def _model(engine: str, option: str) -> dict[str, str]:
+    """The demo's model for a default engine, as its option; another engine keeps the model of the settings."""
+    return {option: MODELS[engine]} if engine in MODELS else {}
+
+
+def ready_samples(folder: Path, chosen: tuple[str, ...] = ()) -> "list[Sample]":
+    """The samples whose names begin as `chosen` says (none: all), those with a recipe composed in `folder`.
+
+    Those whose sounds cannot be fetched are left out, and it is said which.
+    """
+    from serve_app.demo import sounds
+    from serve_app.demo.samples import load_samples
+
+    samples, fetched = [sample for sample in load_samples() if sample.name.startswith(chosen or "")], None
+    if not samples:
+        raise CommandError(f"No sample call begins with {', '.join(chosen)}.", "The demo's table has names.", USAGE)
+    if any(sample.needs_sounds for sample in samples):
+        try:
+            fetched = sounds.fetch()
+        except sounds.SoundsMissing as error:
+            lacking = [sample.name for sample in samples if sample.needs_sounds]
+            samples = [sample for sample in samples if not sample.needs_sounds]
+            err().print(
+                f"[yellow]Left out: {', '.join(lacking)}.[/yellow] Their prompts and hold music come from Debian's "
+                f"Asterisk packages. {error}"
+            )
+    return [sample.composed(folder, fetched) for sample in samples]
+
+
+def _fetch_checkpoints(settings: "Settings") -> None:
+    """Bring the demo's checkpoints into the store, with progress."""
+    from pipeline import asr, diarization
+    from pipeline.checkpoints import store
+    from pipeline.checkpoints.fetch import fetch
+
+    kinds = asr.engine_class(settings.asr).CHECKPOINTS, diarization.engine_class(settings.diarization).CHECKPOINTS
+    wanted = zip((settings.asr.model, settings.diarization.pipeline), kinds, strict=True)
+    parts = [part for model, kind in wanted if kind for part in kind.stored.get(model, {}).values()]
+    folder = settings.checkpoints or store.default_folder()
+    fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))
+
+
+async def _prepare_workspace(database_url: str) -> tuple[UUID, str]:
+    """Return the demo's workspace and a new key of its team. What an earlier demo created is used again."""
+    from db.core.database import Database
+    from db.workspace import directory, keys
+
+    async with await Database.open(database_url, pool_size=2) as database:
+        workspaces = [one for one in await directory.list_workspaces(database) if one.name == WORKSPACE]
+        workspace = workspaces[-1] if workspaces else await directory.create_workspace(database, WORKSPACE, *PLACE)
+        workspace_id = workspace.workspace_id
+        teams = await directory.list_teams(database, workspace_id)
+        team = teams[0] if teams else await directory.create_team(database, workspace_id, "Service desk")
+        members = {member.name for member in await directory.list_members(database, workspace_id)}
+        for name in MEMBERS - members:
+            await directory.add_member(database, workspace_id, name, team_id=team.team_id)
+        contacts = {contact.name for contact in await directory.list_contacts(database, workspace_id)}
+        for name in CONTACTS - contacts:
+            await directory.add_contact(database, workspace_id, name)
+        for key in await keys.list_keys(database, workspace_id):
+            if key.name == KEY and (rotated := await keys.rotate(database, key.key_id, timedelta())):
+                return workspace_id, rotated[2]
+        _, secret = await keys.create(database, workspace_id, team.team_id, ["submit"], KEY)
+        return workspace_id, secret
+
+
+async def _issue_link(database_url: str, workspace_id: UUID, console_url: str) -> str:
+    """Return a link that opens the console once."""
+    from db.core.database import Database
+    from db.workspace import sessions
+    from serve_app.cli.workspace.console import link_url
+
+    async with await Database.open(database_url, pool_size=2) as database:
+        secret, _ = await sessions.issue_link(database, workspace_id, None, "demo", may_edit=True)
+        return link_url(console_url, secret)
+
+
+def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
+    """POST each sample; those of two phases twice, the first without a recording.
+
+    A sample has the same callId in every demo, and its recording another URL: it is processed again.
+    """
+    played = []
+    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=10.0, trust_env=False) as client:
+        for sample in samples:
+            bodies = sample.submissions(files.add, UUID(sample.body["callId"]))
+            answers = [_post(client, submit_url, body) for body in bodies]
+            statuses = tuple(answer["status"] for answer in answers)
+            played.append(Played(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))
+            err().print(f"  202 {' then '.join(statuses):<26} {sample.name}")
+    return played
+
+
+def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(url, json=body)
+    if answer.status_code != 202:
+        raise CommandError(f"POST /submit answered {answer.status_code}: {answer.text}", "", FAILED)
+    return dict(answer.json())
+
+
+async def _follow(
+    database_url: str, workspace_id: UUID, played: list[Played], seconds: float
+) -> "dict[str, CallRecord]":
+    """Show progress until every call is completed or failed; return the records by sample."""
+    from db.core.database import Database
+    from serve_app.cli.calls.follow import follow
+
+    async with await Database.open(database_url, pool_size=2) as database:
+        names = {UUID(one.call_id): one.name for one in played}
+        records = await follow(database, list(names), workspace_id, seconds, err(), names)
+        return {one.name: record for one, record in zip(played, records, strict=True)}
+
+
+def _report(
+    samples: "list[Sample]",
+    played: list[Played],
+    records: "dict[str, CallRecord]",
+    start_seconds: float,
+    run_seconds: float,
+) -> dict[str, Any]:
+    """The figures of the run, JSON-able."""
+    from serve_app.demo.compare import WordErrors, compare, turns_by_role
+
+    rows, total = [], WordErrors(0, 0)
+    for sample, one in zip(samples, played, strict=True):
+        record = records[sample.name]
+        row: dict[str, Any] = {**asdict(one), "voices": sample.expected["voices"], "state": str(record.call.state)}
+        if record.transcript is not None:
+            errors = compare(sample.expected, turns_by_role(record.transcript), record.transcript.layout.kind.separated)
+            total += errors
+            row |= {
+                "layout": str(record.transcript.layout.kind),
+                "layout_expected": sample.expected["layout"],
+                "language": record.transcript.language,
+                "language_expected": sample.expected["language"],
+                "words_wrong": errors.wrong,
+                "words_said": errors.said,
+                "words_doubtful": sum(word.doubtful for turn in record.transcript.turns for word in turn.words),
+                "doubts": len(record.transcript.doubts),
+                "channels": [_held(labels) for labels in record.transcript.labels],
+                "speakers": len({turn.speaker for turn in record.transcript.turns if not turn.machine}),
+                "tasks": len(record.tasks),
+            }
+        rows.append(row)
+    return {
+        "completed": sum(row["state"] == "completed" for row in rows),
+        "calls": rows,
+        "words_wrong": total.wrong,
+        "words_said": total.said,
+        "start_seconds": round(start_seconds, 1),
+        "run_seconds": round(run_seconds, 1),
+    }
+
+
+def _held(labels: "Sequence[Label]") -> dict[str, float]:
+    """Seconds of each kind of sound in a channel."""
+    kinds = {label.kind for label in labels}
+    return {
+        str(kind): round(sum(label.end - label.start for label in labels if label.kind is kind), 1)
+        for kind in sorted(kinds)
+    }
+
+
+def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dict[str, Any]) -> None:
+    from serve_app.cli.render.call import render_call
+
+    console = out()
+    for sample in samples:
+        console.rule(f"[bold]{sample.name}[/bold]")
+        render_call(records[sample.name], console)
+    console.rule("[bold]What was heard, beside what was said[/bold]")
+    console.print(_summary(report["calls"]))
+    rate = report["words_wrong"] / max(1, report["words_said"])
+    console.print(
+        f"\n[bold]{report['completed']} of {len(samples)} calls completed[/bold] in {report['run_seconds']} s "
+        f"(service ready after {report['start_seconds']} s); {rate:.1%} of the words wrong."
+    )
+    console.print(ATTRIBUTION, style="dim")
+    console.print(
+        "\nNext:\n"
+        "  switchboard up                the service, for calls of your own\n"
+        "  switchboard process FILE      the pipeline on a recording of yours\n"
+        "  switchboard doctor            what this machine lacks for larger models\n"
+        "  docs/operating.md             your PostgreSQL, larger models, ray up"
+    )
+
+
+def _summary(calls: list[dict[str, Any]]) -> Table:
+    """One row for each call."""
+    summary = table("!sample", "!state", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
+    for row in calls:
+        wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
+        summary.add_row(
+            row["name"],
+            row["state"],
+            row.get("layout", "-"),
+            row.get("language") or "-",
+            wrong,
+            str(row.get("words_doubtful", "-")),
+            str(row.get("tasks", "-")),
+            VOICES[row["voices"]],
+        )
+    return summary
+
+
+def _keep_running(endpoints: "Endpoints", workspace_id: UUID, key: str, data_dir: Path) -> None:
+    """Print the console's link and wait for Ctrl-C or SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    console = err()
+    if endpoints.console_url:
+        link = asyncio.run(_issue_link(endpoints.database_url, workspace_id, endpoints.console_url))
+        console.print(
+            f"\n[bold]The calls as pages[/bold] (this link opens them once):\n  [green]{link}[/green]", soft_wrap=True
+        )
+    console.print(f"\nThe service keeps running. Send calls to {endpoints.submit_url} with this key:\n  {key}")
+    console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nPress Ctrl-C to stop it.")
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C does not cut the stop short
+        console.print("Stopping ...")

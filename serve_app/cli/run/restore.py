@@ -1,0 +1,118 @@
+"""`switchboard restore`: a backup becomes a database again."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve_app.cli.run.backup import Backup, Within, keys_of, working
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.output import Json, counted, duration, err, out, print_json
+
+if TYPE_CHECKING:
+    from serve_app.backup.restore import Restored
+    from serve_app.settings import Settings
+
+
+def restore(
+    backup: Backup,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="URL",
+            help="An empty PostgreSQL database, postgresql://...",
+            show_default="that of the settings",
+        ),
+    ] = None,
+    within: Within = "24h",
+    json_: Json = False,
+) -> None:
+    """Restore a backup into an empty database, and its recordings into the storage of the settings.
+
+    Refuses a database that holds anything. The database comes back whole or not at all, every table is compared with
+    the backup, and the schema is brought to this version. Interrupted, run it again.
+
+    Examples:
+
+      SWITCHBOARD_DATA_DIR=/srv/new switchboard restore /backups/2026-11-24T093000Z
+
+      switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
+    """
+    from serve_app.backup.manifest import Manifest
+    from serve_app.backup.restore import RestoreTarget
+    from serve_app.backup.restore import restore as put_back
+    from serve_app.settings import Settings
+
+    if into is not None and not into.startswith(("postgresql://", "postgres://")):
+        raise CommandError("--into wants postgresql://user@host/database.", "", USAGE)
+    settings = Settings() if into is None else Settings(database_url=into)
+    with working(within, json_) as steps:
+        Manifest.read(backup)  # before a PostgreSQL is started
+        keys = _with_key_of(backup, settings)
+        target = RestoreTarget(
+            settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
+        )
+        done = put_back(backup.absolute(), target, steps)
+    if json_:
+        print_json(
+            {
+                "backup": done.manifest.name,
+                "taken_at": done.manifest.taken_at,
+                "tables": len(done.manifest.tables),
+                "recordings_copied": done.recordings,
+                "recordings_moved": done.moved,
+                "recordings_lost": done.lost,
+                "missing_keys": list(done.missing_keys),
+                "seconds": round(done.seconds, 3),
+            }
+        )
+    else:
+        _tell(done)
+
+
+def _embedded(settings: "Settings") -> str:
+    """An embedded PostgreSQL in the data folder, started. A new folder gets a new one, unlike for other commands."""
+    from db.server import embedded
+
+    err().print(
+        f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
+        markup=False,
+    )
+    return embedded.start(settings.data_dir)
+
+
+def _with_key_of(backup: Path, settings: "Settings") -> tuple[str, ...]:
+    """The keys that are set; a data folder without one gets that of the backup, if the backup holds exactly one."""
+    from serve_app.backup.manifest import KEYS
+    from serve_app.service import folder_key
+
+    held = (backup / KEYS).read_text(encoding="ascii").split() if (backup / KEYS).is_file() else []
+    if len(held) == 1 and not settings.database_url and folder_key.find_key(settings.data_dir) is None:
+        folder_key.make_key(settings.data_dir, held[0])
+    return keys_of(settings)
+
+
+def _tell(done: "Restored") -> None:
+    told, console = done.manifest, out()
+    calls = told.tables["public.calls"].rows if "public.calls" in told.tables else 0
+    console.print(
+        f"Restored {told.name} in {duration(done.seconds)}: {counted(calls, 'call')}, {len(told.tables)} tables "
+        f"equal to the backup, {counted(done.recordings, 'recording')} copied.",
+        markup=False,
+    )
+    if told.recordings.how == "listed":
+        console.print(f"Recordings are read from {told.recordings.storage}, as before.", markup=False)
+    if done.lost:
+        err().print(
+            f"{counted(done.lost, 'recording')} of these are not there, or not as they were: bring back the versions "
+            "that the bucket kept. `switchboard backup verify BACKUP` names them.",
+            markup=False,
+        )
+    if done.missing_keys:
+        sealed = ", ".join(f"{count} {kind}" for kind, count in told.secrets.sealed.items() if count)
+        err().print(
+            f"Sealed in it: {sealed}. Of the keys at the time of the backup these are not set: "
+            f"{', '.join(done.missing_keys)} (fingerprints). Set SWITCHBOARD_SECRETS_KEYS as it was, or put "
+            "secrets.key of the former data folder into this one."
+        )

@@ -1,0 +1,182 @@
+"""`switchboard up`: the service on this machine, in the foreground."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from serve_app.cli.ui.output import Json, err, out, written
+from serve_app.cli.ui.table import table
+
+if TYPE_CHECKING:
+    from serve_app.service.service import EngineReport
+
+WITHOUT = {
+    "Transcriber": "Calls are taken in, and their recordings fetched; they wait.",
+    "Diarizer": "Calls with a channel for each party are completed without it; mixed recordings wait.",
+}
+
+
+def up(
+    address: Annotated[
+        str | None,
+        typer.Option(help="Join a running Ray cluster ('auto' or host:port) instead of starting Ray here."),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 for every interface.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Start Ray's dashboard too (about 300 MB).")] = False,
+    as_json: Json = False,
+) -> None:
+    """Start or join Ray, migrate the database, serve calls until Ctrl-C.
+
+    Calls are taken in after a few seconds, before Ray runs, and again at once when it dies. Results can be read when
+    "ready" is printed; recognition follows when its model is loaded (the first start downloads it). Ctrl-C drains:
+    running calls end or are put back, nothing is lost.
+
+    Example: switchboard up --port 8000
+    """
+    from serve_app.service.run_folder import discard_own, own
+    from serve_app.service.service import Service
+    from serve_app.service.standby import StandbyProcess
+    from serve_app.service.supervisor import Supervisor
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    listen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = settings.model_copy(update={"http": settings.http.model_copy(update=listen)})
+
+    def step(sentence: str) -> None:
+        err().print(f"[dim]{sentence} ...[/dim]")
+
+    def serve(database_url: str, ready: Callable[[], None]) -> None:
+        within = settings.with_folder_key().model_copy(update={"database_url": database_url})
+        socket = standby.socket if standby else None
+        _serve(Service(within, address, dashboard, step, standby=socket), settings, as_json, ready)
+
+    os.umask(0o077)  # recordings, decoded sound, logs: for this user alone
+    service = Service(settings, address, on_step=step)
+    state = service.refuse()
+    folder = own().path  # made here, so that it is this process's, and one for all that it starts
+    standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
+    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step, standby).run()
+    if code:
+        raise typer.Exit(code)
+    discard_own()
+
+
+def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]) -> None:
+    """The service itself, in a process of its own, until a signal."""
+    stopped = threading.Event()
+    _stop_on_signals(stopped)
+    try:
+        endpoints = service.start(_leave)
+        _stop_on_signals(stopped)  # again: Ray has put a handler of its own in place, which ends the process after 3 s
+        _say_ready(endpoints, settings, as_json)
+        report = service.wait_for_engines()
+        ready()
+        say_engines(report)
+        if as_json:
+            _event(event="engines_ready", **asdict(report))
+        stopped.wait()
+    except _Stopped:
+        pass
+    finally:
+        service.stop()
+
+
+def _leave(what: str) -> None:
+    """End at once, for the supervisor to start again: what waits for a Ray that has died may wait for a minute."""
+    from serve_app.service.supervisor import AGAIN
+
+    err().print(f"[yellow]Ray's {what} is gone.[/yellow]")
+    os._exit(AGAIN)
+
+
+class _Stopped(Exception):
+    """A signal asked for the end: the way out of the main thread, wherever it is."""
+
+
+def _stop_on_signals(stopped: threading.Event) -> None:
+    """SIGTERM is taken like Ctrl-C; a second one changes nothing, so that draining is not cut short by impatience."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        if not stopped.is_set():
+            stopped.set()
+            raise _Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+
+def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
+    if as_json:
+        _event(
+            event="ready",
+            submit_url=endpoints.submit_url,
+            console_url=endpoints.console_url,
+            ray_address=endpoints.ray_address,
+            haproxy=endpoints.haproxy,
+            logs=endpoints.logs,
+            metrics_url=endpoints.metrics_url,
+            dashboard=endpoints.dashboard,
+            takes_jobs=endpoints.takes_jobs,
+            seconds=round(endpoints.seconds, 2),
+            pid=os.getppid(),  # the supervisor: who is to be signaled
+        )
+        return
+    console = out()
+    console.print(f"[green bold]ready[/green bold] after {endpoints.seconds:.1f} s")
+    lines = table("!what", "value")
+    lines.show_header = False
+    lines.add_row("submit calls to", endpoints.submit_url)
+    if endpoints.console_url:
+        lines.add_row("read them at", f"{endpoints.console_url}   (sign in: `switchboard console link`)")
+    lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
+    lines.add_row("Ray", f"{endpoints.ray_address}, for who has {token}")
+    lines.add_row("state", _where(settings))
+    lines.add_row("recordings", str(settings.storage_url))
+    if endpoints.logs:
+        lines.add_row("logs", str(endpoints.logs))
+    if endpoints.metrics_url:
+        lines.add_row("metrics", f"{endpoints.metrics_url}   (for Prometheus)")
+    if endpoints.dashboard:
+        lines.add_row("dashboard", f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})")
+    lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
+    console.print(lines)
+
+
+def _about_jobs(endpoints: Any) -> str:
+    if endpoints.takes_jobs:
+        return "also for `ray job submit`"
+    return "not for `ray job submit`: another Ray on this machine has port 52365, which starts jobs"
+
+
+def say_engines(report: "EngineReport") -> None:
+    """Print the models in use, those that "auto" prefers and could not get, and why an engine has none."""
+    if report.models or not report.problems:
+        err().print("[green]Engines ready[/green]")
+    for stage, model in report.models.items():
+        err().print(f"  {stage}: {model.engine}", markup=False)
+        if model.preferred:
+            err().print(Text(f"    {model.preferred} is preferred and not available. {model.advice}", "yellow"))
+    for name, problem in report.problems.items():
+        err().print(Text.assemble((f"The {name} cannot work. ", "bold red"), problem))
+        err().print(f"{WITHOUT[name]} It is tried again while calls wait for it.")
+
+
+def _event(**facts: Any) -> None:
+    """One line of JSON for each event, for programs that wait for it."""
+    print(json.dumps(written(facts)), flush=True)
+
+
+def _where(settings: Any) -> str:
+    return (
+        "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
+    )

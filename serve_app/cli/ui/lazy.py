@@ -1,0 +1,125 @@
+"""A typer application whose commands are imported only when called for, and whose errors are sentences."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+HELP = """Turns recorded phone calls into transcripts, speakers, tone and tasks.
+
+First steps:
+
+  switchboard demo                           everything, with sample calls
+
+  switchboard process call.wav               one file, no service
+
+  switchboard up                             the service
+
+  switchboard submit call.wav --wait         a call to the service
+
+  switchboard keys create --workspace acme   a key for phone systems
+"""
+
+EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 service or database not reachable. `--debug` shows tracebacks."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command: where it is (`module:function` or `module:typer_app`) and its line in the overview."""
+
+    name: str
+    target: str
+    help: str
+    panel: str
+
+    def load(self) -> Any:
+        module, attribute = self.target.split(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(name=self.name)(found)
+            found = single
+        command = typer.main.get_command(found)
+        command.name = self.name
+        for one in (command, *getattr(command, "commands", {}).values()):
+            one.help = _flowing(one.help or "")
+        return command
+
+
+def _flowing(text: str) -> str:
+    """Paragraphs without the source's line breaks, which would show on a narrow terminal; examples stay as they are."""
+    return "\n\n".join(
+        part if part.startswith(" ") else " ".join(line.strip() for line in part.splitlines())
+        for part in text.split("\n\n")
+    )
+
+
+class LazyGroup(TyperGroup):
+    """Shows every entry in the overview without importing any; imports the one that is called."""
+
+    entries: ClassVar[dict[str, Entry]] = {}
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        entry = self.entries.get(cmd_name)
+        return entry and TyperCommand(name=entry.name, help=entry.help, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.entries[str(name)].load(), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        from serve_app.cli.ui import errors
+
+        try:
+            return super().invoke(ctx)
+        except errors.PASS_ON:
+            raise
+        except KeyboardInterrupt:
+            print("Stopped.", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # the reader of our output went away, `| head` for instance
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except Exception as error:
+            if debugging():
+                raise
+            raise typer.Exit(errors.report(error)) from None
+
+
+def debugging() -> bool:
+    return os.environ.get("SWITCHBOARD_DEBUG", "").lower() not in ("", "0", "false")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"switchboard {version('switchboard-calls')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+) -> None:
+    if debug:
+        os.environ["SWITCHBOARD_DEBUG"] = "1"
+
+
+def make_app(entries: Sequence[Entry]) -> typer.Typer:
+    group = type("Commands", (LazyGroup,), {"entries": {entry.name: entry for entry in entries}})
+    app = typer.Typer(
+        cls=group, help=HELP, epilog=EPILOG, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    )
+    app.callback()(_root)
+    return app

@@ -1,0 +1,198 @@
+"""What commands tell of a comparison: in the terminal, as JSON, as a table for a data frame, as a page."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.progress import track
+from rich.text import Text
+
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.output import err, out
+from serve_app.cli.ui.table import table
+
+if TYPE_CHECKING:
+    from pipeline.evaluation.compare import Comparison, ScoredCall, SystemVerdict
+    from pipeline.evaluation.report import Rate
+
+T = TypeVar("T")
+
+By = Annotated[str, typer.Option("--by", metavar="METRIC", help="For slices and the worst calls.")]
+Worst = Annotated[int, typer.Option("--worst", min=0, max=1000, help="How many calls to name.")]
+Csv = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE", help="A row for each system and call.", show_default=False)
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="A page with all of it, for a browser.", show_default=False),
+]
+Price = Annotated[
+    float | None,
+    typer.Option(
+        "--price-per-hour",
+        min=0,
+        help="What an hour of processing costs, in any currency, for the cost per hour of audio.",
+        show_default="SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR",
+    ),
+]
+ConsoleUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--console",
+        metavar="URL",
+        help="The console that --html links calls to.",
+        show_default="this machine's console",
+    ),
+]
+
+
+def checked(metric: str) -> str:
+    """A metric that there is. Raises `CommandError`."""
+    from pipeline.evaluation.report import METRICS
+
+    if metric not in METRICS:
+        raise CommandError(f"Unknown metric {metric!r}.", f"Metrics: {', '.join(METRICS)}.", USAGE)
+    return metric
+
+
+def price(given: float | None) -> float | None:
+    """What an hour of processing costs: as given, or as it is set."""
+    from serve_app.settings import Settings
+
+    return Settings().scaling.transcriber.price_per_hour if given is None else given
+
+
+def progress(pairs: Iterable[T], name: str) -> Iterable[T]:
+    """Shows how far the measuring of a system is."""
+    return track(list(pairs), f"Measuring {name}", console=err(), transient=True, disable=not err().is_terminal)
+
+
+def write(
+    comparison: "Comparison", csv: Path | None, html: Path | None, heading: str, by: str, console: str | None, note: str
+) -> None:
+    """The files that are wanted: a row for each system and call; the page, whose calls lead to the console."""
+    from pipeline.evaluation.frames import by_call
+    from pipeline.evaluation.page import render
+    from serve_app.settings import Settings
+
+    if csv is not None:
+        _writing(csv, by_call(comparison).to_csv(index=False))
+    if html is not None:
+        _writing(html, render(comparison, heading, by, console or Settings().console_url, note))
+        err().print(f"Open {html} in a browser.", markup=False)
+
+
+def _writing(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{file} was not written: {error}.", "", FAILED) from error
+
+
+def show(comparison: "Comparison", by: str, worst: int) -> None:
+    """For people: verdicts, metrics, slices, the worst calls."""
+    from pipeline.evaluation.report import TITLES
+
+    for system in comparison.systems:
+        if system.missing:
+            err().print(
+                f"{system.name} has no transcript of {system.missing} of the calls.", style="yellow", markup=False
+            )
+    first, *others = [system.name for system in comparison.systems]
+    for name in others:
+        if verdict := comparison.verdict(name, by):
+            calls = f"{TITLES[by]}; {verdict.rate.calls} calls that {first} transcribed, too"
+            out().print(Text(verdict.sentence, _style(verdict)), Text(f"  {calls}", "dim"), sep="")
+    out().print(_metrics(comparison, first, others))
+    slices = [one for one in comparison.slices(by) if any(one.rates)]
+    if slices:
+        lines = table("slice", "", "#calls", *_columns(first, others))
+        for one in slices:
+            lines.add_row(one.fact, one.value, str(one.calls), *_cells(one.rates, one.verdicts, by))
+        out().print("", Text(TITLES[by], "bold"), lines)
+    if found := comparison.calls(by)[:worst]:
+        lines = table("!worst calls", "#minutes", *(f"!{name}" for name in (first, *others)))
+        for line in found:
+            lines.add_row(line.name, f"{line.seconds / 60:.1f}", *_values(line, by))
+        out().print("", lines)
+        err().print("`switchboard calls show CALLID` shows one; the console plays it.", markup=False)
+
+
+def _metrics(comparison: "Comparison", first: str, others: list[str]) -> Any:
+    from pipeline.evaluation.report import TITLES
+
+    lines = table("", *_columns(first, others))
+    for metric in comparison.metrics:
+        rates = [comparison.rate(name, metric) for name in (first, *others)]
+        verdicts = [comparison.verdict(name, metric) for name in others]
+        lines.add_row(TITLES[metric], *_cells(rates, verdicts, metric))
+    return lines
+
+
+def _columns(first: str, others: list[str]) -> list[str]:
+    return [*(f"!{name}" for name in (first, *others)), *(f"!{name} - {first}" for name in others)]
+
+
+def _cells(rates: "Iterable[Rate | None]", verdicts: "Iterable[SystemVerdict | None]", metric: str) -> list[str | Text]:
+    from pipeline.evaluation.compare import apart, figure, interval
+
+    told: list[str | Text] = []
+    for rate in rates:
+        ends = interval(rate, metric)
+        told.append("-" if rate is None else figure(rate.value, metric) + (f" ({ends})" if ends else ""))
+    return [*told, *(Text(apart(one.rate if one else None, metric), _style(one)) for one in verdicts)]
+
+
+def _style(verdict: "SystemVerdict | None") -> str:
+    shown = None if verdict is None else verdict.better
+    return "" if shown is None else "green" if shown else "red"
+
+
+def _values(line: "ScoredCall", metric: str) -> list[str]:
+    from pipeline.evaluation.compare import figure
+
+    return ["-" if value is None else figure(value, metric) for value in line.values]
+
+
+def as_json(comparison: "Comparison", by: str, worst: int) -> dict[str, Any]:
+    """All of it; lists of a slice or a call are in the order of the systems."""
+    names = [system.name for system in comparison.systems]
+    return {
+        "systems": [
+            {
+                "name": system.name,
+                "calls": len(system.scores),
+                "missing": system.missing,
+                "metrics": {metric: comparison.rate(system.name, metric) for metric in comparison.metrics},
+                "against_first": None
+                if system.name == names[0]
+                else {metric: _verdict(comparison.verdict(system.name, metric)) for metric in comparison.metrics},
+            }
+            for system in comparison.systems
+        ],
+        "by": by,
+        "slices": [
+            {
+                "fact": one.fact,
+                "value": one.value,
+                "calls": one.calls,
+                "seconds": one.seconds,
+                "systems": one.rates,
+                "against_first": [None, *map(_verdict, one.verdicts)],
+            }
+            for one in comparison.slices(by)
+        ],
+        "worst": [
+            {"call_id": line.name, "seconds": line.seconds, "values": line.values}
+            for line in comparison.calls(by)[:worst]
+        ],
+    }
+
+
+def _verdict(verdict: "SystemVerdict | None") -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    rate = verdict.rate
+    ends = {"value": rate.value, "low": rate.low, "high": rate.high, "calls": rate.calls}
+    return {**ends, "better": verdict.better, "sentence": verdict.sentence}

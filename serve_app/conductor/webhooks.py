@@ -1,0 +1,177 @@
+"""Delivers events in the Conductor's replica: claims due deliveries, sends them, records the outcome.
+
+If this process dies, a lease runs out and another process sends the event again, under the same `webhook-id`: at least
+once. README.md says what receivers can rely on.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from db.core.database import Database
+from db.events import deliveries as event_views
+from db.events import outbox
+from db.events import upkeep as event_upkeep
+from db.events.outbox import Attempt, Delivery, DeliveryVerdict
+from db.secrets.encryption import Sealer, SecretSealed
+from pipeline.errors import LeaseLost
+from pipeline.observability import tracing
+from pipeline.observability.context import Carried, carrying
+from serve_app.conductor.delivery_decision import DeliveryDecision, judge
+from serve_app.conductor.lease_loop import LeaseLoop
+from serve_app.operations.metric_names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
+from serve_app.webhooks import payload
+from serve_app.webhooks.options import WebhookOptions
+from serve_app.webhooks.post import EndpointResponse, Poster
+
+UPKEEP_SECONDS = 60.0
+LEASE_MARGIN = 10.0  # beyond the longest attempt, for noting it
+DAY = 86_400.0
+log = logging.getLogger("ray.serve")
+
+
+class WebhookDispatcher(LeaseLoop[Delivery]):
+    """Claims due deliveries and sends each as a task."""
+
+    def __init__(self, database: Database, options: WebhookOptions, sealer: Sealer, ca_file: str | None = None) -> None:
+        """`ca_file`: as for `Poster`."""
+        super().__init__(database, "events")
+        self._options = options
+        self._sealer = sealer
+        self._poster = Poster(options, ca_file)
+        self._lease_seconds = options.TIMEOUT_SECONDS + LEASE_MARGIN
+        self._sending: dict[asyncio.Task[None], Delivery] = {}
+        self._done: Counter[DeliveryVerdict] = Counter()  # since they were last reported
+
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
+
+    def _held(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
+        return [(delivery, task) for task, delivery in self._sending.items()]
+
+    async def _release(self, leases: list[Delivery]) -> None:
+        await outbox.release(self._database, leases)
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """Claim nothing more, give running deliveries `drain_seconds`, requeue the rest at once."""
+        await self._shut_down(drain_seconds)
+
+    async def _send(self) -> None:
+        while not self._drained:
+            self._wake.clear()
+            room = 0 if self._stopping else self._options.CONCURRENCY - len(self._sending)
+            busy = Counter(delivery.endpoint_id for delivery in self._sending.values())
+            claimed = (
+                await outbox.claim(self._database, room, self._options.ENDPOINT_CONCURRENCY, busy, self._lease_seconds)
+                if room
+                else []
+            )
+            for delivery in claimed:
+                self._begin(delivery)
+            if not claimed:
+                await self._sleep(self._options.POLL_SECONDS)
+
+    async def _listen(self) -> None:
+        async for _ in outbox.wakes(self._database):
+            self._wake.set()
+
+    async def _upkeep(self) -> None:
+        """Once a minute: what lasted too long, what is too old, and a line in the log where anything happened."""
+        while not self._stopping:
+            for endpoint_id, reason in await event_upkeep.disable_lasting_failures(
+                self._database, self._options.DISABLE_AFTER_DAYS * DAY
+            ):
+                log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
+            if requeued := await event_upkeep.requeue_stuck(self._database):
+                log.error("events: %d endpoints had events that waited behind no other; they were requeued", requeued)
+            swept = event_upkeep.SWEEP_ROWS
+            while swept == event_upkeep.SWEEP_ROWS:
+                swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)
+            await self._report()
+            await asyncio.sleep(UPKEEP_SECONDS)
+
+    async def _report(self) -> None:
+        unsent, oldest = await event_views.backlog(self._database)
+        if self._done or unsent:
+            counts = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(self._done.items()))
+            log.info("events: %s; %d unsent, the oldest for %.0f s", counts or "none sent", unsent, oldest)
+        self._done.clear()
+
+    def _begin(self, delivery: Delivery) -> None:
+        task = asyncio.create_task(self._deliver(delivery), name=f"delivery {delivery.delivery_id}")
+        self._sending[task] = delivery
+        task.add_done_callback(self._end)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        del self._sending[task]
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("events: a delivery failed unexpectedly, its lease runs out", exc_info=task.exception())
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        with carrying(_carried_by(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
+            await self._deliver_once(delivery)
+
+    async def _deliver_once(self, delivery: Delivery) -> None:
+        """One attempt, from the signature to its note."""
+        try:
+            answer = await self._attempt(delivery)
+        except Exception as error:  # of ours, and of this event: it must not be tried without end
+            log.exception("event %s: unexpected failure", payload.message_id(delivery.event.event_id))
+            answer = _unsent(delivery, f"Unexpected {type(error).__name__} before it was sent.")
+        decision = judge(answer, delivery.failures, self._options)
+        with contextlib.suppress(LeaseLost):  # somebody else has it by now, or it went with its call
+            await self._note(delivery, answer, decision)
+            self._done[decision.verdict] += 1
+            WEBHOOK_ATTEMPTS.inc(outcome=decision.verdict.value)
+            if decision.verdict is DeliveryVerdict.DELIVERED:
+                WEBHOOK_DELIVERY.observe((delivery.clock.now() - delivery.event.at).total_seconds())
+            _tell(delivery, answer, decision)
+
+    async def _attempt(self, delivery: Delivery) -> EndpointResponse:
+        message_id = payload.message_id(delivery.event.event_id)
+        body = payload.body(delivery.event, delivery.include, self._options.MAX_BODY_BYTES)
+        try:
+            secrets = [self._sealer.open(sealed) for sealed in delivery.sealed_secrets]
+        except SecretSealed as error:
+            log.error("events: endpoint %s: %s", delivery.endpoint_id, error.message)
+            return _unsent(delivery, error.message)
+        return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
+
+    async def _note(self, delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
+        """Record the outcome, however long the database is away: a sent event should not be sent again."""
+        await self._wait_out(
+            lambda: outbox.note(
+                self._database, delivery, answer.attempt, decision.verdict, decision.retry_in, decision.pause
+            )
+        )
+
+
+def _carried_by(delivery: Delivery) -> Carried:
+    data = delivery.event.data
+    named = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
+    return Carried({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
+
+
+def _unsent(delivery: Delivery, outcome: str) -> EndpointResponse:
+    return EndpointResponse(Attempt(delivery.clock.now(), 0.0, None, outcome))
+
+
+def _tell(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
+    """A line for each attempt; of the receiver no more than the endpoint's id and the status."""
+    level = logging.INFO if decision.verdict is DeliveryVerdict.DELIVERED else logging.WARNING
+    after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is DeliveryVerdict.RETRY else ""
+    log.log(
+        level,
+        "event %s %s to endpoint %s: %s (%s) in %.2f s, attempt %d%s",
+        payload.message_id(delivery.event.event_id),
+        delivery.event.type,
+        delivery.endpoint_id,
+        decision.verdict.value,
+        answer.attempt.outcome,
+        answer.attempt.seconds,
+        delivery.number,
+        after,
+    )

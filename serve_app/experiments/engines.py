@@ -1,0 +1,78 @@
+"""Which engines a run asks: the service's own where they are what the run names, else engines of its own."""
+
+from typing import Any
+
+import ray
+from ray.serve.handle import DeploymentHandle
+
+from pipeline.runtime.actors import ClusterCpus
+from pipeline.runtime.background import BackgroundWorkers, OnDemand
+from pipeline.runtime.niced import NicedDiarizer, NicedEngine, NicedTranscriber
+from pipeline.runtime.workers import Workers
+from pipeline.runtime.yielding import places
+from serve_app.experiments.configuration import RunOptions, without_secrets
+from serve_app.operations.autoscaling import gpu_share
+from serve_app.settings import Settings
+
+START_SECONDS = 10.0  # that an engine works, about, until it is loaded
+
+
+class ClusterEngines:
+    """Workers of runs on the cluster."""
+
+    def __init__(
+        self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle, environment: dict[str, str]
+    ) -> None:
+        """`environment`: variables of a process that recognizes."""
+        self._settings = settings
+        self._store = str(settings.checkpoints) if settings.checkpoints else None
+        self._handles = {"asr": transcriber, "diarization": diarizer}
+        self._environment = environment
+        self._cpus = ClusterCpus()
+        self._sharing = 1
+
+    def set_peer_count(self, sharing: int) -> None:
+        """Set how many processes work on runs on this cluster, this one included."""
+        self._sharing = sharing
+
+    def room(self) -> int:
+        """How many pieces of work there is room for while no call waits."""
+        return places(self._cpus(), self._sharing)
+
+    def start_seconds(self, workers: Workers) -> float:
+        """How long engines that the service lacks work, about, until they are loaded; 0: it has all."""
+        return START_SECONDS * workers.started if isinstance(workers, BackgroundWorkers) else 0.0
+
+    def workers(self, options: RunOptions) -> Workers:
+        """Workers of these options; engines that the service lacks are started when they are asked."""
+        return BackgroundWorkers(
+            self._transcriber(options),
+            self._diarizer(options),
+            self.room,
+        )
+
+    def close(self, workers: Workers) -> None:
+        """Give back what was started for them."""
+        if isinstance(workers, BackgroundWorkers):
+            workers.close()
+
+    def _transcriber(self, options: RunOptions) -> DeploymentHandle | OnDemand:
+        own = self._settings
+        if (options.asr, options.alignment) == (without_secrets(own.asr), without_secrets(own.alignment)):
+            return self._handles["asr"]
+        server = options.asr.get("base_url")
+        secrets = f"serve_app.settings:asr_secrets:{server}" if server and own.asr.secrets() else None
+        return self._own(
+            "transcriber", NicedTranscriber, (options.asr, self._store, options.alignment, secrets), self._environment
+        )
+
+    def _diarizer(self, options: RunOptions) -> DeploymentHandle | OnDemand:
+        if options.diarization == without_secrets(self._settings.diarization):
+            return self._handles["diarization"]
+        return self._own("diarizer", NicedDiarizer, (options.diarization, self._store), {})
+
+    def _own(
+        self, name: str, kind: type[NicedEngine], arguments: tuple[Any, ...], environment: dict[str, str]
+    ) -> OnDemand:
+        gpus = gpu_share(name, getattr(self._settings.scaling, name), ray.cluster_resources().get("GPU", 0.0))
+        return OnDemand(kind, arguments, gpus, environment)

@@ -1,1 +1,0 @@
-"""Whether the service is ready, and which part of it is not."""

@@ -1,0 +1,185 @@
+"""How many replicas each deployment has, on what hardware, and the policy that scales on queued audio."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from serve_app.operations.backlog import BacklogMonitor
+
+LOOK_BACK_SECONDS = 2.0  # a request counts that long after it was answered: it keeps the last replica
+
+
+class Replicas(BaseModel):
+    """Replicas of one deployment. Equal bounds switch autoscaling off for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_replicas: int = Field(
+        1, ge=0, description="Replicas that are always running; 0 lets an idle deployment scale to zero."
+    )
+    max_replicas: int = Field(1, ge=1, description="Most replicas that may run.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Replicas":
+        if self.min_replicas > self.max_replicas:
+            raise ValueError("min_replicas must not exceed max_replicas")
+        return self
+
+
+class ReaderReplicas(Replicas):
+    """Replicas that results are read from. Where none may run, the deployment is left out."""
+
+    max_replicas: int = Field(1, ge=0, description="Most replicas that may run; 0 leaves the deployment out.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_at_all(cls, given: Any) -> Any:
+        """With 0 at most, 1 at least is no contradiction where nobody asked for it."""
+        if isinstance(given, Mapping) and str(given.get("max_replicas")) == "0":
+            return {"min_replicas": 0, **given}
+        return given
+
+
+class PricedReplicas(Replicas):
+    """Replicas whose cost `switchboard queue` shows."""
+
+    price_per_hour: float | None = Field(
+        None, ge=0, description="Cost of a replica per hour, for `switchboard queue`; in any currency."
+    )
+
+
+class EngineReplicas(PricedReplicas):
+    """Replicas of an engine, which may run on a GPU or on a share of one."""
+
+    num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
+    num_gpus: float | None = Field(
+        None, ge=0, description="Share of a GPU per replica; unset: the default share if the cluster has a GPU."
+    )
+
+
+class ScalingOptions(BaseModel):
+    """Replicas by deployment, and how work becomes replicas."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    UP_SECONDS: ClassVar[float] = 2.0  # how long more replicas must be needed before they are added
+    CONDUCTOR_RTFX: ClassVar[float] = 20.0  # seconds of audio per second, assumed until it is measured
+    TRANSCRIBER_RTFX: ClassVar[float] = 10.0  # likewise
+    DIARIZER_RTFX: ClassVar[float] = 10.0  # likewise, of mixed audio
+    POLL_SECONDS: ClassVar[float] = 2.0  # how often the scaling policies read the queue
+
+    intake: Replicas = Field(default_factory=Replicas)
+    api: ReaderReplicas = Field(default_factory=ReaderReplicas)
+    console: ReaderReplicas = Field(default_factory=ReaderReplicas)
+    conductor: PricedReplicas = Field(default_factory=PricedReplicas)
+    transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
+    diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
+    replica_cpus: float = Field(
+        0.0, ge=0, description="Cores that Ray reserves for a replica of Intake, Api, Console or Conductor."
+    )
+    task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
+    target_drain_seconds: float = Field(
+        300.0, gt=0, description="Time in which the backlog should be worked off: replicas are added until it would be."
+    )
+    down_seconds: float = Field(
+        120.0, ge=0, description="How long fewer replicas must be needed before one is removed."
+    )
+    idle_seconds: float = Field(
+        300.0, ge=0, description="How long the last idle replica is kept where min_replicas is 0."
+    )
+
+    @property
+    def assumed_rtfx(self) -> dict[str, float]:
+        """Real-time factor of a replica by deployment, until it is measured."""
+        return {"Conductor": self.CONDUCTOR_RTFX, "Transcriber": self.TRANSCRIBER_RTFX, "Diarizer": self.DIARIZER_RTFX}
+
+    def replicas_of(self, name: str) -> PricedReplicas:
+        """The bounds of a deployment that works on calls, by its name."""
+        return {"Conductor": self.conductor, "Transcriber": self.transcriber, "Diarizer": self.diarizer}[name]
+
+
+DEFAULT_GPU_SHARE = {"transcriber": 0.7, "diarizer": 0.3}  # together one GPU: mono calls need both
+
+
+def gpu_share(name: str, replicas: EngineReplicas, cluster_gpus: float) -> float:
+    """The GPU share of a replica: as set, or the default one if the cluster has a GPU at all."""
+    if replicas.num_gpus is not None:
+        return replicas.num_gpus
+    return DEFAULT_GPU_SHARE[name] if cluster_gpus >= 1 else 0.0
+
+
+def replica_config(replicas: Replicas, **autoscaling: Any) -> dict[str, Any]:
+    """Serve options: a fixed number, or an autoscaling configuration."""
+    if replicas.min_replicas == replicas.max_replicas:
+        return {"num_replicas": replicas.max_replicas}
+    return {
+        "num_replicas": None,
+        "autoscaling_config": {
+            "min_replicas": replicas.min_replicas,
+            "max_replicas": replicas.max_replicas,
+            **autoscaling,
+        },
+    }
+
+
+class QueuedAudio:
+    """Serve autoscaling policy of one deployment: enough replicas to work off queued audio in `target_drain_seconds`.
+
+    Lives in the Serve controller, which sends it along with each new replica: so it holds nothing but its arguments,
+    and finds the monitor that it shares within its process. Backlog and real-time factors are read from PostgreSQL
+    (`db.queue.backlog`); while it is unreachable, the number of replicas stays the same. A request without a job
+    (from a notebook) keeps one replica.
+    """
+
+    def __init__(
+        self, name: str, assumed_rtfx: Mapping[str, float], target_drain_seconds: float, poll_seconds: float
+    ) -> None:
+        self._name = name
+        self._target_drain_seconds = target_drain_seconds
+        self._assumed_rtfx = dict(assumed_rtfx)
+        self._poll_seconds = poll_seconds
+
+    @property
+    def monitor(self) -> "BacklogMonitor":
+        """The monitor of this process for these arguments."""
+        # Imported here: Serve sends this class by value, and all that it refers to in its own module.
+        from serve_app.operations.backlog import monitor_for
+
+        return monitor_for(self._assumed_rtfx, self._poll_seconds)
+
+    def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
+        estimate = self.monitor.estimate
+        if estimate is None:
+            wanted = context.target_num_replicas
+        else:
+            wanted = max(estimate.wanted(self._name, self._target_drain_seconds), int(context.total_num_requests > 0))
+        low, high = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
+        wanted = max(low, min(high, wanted))
+        self.monitor.replicas[self._name] = (context.current_num_replicas, wanted)
+        return wanted, {}
+
+
+def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
+    """The autoscaling configuration of one of the deployments that work on calls, for `replica_config`."""
+    from ray.serve.config import AutoscalingPolicy
+
+    policy = AutoscalingPolicy(
+        policy_function=QueuedAudio,
+        policy_kwargs={
+            "name": name,
+            "assumed_rtfx": options.assumed_rtfx,
+            "target_drain_seconds": options.target_drain_seconds,
+            "poll_seconds": options.POLL_SECONDS,
+        },
+    )
+    return {
+        "policy": policy,
+        "upscale_delay_s": options.UP_SECONDS,
+        "downscale_delay_s": options.down_seconds,
+        # An idle replica is noticed after a while, and Serve counts from there.
+        "downscale_to_zero_delay_s": max(0.0, options.idle_seconds - max(options.POLL_SECONDS, LOOK_BACK_SECONDS)),
+        "metrics_interval_s": 1,
+        "look_back_period_s": LOOK_BACK_SECONDS,
+    }

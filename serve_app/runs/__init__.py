@@ -1,1 +1,0 @@
-"""Runs: what can be set for one, and what it is made with."""

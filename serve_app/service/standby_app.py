@@ -1,0 +1,264 @@
+"""Intake while Ray's is not there: `/submit` of the same application, in a process of its own that needs no Ray.
+
+`switchboard up` starts it beside the service. It takes requests at the service's address for as long as nobody else
+listens there: while Ray starts, and after its head or HAProxy died. HAProxy sends it what no replica can take, over a
+socket that only this user may open (`deploy/haproxy.sh`). What is neither `/submit` nor a probe gets a 503 that says
+when to try again.
+
+Settings come from the environment, as a replica's do. It begins once the schema is migrated, says then where calls are
+taken in, and ends after SIGTERM, or with its parent.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from db.core.database import Database
+from db.server.readiness import standing
+from pipeline.observability import logs, tracing
+from serve_app.intake.ingress import SOURCE_HEADER, OnlySubmissions
+from serve_app.intake.store import open_store
+from serve_app.intake.submit import SubmissionStore, build_api
+from serve_app.operations.readiness import DEPLOYMENTS, UNAVAILABLE, Parts, PartState
+from serve_app.service.children import end_with_parent
+from serve_app.service.ports import is_taken, shared_socket
+from serve_app.settings import Settings
+
+LOOK_SECONDS = 0.1  # between two looks at who listens
+SCHEMA_SECONDS = 0.2  # between two looks at the schema
+LEAVE_SECONDS = 1.0  # that connections have to bring their request, once somebody else takes new ones
+GRACE_SECONDS = 10  # that requests under way may take, once somebody else takes the new ones
+HEAD_SECONDS = 10.0  # that a connection has for the head of a request, as with HAProxy
+CROWDED_SECONDS = 1.0  # that it has beside more than CONNECTIONS others
+CONNECTIONS = 1024
+BACKLOG = 2048  # connections that wait to be accepted
+HEAD_BYTES = 16 * 1024  # of a request, as HAProxy's
+log = logging.getLogger("switchboard.intake")
+
+
+class Standby:
+    """Takes requests for `app` at `address` (host, port) while nobody else listens there, and at `private` always."""
+
+    def __init__(self, app: Any, prefix: str, address: tuple[str, int], private: socket.socket) -> None:
+        self._app, self._prefix, self._address = app, prefix, address
+        self._private = private
+        self._public: tuple[_Server, socket.socket] | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def run(self, stopping: asyncio.Event, opened: Callable[[], None]) -> None:
+        """Until `stopping` is set, and requests under way have been answered. `opened` is called once: when it listens
+        at the address for the first time."""
+        private = self._serve(self._private, behind_haproxy=True)
+        told = False
+        while not stopping.is_set():
+            self._look()
+            if self._public and not told:
+                told = True
+                opened()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), LOOK_SECONDS)
+        self._step_back()
+        private.should_exit = True
+        while self._serving:
+            await asyncio.gather(*self._serving)
+
+    def _look(self) -> None:
+        ours = self._public[1] if self._public else None
+        taken = is_taken(self._address, ours)
+        if taken and self._public:
+            log.info("the standby steps back: requests are taken by another process")
+            self._step_back()
+        elif not taken and not self._public:
+            self._step_in()
+
+    def _step_in(self) -> None:
+        try:
+            listener = shared_socket(self._address)
+            listener.listen(BACKLOG)
+        except OSError as error:  # it was taken this moment, by a socket that is not shared
+            log.warning("the standby cannot listen on %s, port %d: %s", *self._address, error.strerror)
+            return
+        self._public = self._serve(listener, behind_haproxy=False), listener
+        log.info("the standby takes requests at %s, port %d", *self._address)
+
+    def _step_back(self) -> None:
+        if self._public:
+            self._run(self._public[0].leave(self._public[1]))
+            self._public = None
+
+    def _serve(self, listener: socket.socket, behind_haproxy: bool) -> "_Server":
+        server = _Server(
+            uvicorn.Config(
+                OnlySubmissions(self._app, self._prefix, behind_haproxy),
+                http=H11Protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+                h11_max_incomplete_event_size=HEAD_BYTES,
+            )
+        )
+        self._run(server.serve([listener]))
+        return server
+
+    def _run(self, serving: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(serving)
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+
+class _Server(uvicorn.Server):
+    """One of several in this process, whose signals are not for it. It waits for no client without end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._accepting = asyncio.Event()
+        self._silent_since: WeakKeyDictionary[H11Protocol, float] = WeakKeyDictionary()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._accepting.set()
+
+    async def leave(self, listener: socket.socket) -> None:
+        """Take no further connection from `listener`, and end once those that are there have been answered.
+
+        A listener that is closed resets what it has not accepted yet, and uvicorn closes connections whose request it
+        has not read yet: neither happens here.
+        """
+        await self._accepting.wait()
+        with listener.dup() as last:
+            for server in self.servers:
+                server.close()
+            waiting = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    waiting.append(last.accept()[0])
+        loop = asyncio.get_running_loop()
+        for connection in waiting:
+            await loop.connect_accepted_socket(lambda: H11Protocol(self.config, self.server_state, {}), connection)
+        await asyncio.sleep(LEAVE_SECONDS)
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        self._close_silent()
+        return await super().on_tick(counter)
+
+    def _close_silent(self) -> None:
+        """Connections that have brought no request for too long."""
+        now, connections = (
+            time.monotonic(),
+            [one for one in self.server_state.connections if isinstance(one, H11Protocol)],
+        )
+        longest = HEAD_SECONDS if len(connections) <= CONNECTIONS else CROWDED_SECONDS
+        for connection in connections:
+            cycle = connection.cycle
+            if cycle is not None and not cycle.response_complete:
+                self._silent_since.pop(connection, None)
+            elif now - self._silent_since.setdefault(connection, now) > longest:
+                connection.transport.close()
+
+
+async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -> None:
+    """Until SIGTERM."""
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    url, limits = settings.require_database_url(), settings.limits
+
+    @asynccontextmanager
+    async def store() -> AsyncIterator[SubmissionStore]:
+        opening = open_store(
+            url,
+            limits.POOL_SIZE,
+            settings.signing_parameters,
+            waiting=limits.CONCURRENCY,
+            backlog=limits.backlog,
+            urls=settings.url_sealer(),
+            cluster=_starting,
+        )
+        async with opening as found:
+            yield found
+
+    if not await _migrated(url, stopping):
+        return
+    app = build_api(limits, store, source_header=SOURCE_HEADER)
+    with _private_socket(private) as listener:
+        async with app.router.lifespan_context(app):
+            address = settings.http.host, settings.http.port
+            await Standby(app, settings.route_prefix, address, listener).run(stopping, opened)
+
+
+async def _starting() -> Parts:
+    return dict.fromkeys(DEPLOYMENTS, PartState(False, "Ray's part of the service is starting"))
+
+
+async def _migrated(url: str, stopping: asyncio.Event) -> bool:
+    """Wait until the schema is this version's; False: the end was asked for before."""
+    database = await Database.open(url, pool_size=1)
+    try:
+        while not stopping.is_set():
+            with contextlib.suppress(*UNAVAILABLE):
+                if (await standing(database)).current:
+                    return True
+            await asyncio.sleep(SCHEMA_SECONDS)
+    finally:
+        await database.close()
+    return False
+
+
+@contextlib.contextmanager
+def _private_socket(path: Path) -> Iterator[socket.socket]:
+    path.unlink(missing_ok=True)  # of a standby before this one
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        yield listener
+
+
+def _say(settings: Settings, as_json: bool, started: float) -> None:
+    url, seconds = f"{settings.base_url}/submit", time.time() - started
+    said = {"event": "taking_calls", "submitUrl": url, "seconds": round(seconds, 2)}
+    into, line = (sys.stdout, json.dumps(said)) if as_json else (sys.stderr, f"Calls are taken in at {url}")
+    into.write(f"{line}\n")
+    into.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="serve_app.service.standby_app")
+    parser.add_argument("--private", type=Path, required=True, help="the socket for HAProxy")
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True, help="the process with which this one ends")
+    parser.add_argument("--started", type=float, required=True, help="when the service did, by the clock")
+    parser.add_argument("--json", action="store_true", help="say it as an event, on standard output")
+    given = parser.parse_args()
+    end_with_parent(given.parent)
+    os.umask(0o077)
+    settings = Settings()
+    logs.to_file(given.log, "standby", in_json=settings.serve_logging["encoding"] == "JSON")
+    tracing.start("intake")
+    asyncio.run(serve(settings, given.private, lambda: _say(settings, given.json, given.started)))
+
+
+if __name__ == "__main__":
+    main()
