@@ -32,11 +32,11 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.core.database import Database
-from db.intake import submit as calls
 from db.intake.group_commit import Grouping
 from db.queue import backlog, jobs
 from db.queue import stage_results as results
 from db.records import roster
+from db.records.complete import complete as complete_call
 from db.server import embedded, migrate
 from db.workspace import directory, keys
 from pipeline.domain.call import Sender, Submission
@@ -148,7 +148,7 @@ class ScaleStand:
             async with self.measured("record"):
                 await results.record(self.database, lease, stage, result)
         async with self.measured("complete"):
-            await calls.complete(self.database, lease, TRANSCRIPT, FINDINGS, None)
+            await complete_call(self.database, lease, TRANSCRIPT, FINDINGS, None)
 
     async def some_calls(self, count: int) -> None:
         self.rounds.append({})

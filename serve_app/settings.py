@@ -53,7 +53,7 @@ from pipeline.voice import calibration as voice_calibration
 from serve_app.api.options import ApiOptions
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.http.limits import LimitOptions
-from serve_app.operations.autoscaling import ScalingOptions
+from serve_app.operations.scaling_options import ScalingOptions
 from serve_app.service import data_folder, folder_key
 from serve_app.webhooks.options import WebhookOptions
 

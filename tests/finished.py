@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from db.core.database import EVERY_WORKSPACE, Reader
 from db.experiments import gold_sets, run_calls
 from db.experiments.run_calls import RunOutcome
-from db.intake import submit
 from db.queue import jobs
+from db.records.complete import complete as complete_call
 from pipeline.domain.call import Sender
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
@@ -79,7 +79,7 @@ async def finished(
     await world.submit(sender, **(plain | fields))
     lease = await claimed(world, call_id)
     said = transcript(*(talk or TALK), language=language)
-    assert await submit.complete(world.database, lease, said, found or findings(), None, []) is None
+    assert await complete_call(world.database, lease, said, found or findings(), None, []) is None
     return call_id
 
 

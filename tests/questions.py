@@ -3,9 +3,9 @@
 from typing import Any
 from uuid import UUID, uuid4
 
-from db.intake import submit
 from db.queue.jobs import Lease
 from db.records import roster, views
+from db.records.complete import complete as complete_call
 from db.workspace import questions
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Material
@@ -45,7 +45,7 @@ async def analyze(world: World, lease: Lease) -> None:
     """Complete a claimed call."""
     said = transcript(*TALK)
     found = run_all(Material(lease.call, said, await roster.load(world.database, lease)))
-    assert await submit.complete(world.database, lease, said, found, None, []) is None
+    assert await complete_call(world.database, lease, said, found, None, []) is None
 
 
 async def record(world: World, call_id: UUID) -> views.CallRecord:

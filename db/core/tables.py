@@ -90,3 +90,6 @@ workspaces = metadata.tables["workspaces"]
 
 PRESENT = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
 """A call's transcript, if it is of its present recording: what another one gave is not shown."""
+
+
+TASK_ID = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())

@@ -1,30 +1,19 @@
 """A call comes in (`submit_alone`; `grouping.py` decides when) and gets its record (`complete`): a transaction each."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-import sqlalchemy as sa
 
 from db.core.database import Database
 from db.core.identity import e164, recording_identity
 from db.core.prepared import PreparedStatement
-from db.core.rows import dump_json, to_call
-from db.core.tables import calls
-from db.queue import jobs, stage_results
-from db.queue.charges import HeldTurn, settle
-from db.queue.jobs import Lease
-from db.records import corrections, write
+from db.core.rows import dump_json
 from db.secrets.recording_urls import UrlSealer, in_body
-from db.voices import voiceprints
-from pipeline.domain.call import Call, CallState, Sender, Submission
-from pipeline.domain.insight import Finding
-from pipeline.domain.speech import Transcript, Voiceprint
-from pipeline.domain.stage import Stage
-from pipeline.domain.voices import VoicePolicy
+from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 
 UNSEALED = UrlSealer()
@@ -137,72 +126,3 @@ def arguments(
         "request": request_id,
         "trace": trace,
     }
-
-
-async def complete(
-    database: Database,
-    lease: Lease,
-    transcript: Transcript,
-    findings: Sequence[Finding],
-    voiceprint: Voiceprint | None,
-    warnings: Sequence[str] = (),
-    voices: VoicePolicy | None = None,
-    held: Sequence[HeldTurn] = (),
-    producers: Mapping[Stage, str] = stage_results.NONE_KNOWN,
-    analysis_warnings: Sequence[str] = (),
-) -> Call | None:
-    """Write the record of a call, finish its job and charge what it `held`. Raises LeaseLost.
-
-    Returns None when it is done. When a submission changed the call's data since the lease was loaded, it writes
-    nothing and returns the call as it is now: run the analysis again and call with the lease's `call`
-    replaced by it.
-
-    `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
-    voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
-    another. Other voices that the stages left behind are dropped. `producers`: of the stages that the record rests on.
-    `analysis_warnings`: such that the next analysis replaces.
-    """
-    async with database.transaction(lease.workspace_id) as connection:
-        row = await jobs.lock(connection, lease)
-        call = to_call(row)
-        if row.metadata_version != lease.metadata_version and _metadata(call) != _metadata(lease.call):
-            return call
-        process_job = row.job_id or lease.job.job_id
-        await write.write_transcript(connection, lease, process_job, transcript, producers)
-        notes = await write.write_findings(connection, lease, findings)
-        await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
-        await stage_results.drop_voices(connection, lease, call, transcript, producers)
-        await corrections.follow(connection, lease.call_pk, reindex=False)
-        await jobs.finish(connection, lease)
-        await connection.execute(
-            sa.update(calls)
-            .where(calls.c.id == lease.call_pk)
-            .values(_completed(lease, [*warnings, *notes], analysis_warnings))
-        )
-        await voiceprints.follow(connection, lease)
-        await settle(connection, held)
-    return None
-
-
-def _metadata(call: Call) -> Call:
-    """What an analysis depends on: all but the addresses, which may have been signed again."""
-    return replace(call, recording_url=None, recording_url2=None)
-
-
-def _completed(lease: Lease, warnings: list[str], of_analysis: Sequence[str]) -> dict[str, Any]:
-    now = sa.func.now()
-    values: dict[str, Any] = {"analyzed_at": now, "updated_at": now, "raised": sa.func.raised_trackers(calls.c.id)}
-    if lease.job.kind == "analyze":  # what was said about the recording stays true
-        return values | {"analysis_warnings": [*warnings, *of_analysis]}
-    failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
-    return (
-        values
-        | failure
-        | {
-            "state": "completed",
-            "completed_at": now,
-            "warnings": warnings,
-            "analysis_warnings": list(of_analysis),
-            "promoted_run": None,
-        }
-    )

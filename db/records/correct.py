@@ -12,10 +12,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
-from db.core.tables import PRESENT, calls, contacts, edits, members, task_marks, tasks, transcripts
+from db.core.tables import PRESENT, TASK_ID, calls, contacts, edits, members, task_marks, tasks, transcripts
 from db.records import corrections as edit_rows
 from db.records.corrections import CallEdit, EditedCall, Editor
-from db.search.call_list import TASK_ID
 from db.workspace.questions import definition_of
 from pipeline.domain.edits import EXACT, OTHER_PARTY, Anchor, EditKind, EditState
 from pipeline.domain.overrides import AnswerAnchor, anchor_of, refusal, shown_answer

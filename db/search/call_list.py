@@ -1,6 +1,6 @@
 """Lists of calls for people and programs that read: filtered, searched, in pages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from db.core.identity import e164
 from db.core.pages import Page, Place, aware, gather
 from db.core.tables import (
     PRESENT,
+    call_outcomes,
     call_search,
     calls,
     contacts,
@@ -30,7 +31,7 @@ from db.records.views import CallSummary
 from db.search import full_text
 from db.search import scores as outcomes
 from db.search.full_text import Hit
-from db.search.scores import ScorecardScore
+from db.search.scores import FAILED, ScorecardScore
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact
 
@@ -207,7 +208,7 @@ def _plain(reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
         found.append(calls.c.id.in_(edits.calls_of_contact(wanted.contact_id)))
     if wanted.corrected is not None:
         found.append(calls.c.id.in_(edits.WITH_EDITS) if wanted.corrected else calls.c.id.not_in(edits.WITH_EDITS))
-    return [*found, *outcomes.conditions(reader.workspace_id, wanted)]
+    return [*found, *outcome_conditions(reader.workspace_id, wanted)]
 
 
 def _costly(wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
@@ -241,7 +242,6 @@ def _has_transcript(*more: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return sa.exists(sa.select(1).where(PRESENT, *more).correlate(calls))
 
 
-TASK_ID = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
 OPEN_TASK = sa.and_(tasks.c.call_pk == calls.c.id, sa.not_(tasks.c.done))
 
 
@@ -302,3 +302,28 @@ _FACTS = (
     .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
     .outerjoin(_contact, sa.true())
 )
+
+
+def outcome_conditions(workspace_id: UUID, wanted: CallFilter) -> Iterator[sa.ColumnElement[bool]]:
+    """What holds for calls that were answered, and scored, as is wanted."""
+    column = call_outcomes.c
+    if wanted.question is not None:
+        yield _among(workspace_id, column.key == wanted.question, column.outcome == wanted.answer)
+    if wanted.scorecard is not None:
+        some = [column.key == wanted.scorecard, column.score.is_not(None)]
+        if wanted.passed is not None:
+            some.append(column.outcome == "passed" if wanted.passed else column.outcome.in_(FAILED))
+        if wanted.auto_failed is not None:
+            automatic = column.outcome == "auto-failed"
+            some.append(automatic if wanted.auto_failed else sa.not_(automatic))
+        if wanted.score_from is not None:
+            some.append(column.score >= wanted.score_from)
+        if wanted.score_below is not None:
+            some.append(column.score < wanted.score_below)
+        yield _among(workspace_id, *some)
+
+
+def _among(workspace_id: UUID, *some: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Of the present recording: what another one gave is not shown."""
+    found = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *some)
+    return sa.and_(calls.c.id.in_(found), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))

@@ -1,9 +1,9 @@
 """What calls came to by a workspace's questions and scorecards: conditions of lists, and scores over time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,9 +14,6 @@ from db.core.rows import read
 from db.core.tables import PRESENT, call_outcomes, call_search, calls, corrections, members, teams, transcripts
 from db.records.corrections import AGENT
 from db.search.trends import by_weeks
-
-if TYPE_CHECKING:
-    from db.search.call_list import CallFilter
 
 By = Literal["team", "member"]
 FAILED = ("failed", "auto-failed")
@@ -47,31 +44,6 @@ class ScoreWeek:
     passed: int
     failed: int  # automatically, too
     auto_failed: int
-
-
-def conditions(workspace_id: UUID, wanted: "CallFilter") -> Iterator[sa.ColumnElement[bool]]:
-    """What holds for calls that were answered, and scored, as is wanted."""
-    column = call_outcomes.c
-    if wanted.question is not None:
-        yield _among(workspace_id, column.key == wanted.question, column.outcome == wanted.answer)
-    if wanted.scorecard is not None:
-        some = [column.key == wanted.scorecard, column.score.is_not(None)]
-        if wanted.passed is not None:
-            some.append(column.outcome == "passed" if wanted.passed else column.outcome.in_(FAILED))
-        if wanted.auto_failed is not None:
-            automatic = column.outcome == "auto-failed"
-            some.append(automatic if wanted.auto_failed else sa.not_(automatic))
-        if wanted.score_from is not None:
-            some.append(column.score >= wanted.score_from)
-        if wanted.score_below is not None:
-            some.append(column.score < wanted.score_below)
-        yield _among(workspace_id, *some)
-
-
-def _among(workspace_id: UUID, *some: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Of the present recording: what another one gave is not shown."""
-    found = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *some)
-    return sa.and_(calls.c.id.in_(found), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))
 
 
 async def scores(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, tuple[ScorecardScore, ...]]:

@@ -12,9 +12,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from db.core.database import Database, Reader
 from db.core.pages import Page, Place, gather
 from db.core.rows import read
-from db.core.tables import PRESENT, call_search, calls, corrections, task_marks, tasks, transcripts
+from db.core.tables import PRESENT, TASK_ID, call_search, calls, corrections, task_marks, tasks, transcripts
 from db.records import corrections as edits
-from db.search.call_list import TASK_ID
 from pipeline.domain.edits import OTHER_PARTY, corrected_owner
 from pipeline.domain.insight import Evidence
 

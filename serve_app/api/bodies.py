@@ -1,17 +1,17 @@
 """What administrators send: one model for each body, read strictly, every fault at once."""
 
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from uuid import UUID
 from zoneinfo import available_timezones
 
 import phonenumbers
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
 from pipeline.domain.summaries import MOST, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
-from serve_app.http.json_body import Fault, InvalidBody, read_object
+from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
 from serve_app.http.limits import LimitOptions, check_media_type, read_body
 
 B = TypeVar("B", bound="Body")
@@ -45,17 +45,6 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[UUID, Field(strict=False)]
 Moment = Annotated[AwareDatetime, Field(strict=False)]
 Own = "A UUID of yours: the request sent again is answered with what it made."
-
-
-class Body(BaseModel):
-    """Known fields only. `MAY_BE_NULL`: those in which null says something."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True, populate_by_name=True)
-    MAY_BE_NULL: ClassVar[frozenset[str]] = frozenset()
-
-    def given(self) -> dict[str, Any]:
-        """What was sent, by the names of our fields."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 class SummaryPartBody(Body):

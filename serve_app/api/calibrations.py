@@ -18,12 +18,12 @@ from db.records.corrections import Editor
 from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import NoSuchQuestion
 from serve_app.api.access import ReadRequest, json_answer
-from serve_app.api.bodies import Body, Id, Own, read_admin_body
+from serve_app.api.bodies import Id, Own, read_admin_body
 from serve_app.api.errors import AdminBodyRefused, CalibrationRefusal, NoSuchCall, NoSuchObject
 from serve_app.api.queries import NoQuery
 from serve_app.api.routing import Route
 from serve_app.api.writing import actor, answer_with, of_workspace
-from serve_app.http.json_body import Fault
+from serve_app.http.json_body import Body, Fault
 from serve_app.http.problems import NotAuthenticated
 from serve_app.records.question_files import Key
 

@@ -11,7 +11,7 @@ from ray import serve
 
 from db.core.database import Database
 from pipeline.observability import logs
-from serve_app.intake.ingress import SOURCE_HEADER
+from serve_app.http.proxy import SOURCE_HEADER
 from serve_app.operations.pool_metrics import tell_connections
 from serve_app.settings import Settings
 

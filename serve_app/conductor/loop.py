@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 from db.core.database import OUTAGES, Database
-from db.intake import submit
 from db.queue import backlog, jobs, origins
 from db.queue import charges as turns
 from db.queue.jobs import Lease
 from db.records import roster
+from db.records.complete import complete as complete_call
 from db.secrets import credentials
 from db.secrets.encryption import Sealer
 from db.secrets.recording_urls import UrlSealer
@@ -420,7 +420,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         with tracing.span("record", links=await self._merged(lease)):
             return await self._end_claim(
                 lease,
-                lambda held: submit.complete(
+                lambda held: complete_call(
                     self._database,
                     lease,
                     outcome.transcript,

@@ -18,7 +18,6 @@ from serve_app.console import (
     calls,
     comparison,
     editing,
-    outline,
     people,
     problems,
     queue,
@@ -91,7 +90,7 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/people/members/{id}", people.edit_member),
         site.route("/people/members/{id}", people.change_member, "POST"),
         site.route("/calls/{id}/audio", sound.audio),
-        site.route("/calls/{id}/outline", outline.outline),
+        site.route("/calls/{id}/outline", call.outline),
         Mount("/static", Files(directory=STATIC), name="static"),
     ]
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from starlette.responses import Response
 
 from db.queue.stage_times import StageDone, stages_done
 from db.records import views
 from db.records.views import CallRecord
+from db.records.waveforms import Peaks
 from db.search import people_list
 from db.workspace import access_log, directory, questions
 from pipeline.asr.verdicts import REASONS
@@ -169,3 +171,49 @@ def _advice(record: CallRecord) -> str | None:
     if call_.state == "transcribing" and call_.last_error is not None and call_.next_try is not None:
         return waiting_advice(call_.call_id)
     return None
+
+
+PATIENCE = 0.8  # seconds that a page waits for an outline before it asks again
+
+
+LANES = 3  # of a mixed recording; further speakers are drawn in none
+
+
+PAUSE = 0.25  # seconds around a turn that still belong to its speaker
+
+
+async def outline(visit: Visit) -> Response:
+    """One byte for each slice, lane after lane; 202 while it is being made."""
+    record = await read(visit, None)
+    conversation = Conversation.of(record)
+    if conversation is None or not record.recordings or record.job_id is None:
+        raise NotFound
+    try:
+        machine = await read(visit, None, machine=True)  # the outline is kept as the machine has the channels
+        peaks = await visit.site.outliner.get(visit.database, visit.reader, machine, PATIENCE)
+    except TimeoutError:
+        return Response(status_code=202, headers={"Retry-After": "1"})
+    if peaks is None:
+        raise NotFound
+    separated = conversation.transcript.layout.kind.separated
+    if separated:
+        lanes = np.resize(peaks, (2, peaks.shape[1]))[:: -1 if record.swapped else 1]
+    else:
+        lanes = by_speaker(peaks, conversation)
+    return Response(lanes.tobytes(), media_type="application/octet-stream")
+
+
+def by_speaker(peaks: Peaks, conversation: Conversation) -> Peaks:
+    """A mixed recording's outline with a lane for each speaker, where they speak: shape (lanes, slices)."""
+    transcript = conversation.transcript
+    labels = [speaker.label for speaker in transcript.speakers[:LANES]]
+    if not labels:
+        return peaks[:1]
+    count = peaks.shape[1]
+    at = count / max(transcript.duration, 0.001)
+    lanes = np.zeros((len(labels), count), np.uint8)
+    for turn in transcript.turns:
+        if turn.speaker in labels:
+            first, last = max(0, int((turn.start - PAUSE) * at)), int((turn.end + PAUSE) * at) + 1
+            lanes[labels.index(turn.speaker), first:last] = peaks[0, first:last]
+    return lanes

@@ -12,7 +12,7 @@ from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import CUSTOMER, REP, Doubt, LabelKind, Role, Speaker, Transcript, Turn, Word
-from serve_app.cli.render.sound import UNSURE, beside_stretches
+from serve_app.records.transcripts import UNSURE, beside_stretches
 
 WORDS_OF_FIRST_PART = 250  # enough to fill a screen
 WORDS_OF_PART = 1500

@@ -6,7 +6,6 @@ from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
-from starlette.responses import Response
 
 from db.core.database import Database, Reader
 from db.records import waveforms
@@ -18,17 +17,11 @@ from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 from pipeline.errors import CallError
-from serve_app.console.call import read
-from serve_app.console.conversation import Conversation
-from serve_app.console.site import NotFound, Visit
 
 log = logging.getLogger("switchboard.console")
 
-PATIENCE = 0.8  # seconds that a page waits for an outline before it asks again
 SLICES_PER_SECOND, MOST_SLICES = 20, 24_000  # of a call of 20 minutes and more: all it may have
 BLOCK_SECONDS = 10
-LANES = 3  # of a mixed recording; further speakers are drawn in none
-PAUSE = 0.25  # seconds around a turn that still belong to its speaker
 
 
 class Outliner:
@@ -72,27 +65,6 @@ class Outliner:
             task.exception()  # heard, so that asyncio is silent where nobody waits any more
 
 
-async def outline(visit: Visit) -> Response:
-    """One byte for each slice, lane after lane; 202 while it is being made."""
-    record = await read(visit, None)
-    conversation = Conversation.of(record)
-    if conversation is None or not record.recordings or record.job_id is None:
-        raise NotFound
-    try:
-        machine = await read(visit, None, machine=True)  # the outline is kept as the machine has the channels
-        peaks = await visit.site.outliner.get(visit.database, visit.reader, machine, PATIENCE)
-    except TimeoutError:
-        return Response(status_code=202, headers={"Retry-After": "1"})
-    if peaks is None:
-        raise NotFound
-    separated = conversation.transcript.layout.kind.separated
-    if separated:
-        lanes = np.resize(peaks, (2, peaks.shape[1]))[:: -1 if record.swapped else 1]
-    else:
-        lanes = by_speaker(peaks, conversation)
-    return Response(lanes.tobytes(), media_type="application/octet-stream")
-
-
 def outline_of(record: CallRecord, scratch: str, options: DecodeOptions) -> tuple[Peaks, float]:
     """Decode a recording, aligned as its transcript is: the peak of each slice, and the seconds of all.
 
@@ -121,19 +93,3 @@ def peaks_of(audio: Audio) -> Peaks:
         highest = padded.reshape(audio.channels, -1, size).max(axis=2)
         found.append((highest >> 7).clip(0, 255).astype(np.uint8))
     return np.concatenate(found, axis=1)
-
-
-def by_speaker(peaks: Peaks, conversation: Conversation) -> Peaks:
-    """A mixed recording's outline with a lane for each speaker, where they speak: shape (lanes, slices)."""
-    transcript = conversation.transcript
-    labels = [speaker.label for speaker in transcript.speakers[:LANES]]
-    if not labels:
-        return peaks[:1]
-    count = peaks.shape[1]
-    at = count / max(transcript.duration, 0.001)
-    lanes = np.zeros((len(labels), count), np.uint8)
-    for turn in transcript.turns:
-        if turn.speaker in labels:
-            first, last = max(0, int((turn.start - PAUSE) * at)), int((turn.end + PAUSE) * at) + 1
-            lanes[labels.index(turn.speaker), first:last] = peaks[0, first:last]
-    return lanes

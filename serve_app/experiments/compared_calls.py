@@ -14,8 +14,8 @@ from db.records import annotations, views
 from db.records.annotations import Known
 from pipeline.domain.insight import Contact, Task
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, heard_of, of_transcript
-from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.operations.cost import engine_work, whole_cost
+from serve_app.operations.scaling_options import ScalingOptions
 
 PAGE = 100  # calls read in one transaction
 READ_SECONDS = 60.0  # that a statement may take

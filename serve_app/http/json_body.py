@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 MAX_DEPTH = 32
 MAX_DIGITS = 1000
@@ -168,3 +171,14 @@ def _check_depth(root: dict[str, Any]) -> None:
         if not level:
             return
     raise InvalidBody([_TOO_DEEP])
+
+
+class Body(BaseModel):
+    """Known fields only. `MAY_BE_NULL`: those in which null says something."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True, populate_by_name=True)
+    MAY_BE_NULL: ClassVar[frozenset[str]] = frozenset()
+
+    def given(self) -> dict[str, Any]:
+        """What was sent, by the names of our fields."""
+        return {name: getattr(self, name) for name in self.model_fields_set}

@@ -6,15 +6,13 @@ from `deploy/haproxy.sh`.
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from starlette.middleware import Middleware
 
 from serve_app.http.problems import REQUEST_ID
+from serve_app.http.proxy import SOURCE_HEADER
 
-HAPROXY = Path(__file__).parents[1] / "deploy" / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
-SOURCE_HEADER = "x-switchboard-source"  # in which HAProxy tells the sender's address, whatever the sender says in it
 CHECK = "/-/healthz"  # by which HAProxy asks its servers whether they are there
 RETRY_AFTER = b"2"
 OURS = (b"application/problem+json", b"text/html")  # kinds of a 404 of the applications

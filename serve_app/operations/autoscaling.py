@@ -1,103 +1,14 @@
 """How many replicas each deployment has, on what hardware, and the policy that scales on queued audio."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from serve_app.operations.scaling_options import EngineReplicas, Replicas, ScalingOptions
 
 if TYPE_CHECKING:
     from serve_app.operations.backlog import BacklogMonitor
 
 LOOK_BACK_SECONDS = 2.0  # a request counts that long after it was answered: it keeps the last replica
-
-
-class Replicas(BaseModel):
-    """Replicas of one deployment. Equal bounds switch autoscaling off for it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    min_replicas: int = Field(
-        1, ge=0, description="Replicas that are always running; 0 lets an idle deployment scale to zero."
-    )
-    max_replicas: int = Field(1, ge=1, description="Most replicas that may run.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Replicas":
-        if self.min_replicas > self.max_replicas:
-            raise ValueError("min_replicas must not exceed max_replicas")
-        return self
-
-
-class ReaderReplicas(Replicas):
-    """Replicas that results are read from. Where none may run, the deployment is left out."""
-
-    max_replicas: int = Field(1, ge=0, description="Most replicas that may run; 0 leaves the deployment out.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_at_all(cls, given: Any) -> Any:
-        """With 0 at most, 1 at least is no contradiction where nobody asked for it."""
-        if isinstance(given, Mapping) and str(given.get("max_replicas")) == "0":
-            return {"min_replicas": 0, **given}
-        return given
-
-
-class PricedReplicas(Replicas):
-    """Replicas whose cost `switchboard queue` shows."""
-
-    price_per_hour: float | None = Field(
-        None, ge=0, description="Cost of a replica per hour, for `switchboard queue`; in any currency."
-    )
-
-
-class EngineReplicas(PricedReplicas):
-    """Replicas of an engine, which may run on a GPU or on a share of one."""
-
-    num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
-    num_gpus: float | None = Field(
-        None, ge=0, description="Share of a GPU per replica; unset: the default share if the cluster has a GPU."
-    )
-
-
-class ScalingOptions(BaseModel):
-    """Replicas by deployment, and how work becomes replicas."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    UP_SECONDS: ClassVar[float] = 2.0  # how long more replicas must be needed before they are added
-    CONDUCTOR_RTFX: ClassVar[float] = 20.0  # seconds of audio per second, assumed until it is measured
-    TRANSCRIBER_RTFX: ClassVar[float] = 10.0  # likewise
-    DIARIZER_RTFX: ClassVar[float] = 10.0  # likewise, of mixed audio
-    POLL_SECONDS: ClassVar[float] = 2.0  # how often the scaling policies read the queue
-
-    intake: Replicas = Field(default_factory=Replicas)
-    api: ReaderReplicas = Field(default_factory=ReaderReplicas)
-    console: ReaderReplicas = Field(default_factory=ReaderReplicas)
-    conductor: PricedReplicas = Field(default_factory=PricedReplicas)
-    transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
-    diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
-    replica_cpus: float = Field(
-        0.0, ge=0, description="Cores that Ray reserves for a replica of Intake, Api, Console or Conductor."
-    )
-    task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
-    target_drain_seconds: float = Field(
-        300.0, gt=0, description="Time in which the backlog should be worked off: replicas are added until it would be."
-    )
-    down_seconds: float = Field(
-        120.0, ge=0, description="How long fewer replicas must be needed before one is removed."
-    )
-    idle_seconds: float = Field(
-        300.0, ge=0, description="How long the last idle replica is kept where min_replicas is 0."
-    )
-
-    @property
-    def assumed_rtfx(self) -> dict[str, float]:
-        """Real-time factor of a replica by deployment, until it is measured."""
-        return {"Conductor": self.CONDUCTOR_RTFX, "Transcriber": self.TRANSCRIBER_RTFX, "Diarizer": self.DIARIZER_RTFX}
-
-    def replicas_of(self, name: str) -> PricedReplicas:
-        """The bounds of a deployment that works on calls, by its name."""
-        return {"Conductor": self.conductor, "Transcriber": self.transcriber, "Diarizer": self.diarizer}[name]
 
 
 DEFAULT_GPU_SHARE = {"transcriber": 0.7, "diarizer": 0.3}  # together one GPU: mono calls need both

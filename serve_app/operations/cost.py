@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from db.queue.stage_times import StageDone
-from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.operations.estimates import RUNS_ON
+from serve_app.operations.scaling_options import ScalingOptions
 
 ENGINES = ("Transcriber", "Diarizer")
 

@@ -13,8 +13,8 @@ from db.events import deliveries
 from db.queue import backlog as queue
 from pipeline.observability.metrics import Gauge
 from serve_app.operations import metric_names
-from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.operations.estimates import STAGES, Estimate
+from serve_app.operations.scaling_options import ScalingOptions
 
 SECONDS = 10.0  # between two looks
 log = logging.getLogger("ray.serve")

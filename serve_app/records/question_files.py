@@ -14,7 +14,7 @@ from uuid import UUID
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from pipeline.domain.questions import Defined, Question, Scorecard, ScorecardItem, faults_of
-from serve_app.api.bodies import Body
+from serve_app.http.json_body import Body
 
 MOST_PHRASES = 100  # of one question, choices and `unless` among them
 MOST_GAPS = 3  # of one phrase

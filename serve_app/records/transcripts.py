@@ -1,8 +1,8 @@
 """A transcript as plain text and as subtitles, and times as people read them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
-from pipeline.domain.speech import Transcript, Turn, Word, text_of
+from pipeline.domain.speech import Label, LabelKind, Transcript, Turn, Word, text_of
 
 LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
 
@@ -70,3 +70,47 @@ def _time(seconds: float, point: str) -> str:
     milliseconds = round(seconds * 1000)
     whole, rest = divmod(milliseconds, 1000)
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{point}{rest:03}"
+
+
+BESIDE_SPEECH = {
+    LabelKind.MUSIC: "hold music",
+    LabelKind.RINGBACK: "ringback",
+    LabelKind.BUSY: "busy tone",
+    LabelKind.DTMF: "keys",
+    LabelKind.BEEP: "beep",
+}
+
+
+MOMENTS = (LabelKind.DTMF, LabelKind.BEEP)  # shown however short
+
+
+SHORTEST = 1.0  # seconds of the others
+
+
+LONGEST_GAP = 5.0  # seconds of silence within a stretch: from ring to ring in any country's cadence
+
+
+UNSURE = 0.4  # words the engine gave less than this are dimmed
+
+
+def beside_stretches(labels: Sequence[Label]) -> list[list[Label]]:
+    """The stretches of one channel's hold music, tones and keys, in order: labels of one kind, see `beside_speech`."""
+    return [
+        stretch
+        for stretch in _stretches(labels)
+        if stretch[0].kind in MOMENTS or stretch[-1].end - stretch[0].start >= SHORTEST
+    ]
+
+
+def _stretches(labels: Sequence[Label]) -> Iterator[list[Label]]:
+    stretch: list[Label] = []
+    for label in labels:
+        if label.kind is LabelKind.SILENCE:
+            continue
+        if stretch and (label.kind is not stretch[-1].kind or label.start - stretch[-1].end > LONGEST_GAP):
+            yield stretch
+            stretch = []
+        if label.kind in BESIDE_SPEECH:
+            stretch.append(label)
+    if stretch:
+        yield stretch

@@ -91,7 +91,7 @@ def _find_own_commands() -> None:
 def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
     """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404; HAProxy's files in a
     folder that only this user may enter, because anyone who reaches its admin socket can send calls elsewhere."""
-    from serve_app.intake.ingress import HAPROXY
+    from serve_app.http.proxy import HAPROXY
 
     variables = {
         "HAPROXY_CONNECTIONS_PER_SOURCE": str(settings.http.connections_per_source),

@@ -31,7 +31,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from db.core.database import Database
 from db.server.readiness import standing
 from pipeline.observability import logs, tracing
-from serve_app.intake.ingress import SOURCE_HEADER, OnlySubmissions
+from serve_app.http.proxy import SOURCE_HEADER
+from serve_app.intake.ingress import OnlySubmissions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import SubmissionStore, build_api
 from serve_app.operations.readiness import DEPLOYMENTS, UNAVAILABLE, Parts, PartState

@@ -14,8 +14,8 @@ from serve_app.app import HEAP
 from serve_app.cli.calls.file_server import FileServer
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
-from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.operations.cost import engine_work
+from serve_app.operations.scaling_options import ScalingOptions
 from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER, synthetic_calls

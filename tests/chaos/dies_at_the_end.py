@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 
 from db.core.database import Database
-from db.intake import submit
+from db.records.complete import complete as complete_call
+from serve_app.conductor import loop
 from tests.chaos.deadly_conductor import OPTIONS, conducting
 
-complete = submit.complete
+complete = complete_call
 
 
 def die(*_: Any) -> NoReturn:
@@ -26,12 +27,12 @@ def die(*_: Any) -> NoReturn:
 async def complete_and_die(database: Database, *args: Any) -> NoReturn:
     if sys.argv[3] == "before":
         sa.event.listen(database.engine.sync_engine, "commit", die)  # every statement has run, and none is kept
-    await complete(database, *args)
+    await complete_call(database, *args)
     die()
 
 
 async def main(url: str, storage: str) -> None:
-    submit.complete = complete_and_die  # type: ignore[assignment]
+    loop.complete_call = complete_and_die  # type: ignore[assignment]
     options = OPTIONS.model_copy(update={"concurrency": 1, "guests": 0})
     await conducting(await Database.open(url), storage, options).start()
     await asyncio.Event().wait()

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from db.intake import submit as calls
 from db.intake.group_commit import Grouping
 from db.queue import jobs
 from db.queue import stage_results as results
+from db.records.complete import complete as complete_call
 from db.secrets.recording_urls import UrlSealer, readable
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.domain.stage import Stage
@@ -77,7 +77,7 @@ class Kept:
                 file.write_bytes(SOUND)
                 fetched = (Recording(0, file.as_uri(), DIGEST, len(SOUND)),)
                 await results.record(self.world.database, lease, Stage.FETCH, fetched)
-            await calls.complete(self.world.database, lease, TRANSCRIPT, (), None)
+            await complete_call(self.world.database, lease, TRANSCRIPT, (), None)
 
     def audit(self) -> list[Fault]:
         return audit(self.world.database.url, self.ledger, Truth(self.truth), URLS)

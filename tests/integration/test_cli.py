@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from db.core.database import Database, Reader
-from db.intake import submit as calls
 from db.intake.group_commit import Grouping
 from db.queue import jobs
+from db.records.complete import complete as complete_call
 from db.records.views import CallRecord
 from db.server import embedded, migrate
 from db.workspace import access_log, keys
@@ -89,7 +89,7 @@ def end(call_id: UUID, failed: bool = False) -> None:
             await jobs.fail(database, lease, NotAudio())
             return
         material = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you, wonderful."))
-        assert await calls.complete(database, lease, material.transcript, analyze(material), None, ["careful"]) is None
+        assert await complete_call(database, lease, material.transcript, analyze(material), None, ["careful"]) is None
 
     with_database(work)
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from db.core.database import Database
-from db.intake import submit as calls
 from db.queue import jobs
+from db.records.complete import complete as complete_call
 from pipeline.analysis import analyze
 from pipeline.errors import NotAudio, RecordingUnreachable
 from serve_app.cli import app
@@ -55,7 +55,7 @@ def in_background(call_id: UUID, *, fails: bool) -> threading.Thread:
                 if fails:
                     return await jobs.fail(database, lease, NotAudio("It is a web page."))
                 made = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you."))
-                await calls.complete(database, lease, made.transcript, analyze(made), None)
+                await complete_call(database, lease, made.transcript, analyze(made), None)
                 return None
             await asyncio.sleep(0.1)
         raise AssertionError("nothing was submitted")

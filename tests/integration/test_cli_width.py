@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 from db.core.database import Database, Reader
 from db.events import outbox
 from db.events.outbox import Attempt, DeliveryVerdict
-from db.intake import submit as calls
 from db.intake.group_commit import Grouping
 from db.queue import jobs
 from db.records import correct
+from db.records.complete import complete as complete_call
 from db.records.correct import WantedEdit
 from db.records.corrections import Editor
 from db.workspace import access_log, keys
@@ -162,7 +162,7 @@ class Filled:
                     ("customer", "Thank you, that is wonderful."),
                 )
                 voice = Voiceprint(tuple(float(x) for x in np.eye(8)[0]), "m", 4.0, 0.2, ("short", "several_voices"))
-                await calls.complete(
+                await complete_call(
                     *(database, lease, spoken.transcript, analyze(spoken), voice),
                     *(["The recording is 3 s shorter than announced."], Voices(RoleOptions())),
                 )

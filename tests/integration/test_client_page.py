@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from db.intake import submit
+from db.records.complete import complete as complete_call
 from switchboard import Client
 from tests.finished import TALK, findings, task, transcript
 from tests.finished import work as run_work
@@ -37,7 +37,7 @@ async def test_the_examples_run(desk: Desk, tmp_path: Path, monkeypatch: pytest.
             call=lease.call.call_id,
         )
         found = findings("negative", (task("Send the invoice", date(2026, 11, 4)),))
-        assert await submit.complete(desk.world.database, lease, transcript(*TALK), found, None, []) is None
+        assert await complete_call(desk.world.database, lease, transcript(*TALK), found, None, []) is None
 
     async def work_on_runs() -> None:
         while True:

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 
 import switchboard
-from db.intake import submit as calls
 from db.queue import jobs
+from db.records.complete import complete as complete_call
 from pipeline.errors import NotAudio
 from serve_app.api.options import ApiOptions
 from serve_app.http.limits import LimitOptions
@@ -43,7 +43,7 @@ async def cut(desk: Desk) -> AsyncIterator[tuple[Proxy, Client]]:  # noqa: F811
 
 async def complete(world: World, call_id: UUID) -> None:
     lease = await claimed(world, call_id)
-    assert await calls.complete(world.database, lease, transcript(*TALK), findings(), None, []) is None
+    assert await complete_call(world.database, lease, transcript(*TALK), findings(), None, []) is None
 
 
 async def until(future: Future[object] | asyncio.Future[object], told: list[models.CallSummary]) -> None:
@@ -106,7 +106,7 @@ async def test_many_calls_are_waited_for_over_streams_that_are_cut(
         waiting = threads.submit(lambda: [one.call.call_id for one in client.as_ended(made, timeout=120)])
         for lease in leases:
             await asyncio.sleep(0.7)
-            assert await calls.complete(desk.world.database, lease, transcript(*TALK), findings(), None, []) is None
+            assert await complete_call(desk.world.database, lease, transcript(*TALK), findings(), None, []) is None
             proxy.cuts = [900]  # the next connection, whatever it is for
         found = await asyncio.wrap_future(waiting)
     assert sorted(found) == sorted(made)

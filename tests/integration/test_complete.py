@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from db.core.rows import dump_json
-from db.intake import submit
 from db.queue import jobs
 from db.queue import stage_results as results
 from db.records import views
+from db.records.complete import complete as complete_call
 from db.records.views import CallTask
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import (
@@ -105,7 +105,7 @@ async def taken(world: World, **fields: object) -> jobs.Lease:
 
 
 async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: Voiceprint | None = None) -> None:
-    assert await submit.complete(world.database, lease, TRANSCRIPT, findings, voice, [], VOICES) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, findings, voice, [], VOICES) is None
 
 
 async def loaded(world: World, lease: jobs.Lease) -> dict[Stage, object]:
@@ -140,7 +140,7 @@ async def test_labels_doubts_languages_and_layout_come_back_with_the_record(worl
         doubts=(Doubt(0, 0.5, 0.9, ("improbable",), "Hello"), Doubt(1, 5, 6, ("no_sound",), "Thanks.", kept=False)),
     )
     lease = await taken(world)
-    assert await submit.complete(world.database, lease, made, (), None, []) is None
+    assert await complete_call(world.database, lease, made, (), None, []) is None
     record = await views.show_call(world.database, world.call_id)
     assert record is not None
     assert record.transcript == made
@@ -228,7 +228,7 @@ async def test_a_superseded_job_can_record_nothing_and_complete_nothing(world: W
     with pytest.raises(LeaseLost):
         await results.record(world.database, old, Stage.RECOGNITION, TEXTS)
     with pytest.raises(LeaseLost):
-        await submit.complete(world.database, old, TRANSCRIPT, [task_finding(TASK)], VOICE, [])
+        await complete_call(world.database, old, TRANSCRIPT, [task_finding(TASK)], VOICE, [])
     assert (await world.row())["state"] == "transcribing"
     for table in ("stage_results", "transcripts", "findings", "tasks", "voiceprints"):
         assert await world.rows(f"SELECT FROM {table}") == []
@@ -245,7 +245,7 @@ async def test_a_stage_before_the_fetch_or_one_that_records_nothing_is_refused(w
 async def test_a_completed_call_has_its_transcript_findings_and_tasks(world: World) -> None:
     lease = await taken(world)
     finding = Finding("tone", 2, {"rep": {"label": "neutral"}}, (EVIDENCE,), 0.7, "weak")
-    assert await submit.complete(world.database, lease, TRANSCRIPT, [finding, task_finding(TASK)], None, ["w"]) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, [finding, task_finding(TASK)], None, ["w"]) is None
     record = await views.show_call(world.database, world.call_id)
     assert record is not None
     assert (record.call.state, record.transcript, record.layout) == ("completed", TRANSCRIPT, LAYOUT)
@@ -312,7 +312,7 @@ async def test_an_analysis_finds_what_the_process_job_recorded(world: World) -> 
 async def test_metadata_that_changes_during_processing_is_handed_back_before_anything_is_written(world: World) -> None:
     lease = await taken(world)
     await world.submit(duration=77)
-    fresh = await submit.complete(world.database, lease, TRANSCRIPT, [Finding("a", 1, {})], None, [])
+    fresh = await complete_call(world.database, lease, TRANSCRIPT, [Finding("a", 1, {})], None, [])
     assert fresh is not None
     assert fresh.duration == 77
     assert await world.rows("SELECT FROM findings") == []
@@ -323,7 +323,7 @@ async def test_metadata_that_changes_during_processing_is_handed_back_before_any
 async def test_a_lease_with_the_call_that_was_handed_back_completes(world: World) -> None:
     lease = await taken(world)
     await world.submit(duration=77)
-    fresh = await submit.complete(world.database, lease, TRANSCRIPT, [], None, [])
+    fresh = await complete_call(world.database, lease, TRANSCRIPT, [], None, [])
     assert fresh is not None
     await complete(world, replace(lease, call=fresh))
     assert await world.jobs() == [("process", "done")]
@@ -419,7 +419,7 @@ async def test_calls_and_jobs_are_listed_last_changed_first_by_workspace_and_sta
 async def test_characters_that_postgresql_cannot_hold_never_withhold_a_record(world: World) -> None:
     lease = await taken(world)
     odd = replace(TASK, title="Send\x00 the offer")
-    assert await submit.complete(world.database, lease, TRANSCRIPT, [task_finding(odd)], None, ["a tag: \x00x"]) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, [task_finding(odd)], None, ["a tag: \x00x"]) is None
     assert (await world.row())["warnings"] == ["a tag: x"]
     (task,) = await world.rows("SELECT title FROM tasks")
     assert task["title"] == "Send the offer"

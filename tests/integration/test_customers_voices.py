@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from db.intake import submit
 from db.queue import jobs
 from db.queue import stage_results as results
+from db.records.complete import complete as complete_call
 from pipeline.domain.speech import BY_VOICE, Diarization, Recording, Role, Speaker, SpeakerSpan, Voiceprint
 from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError
@@ -37,7 +37,7 @@ async def voices(world: World) -> list[dict[str, Any]]:
 
 
 async def finish(world: World, lease: jobs.Lease, transcript: Any) -> None:
-    assert await submit.complete(world.database, lease, transcript, (), None) is None
+    assert await complete_call(world.database, lease, transcript, (), None) is None
 
 
 async def test_no_voice_of_a_mixed_call_outlives_its_completion_that_fitted_no_members_profile(world: World) -> None:

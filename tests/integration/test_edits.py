@@ -19,7 +19,7 @@ import srt
 import webvtt
 
 from db.core.database import EVERY_WORKSPACE, Reader
-from db.intake import submit as calls
+from db.records.complete import complete as complete_call
 from db.search import trends
 from db.workspace import directory, keys
 from pipeline.domain.speech import Transcript
@@ -272,7 +272,7 @@ async def _analyzed_again(writing: Writing, said: Transcript | None = None) -> b
     await world.submit(call_id=writing.call_id, recording_url="https://s.example/a", duration=60 + row["version"])
     lease = await claimed(world, writing.call_id)
     found = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
-    return await calls.complete(world.database, lease, said or transcript(*TALK), found, None, []) is None
+    return await complete_call(world.database, lease, said or transcript(*TALK), found, None, []) is None
 
 
 async def test_edits_outlive_the_next_analysis_and_are_not_applied_to_other_words(writing: Writing) -> None:

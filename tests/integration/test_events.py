@@ -17,8 +17,8 @@ from db.events import deliveries as event_views
 from db.events import endpoints as webhooks
 from db.events import outbox, upkeep
 from db.events.outbox import Attempt, DeliveryVerdict
-from db.intake import submit
 from db.queue import jobs
+from db.records.complete import complete as complete_call
 from db.workspace import directory
 from pipeline.analysis import analyze
 from pipeline.domain.insight import Evidence, Finding, Task
@@ -47,7 +47,7 @@ async def complete(world: World) -> None:
     """Whatever job is due, with a record in which there is a task."""
     lease = await world.one()
     material = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you, wonderful."))
-    assert await submit.complete(world.database, lease, material.transcript, FOUND, None) is None
+    assert await complete_call(world.database, lease, material.transcript, FOUND, None) is None
 
 
 async def written(world: World) -> list[Any]:
@@ -440,9 +440,7 @@ async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(worl
     )
     found = {finding.step: finding for finding in analyze(made)}
     lease = await world.one()
-    assert (
-        await submit.complete(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
-    )
+    assert await complete_call(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
     (row,) = await written(world)
     record = row["record"]
     assert (record["from"], record["to"], record["durationSeconds"]) == ("+49301234567", "+14155550123", 14.0)
@@ -476,7 +474,7 @@ async def test_what_a_step_of_ones_own_leaves_out_withholds_no_record(world: Wor
     made = call_by_hand(("rep", "Hello."), ("customer", "Hello."))
     steps = ("summary", "direction", "agent", "tone", "statistics", "contacts")
     findings = [Finding(step, 1, value | {"heard": None}) for step in steps]
-    assert await submit.complete(world.database, await world.one(), made.transcript, findings, None) is None
+    assert await complete_call(world.database, await world.one(), made.transcript, findings, None) is None
     (row,) = await written(world)
     assert row["record"]["from"] == "+49301234567"
     assert row["record"]["heardContact"] is None

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from serve_app.operations import database_metrics
-from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.operations.database_metrics import DatabaseFacts
+from serve_app.operations.scaling_options import ScalingOptions
 from serve_app.service.ports import free_port
 from tests import cluster
 from tests.integration.test_scaling_in_serve import Engine, running

@@ -17,9 +17,9 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.operations.autoscaling import ScalingOptions
 from serve_app.operations.database_metrics import DatabaseFacts
 from serve_app.operations.pool_metrics import tell_connections
+from serve_app.operations.scaling_options import ScalingOptions
 from tests.postgres import World
 
 Recorded = dict[tuple[str, ...], float]

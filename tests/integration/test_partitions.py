@@ -16,10 +16,10 @@ import pytest
 from psycopg import sql
 from typer.testing import CliRunner, Result
 
-from db.intake import submit as calls
 from db.queue import jobs, retries
 from db.queue import stage_results as results
 from db.records import views
+from db.records.complete import complete as complete_call
 from db.server import migrate, partitions
 from db.workspace import directory, removal
 from pipeline.domain.insight import Finding
@@ -78,7 +78,7 @@ async def completed(world: World, lease: jobs.Lease) -> None:
     await jobs.stage(world.database, lease, Stage.FETCH)
     await results.record(world.database, lease, Stage.FETCH, (recording,))
     await results.record(world.database, lease, Stage.SPEAKERS, TRANSCRIPT)
-    await calls.complete(world.database, lease, TRANSCRIPT, FINDINGS, None)
+    await complete_call(world.database, lease, TRANSCRIPT, FINDINGS, None)
 
 
 @pytest.fixture

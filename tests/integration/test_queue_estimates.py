@@ -9,8 +9,8 @@ import pytest
 from db.queue import backlog as queue
 from db.queue.backlog import Pace
 from serve_app.cli.calls.queue import QueueView, StageLine, view_of
-from serve_app.operations.autoscaling import EngineReplicas, PricedReplicas, ScalingOptions
 from serve_app.operations.estimates import Estimate
+from serve_app.operations.scaling_options import EngineReplicas, PricedReplicas, ScalingOptions
 from serve_app.settings import Settings
 from tests.postgres import World
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import pipeline.errors
-from db.intake import submit
 from db.queue import jobs, retries
+from db.records.complete import complete as complete_call
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.errors import CallError, EngineError, NotAudio, RecordingGone
 from serve_app.cli import app
@@ -59,7 +59,7 @@ async def test_a_failed_call_tried_again_has_a_new_job_as_if_its_recording_had_c
     assert (await world.submit(recording_url=A)).job_id == done.new_job_id, "the sender's retry starts nothing"
     lease = await world.one()
     assert lease.job.job_id == done.new_job_id
-    await submit.complete(world.database, lease, TRANSCRIPT, (), None)
+    await complete_call(world.database, lease, TRANSCRIPT, (), None)
     assert (await world.row())["state"] == "completed"
     assert await world.jobs() == [("process", "failed"), ("process", "done")]
 
@@ -74,7 +74,7 @@ async def test_what_was_begun_meanwhile_is_left_alone(world: World) -> None:
 
 async def test_a_failed_analysis_is_tried_again_and_its_call_stays_completed(world: World) -> None:
     await world.submit(recording_url=A)
-    await submit.complete(world.database, await world.one(), TRANSCRIPT, (), None)
+    await complete_call(world.database, await world.one(), TRANSCRIPT, (), None)
     await world.submit(user_id=uuid4())
     analysis = await world.one()
     await jobs.fail(world.database, analysis, EngineError("It broke."))

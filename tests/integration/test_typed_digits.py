@@ -6,9 +6,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
-from db.intake import submit
 from db.queue import jobs, stage_results
 from db.records import roster
+from db.records.complete import complete as complete_call
 from db.workspace import settings
 from pipeline.domain.speech import Label, LabelKind
 from pipeline.domain.stage import Stage
@@ -24,7 +24,7 @@ async def heard(world: World) -> jobs.Lease:
     heard_, said = replace(STAGE_RESULTS[Stage.AUDIO], labels=LABELS), replace(TRANSCRIPT, labels=LABELS)  # type: ignore[type-var]
     for stage, result in ((Stage.FETCH, FETCHED), (Stage.AUDIO, heard_), (Stage.SPEAKERS, said)):
         await stage_results.record(world.database, lease, stage, result)
-    assert await submit.complete(world.database, lease, said, (), None) is None
+    assert await complete_call(world.database, lease, said, (), None) is None
     return lease
 
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from db.core.database import EVERY_WORKSPACE
-from db.intake import submit
 from db.records import roster
+from db.records.complete import complete as complete_call
 from db.voices import voiceprints
 from db.workspace import directory
 from pipeline.domain.insight import MemberVoiceprint
@@ -51,7 +51,7 @@ async def call(world: World, print_: Voiceprint | None, user: UUID | None = None
     world.call_id = uuid4()
     fields: dict[str, object] = {"user_id": user} if user else {}
     lease = await taken(world, **fields)
-    assert await submit.complete(world.database, lease, TRANSCRIPT, (), print_, [], VOICES) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, (), print_, [], VOICES) is None
     return world.call_id
 
 
@@ -65,7 +65,7 @@ async def profiles(world: World) -> tuple[MemberVoiceprint, ...]:
     world.call_id = uuid4()
     lease = await taken(world)
     known = (await roster.load(world.database, lease)).voiceprints
-    assert await submit.complete(world.database, lease, TRANSCRIPT, (), None) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, (), None) is None
     return known
 
 
@@ -168,7 +168,7 @@ async def test_a_removed_sample_stays_removed_when_its_call_is_worked_on_again(w
     before = await profiles(world)
     world.call_id = last
     await world.submit(recording_url=A.replace("a.wav", "b.wav"))
-    assert await submit.complete(world.database, await world.one(), TRANSCRIPT, (), voice(ANA, 3), [], VOICES) is None
+    assert await complete_call(world.database, await world.one(), TRANSCRIPT, (), voice(ANA, 3), [], VOICES) is None
     assert (await states(world))[last][0] == "removed"
     assert await profiles(world) == before
 
@@ -200,7 +200,7 @@ async def test_a_person_names_a_voice_and_that_holds(world: World) -> None:
     await world.submit(user_id=bo)
     await world.execute("UPDATE jobs SET not_before = now() WHERE kind = 'analyze' AND state = 'queued'")
     (lease,) = [one for one in await world.claim(3) if one.call.call_id == made[0]]
-    assert await submit.complete(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
     assert (await voiceprints.show(world.database, made[0])).summary.user_id == ana
 
 
@@ -211,7 +211,7 @@ async def test_a_call_that_changes_hands_takes_its_voice_along(world: World) -> 
     assert len(await profiles(world)) == 1
     world.call_id = last
     await world.submit(user_id=bo)
-    assert await submit.complete(world.database, await world.one(), TRANSCRIPT, (), None, [], VOICES) is None
+    assert await complete_call(world.database, await world.one(), TRANSCRIPT, (), None, [], VOICES) is None
     assert await profiles(world) == ()
 
 
@@ -247,7 +247,7 @@ async def test_calls_of_one_workspace_that_end_together_make_one_profile(world: 
         world.call_id = uuid4()
         leases.append(await taken(world, user_id=ana))
     made = [
-        submit.complete(world.database, lease, TRANSCRIPT, (), voice(ANA, seed), [], VOICES)
+        complete_call(world.database, lease, TRANSCRIPT, (), voice(ANA, seed), [], VOICES)
         for seed, lease in enumerate(leases)
     ]
     assert await asyncio.gather(*made) == [None] * 6
@@ -290,7 +290,7 @@ async def test_the_member_whom_a_person_named_is_who_speaks_when_the_call_is_ana
     assert (lease.job.kind, lease.call.call_id, lease.call.user_id) == ("analyze", one, None)
     known = await roster.load(world.database, lease)
     assert known.rep == str(bo)
-    assert await submit.complete(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
+    assert await complete_call(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
     assert await analyses(world, one) == 0, "an analysis never asks for itself"
 
 
@@ -313,7 +313,7 @@ async def test_a_sample_that_a_person_approves_is_enrolled_until_its_recording_i
     world.call_id = headset
     await world.submit(recording_url=A.replace("a.wav", "c.wav"))
     again = voice(BO, 9, quality_issues=("bleed",))
-    assert await submit.complete(world.database, await world.one(), TRANSCRIPT, (), again, [], VOICES) is None
+    assert await complete_call(world.database, await world.one(), TRANSCRIPT, (), again, [], VOICES) is None
     assert (await states(world))[headset] == ("quarantined", ("bleed",))
     assert await profiles(world) == before
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pipeline.domain.speech import Doubt, Label, LabelKind, Layout, Transcript, Turn, Word
+from serve_app.records.transcripts import BESIDE_SPEECH, MOMENTS, UNSURE, beside_stretches
 
 LAYOUTS = {
     "mono": "mono: one channel, speakers separated by voice",
@@ -20,17 +21,6 @@ SWAPPED = {
     "stereo": "stereo: left is the customer, right the rep",
     "two_files": "two files: the first is the customer, the second the rep",
 }
-BESIDE_SPEECH = {
-    LabelKind.MUSIC: "hold music",
-    LabelKind.RINGBACK: "ringback",
-    LabelKind.BUSY: "busy tone",
-    LabelKind.DTMF: "keys",
-    LabelKind.BEEP: "beep",
-}
-MOMENTS = (LabelKind.DTMF, LabelKind.BEEP)  # shown however short
-SHORTEST = 1.0  # seconds of the others
-LONGEST_GAP = 5.0  # seconds of silence within a stretch: from ring to ring in any country's cadence
-UNSURE = 0.4  # words the engine gave less than this are dimmed
 UNSURE_ONLY = ("unsure",)  # the reasons of a doubt about words that the recognizer is not sure of
 MARK = "~"  # around doubtful words: styles are lost in a pipe
 LEGEND = f"{MARK}words{MARK} are doubtful: see Doubts"
@@ -82,29 +72,6 @@ def beside_speech(transcript: Transcript) -> list[tuple[float, str]]:
     return sorted(
         (stretch[0].start, _beside(stretch)) for labels in transcript.labels for stretch in beside_stretches(labels)
     )
-
-
-def beside_stretches(labels: Sequence[Label]) -> list[list[Label]]:
-    """The stretches of one channel's hold music, tones and keys, in order: labels of one kind, see `beside_speech`."""
-    return [
-        stretch
-        for stretch in _stretches(labels)
-        if stretch[0].kind in MOMENTS or stretch[-1].end - stretch[0].start >= SHORTEST
-    ]
-
-
-def _stretches(labels: Sequence[Label]) -> Iterator[list[Label]]:
-    stretch: list[Label] = []
-    for label in labels:
-        if label.kind is LabelKind.SILENCE:
-            continue
-        if stretch and (label.kind is not stretch[-1].kind or label.start - stretch[-1].end > LONGEST_GAP):
-            yield stretch
-            stretch = []
-        if label.kind in BESIDE_SPEECH:
-            stretch.append(label)
-    if stretch:
-        yield stretch
 
 
 def _beside(stretch: Sequence[Label]) -> str:
