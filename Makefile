@@ -78,7 +78,7 @@ CLUSTER = tests/acceptance/test_cluster.py
 cluster: setup  ## a cluster by `ray up` over SSH, as root (apt-get install openssh-server rsync); not in a checkout below /tmp
 	@$(PYTEST) -m slow $(CLUSTER)
 
-LLAMA = tests/unit/test_real_language_model.py tests/integration/test_llm_scaling.py
+LLAMA = tests/unit/pipeline/analysis/test_real_language_model.py tests/integration/serve_app/operations/test_llm_scaling.py
 llama: setup  ## the language-model engine against llama.cpp's server and a real, very small model; scaling of a model's cluster
 	@$(BIN)/python -m tests.llama_server
 	@$(PYTEST) -m slow $(LLAMA)

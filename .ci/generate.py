@@ -75,7 +75,7 @@ GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a fi
     "docs/reference/metrics.md": _metrics,
     "client/src/switchboard/models.py": lambda: client.generate.models(submit.document(), read_and_edit.document()),
     "client/src/switchboard/_sync": client.generate.blocking,
-    "tests/unit/prompts": prompt_snapshots.files,
+    "tests/fixtures/prompts": prompt_snapshots.files,
 }
 
 

@@ -34,8 +34,8 @@ sys.path.insert(0, str(ROOT))
 from pipeline.analysis import AnalysisOptions, analyze
 from pipeline.analysis.llm.answer import parsed, schema
 from pipeline.analysis.llm.client import ModelClient, NoAnswer
-from tests.unit.calls_by_hand import call
-from tests.unit.llm_by_hand import LINES
+from tests.support.calls_by_hand import call
+from tests.support.llm_by_hand import LINES
 
 CONTEXT = 8192  # tokens; what SmolLM2 has
 STEADY = 1500.0  # seconds for anything to happen on a busy machine

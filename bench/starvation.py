@@ -32,7 +32,7 @@ from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER
-from tests.unit.test_absurd_media import far, m4a
+from tests.unit.pipeline.audio.test_absurd_media import far, m4a
 
 HOSTS = ("127.0.0.2", "127.0.0.3")  # the dripping one's, and that of hostile files
 MOST = 1.5  # times as long as alone

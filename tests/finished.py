@@ -19,7 +19,7 @@ from pipeline.errors import RunNotReproducible
 from pipeline.evaluation.truth import digest, plain
 from serve_app.experiments import compared_calls
 from tests.postgres import World
-from tests.unit.calls_by_hand import speakers, turn
+from tests.support.calls_by_hand import speakers, turn
 
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")

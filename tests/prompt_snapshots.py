@@ -13,7 +13,7 @@ from pipeline.analysis.llm.findings import VERSION
 from pipeline.analysis.llm.prompt import Message, messages, parts, repair
 from pipeline.domain.questions import Question
 from pipeline.engines.fingerprint import digest_of
-from tests.unit.calls_by_hand import call
+from tests.support.calls_by_hand import call
 
 FOLDER = Path(__file__).parent / "unit" / "prompts"
 VERSIONS = "versions.txt"

@@ -28,7 +28,7 @@ from pipeline.domain.call import Submission
 from pipeline.domain.edits import EditKind
 
 if TYPE_CHECKING:
-    from tests.integration.test_cli_width import Filled
+    from tests.integration.serve_app.cli.test_cli_width import Filled
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "fixtures" / "releases"
@@ -54,7 +54,7 @@ def dump(url: str) -> str:
 
 def main() -> None:
     from serve_app.cli.ui import database as state
-    from tests.integration.test_cli_width import Filled
+    from tests.integration.serve_app.cli.test_cli_width import Filled
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

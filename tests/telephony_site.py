@@ -20,7 +20,7 @@ import pytest
 from db.core.database import Database
 from db.records import views
 from db.workspace import directory, keys
-from tests.integration.test_submit_over_http import served
+from tests.integration.db.intake.test_submit_over_http import served
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "examples" / "telephony"

@@ -20,10 +20,10 @@ from db.server import embedded, migrate
 from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
-from tests.integration.conductors import STEREO, finding, until
 from tests.llm_server import MODEL, Endpoint, error
+from tests.support.conductors import STEREO, finding, until
+from tests.support.llm_by_hand import answer
 from tests.synthetic_calls import FOLDER
-from tests.unit.llm_by_hand import answer
 
 pytestmark = pytest.mark.slow
 PATIENCE = 30.0  # seconds that a call has for its model

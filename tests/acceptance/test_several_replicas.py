@@ -18,8 +18,8 @@ from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
-from tests.integration.conductors import until
 from tests.receiver import receiving
+from tests.support.conductors import until
 from tests.synthetic_calls import synthetic_calls
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from db.queue import backlog as queue
 from serve_app.intake.store import open_store
 from tests.postgres import World, new_world
-from tests.unit.intake_in_memory import BODY, FINISHED, is_problem, service, three_keys
+from tests.support.intake_in_memory import BODY, FINISHED, is_problem, service, three_keys
 
 A = "https://pbx.example/{}.wav"
 

@@ -26,7 +26,7 @@ from pipeline.engines.cancel import cancellable
 from pipeline.errors import DecoderFailed, EngineLost, RecordingError, TimedOut
 from pipeline.runtime.workers import LocalWorkers
 from tests.tuned import tuned
-from tests.unit.test_absurd_media import m4a
+from tests.unit.pipeline.audio.test_absurd_media import m4a
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="these bounds are Linux's")
 

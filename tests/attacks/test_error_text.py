@@ -12,7 +12,7 @@ import pipeline.errors
 from pipeline.analysis.step import run
 from pipeline.errors import CallError, EngineError, StorageError, told
 from pipeline.runtime.actors import _unwrapped
-from tests.unit.calls_by_hand import call
+from tests.support.calls_by_hand import call
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "https://pbx.example/a.wav?Signature=do-not-tell"

@@ -16,7 +16,7 @@ from serve_app.conductor.retry import ProcessingOptions
 from tests.attacks.test_allowed_hosts import fate
 from tests.postgres import World, new_world
 from tests.tuned import tuned
-from tests.unit.test_fetch import AUDIO, reply, serving
+from tests.unit.pipeline.fetch.test_fetch import AUDIO, reply, serving
 
 TOKEN = "A" * 43
 

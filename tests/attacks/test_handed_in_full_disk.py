@@ -21,8 +21,8 @@ from pipeline.fetch.fetcher import FetchOptions
 from pipeline.fetch.handed_in import NoRoom, hand_in, make_private, take
 from pipeline.fetch.storage import flaw_of
 from serve_app.cli.calls.submit import _submit, show
-from tests.integration.test_submit_over_http import served
-from tests.unit.test_fetch import AUDIO
+from tests.integration.db.intake.test_submit_over_http import served
+from tests.unit.pipeline.fetch.test_fetch import AUDIO
 
 MB = 1 << 20
 DISK, FILE, ROOM = 32 * MB, 3 * MB, 2 * MB

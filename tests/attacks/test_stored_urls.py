@@ -17,7 +17,7 @@ from db.workspace import keys
 from serve_app.http.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
-from tests.integration.test_recording_urls import conducting, submit, until
+from tests.integration.db.intake.test_recording_urls import conducting, submit, until
 from tests.postgres import World
 from tests.recording_server import SECRET as SIGNATURE
 from tests.recording_server import reply, serving

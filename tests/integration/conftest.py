@@ -20,10 +20,10 @@ from pipeline.runtime.workers import LocalWorkers
 from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from tests.integration.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers
-from tests.integration.console_site import browser
 from tests.postgres import World
 from tests.reading_api import api, base  # noqa: F401 (fixtures)
+from tests.support.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers
+from tests.support.console_site import browser
 from tests.synthetic_calls import FOLDER
 from tests.tuned import tuned
 

@@ -14,7 +14,7 @@ from db.events import endpoints
 from db.search import saved_views
 from db.workspace import directory, keys
 from tests.acceptance.browser.desk import SignIn, Visitor, grave
-from tests.integration.test_console_admin import failed, voice, webhook
+from tests.integration.serve_app.console.test_console_admin import failed, voice, webhook
 from tests.postgres import new_world
 
 

@@ -7,9 +7,9 @@ from playwright.async_api import expect
 
 from db.core.database import Database
 from tests.acceptance.browser.desk import SignIn, grave
-from tests.integration.console_site import recorded
-from tests.integration.test_calibrations import ANA, FIRST, hand_in, prepared, review
+from tests.integration.db.experiments.test_calibrations import ANA, FIRST, hand_in, prepared, review
 from tests.postgres import new_world
+from tests.support.console_site import recorded
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)])

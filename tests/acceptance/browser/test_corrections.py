@@ -16,9 +16,9 @@ from db.core.database import Database
 from db.workspace import directory
 from tests.acceptance.browser.desk import SignIn, Visitor, grave
 from tests.finished import findings, finished, task
-from tests.integration.console_site import recorded
-from tests.integration.test_answer_edits import scored
+from tests.integration.db.records.test_answer_edits import scored
 from tests.postgres import World, new_world
+from tests.support.console_site import recorded
 
 
 @dataclass

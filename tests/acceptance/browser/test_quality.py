@@ -9,8 +9,8 @@ from playwright.async_api import expect
 from db.core.database import Database
 from tests.acceptance.browser.desk import SignIn, grave
 from tests.finished import work
-from tests.integration.test_console_comparison import gold_set
-from tests.integration.test_console_runs import OTHER, WORSE, made
+from tests.integration.serve_app.console.test_console_comparison import gold_set
+from tests.integration.serve_app.console.test_console_runs import OTHER, WORSE, made
 from tests.postgres import new_world
 
 

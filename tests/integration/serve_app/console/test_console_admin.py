@@ -1,0 +1,184 @@
+"""What administrators do in the console, and that nobody else does it."""
+
+import re
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from db.events import deliveries, endpoints
+from db.workspace import admin_log, keys
+from db.workspace.admin_log import AdminChange
+from tests.finished import finished
+from tests.postgres import World, new_world
+from tests.support.console_site import EVIL
+
+
+async def signed_in(site: httpx.AsyncClient, world: World, *scopes: str, team: UUID | None = None) -> UUID:
+    site.cookies.clear()
+    info, secret = await keys.create(world.database, world.workspace_id, team, ("read", *scopes), "Ana")
+    assert (await site.post("/sign-in", data={"key": secret})).status_code == 303
+    return info.key_id
+
+
+async def changes(world: World) -> list[AdminChange]:
+    return list((await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items)
+
+
+async def webhook(world: World, team: UUID | None = None) -> endpoints.Endpoint:
+    return await endpoints.add(world.database, world.workspace_id, "https://hooks.example/x", "sealed", team_id=team)
+
+
+async def failed(world: World, endpoint: endpoints.Endpoint) -> deliveries.DeliverySummary:
+    """A delivery that has failed."""
+    await finished(world)
+    await world.execute("UPDATE webhook_deliveries SET state = 'failed', finished_at = now()")
+    return (await deliveries.list_deliveries(world.database, world.workspace_id, endpoint.endpoint_id))[0]
+
+
+async def voice(world: World, named: bool = True) -> UUID:
+    """A call with a quarantined sample of a voice."""
+    call_id = await finished(world, user_id=uuid4())
+    await world.execute(
+        "INSERT INTO voiceprints (call_pk, workspace_id, user_id, named_by, model, vector, speech_seconds, standing)"
+        " SELECT id, workspace_id, CASE WHEN :named THEN user_id END, :by, 'm', '[1,0]', 9, 'quarantined'"
+        " FROM calls WHERE call_id = :call",
+        call=call_id,
+        by="sender" if named else None,
+        named=named,
+    )
+    return call_id
+
+
+async def test_a_key_is_created_shown_once_and_revoked(site: httpx.AsyncClient, world: World) -> None:
+    await signed_in(site, world, "admin")
+    page = (await site.get("/workspace")).text
+    (id_,) = re.findall(r'action="/workspace/keys">\s*<input type="hidden" name="id" value="([^"]+)"', page)
+    form = {"id": id_, "name": EVIL, "scope-submit": "1", "team": str(world.team_id)}
+    made = await site.post("/workspace/keys", data=form)
+    assert made.status_code == 200 and made.headers["cache-control"] == "no-store"
+    (secret,) = re.findall(r"<code>(sb_[^<]+)</code>", made.text)
+    sender = await keys.find(world.database, secret)
+    assert sender is not None and (sender.team_id, sender.scopes) == (world.team_id, frozenset({"submit"}))
+    again = await site.post("/workspace/keys", data=form)
+    assert (again.status_code, again.headers["location"]) == (303, "/workspace")
+    page = (await site.get("/workspace")).text
+    assert secret not in page and EVIL not in page and EVIL not in made.text
+    assert "&lt;script&gt;" in page and "&lt;script&gt;" in made.text
+    assert (await site.post(f"/workspace/keys/{sender.key_id}/revoke")).status_code == 303
+    assert await keys.find(world.database, secret) is None
+    lines = [(one.action, one.who, one.session_id is not None) for one in (await changes(world))[:2]]
+    assert lines == [("revoked", "Ana", True), ("created", "Ana", True)]
+
+
+async def test_the_last_admin_key_stays_and_bad_forms_are_told(site: httpx.AsyncClient, world: World) -> None:
+    key_id = await signed_in(site, world, "admin")
+    answer = await site.post(f"/workspace/keys/{key_id}/revoke")
+    assert answer.status_code == 409 and "Create another one first" in answer.text
+    assert (await site.post("/workspace/keys", data={"name": " ", "scope-read": "1"})).status_code == 400
+    assert (await site.post("/workspace/keys", data={"name": "x"})).status_code == 400
+    other = await new_world(world.database)
+    form = {"name": "x", "scope-read": "1", "team": str(other.team_id)}
+    assert (await site.post("/workspace/keys", data=form)).status_code == 400
+
+
+async def test_deliveries_are_sent_again_one_or_all_that_failed(site: httpx.AsyncClient, world: World) -> None:
+    endpoint = await webhook(world)
+    one = await failed(world, endpoint)
+    await signed_in(site, world, "admin")
+    assert "Send again" in (await site.get("/workspace")).text
+    path = f"/workspace/webhooks/{endpoint.endpoint_id}"
+    assert (await site.post(f"{path}/events/{one.event_id}/replay")).status_code == 303
+    assert (await state_of(world, one)) in ("waiting", "behind")
+    await world.execute("UPDATE webhook_deliveries SET state = 'failed', finished_at = now()")
+    assert (await site.post(f"{path}/replay")).status_code == 303
+    assert (await state_of(world, one)) in ("waiting", "behind")
+    assert (await site.post(f"{path}/events/{uuid4()}/replay")).status_code == 404
+    assert {one.action for one in (await changes(world))[:2]} == {"replayed"}
+
+
+async def state_of(world: World, delivery: deliveries.DeliverySummary) -> str:
+    found = await deliveries.list_deliveries(world.database, world.workspace_id)
+    return next(one.state for one in found if one.delivery_id == delivery.delivery_id)
+
+
+async def test_a_voice_is_listened_to_approved_and_discarded(site: httpx.AsyncClient, world: World) -> None:
+    call_id = await voice(world)
+    await signed_in(site, world, "admin")
+    page = (await site.get("/workspace")).text
+    assert f'src="/workspace/voices/{call_id}/sound"' in page
+    for action, kept in (("approve", "approved"), ("discard", "removed")):
+        assert (await site.post(f"/workspace/voices/{call_id}", data={"action": action})).status_code == 303
+        assert (await world.rows("SELECT action, who FROM voiceprint_events ORDER BY id DESC"))[0]["action"] == kept
+    assert [one.action for one in (await changes(world))[:2]] == ["discarded", "approved"]
+    assert (await site.post(f"/workspace/voices/{call_id}", data={"action": "erase"})).status_code == 400
+    assert (await site.post(f"/workspace/voices/{uuid4()}", data={"action": "approve"})).status_code == 404
+    nobody = await voice(world, named=False)
+    answer = await site.post(f"/workspace/voices/{nobody}", data={"action": "approve"})
+    assert answer.status_code == 409 and "whose voice" in answer.text
+
+
+async def test_nobody_else_changes_anything(site: httpx.AsyncClient, world: World) -> None:
+    """A session without the scope, of another workspace, of another team; and no page of another site."""
+    endpoint, call_id = await webhook(world, world.other_team_id), await voice(world)
+    one = await failed(world, endpoint) if await world.rows("SELECT 1 FROM webhook_deliveries") else None
+    victim, _ = await keys.create(world.database, world.workspace_id, world.other_team_id, ["submit"], "pbx")
+    paths = [
+        (f"/workspace/keys/{victim.key_id}/revoke", {}),
+        (f"/workspace/webhooks/{endpoint.endpoint_id}/replay", {}),
+        (f"/workspace/webhooks/{endpoint.endpoint_id}/events/{one.event_id if one else uuid4()}/replay", {}),
+        (f"/workspace/voices/{call_id}", {"action": "approve"}),
+    ]
+    other = await new_world(world.database)
+    create = ("/workspace/keys", {"name": "x", "scope-read": "1"})
+    for who, scopes, team, status in (
+        (world, ("edit",), None, 403),
+        (other, ("admin",), None, 404),
+        (world, ("admin",), world.team_id, 404),
+    ):
+        await signed_in(site, who, *scopes, team=team)
+        before = (
+            len(await keys.list_keys(world.database, world.workspace_id)),
+            await world.rows("SELECT * FROM voiceprint_events"),
+        )
+        for path, form in paths:
+            assert (await site.post(path, data=form)).status_code in (status, 403), path
+        if status == 403:
+            assert (await site.post(create[0], data=create[1])).status_code == 403
+            assert "/workspace/keys" not in (await site.get("/workspace")).text
+        after = (
+            len(await keys.list_keys(world.database, world.workspace_id)),
+            await world.rows("SELECT * FROM voiceprint_events"),
+        )
+        assert after == before
+    assert victim.key_id in {one.key_id for one in await keys.list_keys(world.database) if one.revoked_at is None}
+    await signed_in(site, world, "admin")
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    for path, form in [*paths, create]:
+        assert (await site.post(path, data=form, headers=foreign)).status_code == 403
+
+
+async def test_a_session_ends_with_its_key(site: httpx.AsyncClient, world: World) -> None:
+    key_id = await signed_in(site, world, "admin")
+    await keys.revoke(world.database, key_id)
+    answer = await site.post("/workspace/keys", data={"name": "x", "scope-read": "1"})
+    assert answer.status_code == 401
+
+
+async def test_a_key_of_a_team_makes_keys_of_that_team(site: httpx.AsyncClient, world: World) -> None:
+    await signed_in(site, world, "admin", team=world.team_id)
+    form = {"name": "mine", "scope-submit": "1", "team": str(world.other_team_id)}
+    assert (await site.post("/workspace/keys", data=form)).status_code == 200
+    (made,) = [one for one in await keys.list_keys(world.database) if one.name == "mine"]
+    assert made.team_id == world.team_id
+
+
+@pytest.mark.parametrize(
+    "language, told", [("en", "All that waits is done in about"), ("de", "Alles, was wartet, ist in etwa")]
+)
+async def test_the_queue_says_how_long_it_takes(
+    site: httpx.AsyncClient, world: World, language: str, told: str
+) -> None:
+    await world.submit(recording_url="https://store.example/a.wav")
+    await signed_in(site, world)
+    assert told in (await site.get("/queue", headers={"Accept-Language": language})).text

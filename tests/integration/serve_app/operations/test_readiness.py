@@ -1,0 +1,79 @@
+"""Readiness with a real PostgreSQL: the database, its schema, the Conductor's heartbeat."""
+
+from typing import Any
+
+import pytest
+
+from db.core.database import Database
+from db.server import readiness
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers
+from serve_app.conductor.loop import ConductorLoop
+from serve_app.conductor.retry import ProcessingOptions
+from serve_app.operations.readiness import IDLE, Parts, PartState, Readiness
+from tests.postgres import World
+from tests.support.conductors import until
+
+
+async def found(world: World, **deployed: PartState) -> Parts:
+    async def cluster() -> Parts:
+        return {"Conductor": PartState(True), "Transcriber": PartState(True), "Diarizer": PartState(True)} | deployed
+
+    return await Readiness(world.database, cluster).parts()
+
+
+async def test_a_conductor_is_ready_once_it_came_round_and_missed_when_it_is_silent(
+    world: World, tmp_path: Any
+) -> None:
+    assert not (await found(world))["Conductor"].ready
+    options = ProcessOptions(storage=tmp_path.as_uri())
+    conductor = ConductorLoop(world.database, LocalWorkers(None, None), ProcessingOptions(), options)
+    await conductor.start()
+
+    async def is_ready() -> bool:
+        return all(part.ready for part in (await found(world)).values())
+
+    await until(is_ready)
+    await conductor.stop()
+    await world.rows("UPDATE engines SET heartbeat_at = now() - interval '50 s' RETURNING name")
+    assert (await found(world))["Conductor"] == PartState(False, "silent for 50 s")
+    dead = PartState(False, "no replica runs (unhealthy)")
+    assert (await found(world, Conductor=dead))["Conductor"] == dead
+    assert (await found(world, Conductor=IDLE))["Conductor"] == IDLE
+
+
+async def test_an_older_schema_is_not_ready_and_a_later_one_is(world: World) -> None:
+    assert (await found(world))["schema"].ready
+    for version, ready in (("0135", False), ("v0000", False), ("v9999", True)):
+        await world.execute(f"UPDATE alembic_version SET version_num = '{version}'")
+        assert (await found(world))["schema"].ready == ready
+
+
+@pytest.mark.parametrize(
+    "change", ["DROP TABLE alembic_version", "REVOKE ALL ON alembic_version FROM PUBLIC, switchboard_service"]
+)
+async def test_a_schema_that_was_not_migrated_is_not_ready(world: World, change: str) -> None:
+    import psycopg
+
+    async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as connection:
+        await connection.execute(change)
+    parts = await found(world)
+    assert parts["database"].ready
+    assert "switchboard migrate" in parts["schema"].why
+
+
+async def test_without_a_database_nothing_that_it_tells_is_ready() -> None:
+    async with await Database.open("postgresql://nobody@127.0.0.1:1/x", wait_seconds=0.2) as database:
+        parts = await Readiness(database, None).parts()
+    assert {name: part.ready for name, part in parts.items()} == {
+        "Intake": True,
+        "database": False,
+        "schema": False,
+        "Conductor": False,
+    }
+
+
+def test_the_newest_revision_by_file_name_is_alembics_head() -> None:
+    from db.server.migrate import _head
+
+    assert readiness.revisions()[-1] == _head()

@@ -1,0 +1,109 @@
+"""The weights by which commitments are told from talk, the features they weigh, and the corpus they are fitted on."""
+
+import re
+
+import pytest
+
+from bench.training.commitments import examples
+from bench.training.commitments.fit import serialized
+from pipeline.analysis.rules.commitments import classifier
+from pipeline.analysis.rules.commitments.tasks import TasksStep
+from tests.support.calls_by_hand import call
+
+
+def tasks(*lines, language="en", weights=None):
+    return TasksStep(weights).run(call(*lines, language=language)).value["tasks"]
+
+
+def test_the_probabilities_of_who_does_it_and_nobody_are_one_together():
+    found = classifier.shipped_weights().probabilities(["form commit", "en:send", "no such feature"])
+    assert len(found) == len(classifier.CLASSES)
+    assert sum(found) == pytest.approx(1.0)
+    assert all(0 < one < 1 for one in found)
+
+
+def test_a_feature_moves_the_probability_as_far_as_its_weight_says():
+    weights = classifier.CommitmentWeights({"": (0, 0, 0, 0), "form commit": (0, 100, 0, 0)}, least=0.5)
+    nobody, speaker, *_ = weights.probabilities(["form commit"])
+    assert speaker / nobody == pytest.approx(2.71828, rel=1e-4)
+
+
+def test_weights_are_read_as_they_were_written(tmp_path):
+    weights = classifier.CommitmentWeights({"": (1, -2, 3, 0), "en:send it": (0, 40, 0, -7)}, least=0.4)
+    (tmp_path / "weights.tsv").write_text(serialized(weights))
+    assert classifier.read_weights(tmp_path / "weights.tsv") == weights
+
+
+def test_weights_of_other_classes_are_refused_with_what_to_do(tmp_path):
+    (tmp_path / "weights.tsv").write_text("feature\tno\tyes\t0.5\n\t1\t2\n")
+    with pytest.raises(ValueError, match=r"fit it again with bench/training/commitments/fit\.py"):
+        classifier.read_weights(tmp_path / "weights.tsv")
+
+
+def test_the_least_probability_decides_what_holds_and_is_the_least_confidence():
+    said = [("rep", "I will send you the invoice tomorrow."), ("customer", "Okay, thanks.")]
+    (task,) = tasks(*said)
+    assert classifier.shipped_weights().least <= task["confidence"] <= 1
+    strict = classifier.CommitmentWeights(classifier.shipped_weights().of, least=1.01)
+    assert tasks(*said, weights=strict) == []
+
+
+def test_the_same_call_gives_the_same_tasks_again():
+    said = [("customer", "I'll pop the key through your letterbox on Friday."), ("rep", "Lovely, ta.")]
+    assert tasks(*said) == tasks(*said) != []
+
+
+def test_a_sentence_without_any_form_is_weighed_too():
+    said = [("rep", "And the certificate?"), ("customer", "Tonight, in the post.")]
+    (task,) = tasks(*said, weights=classifier.CommitmentWeights({"day": (0, 500, 0, 0)}, least=0.5))
+    assert (task["owner"], task["due_date"], task["evidence"]["quote"]) == (
+        "customer",
+        "2025-04-16",
+        "Tonight, in the post.",
+    )
+
+
+def test_what_is_asked_for_and_agreed_to_holds_unless_the_weights_are_all_but_sure_of_the_contrary():
+    said = [("customer", "Could you send me the new offer?"), ("rep", "Sure, no problem.")]
+    (task,) = tasks(
+        *said, weights=classifier.CommitmentWeights({"": (300, 0, 0, 0)}, least=0.5)
+    )  # 0.13 that somebody does it
+    assert tasks(*said, weights=classifier.CommitmentWeights({"": (500, 0, 0, 0)}, least=0.5)) == []  # 0.02
+    assert (task["owner"], task["kind"], task["confidence"]) == ("rep", "request", 0.5)
+    assert tasks(("customer", "Could you send me the new offer?"), ("rep", "No, I am afraid we cannot.")) == []
+
+
+def test_what_the_rules_take_for_done_in_the_call_needs_more_than_the_least():
+    said = [("rep", "I will put you through right away."), ("customer", "Okay.")]
+    unsure = classifier.CommitmentWeights({"form commit": (0, 0, 0, 0)}, least=0.35)  # 0.75 that somebody does it
+    assert len(tasks(*said, weights=unsure)) == 1
+    assert tasks(*said, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, least=0.35)) == []
+
+
+def test_marks_of_the_corpus_are_taken_out_of_the_text_and_kept_with_their_places():
+    turns, marks = examples._parsed("c: Right. +I'll call, >you write. / r: Fine.", 0)
+    assert turns == [("customer", "Right. I'll call, you write."), ("rep", "Fine.")]
+    assert marks == [[(7, "+"), (18, ">")], []]
+
+
+def test_a_line_of_the_corpus_with_a_turn_without_words_is_refused_with_its_number():
+    with pytest.raises(ValueError, match="line 8: a turn without words"):
+        examples._parsed("r: Fine. / c: ", 7)
+
+
+def test_every_line_of_the_corpus_is_well_formed():
+    for path in sorted(examples.CORPUS.glob("*.txt")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+            if not line.strip() or line.startswith("#"):
+                continue
+            turns, marks = examples._parsed(line, number)
+            assert not any(re.search(r"(?:^| )[+>*~]", text) for _, text in turns), (path.name, number + 1)
+            assert sum(map(len, marks)) <= 4, (path.name, number + 1)
+
+
+def test_examples_are_labelled_by_the_marks_of_their_clauses(tmp_path):
+    path = tmp_path / "en.txt"
+    path.write_text("r: I sent it on Monday. +I'll send you another one tomorrow. / c: Thanks.\n")
+    found = [(one.label, one.text) for one in examples.excerpts(path)]
+    assert ("speaker", "I'll send you another one tomorrow.") in found
+    assert all(label == "nobody" for label, text in found if "Monday" in text)

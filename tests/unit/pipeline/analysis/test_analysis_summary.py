@@ -1,0 +1,150 @@
+import pytest
+
+from pipeline.analysis import analyze
+from pipeline.analysis.rules.summary.template import TemplateInvalid, checked
+from pipeline.language.pack import available, pack
+from tests.support.calls_by_hand import call
+
+GREETING = ("rep", "Northwind Energy, this is Anna, how can I help you?")
+
+
+def summary(*lines, **given):
+    return next(found for found in analyze(call(*lines, **given)) if found.step == "summary")
+
+
+@pytest.mark.parametrize(
+    ("language", "lines", "outcome"),
+    [
+        ("en", [GREETING, ("customer", "I'd like a copy of my bill."), ("rep", "I'll send it today."),
+                ("customer", "Thanks, bye.")], "follow_up"),
+        ("en", [GREETING, ("customer", "When do you open?"), ("rep", "At nine."), ("customer", "Thank you, bye.")],
+         "resolved"),
+        ("en", [("rep", "Would you like our new plan?"), ("customer", "No, I'm not interested.")], "refused"),
+        ("en", [("customer", "Hello?"), ("rep", "Is that Mr. Grant?"), ("customer", "You have the wrong number.")],
+         "wrong_number"),
+        ("en", [("customer", "Please leave a message after the tone."), ("rep", "I'll call you again tomorrow.")],
+         "voicemail"),
+        ("en", [GREETING, ("customer", "Hm.")], None),
+        ("es", [("rep", "¿Le interesa nuestra oferta?"), ("customer", "No me interesa.")], "refused"),
+        ("de", [("rep", "Spreche ich mit Herrn Maier?"), ("customer", "Sie haben sich verwählt.")], "wrong_number"),
+        ("fr", [("rep", "Bonjour."), ("customer", "Vous ouvrez quand ?"), ("rep", "À neuf heures."),
+                ("customer", "Merci, au revoir.")], "resolved"),
+    ],
+)  # fmt: skip
+def test_how_a_call_ended(language, lines, outcome):
+    assert summary(*lines, language=language).value["outcome"] == outcome
+
+
+def test_a_recorded_greeting_is_a_voicemail_whatever_it_says():
+    from dataclasses import replace
+
+    material = call(("customer", "Hi, Kim here, you know what to do."), ("rep", "It's Anna, goodbye."))
+    first, second = material.transcript.turns
+    heard = replace(material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second)))
+    found = next(found for found in analyze(heard) if found.step == "summary")
+    assert found.value["outcome"] == "voicemail"
+
+
+LEAK = (
+    GREETING,
+    ("customer", "I'm calling about my washing machine, the door is leaking."),
+    ("rep", "Is the washing machine still under warranty?"),
+    ("customer", "Yes. And the door does not close."),
+    ("rep", "I'll send a technician on Friday."),
+    ("customer", "Thank you, bye."),
+)
+
+
+def test_a_summary_says_why_there_was_a_call_and_what_is_open():
+    found = summary(*LEAK)
+    assert found.value["text"] == (
+        "Customer: I'm calling about my washing machine, the door is leaking. "
+        "Open: Anna Berg: Send a technician (on Friday, 2025-04-18)."
+    )
+    assert [(one["part"], one["turns"]) for one in found.value["sentences"]] == [("reason", [1]), ("open", [4])]
+    assert found.note is None
+
+
+def test_what_is_quoted_in_a_summary_was_said_where_it_points():
+    for sentence in summary(*LEAK).value["sentences"]:
+        evidence = sentence["evidence"]
+        assert evidence["quote"] in LEAK[evidence["turn"]][1]
+        if sentence["speaker"]:
+            said = " ".join(LEAK[turn][1] for turn in sentence["turns"])
+            assert all(word in said for word in sentence["text"].split())
+
+
+@pytest.mark.parametrize(
+    ("language", "why", "promise", "first", "text"),
+    [
+        ("en", "Hello there. I'm calling to move my cleaning.", "I'll mail the form today and call you on Friday.",
+         "Next: Agent: Mail the form (today, 2025-04-16).", "to move my cleaning"),
+        ("de", "Guten Tag. Ich möchte meine Reinigung verschieben.",
+         "Ich schicke Ihnen heute das Formular. Ich rufe Sie am Freitag an.", "Als Nächstes: Ansprechpartner:",
+         "meine Reinigung verschieben"),
+        ("es", "Buenos días. Quería cambiar la limpieza.", "Le mando hoy el formulario. Le llamo el viernes.",
+         "Próximo paso: Agente:", "cambiar la limpieza"),
+        ("fr", "Bonjour. Je voudrais déplacer le nettoyage.",
+         "Je vous envoie le formulaire aujourd'hui. Je vous rappelle vendredi.", "Prochaine étape : Conseiller:",
+         "déplacer le nettoyage"),
+    ],
+)  # fmt: skip
+def test_of_several_tasks_the_one_due_first_is_the_next_step(language, why, promise, first, text):
+    found = summary(("customer", why), ("rep", promise), language=language).value
+    assert first in found["text"] and text in found["text"]
+    assert [one["part"] for one in found["sentences"]] == ["reason", "open", "next_step"]
+
+
+def test_a_greeting_or_a_name_is_no_reason():
+    lines = (GREETING, ("customer", "Oh hello love. It's Ruth Lowe here."), ("rep", "Hello."),
+             ("customer", "My radiator drips on the carpet."), ("rep", "Oh dear."))  # fmt: skip
+    [reason] = summary(*lines).value["sentences"]
+    assert "My radiator drips on the carpet." in reason["text"] and "love" not in reason["text"]
+
+
+@pytest.mark.parametrize("line", ["Why", "{reason} {open}", "{price}", "{reason!r}", "{reason:>9}", "{reason"])
+def test_a_line_of_a_template_holds_one_part(line):
+    with pytest.raises(TemplateInvalid, match=r"one of|reason"):
+        checked([line])
+
+
+def test_every_pack_has_a_template_that_holds():
+    for language in available():
+        lines = pack(language).get("summary", "template")
+        assert checked(lines) == tuple(lines)
+
+
+def test_topics_are_words_of_the_call_with_their_turns():
+    topics = {topic["text"]: topic["turns"] for topic in summary(*LEAK).value["topics"]}
+    assert topics["washing machine"] == [1, 2]
+    assert topics["door"] == [1, 3]
+    assert "thank" not in " ".join(topics).lower()
+
+
+def test_names_of_persons_are_no_topics():
+    lines = (GREETING, ("customer", "Ich rufe an, weil Frau Berg und der Vertrag nicht da sind, der Vertrag fehlt."))
+    topics = [topic["text"] for topic in summary(*lines, language="de").value["topics"]]
+    assert topics == ["Vertrag"]
+
+
+def test_nobody_speaks():
+    value = summary().value
+    assert (value["text"], value["outcome"], value["topics"]) == ("", "no_speech", [])
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "outcome"),
+    [
+        ("en", "What number are you calling?", "wrong_number"),
+        ("de", "Welche Nummer haben Sie denn gewählt?", "wrong_number"),
+        ("es", "¿A qué número está llamando?", "wrong_number"),
+        ("fr", "Quel numéro avez-vous fait ?", "wrong_number"),
+        ("en", "Just take my name off your list.", "refused"),
+        ("de", "Streichen Sie mich aus Ihrer Liste.", "refused"),
+        ("es", "Bórreme de la lista.", "refused"),
+        ("fr", "Enlevez-moi de votre liste.", "refused"),
+    ],
+)
+def test_an_outcome_in_other_words(language: str, said: str, outcome: str) -> None:
+    lines = (("rep", "Northwind, Anna."), ("customer", said), ("rep", "Okay."), ("customer", "Bye."))
+    assert summary(*lines, language=language).value["outcome"] == outcome

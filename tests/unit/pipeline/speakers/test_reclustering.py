@@ -1,0 +1,114 @@
+"""Each piece of a mixed call by its own voice."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline.domain.speech import Diarization, Span, SpeakerSpan, Voiceprint
+from pipeline.speakers.reclustering import pieces_to_embed, reclustered, with_margin
+from tests.unit.pipeline.speakers.test_machines import said
+
+LEAST = 0.45
+
+
+def voice(angle: float) -> Voiceprint:
+    """A unit vector in a plane, `angle` in degrees."""
+    return Voiceprint((float(np.cos(np.radians(angle))), float(np.sin(np.radians(angle)))), "by hand", 2.0)
+
+
+def speakers(
+    parts: Sequence[tuple[float, float | None]], diarized: str | None = None, spans: Sequence[SpeakerSpan] = ()
+) -> tuple[str, Diarization]:
+    """The speakers of pieces, each of so many seconds and with a voice at an angle, a second apart, and the rest."""
+    pieces, at = [], 0.0
+    for seconds, _ in parts:
+        pieces.append(Span(at, at + seconds))
+        at += seconds + 1
+    if diarized:
+        spans = [SpeakerSpan(one.start, one.end, label) for one, label in zip(pieces, diarized, strict=True)]
+    wide = with_margin(pieces)
+    made = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.5]
+    assert len(made) == len(wide)
+    found = reclustered(Diarization(tuple(spans), {}, "by hand"), pieces, made, LEAST)
+    assert [Span(one.start, one.end) for one in found.spans] == pieces
+    return "".join(one.speaker for one in found.spans), found
+
+
+def test_two_voices_that_the_diarizer_took_for_one_are_two() -> None:
+    found, diarization = speakers([(3, 0), (3, 80), (2, 10), (2, 70)], "AAAA")
+    assert found == "ABAB"
+    assert {label: made.speech_seconds for label, made in diarization.voiceprints.items()} == {"A": 5, "B": 5}
+    assert np.dot(diarization.voiceprints["A"].vector, voice(4).vector) > 0.99
+    assert diarization.voiceprints["A"].model == "by hand"
+
+
+def test_a_voice_that_the_diarizer_took_for_two_is_one() -> None:
+    assert speakers([(3, 0), (3, 20), (2, 10)], "ABA")[0] == "AAA"
+
+
+def test_a_cluster_of_few_seconds_is_a_voice_only_if_it_is_unlike_all_others() -> None:
+    assert speakers([(5, 0), (2, 70), (4, 10)], "AAA")[0] == "AAA"
+    assert speakers([(5, 0), (2, 100), (4, 10)], "AAA")[0] == "ABA"
+
+
+def test_a_cluster_of_few_seconds_is_a_voice_if_the_diarizer_hears_a_voice_of_its_own_in_it() -> None:
+    assert speakers([(5, 0), (2, 70), (4, 10)], "ABA")[0] == "ABA"
+    assert speakers([(5, 0), (2, 70), (4, 10), (2, -70)], "ABAA")[0] == "ABAA", "the last has no label of its own"
+
+
+def test_short_pieces_count_for_a_voiceprint_too() -> None:
+    made = speakers([(4, 0), (2, 100), (1.2, 110), (4, 10)], "ABBA")[1].voiceprints
+    assert {label: one.speech_seconds for label, one in made.items()} == {"A": 8, "B": 3.2}
+    assert np.dot(made["B"].vector, voice(103.6).vector) > 0.999, "each by its seconds"
+    assert "B" not in speakers([(4, 0), (2, 100), (0.9, 110), (4, 10)], "ABBA")[1].voiceprints, "less than 3 s"
+
+
+def test_a_speaker_whose_pieces_are_not_like_one_voice_has_no_voiceprint() -> None:
+    found, diarization = speakers([(2.5, 0), (1.2, 110), (1.2, 115)], "AAA")
+    assert (found, diarization.voiceprints) == ("AAA", {})
+    assert speakers([(2.5, 0), (1.2, 40), (1.2, 45)], "AAA")[1].voiceprints["A"].speech_seconds == 4.9
+
+
+def test_a_short_piece_founds_no_voice_and_is_the_nearest_ones() -> None:
+    talk = [(5.0, 0.0), (5.0, 90.0)]
+    assert speakers([*talk, (0.8, 20)], "ABB")[0] == "ABA"
+    assert speakers([*talk, (0.8, 200)], "AAA")[0] == "ABB"
+
+
+def test_a_piece_too_short_to_embed_is_the_diarizers_or_its_neighbors() -> None:
+    talk = [(5.0, 0.0), (5.0, 90.0)]
+    assert speakers([*talk, (0.3, 0)], "ABA")[0] == "ABA"
+    assert speakers([*talk, (0.3, 0)], "AAA")[0] == "ABB", "a diarizer that heard one voice knows of none"
+
+
+def test_a_voice_of_the_diarizer_is_dissolved_only_by_enough_that_can_be_judged() -> None:
+    short, long = (1.2, 60.0), (2.5, 30.0)
+    talk: list[tuple[float, float | None]] = [(5.0, 0.0), (1.6, 40.0), short, short, short, (4.0, 5.0)]
+    assert speakers(talk, "ABBBBA")[0] == "ABBBBA", "5.2 s of another, 1.6 s of them to judge by: the diarizer's word"
+    assert speakers([*talk, long], "ABBBBAB")[0] == "AAAAAAA"
+    assert speakers([(5.0, 0.0), short, (4.0, 5.0)], "ABA")[0] == "AAA", "next to nothing was said by another"
+
+
+def test_a_voice_of_the_diarizer_that_is_unlike_all_others_is_not_dissolved_however_short_its_pieces() -> None:
+    def talk(angle: float) -> list[tuple[float, float | None]]:
+        return [(5.0, 0.0), (1.2, angle), (1.2, angle + 5), (4.0, 5.0)]
+
+    assert speakers(talk(75), "ABBA")[0] == "ABBA"
+    assert speakers(talk(30), "ABBA")[0] == "AAAA"
+
+
+def test_without_a_piece_to_cluster_the_diarization_stays() -> None:
+    spans = (SpeakerSpan(0, 1, "A"),)
+    before = Diarization(spans, {"A": voice(0)}, "by hand")
+    assert reclustered(before, [Span(0, 1)], [voice(0)], LEAST) is before
+    assert reclustered(before, [Span(0, 3)], [None], LEAST) is before
+    assert reclustered(before, [], [], LEAST) is before
+
+
+def test_words_are_cut_at_sentences_pauses_and_changes_of_the_diarizer() -> None:
+    texts = [said("Is it you? Yes, speaking.", 0, 3)]
+    whole = pieces_to_embed(texts, ())
+    assert len(whole) == 2
+    cut = pieces_to_embed(texts, [SpeakerSpan(0, whole[1].start + 0.5, "A"), SpeakerSpan(whole[1].start + 0.5, 3, "B")])
+    assert len(cut) == 3
+    assert with_margin([Span(0, 0.2), Span(1, 2)]) == [Span(0.9, 2.1)]

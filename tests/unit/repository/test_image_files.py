@@ -1,0 +1,114 @@
+"""Dockerfile and Compose files: what can be known of them without a daemon that builds and runs them."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.paths import ROOT
+
+DOCKERFILE = ROOT / "Dockerfile"
+HADOLINT = Path(sys.executable).with_name("hadolint")
+COMPOSE, WITH_GPU = "compose.yaml", "compose.gpu.yaml"
+
+
+def compose(name: str = COMPOSE) -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / name).read_text()))
+
+
+def lint(path: Path) -> str:
+    return subprocess.run([HADOLINT, "--no-color", path], check=False, capture_output=True, text=True).stdout
+
+
+@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint comes for Linux")
+def test_hadolint_finds_nothing_and_would_find_a_fault(tmp_path: Path) -> None:
+    assert lint(DOCKERFILE) == ""
+    text = DOCKERFILE.read_text().replace("--no-install-recommends ", "")
+    (tmp_path / "Dockerfile").write_text(text.replace("USER 1000:1000", "USER root"))
+    assert {"DL3015", "DL3002"} <= set(re.findall(r"DL\d+", lint(tmp_path / "Dockerfile")))
+
+
+def test_what_is_copied_is_there_and_travels_to_the_build() -> None:
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert all((ROOT / name).exists() for name in kept)
+    (copied,) = re.findall(r"^COPY (?!--from|\. \.)(.+) \./$", DOCKERFILE.read_text(), re.MULTILINE)
+    for name in copied.split():
+        assert (ROOT / name).is_file()
+        assert any(name == one or name.startswith(f"{one}/") for one in kept)
+
+
+def test_no_secret_and_no_test_travels_to_a_build() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert next(line for line in lines if not line.startswith("#")) == "*"
+    assert not any(line.startswith(("!tests", "!deploy.env", "!ray_token", "!.env", "!client")) for line in lines)
+    assert {"deploy.env", "ray_token", ".env"} <= set((ROOT / ".gitignore").read_text().splitlines())
+
+
+def test_compose_has_the_parts_and_none_of_them_is_the_latest_of_something() -> None:
+    services = compose()["services"]
+    assert set(services) == {"switchboard", "bucket", "postgres", "minio", "prometheus", "grafana"}
+    assert all(re.search(r":[^:]*\d", one["image"]) for one in services.values() if "build" not in one)
+
+
+def test_compose_opens_no_port_but_on_the_loopback_address_and_no_password_has_a_default() -> None:
+    services = compose()["services"]
+    ports = [port for one in services.values() for port in one.get("ports", [])]
+    assert len(ports) == 3
+    assert all(port.startswith(("127.0.0.1:", "${ADDRESS:-127.0.0.1}:")) for port in ports)
+    secret = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS))([^}]*)\}", (ROOT / COMPOSE).read_text())
+    assert {name for name, _ in secret} == {
+        "POSTGRES_PASSWORD",
+        "MINIO_PASSWORD",
+        "GRAFANA_PASSWORD",
+        "SWITCHBOARD_SECRETS_KEYS",
+    }
+    assert all(how.startswith(":?") for _, how in secret)
+
+
+def test_the_settings_of_compose_are_settings_and_the_service_can_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    import base64
+
+    from serve_app.settings import Settings, unknown_variables
+
+    variables = compose()["services"]["switchboard"]["environment"]
+    ours = {name: str(value) for name, value in variables.items() if name.startswith("SWITCHBOARD_")}
+    assert unknown_variables(ours) == {}
+    key = base64.b64encode(bytes(32)).decode()
+    for name, value in ours.items():
+        monkeypatch.setenv(name, key if name.endswith("SECRETS_KEYS") else re.sub(r"\$\{[^}]*\}", "x", value))
+    settings = Settings()
+    assert (settings.storage_url, settings.http.host) == ("s3://recordings", "0.0.0.0")
+    assert settings.require_database_url() == "postgresql://switchboard:x@postgres:5432/switchboard"
+
+
+def test_the_files_that_compose_mounts_are_there_and_lead_to_each_other() -> None:
+    services = compose()["services"]
+    for one in services.values():
+        for volume in one.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (ROOT / source).is_file() if source.startswith("./") else source in compose()["volumes"]
+    prometheus = yaml.safe_load((ROOT / "serve_app/deploy/prometheus.yml").read_text())
+    assert services["prometheus"]["network_mode"] == "service:switchboard"  # its targets are on the loopback address
+    (source,) = yaml.safe_load((ROOT / "serve_app/deploy/grafana/datasources.yaml").read_text())["datasources"]
+    assert source["url"] == "http://switchboard:9090"
+    targets = [target for job in prometheus["scrape_configs"] for target in job["static_configs"][0]["targets"]]
+    assert all(target.startswith("127.0.0.1:") for target in targets)
+
+
+def test_the_gpu_variant_changes_the_image_and_asks_for_a_gpu() -> None:
+    services = compose(WITH_GPU)["services"]
+    for name in ("switchboard", "bucket"):
+        assert services[name]["image"] == "switchboard:cuda"
+        assert services[name]["build"]["args"] == {"VARIANT": "cuda"}
+    (device,) = services["switchboard"]["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Debian's prometheus")
+def test_prometheus_takes_its_configuration() -> None:
+    subprocess.run(["promtool", "check", "config", ROOT / "serve_app/deploy/prometheus.yml"], check=True)
