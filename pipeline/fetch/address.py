@@ -98,13 +98,13 @@ class Target:
 
     @property
     def host_header(self) -> str:
-        """The Host header: the host, with its port unless that is the scheme's own."""
+        """Return the Host header: the host, with its port unless that is the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, from the system's resolver."""
+    """Return the addresses of a host from the system's resolver."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     answers = await asyncio.get_running_loop().run_in_executor(_lookups(), ask)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
@@ -127,14 +127,14 @@ def is_public(ip: IP) -> bool:
 
 
 def own_addresses() -> frozenset[IP]:
-    """The addresses of this machine's interfaces."""
+    """Return the addresses of this machine's interfaces, cached for `OWN_SECONDS`."""
     return _own_addresses(int(time.monotonic() / OWN_SECONDS))
 
 
 @lru_cache(maxsize=1)
 def _own_addresses(_period: int) -> frozenset[IP]:
-    found = (one.address.partition("%")[0] for some in psutil.net_if_addrs().values() for one in some)
-    return frozenset(ip for text in found if (ip := _literal(text)) is not None)
+    texts = (address.address.partition("%")[0] for addresses in psutil.net_if_addrs().values() for address in addresses)
+    return frozenset(ip for text in texts if (ip := _literal(text)) is not None)
 
 
 class AddressGuard:
@@ -152,16 +152,19 @@ class AddressGuard:
         ports: Sequence[str] = ("80", "443"),
         refused_ports: Sequence[int] = (),
         resolver: Resolver = resolve,
-        own: Callable[[], frozenset[IP]] = own_addresses,
+        own_addresses: Callable[[], frozenset[IP]] = own_addresses,
     ) -> None:
         self._allowed = [parse_allowed(entry) for entry in allowed_hosts]
         self._ports = [parse_ports(entry) for entry in ports]
         self._refused_ports = frozenset(refused_ports)
         self._resolve = resolver
-        self._own = own
+        self._own = own_addresses
 
     def check(self, url: str) -> Target:
-        """The URL as text: scheme, user-info, host, port. Raises `AddressForbidden`."""
+        """Check a URL's scheme, user-info, host and port.
+
+        Raises `AddressForbidden`.
+        """
         if UNUSUAL_CHARACTERS.search(url):
             raise AddressForbidden("The recording's address contains characters that a URL may not contain.")
         try:
@@ -184,9 +187,9 @@ class AddressGuard:
         return target
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """The checked addresses of `host`. One forbidden answer forbids them all.
+        """Resolve `host`; one forbidden address forbids the host.
 
-        Raises `AddressForbidden`, or `RecordingUnreachable` where the name has no address.
+        Raises `AddressForbidden`, or `RecordingUnreachable` if the name has no address.
         """
         literal = _literal(host)
         answers = [str(literal)] if literal else await self._answers(host, port)
@@ -207,7 +210,7 @@ class AddressGuard:
         return answers
 
     def is_listed(self, target: Target) -> bool:
-        """Whether the allow-list names the target's host as it is written, with its port if it names any."""
+        """Return whether the allow-list names this host as written, and its port if the entry has one."""
         return any(rule.port in (None, target.port) and rule.names(target.host) for rule in self._allowed)
 
     def _port_allowed(self, host: str, port: int) -> bool:
@@ -217,12 +220,12 @@ class AddressGuard:
 
     def _address_allowed(self, host: str, port: int, ip: IP) -> bool:
         with_port = any(rule.port == port and rule.covers(host, ip) for rule in self._allowed)
-        own = ip.is_loopback or ip in self._own()
-        if is_public(ip) and not own:
+        is_own = ip.is_loopback or ip in self._own()
+        if is_public(ip) and not is_own:
             return True
         if port in SERVICE_PORTS and not with_port:
             return False
-        if own and not with_port:
+        if is_own and not with_port:
             return ip not in METADATA and any(rule.is_just(host, ip) for rule in self._allowed)
         rules = [rule for rule in self._allowed if rule.port in (None, port)]
         if any(rule.network is not None and ip in rule.network for rule in rules):
@@ -244,8 +247,8 @@ class AllowRule:
 
     def is_just(self, host: str, ip: IP) -> bool:
         """True where the rule speaks of this host or this one address, with any port."""
-        one = self.network is None or self.network.num_addresses == 1
-        return self.port is None and one and self.covers(host, ip)
+        is_single_host = self.network is None or self.network.num_addresses == 1
+        return self.port is None and is_single_host and self.covers(host, ip)
 
     def names(self, host: str) -> bool:
         """True where the rule speaks of `host` as written in a URL."""
@@ -310,7 +313,7 @@ def _check_host(host: str) -> None:
 
 
 def _literal(host: str) -> IP | None:
-    """The address that a host is, in its plain textual form only (no zone, no octal, no short forms)."""
+    """Parse an address in its plain textual form: no zone, no octal, no short forms."""
     if "%" in host:
         return None
     try:

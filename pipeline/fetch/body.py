@@ -11,10 +11,10 @@ from pipeline.errors import RecordingEncoded, RecordingTooLarge, RecordingTooSlo
 from pipeline.fetch import framing
 from pipeline.fetch.transport import CountedStream
 
-INFLATED_BYTES = 1 << 20  # that one step of decompression may yield
-SURPLUS_WAIT = 0.2  # seconds to see whether more comes than was declared
-READ = frozenset({"gzip", "x-gzip", "deflate"})
-UNREAD = frozenset(
+INFLATED_BYTES = 1 << 20  # per step of decompression
+SURPLUS_WAIT = 0.2  # seconds to wait for bytes beyond the declared length
+SUPPORTED = frozenset({"gzip", "x-gzip", "deflate"})
+UNSUPPORTED = frozenset(
     {"br", "zstd", "dcb", "dcz", "compress", "x-compress", "bzip2", "x-bzip2", "xz", "lzma", "lz4", "snappy", "exi",
      "pack200-gzip", "aes128gcm"}
 )  # fmt: skip
@@ -24,17 +24,17 @@ GZIP = b"\x1f\x8b"
 class SpeedCheck:
     """Bytes per second over periods of `seconds`: a very slow server would hold a connection forever."""
 
-    def __init__(self, least: float, seconds: float) -> None:
-        self._least, self._seconds = least, seconds
+    def __init__(self, min_rate: float, seconds: float) -> None:
+        self._min_rate, self._seconds = min_rate, seconds
         self._since, self._bytes = time.monotonic(), 0
 
     def count(self, size: int) -> None:
-        """Raises `RecordingTooSlow`."""
+        """Raise `RecordingTooSlow` if the last period was too slow."""
         self._bytes += size
         elapsed = time.monotonic() - self._since
         if elapsed < self._seconds:
             return
-        if self._bytes < self._least * elapsed:
+        if self._bytes < self._min_rate * elapsed:
             raise RecordingTooSlow(
                 f"The server sends the recording too slowly: {self._bytes} bytes in {elapsed:.0f} s."
             )
@@ -42,16 +42,18 @@ class SpeedCheck:
 
 
 def check_encoding(headers: httpx.Headers) -> bool:
-    """Whether the body is compressed. Raises `RecordingEncoded` for what cannot be read.
+    """Return whether the body is compressed.
 
-    What is no compression changes no byte, whatever a server or an object store's metadata calls it: a character set, a
-    form of transfer, `none`. Whether audio came is seen in the body.
+    Names that are no compression (a character set, a transfer encoding, `none`) are ignored: the body shows whether it
+    is audio. Raises `RecordingEncoded` for a compression that cannot be decoded.
     """
-    named = headers.get("content-encoding", "").lower().split(",")
-    compressions = [name for name in map(str.strip, named) if name in READ or name in UNREAD]
+    encodings = headers.get("content-encoding", "").lower().split(",")
+    compressions = [name for name in map(str.strip, encodings) if name in SUPPORTED or name in UNSUPPORTED]
     if not compressions:
         return False
-    if len(compressions) == 1 and compressions[0] in READ:  # not requested, but object stores send what they hold
+    if (
+        len(compressions) == 1 and compressions[0] in SUPPORTED
+    ):  # not requested, but object stores send objects as uploaded
         return True
     raise RecordingEncoded(
         f"The server sent the recording in a compression that was not requested: {', '.join(compressions)}."
@@ -61,22 +63,21 @@ def check_encoding(headers: httpx.Headers) -> bool:
 async def plain(
     response: httpcore.Response, headers: httpx.Headers, limit: int, speed: SpeedCheck
 ) -> AsyncIterator[bytes]:
-    """The body without transfer and content encodings, also without the frames of `aws-chunked`.
+    """Yield the body without transfer encoding, content encoding and `aws-chunked` frames.
 
-    At most `limit` bytes are received, and at most `limit` bytes decompressed.
-    Raises what `check_encoding` and `SpeedCheck.count` do, `RecordingTooLarge`, and `RecordingTruncated` if it is
-    shorter or longer than declared.
+    Receives at most `limit` bytes and decompresses to at most `limit` bytes. Raises the errors of
+    `check_encoding` and `SpeedCheck.count`, `RecordingTooLarge`, and `RecordingTruncated` if the length is not as declared.
     """
-    named = framing.NAME in headers.get("content-encoding", "").lower()
-    sent = framing.unframed(_as_sent(response, headers, limit, speed), named)
+    declares_frames = framing.NAME in headers.get("content-encoding", "").lower()
+    sent = framing.unframed(_as_sent(response, headers, limit, speed), declares_frames)
     if not check_encoding(headers):
         async for data in sent:
             yield data
         return
-    made = 0
+    inflated_bytes = 0
     async for data in _inflated(sent):
-        made += len(data)
-        if made > limit:
+        inflated_bytes += len(data)
+        if inflated_bytes > limit:
             raise RecordingTooLarge(f"The recording unpacks to more than the limit of {limit} bytes.").with_facts(
                 limit=limit
             )
@@ -84,7 +85,7 @@ async def plain(
 
 
 async def _inflated(sent: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Step by step, so that a decompression bomb is noticed early. A gzip file may have several members."""
+    """Decompress in bounded steps against decompression bombs; a gzip file may have several members."""
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
     async for data in sent:
         rest = data
@@ -117,11 +118,11 @@ async def _as_sent(
 
 
 class LongerThanDeclared(RecordingTruncated):
-    """The body went on after its declared length: nothing says how long the recording is."""
+    """More bytes arrived than declared: the length of the recording is unknown."""
 
 
 def declared_length(headers: httpx.Headers) -> int | None:
-    """Content-Length, where it counts (RFC 9112, 6.3)."""
+    """Return Content-Length if it applies (RFC 9112, 6.3)."""
     return None if "transfer-encoding" in headers or "content-length" not in headers else int(headers["content-length"])
 
 

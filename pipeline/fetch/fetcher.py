@@ -1,5 +1,3 @@
-"""Fetch a recording: from the sender's URL, past the guard, into our own store."""
-
 import asyncio
 import contextlib
 import logging
@@ -30,21 +28,21 @@ from pipeline.fetch.redirects import REDIRECTS, follow
 from pipeline.fetch.storage import Incoming, Store
 from pipeline.fetch.transport import GuardedBackend, trust
 
-WRITE_BYTES = 1 << 20  # gathered in memory before a thread writes them
+WRITE_BYTES = 1 << 20  # buffered in memory before a thread writes them
 RESUME_PAUSE = 0.5  # seconds before the rest of an interrupted transfer is requested; doubles each time
 
 
 class FetchOptions(BaseModel):
-    """How recordings are fetched, and from where they may be."""
+    """Options of fetching: limits, allowed hosts and ports, trusted authorities."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    MAX_REDIRECTS: ClassVar[int] = 3  # each is checked like the first address
+    MAX_REDIRECTS: ClassVar[int] = 3  # each target is checked like the first address
 
     CONNECT_SECONDS: ClassVar[float] = 10.0  # for a connection and for TLS
-    READ_SECONDS: ClassVar[float] = 60.0  # that the server may send nothing
+    READ_SECONDS: ClassVar[float] = 60.0  # without a byte from the server
     MIN_BYTES_PER_SECOND: ClassVar[float] = 500.0  # a slower body, for `slow_seconds`, is abandoned and retried
-    MAX_RESUMES: ClassVar[int] = 4  # times that the rest of a recording that was cut is asked for in one fetch
+    MAX_RESUMES: ClassVar[int] = 4  # range requests for the rest of an interrupted recording, per fetch
 
     max_bytes: int = Field(1 << 30, gt=0, description="Largest recording, in bytes.")
     max_seconds: float = Field(600.0, gt=0, description="Longest time for one fetch, redirects included.")
@@ -154,8 +152,7 @@ class Fetcher:
                 resumes += 1
 
     async def _get(self, source: _Source, incoming: Incoming) -> str | None:
-        """From the first address through its redirects to the content. Raises `RangeRefused` if all of it must be
-        requested."""
+        """Follow redirects to the content. Raises `RangeRefused` if the whole recording must be requested."""
         first = source.target
         for _ in range(self._options.MAX_REDIRECTS + 1):
             outcome = await self._request(source, incoming)
@@ -171,7 +168,7 @@ class Fetcher:
         ).with_facts(host=first.host)
 
     async def _request(self, source: _Source, incoming: Incoming) -> "_Moved | str | None":
-        """One GET: the media type of what was received, or where it redirects to."""
+        """Send one GET; return the media type of the received content, or the redirect."""
         target, options = source.target, self._options
         request = httpcore.Request(
             "GET",
@@ -197,7 +194,7 @@ class Fetcher:
     async def _answer(
         self, pool: httpcore.AsyncConnectionPool, request: httpcore.Request, host: str
     ) -> httpcore.Response:
-        """The head of the response, which has a time limit as well."""
+        """Return the response once its head has arrived, within a deadline."""
         try:
             async with asyncio.timeout(self._options.CONNECT_SECONDS + self._options.READ_SECONDS):
                 return await pool.handle_async_request(request)
@@ -220,13 +217,13 @@ class Fetcher:
         return media_type
 
     async def _resume(self, response: httpcore.Response, headers: httpx.Headers, incoming: Incoming) -> str | None:
-        """The rest of an interrupted transfer, after an overlap that has to be the same."""
-        version, known = incoming.version, await asyncio.to_thread(incoming.tail)
+        """Receive the rest of an interrupted transfer after verifying the overlap."""
+        version, tail = incoming.version, await asyncio.to_thread(incoming.tail)
         assert version is not None
-        total = partial.check_continues(headers, incoming.size - len(known), version)
+        total = partial.check_continues(headers, incoming.size - len(tail), version)
         if total > self._options.max_bytes:
             raise body.too_large(self._options.max_bytes)
-        await self._write(response, headers, incoming, version.media_type, known)
+        await self._write(response, headers, incoming, version.media_type, tail)
         if incoming.size > total:
             raise RangeRefused
         if incoming.size < total:
@@ -239,15 +236,15 @@ class Fetcher:
         headers: httpx.Headers,
         incoming: Incoming,
         media_type: str | None,
-        known: bytes = b"",
+        expected: bytes = b"",
     ) -> None:
-        """Stream the body into the file; `known` is how it must begin, and is stored already."""
+        """Stream the body into the file; `expected` is how it must begin, and is stored already."""
         limit = self._options.max_bytes
         speed = body.SpeedCheck(self._options.MIN_BYTES_PER_SECOND, self._options.slow_seconds)
         pending, checked = bytearray(), incoming.size > 0
         try:
             async for data in body.plain(response, headers, limit, speed):
-                known, new = _past(known, data)
+                expected, new = _past(expected, data)
                 pending += new
                 if incoming.size + len(pending) > limit:
                     raise body.too_large(limit)
@@ -261,7 +258,7 @@ class Fetcher:
             incoming.version = None
             raise
         except (*outcomes.CONNECTION_FAILURES, RecordingTruncated, RecordingUnreachable):
-            if checked and pending:  # keep what came before the interruption
+            if checked and pending:  # keep what arrived before the interruption
                 await asyncio.to_thread(incoming.write, bytes(pending))
             raise
         if not incoming.size and not pending:
@@ -276,12 +273,12 @@ class _Moved:
     location: str
 
 
-def _past(known: bytes, data: bytes) -> tuple[bytes, bytes]:
-    """What is left of `known` and of `data` after their common length. Raises `RangeRefused` where they differ."""
-    length = min(len(known), len(data))
-    if known[:length] != data[:length]:
+def _past(expected: bytes, data: bytes) -> tuple[bytes, bytes]:
+    """Strip the common prefix of `expected` and `data` from both. Raises `RangeRefused` if they differ."""
+    length = min(len(expected), len(data))
+    if expected[:length] != data[:length]:
         raise RangeRefused
-    return known[length:], data[length:]
+    return expected[length:], data[length:]
 
 
 def _headers(source: _Source, incoming: Incoming) -> list[tuple[bytes, bytes]]:
@@ -301,6 +298,6 @@ def _headers(source: _Source, incoming: Incoming) -> list[tuple[bytes, bytes]]:
 
 
 def _check_is_audio(head: bytes, media_type: str | None) -> None:
-    found = sniff.what_it_is(head, media_type)
-    if found:
-        raise NotAudio(f"The server sent {found} instead of a recording.")
+    content_type = sniff.what_it_is(head, media_type)
+    if content_type:
+        raise NotAudio(f"The server sent {content_type} instead of a recording.")

@@ -11,30 +11,30 @@ from collections.abc import AsyncIterator
 from pipeline.errors import RecordingTruncated
 
 NAME = "aws-chunked"
-MOST_LINE = 1024  # bytes of a line
+MAX_LINE_BYTES = 1024
 _SIGNED = re.compile(rb"[0-9a-fA-F]{1,8};chunk-signature=[0-9a-f]{64}\r\n")
 _PLAIN = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,8})(?:;[^\r\n]*)?")
 HEAD = 96  # bytes that show whether there are frames
 
 
-async def unframed(sent: AsyncIterator[bytes], named: bool) -> AsyncIterator[bytes]:
-    """The body without frames, or as it is where it begins with none.
+async def unframed(sent: AsyncIterator[bytes], declared: bool) -> AsyncIterator[bytes]:
+    """Yield the body without frames; a body that does not begin with a frame is passed through.
 
-    `named`: whether the server names the encoding; unsigned frames are looked for only then. Raises
-    `RecordingTruncated` where frames are damaged or end too early.
+    `declared`: whether the server declares the encoding; unsigned frames are recognized only then. Raises
+    `RecordingTruncated` if frames are damaged or end too early.
     """
-    held = b""
+    head = b""
     async for data in sent:
-        held += data
-        if len(held) >= HEAD:
+        head += data
+        if len(head) >= HEAD:
             break
-    source = _Source(held, sent)
-    if _SIGNED.match(held) or (named and _PLAIN.match(held)):
-        while left := await _size(source):
-            while left:
-                piece = await source.some(left)
-                left -= len(piece)
+    source = _Source(head, sent)
+    if _SIGNED.match(head) or (declared and _PLAIN.match(head)):
+        while remaining := await _size(source):
+            while remaining:
+                piece = await source.some(remaining)
+                remaining -= len(piece)
                 yield piece
             if await source.line():
                 raise _damaged()
@@ -46,46 +46,46 @@ async def unframed(sent: AsyncIterator[bytes], named: bool) -> AsyncIterator[byt
 
 
 class _Source:
-    """A body of which the beginning was read."""
+    """A body whose first bytes have been read."""
 
-    def __init__(self, held: bytes, sent: AsyncIterator[bytes]) -> None:
-        self._held, self._sent = held, sent
+    def __init__(self, head: bytes, sent: AsyncIterator[bytes]) -> None:
+        self._buffer, self._sent = head, sent
 
     async def line(self) -> bytes:
-        """Up to the next end of a line."""
-        while b"\r\n" not in self._held:
-            if len(self._held) > MOST_LINE:
+        """Return the next line without its line end."""
+        while b"\r\n" not in self._buffer:
+            if len(self._buffer) > MAX_LINE_BYTES:
                 raise _damaged()
             await self._more()
-        line, _, self._held = self._held.partition(b"\r\n")
+        line, _, self._buffer = self._buffer.partition(b"\r\n")
         return line
 
-    async def some(self, most: int) -> bytes:
-        """What is there, at least a byte and at most so many."""
-        if not self._held:
+    async def some(self, max_bytes: int) -> bytes:
+        """Return between 1 and `max_bytes` bytes."""
+        if not self._buffer:
             await self._more()
-        found, self._held = self._held[:most], self._held[most:]
-        return found
+        chunk, self._buffer = self._buffer[:max_bytes], self._buffer[max_bytes:]
+        return chunk
 
     async def rest(self) -> AsyncIterator[bytes]:
-        if self._held:
-            yield self._held
+        if self._buffer:
+            yield self._buffer
         async for data in self._sent:
             yield data
 
     async def _more(self) -> None:
         async for data in self._sent:
-            self._held += data
+            self._buffer += data
             if data:
                 return
         raise RecordingTruncated("The recording's aws-chunked frames end too early.")
 
 
 async def _size(source: _Source) -> int:
-    found = _SIZE.fullmatch(await source.line())
-    if found is None:
+    match = _SIZE.fullmatch(await source.line())
+    if match is None:
         raise _damaged()
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def _damaged() -> RecordingTruncated:

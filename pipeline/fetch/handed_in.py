@@ -1,8 +1,8 @@
-"""Files that a command on the service's own machine hands in: the way of `switchboard submit FILE`.
+"""Files that `switchboard submit FILE` hands in on the service's machine.
 
 The command copies the file into a folder that only the service's user may enter, and submits a URL whose host can have
-no address on any network (RFC 6761) and whose token of 256 bits is part of the copy's name. So nobody can name another
-file, nor a copy whose token they do not know; and a copy is for one call. Redirects do not lead here.
+no address on any network (RFC 6761) and whose token of 256 bits is part of the copy's name. A sender therefore cannot
+name another file or another call's copy. Redirects do not lead here.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from pipeline.fetch.storage import Incoming, Store, flaw_of
 
 HOST = "handed-in.invalid"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
-TAKEN = ".taken"  # follows the name of a copy that is in the store now: where, for a job that is retried
-KEPT_SECONDS = 30 * 86400.0  # for which the service may be down before a copy is dropped
-UNFINISHED_SECONDS = 86400.0  # after which what a command that was killed left of a copy is dropped
+TAKEN = ".taken"  # suffix of the note that says where a copy is stored, for a job that is retried
+ABANDONED_SECONDS = 30 * 86400.0  # the service may be down this long before a copy is removed
+UNFINISHED_SECONDS = 86400.0  # age at which the partial copy of a killed command is removed
 PIECE_BYTES = 1 << 20
-ROOM_BYTES = 256 << 20  # that stay free on the folder's disk, where the embedded PostgreSQL may be as well
+ROOM_BYTES = 256 << 20  # to keep free on the folder's disk, where the embedded PostgreSQL may be as well
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class NoRoom(Exception):
-    """A file does not fit on the disk of the folder; the message says what to do. Nothing of it is left there."""
+    """A file does not fit on the disk of the folder; the message says what to do. Nothing of it remains there."""
 
 
 def make_private(folder: Path) -> Path:
-    """Return the folder, made where missing, with nobody else let in."""
+    """Create the folder if missing; only this user may enter it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
@@ -62,8 +62,8 @@ def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
     copy, digest = folder / f"{call_id}.{token}", hashlib.sha256()
     unfinished = folder / f"{copy.name}.part"
     try:
-        made = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with file.open("rb") as source, os.fdopen(made, "wb") as target:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with file.open("rb") as source, os.fdopen(descriptor, "wb") as target:
             while piece := source.read(PIECE_BYTES):
                 digest.update(piece)
                 target.write(piece)
@@ -81,7 +81,7 @@ def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
 def _no_room(folder: Path, size: int, free: int) -> NoRoom:
     return NoRoom(
         f"It takes {(2 * size + ROOM_BYTES) / 1e6:.0f} MB in {folder} until it is stored, and {free / 1e6:.0f} MB are "
-        "free. Free some, or wait until the service has taken what was handed in before, and submit it again."
+        "free. Free some space, or wait until the service has stored earlier files, and submit it again."
     )
 
 
@@ -106,9 +106,9 @@ async def take(url: str, call_id: UUID, channel: int, storage: str, folder: Path
     if folder is None or not await asyncio.to_thread(_is_private, folder):
         raise _gone()
     copy = _copy_of(folder, url, call_id)
-    known = await asyncio.to_thread(_taken, copy, channel)
-    if known is not None:
-        return known
+    stored = await asyncio.to_thread(_taken, copy, channel)
+    if stored is not None:
+        return stored
     try:
         recording = await _store(copy, channel, storage, max_bytes)
     except RecordingError as error:
@@ -127,8 +127,8 @@ async def _store(copy: Path, channel: int, storage: str, max_bytes: int) -> Reco
             raise RecordingEmpty("The file that was handed in has zero bytes.")
         if os.fstat(source.fileno()).st_size > max_bytes:
             raise body.too_large(max_bytes)
-        if found := sniff.what_it_is(head, None):
-            raise NotAudio(f"The file that was handed in is {found} instead of a recording.")
+        if content_type := sniff.what_it_is(head, None):
+            raise NotAudio(f"The file that was handed in is {content_type} instead of a recording.")
         source.seek(0)
         while await asyncio.to_thread(_copy_piece, source, incoming):
             pass
@@ -144,22 +144,22 @@ def _copy_piece(source: IO[bytes], incoming: Incoming) -> bool:
 
 
 def _opened(copy: Path) -> IO[bytes]:
-    """The copy itself: no link, and nothing that another user put there."""
+    """Open the copy itself: no link, and no file of another user."""
     try:
         descriptor = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _gone() from None
     except OSError as error:
         raise StorageError(f"The file that was handed in cannot be read: {error.strerror}.") from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
         raise _gone()
     return os.fdopen(descriptor, "rb")
 
 
 def _taken(copy: Path, channel: int) -> Recording | None:
-    """What an earlier job stored of the copy; None where none did."""
+    """Return what an earlier job stored of the copy, if anything."""
     try:
         with _opened(copy.with_name(copy.name + TAKEN)) as note:
             recording = Recording(**(json.load(note) | {"channel": channel}))
@@ -171,7 +171,7 @@ def _taken(copy: Path, channel: int) -> Recording | None:
 
 
 def _note(copy: Path, recording: Recording) -> None:
-    """Note where the copy is stored, then remove it: in this order, so that one of both is always there."""
+    """Record where the copy is stored, then remove the copy: in this order, one of the two always exists."""
     note = copy.with_name(copy.name + TAKEN)
     try:
         with os.fdopen(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -180,7 +180,7 @@ def _note(copy: Path, recording: Recording) -> None:
             os.fsync(file.fileno())
         copy.unlink(missing_ok=True)
     except OSError as error:
-        raise StorageError(f"It cannot be noted where a recording is stored: {error.strerror}.") from error
+        raise StorageError(f"The location of a stored recording could not be written: {error.strerror}.") from error
 
 
 def _copy_of(folder: Path, url: str, call_id: UUID) -> Path:
@@ -191,23 +191,23 @@ def _copy_of(folder: Path, url: str, call_id: UUID) -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a folder of ours that nobody else may enter."""
+    """Return whether this user owns the folder and no other user may enter it."""
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def _gone() -> RecordingGone:
     return RecordingGone(
-        "No such file was handed in for this call on this machine, or it is gone: submit it again."
+        "No such file was handed in for this call on this machine, or it has been removed: submit it again."
     ).with_facts(host=HOST)
 
 
 def _sweep(folder: Path) -> None:
     now = time.time()
-    for left in folder.iterdir():
+    for path in folder.iterdir():
         with contextlib.suppress(OSError):
-            if left.lstat().st_mtime < now - (UNFINISHED_SECONDS if left.suffix == ".part" else KEPT_SECONDS):
-                left.unlink()
+            if path.lstat().st_mtime < now - (UNFINISHED_SECONDS if path.suffix == ".part" else ABANDONED_SECONDS):
+                path.unlink()

@@ -1,5 +1,3 @@
-"""What a server's response, or the lack of one, means for a recording."""
-
 import ssl
 import zlib
 from typing import Any
@@ -32,7 +30,7 @@ CONNECTION_FAILURES = (
 
 
 def check_status(status: int, headers: httpx.Headers, host: str, known_as: str | None = None) -> None:
-    """Raise what a status other than 200 means for the recording, with `status` and `retry_after` as facts.
+    """Raise the error that a status other than 200 means, with `status` and `retry_after` as facts.
 
     `known_as`: whether the workspace's credentials for this server were "shown" or "withheld"; None if it has none.
     """
@@ -67,7 +65,7 @@ def _by_status(status: int, host: str) -> RecordingError:
     if status in NOT_READY:
         return RecordingNotReady(f"{host} does not serve the recording yet (status {status}).")
     if status == 410:
-        return RecordingGone(f"{host} says that the recording is gone for good (status 410).")
+        return RecordingGone(f"{host} reports that the recording was deleted (status 410).")
     if status >= 500 or status == 408:
         return RecordingUnreachable(f"{host} failed to serve the recording (status {status}).")
     if status == 206:
@@ -76,7 +74,7 @@ def _by_status(status: int, host: str) -> RecordingError:
 
 
 def translate(error: Exception, host: str) -> CallError:
-    """What one of `CONNECTION_FAILURES` means for the recording."""
+    """Convert one of `CONNECTION_FAILURES` to the error of the recording."""
     if _broke_off(error):
         return RecordingTruncated(f"{host} closed the connection before the recording was complete.")
     if isinstance(error, zlib.error):
@@ -92,13 +90,12 @@ def translate(error: Exception, host: str) -> CallError:
 
 
 def _broke_off(error: Exception) -> bool:
-    """The HTTP parser tells a body that ends too early from other faults by its words alone."""
+    """Recognize a body that ended early: httpcore distinguishes it only by the message."""
     words = ("without sending complete message body", "incomplete chunked read")
     return isinstance(error, httpcore.RemoteProtocolError) and any(word in str(error) for word in words)
 
 
 def is_tls(error: BaseException | None) -> bool:
-    """Whether TLS is the cause of an error."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None

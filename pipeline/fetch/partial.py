@@ -1,8 +1,8 @@
-"""What was received of an interrupted transfer, kept so that only the rest is requested.
+"""Partial files of interrupted transfers, so that only the rest is requested.
 
-Half a file is useful only as the beginning of the very same content. So it is kept with the validator that its server
-sent, and the rest is requested on that condition (RFC 9110, 13.1.5 and 14). The response must agree in the validator,
-in the total length and in the last bytes that were received; otherwise the recording is fetched from the start.
+A part is useful only as the beginning of the same content. It is stored with the server's validator, and the rest is
+requested on that condition (RFC 9110, 13.1.5 and 14). The response must agree in the validator, the total length and
+the last received bytes; otherwise the recording is fetched from the start.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The content that a server began to send.
+    """Identifies the content of a response.
 
     `validator`: a strong entity tag or a date of last modification; `total`: its length in bytes, None if unknown.
     """
@@ -45,7 +45,7 @@ class RangeRefused(Exception):
 
 
 def version_of(headers: httpx.Headers, total: int | None) -> Version | None:
-    """What identifies the content of a 200; None if it could not be resumed safely."""
+    """Return what identifies the content of a 200; None if a transfer cannot be resumed safely."""
     if headers.get("accept-ranges", "bytes").strip().lower() == "none" or _is_encoded(headers):
         return None
     tag = headers.get("etag", "").strip()
@@ -59,17 +59,17 @@ def version_of(headers: httpx.Headers, total: int | None) -> Version | None:
 
 def check_continues(headers: httpx.Headers, start: int, version: Version) -> int:
     """Return the total length that a 206 names. Raises `RangeRefused` if it is not what was requested."""
-    said = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
-    if said is None or _is_encoded(headers):
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
+    if match is None or _is_encoded(headers):
         raise RangeRefused
-    first, last, total = (int(number) for number in said.groups())
+    first, last, total = (int(number) for number in match.groups())
     length = headers.get("content-length")
     if first != start or not first <= last < total or version.total not in (None, total):
         raise RangeRefused
     if length is not None and "transfer-encoding" not in headers and int(length) != last - first + 1:
         raise RangeRefused
-    named = headers.get("etag" if version.is_tag else "last-modified")
-    if named is not None and named.strip() != version.validator:
+    validator = headers.get("etag" if version.is_tag else "last-modified")
+    if validator is not None and validator.strip() != version.validator:
         raise RangeRefused
     return total
 
@@ -79,7 +79,7 @@ def _is_encoded(headers: httpx.Headers) -> bool:
 
 
 def _is_strong(modified: str, date: str) -> bool:
-    """A modification date identifies bytes if it is at least a second before the response (RFC 9110, 8.8.2.2)."""
+    """Return whether a modification date identifies bytes: at least 1 s before the response (RFC 9110, 8.8.2.2)."""
     try:
         age = email.utils.parsedate_to_datetime(date) - email.utils.parsedate_to_datetime(modified)
     except (ValueError, TypeError, OverflowError):
@@ -97,13 +97,12 @@ class _Note:
 
 
 def leave(path: Path, name: str, version: Version, size: int, sha256: str) -> None:
-    """Keep the file at `path` as the beginning of the recording `name`, in place of what was kept of it. May raise
-    OSError."""
+    """Store the file at `path` as the beginning of the recording `name`, replacing an earlier one. Raises OSError."""
     part, note = _paths(path.parent, name)
     written = path.with_suffix(".note")
-    said = _Note(version.validator, version.total, version.media_type, size, sha256)
+    content = _Note(version.validator, version.total, version.media_type, size, sha256)
     try:
-        written.write_text(json.dumps(asdict(said)))
+        written.write_text(json.dumps(asdict(content)))
         path.replace(part)
         written.replace(note)
     finally:
@@ -112,9 +111,9 @@ def leave(path: Path, name: str, version: Version, size: int, sha256: str) -> No
 
 
 def take(folder: Path, name: str, path: Path) -> tuple[Version, "hashlib._Hash", int] | None:
-    """Move what is kept of the recording `name` to `path`: (its version, its running digest, its size).
+    """Move the stored part of the recording `name` to `path`; return its version, running digest and size.
 
-    None where there is nothing, another process has just taken it, or it is not what was left. Reads all of it.
+    Returns None if there is no part, another process took it, or its content has changed. Reads the whole part.
     """
     part, note = _paths(folder, name)
     taken = path.with_suffix(".note")
@@ -123,24 +122,24 @@ def take(folder: Path, name: str, path: Path) -> tuple[Version, "hashlib._Hash",
     except OSError:
         return None
     try:
-        said = _Note(**json.loads(taken.read_text()))
+        content = _Note(**json.loads(taken.read_text()))
         part.rename(path)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
-        if (digest.hexdigest(), path.stat().st_size) != (said.sha256, said.size):
-            raise ValueError("not what was left")
+        if (digest.hexdigest(), path.stat().st_size) != (content.sha256, content.size):
+            raise ValueError("content of the part has changed")
     except (OSError, ValueError, TypeError):
         path.unlink(missing_ok=True)
         return None
     finally:
         taken.unlink(missing_ok=True)
-    return Version(said.validator, said.total, said.media_type), digest, said.size
+    return Version(content.validator, content.total, content.media_type), digest, content.size
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left behind, and parts that were never resumed.
+    """Remove files of killed processes and parts that were never resumed.
 
-    By the clock that dates files there, which may be another machine's.
+    Ages are measured with the clock of the file server, which may be another machine.
     """
     with tempfile.TemporaryFile(dir=folder) as now:
         before = os.fstat(now.fileno()).st_mtime - ABANDONED_AFTER
@@ -156,16 +155,16 @@ def _paths(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def _make_room(folder: Path) -> None:
-    """Keep the parts below `LIMIT` in all: senders decide how many there are."""
-    found = []
+    """Keep all parts together below `LIMIT`: the sender decides how many there are."""
+    parts = []
     for path in folder.glob("*.part"):
         with contextlib.suppress(OSError):
             state = path.stat()
-            found.append((state.st_mtime, state.st_size, path))
-    held = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found)[:-1]:
-        if held <= LIMIT:
+            parts.append((state.st_mtime, state.st_size, path))
+    total = sum(size for _, size, _ in parts)
+    for _, size, path in sorted(parts)[:-1]:
+        if total <= LIMIT:
             return
-        held -= size
+        total -= size
         path.unlink(missing_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)

@@ -1,5 +1,3 @@
-"""Where a redirect leads, before the guard checks it."""
-
 from urllib.parse import urljoin
 
 from pipeline.errors import AddressForbidden, RedirectInsecure
@@ -9,7 +7,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def follow(url: str, target: Target, location: str, insecure: bool) -> str:
-    """The URL that `location` in the answer to `url` (checked: `target`) names.
+    """Return the URL of a redirect from `url` (checked: `target`) to `location`.
 
     Raises `AddressForbidden` for an invalid URL, and `RedirectInsecure` for one that leaves TLS unless `insecure`.
     """

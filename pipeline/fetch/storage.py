@@ -1,4 +1,4 @@
-"""Our own store of recordings: an fsspec folder in which a file is named by the sha256 of its content."""
+"""The store of recordings: an fsspec folder in which each file is named by the sha256 of its content."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from pipeline.fetch import partial
 from pipeline.fetch.partial import Version
 
 INCOMING = "incoming"
-CHECKED_BYTES = 1 << 30  # of a local file; larger ones are not read again only to verify them
+CHECKED_BYTES = 1 << 30  # larger local files are not read again just to verify them
 _DAMAGED = "was not what had been stored"
 
 
 class Incoming:
-    """A file being received: hashed while it is written, then kept, left as a part for the next attempt, or removed.
+    """A file being received: hashed while it is written, then stored, kept as a part for the next attempt, or removed.
 
-    `size`: bytes received; `version`: the content that they begin, None if the rest cannot be requested.
+    `size`: bytes received; `version`: identifies their content, None if the rest cannot be requested.
     """
 
     def __init__(self, folder: Path, name: str | None = None, private: bool = False) -> None:
@@ -40,21 +40,21 @@ class Incoming:
 
     @property
     def can_resume(self) -> bool:
-        """Whether the rest can be requested instead of all."""
+        """Whether a range request for the rest is possible."""
         return self.version is not None and self.size > partial.OVERLAP
 
     def resume(self) -> None:
-        """Resume what an earlier attempt left, if anything. Reads all of it. Raises `StorageError`."""
+        """Continue the part of an earlier attempt, if any. Reads the whole part. Raises `StorageError`."""
         with _writing():
             self._prepare()
-            left = partial.take(self._folder, self._name, self.path) if self._name else None
-            if left is not None:
-                self.version, self._digest, self.size = left
+            part = partial.take(self._folder, self._name, self.path) if self._name else None
+            if part is not None:
+                self.version, self._digest, self.size = part
                 self._file = self.path.open("r+b", buffering=1 << 20)
                 self._file.seek(self.size)
 
     def restart(self, version: Version | None = None) -> None:
-        """Discard what was received: what follows is the beginning of `version`. Raises `StorageError`."""
+        """Discard the received bytes and start over with `version`. Raises `StorageError`."""
         self._digest, self.size, self.version = hashlib.sha256(), 0, version
         with _writing():
             if self._file is not None:
@@ -71,13 +71,13 @@ class Incoming:
         self.size += len(data)
 
     def tail(self) -> bytes:
-        """The last `partial.OVERLAP` bytes."""
+        """Return the last `partial.OVERLAP` bytes."""
         with _writing():
             assert self._file is not None
             self._file.seek(max(0, self.size - partial.OVERLAP))
-            found = self._file.read()
+            data = self._file.read()
             self._file.seek(self.size)
-            return found
+            return data
 
     def finish(self) -> str:
         """Flush the bytes to disk; return their sha256, hexadecimal."""
@@ -88,7 +88,7 @@ class Incoming:
         return self._digest.hexdigest()
 
     def leave(self) -> None:
-        """Keep what can be resumed for the next attempt; a failure to keep it fails nothing."""
+        """Keep a resumable part for the next attempt; a failure to keep it is ignored."""
         if self._file is None or self._name is None or self.version is None or not self.can_resume:
             return
         with contextlib.suppress(OSError):
@@ -133,12 +133,11 @@ class Store:
 
     @contextlib.contextmanager
     def receive(self, name: str | None = None) -> Iterator[Incoming]:
-        """A file to receive into, removed when the block ends unless `keep` moved it.
+        """Yield a file to receive into; it is removed at the end of the block unless `keep` moved it.
 
-        `name`: what is received. If the block raises a retryable error, what came is left under it for the next
-        attempt.
+        If the block raises a retryable error, the received part is kept under `name` for the next attempt.
         """
-        if self._is_local:  # beside the stored files, so that keeping it is a rename
+        if self._is_local:  # next to the stored files, so that keeping it is a rename
             folder = Path(self._root) / INCOMING
         else:
             folder = Path(tempfile.gettempdir()) / f"switchboard-incoming-{os.getuid()}"
@@ -153,11 +152,11 @@ class Store:
             incoming.close()
 
     def keep(self, incoming: Incoming) -> tuple[str, str]:
-        """Store a received file under its content's name; (uri, sha256). The same content gives the same file."""
+        """Store a received file under the name of its content; return its URI and sha256."""
         sha256 = incoming.finish()
         target = f"{self._root.rstrip('/')}/{sha256[:2]}/{sha256}"
         try:
-            # A local file is put in place of one that may have been damaged since; a remote one costs an upload.
+            # A local file replaces one that may have been damaged since; a remote one would cost an upload.
             if self._is_local or not self._has(target, incoming.size):
                 self._place(incoming.path, target)
         except Exception as error:  # each object store has its own exceptions
@@ -177,7 +176,7 @@ class Store:
 
 
 def all_stored(recordings: Sequence[Recording]) -> bool:
-    """Whether every recording is still in the store. Raises `StorageError` if the store cannot be read."""
+    """Return whether every recording is still in the store. Raises `StorageError` if the store cannot be read."""
     return not any(flaw_of(recording, deep=False) for recording in recordings)
 
 

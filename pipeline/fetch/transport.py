@@ -48,8 +48,8 @@ class CountedStream(httpcore.AsyncNetworkStream):
             self.body_bytes += len(data)
             return
         self._head += data
-        while found := HEAD_ENDS.search(self._head):
-            head, rest = self._head[: found.start()], self._head[found.end() :]
+        while match := HEAD_ENDS.search(self._head):
+            head, rest = self._head[: match.start()], self._head[match.end() :]
             if head[9:10] == b"1":  # 100 Continue and its kind come before the response
                 self._head = rest
                 continue

@@ -64,7 +64,7 @@ def fill(disk: Path, leave: int) -> Path:
 def test_a_file_for_which_there_is_no_room_is_refused_in_words_and_nothing_of_it_stays(disk: Path, file: Path) -> None:
     folder = make_private(disk / "handed-in")
     filler = fill(disk, 2 * FILE + ROOM - MB)
-    with pytest.raises(NoRoom, match=r"takes 8 MB in .* and 7 MB are free\. Free some, or wait"):
+    with pytest.raises(NoRoom, match=r"takes 8 MB in .* and 7 MB are free\. Free some space, or wait"):
         hand_in(folder, file, uuid4())
     assert list(folder.iterdir()) == []
     filler.unlink()
