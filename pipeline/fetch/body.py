@@ -66,7 +66,7 @@ async def plain(
     """Yield the body without transfer encoding, content encoding and `aws-chunked` frames.
 
     Receives at most `limit` bytes and decompresses to at most `limit` bytes. Raises the errors of
-    `check_encoding` and `SpeedCheck.count`, `RecordingTooLarge`, and `RecordingTruncated` if the length is not as declared.
+    `check_encoding` and `SpeedCheck.count`, `RecordingTooLarge`, and `RecordingTruncated` for a wrong length.
     """
     declares_frames = framing.NAME in headers.get("content-encoding", "").lower()
     sent = framing.unframed(_as_sent(response, headers, limit, speed), declares_frames)

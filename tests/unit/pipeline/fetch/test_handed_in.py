@@ -113,7 +113,7 @@ def test_what_was_refused_is_withdrawn_and_what_nobody_took_is_dropped_in_the_en
     assert list(folder.iterdir()) == []
     hand_in(folder, file, call_id)
     (old,) = folder.iterdir()
-    then = time.time() - handed_in.KEPT_SECONDS - 60
+    then = time.time() - handed_in.ABANDONED_SECONDS - 60
     os.utime(old, (then, then))
     hand_in(folder, file, call_id)
     assert old not in folder.iterdir()
