@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.errors import EngineError, EngineUnavailable
 from pipeline.net.endpoint import bearer, below, within
-from pipeline.net.post import MOST_BYTES, Reply, TooLarge, exchange, pause
+from pipeline.net.post import MAX_RESPONSE_BYTES, Reply, TooLarge, exchange, pause
 
 BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # asked again while time allows
 BUSY_TRIES = 6
@@ -122,7 +122,9 @@ class Client:
                 lambda: exchange(self._http, self._url, left, data=fields, files=file, headers=bearer(self._key)),
             )
         except TooLarge:
-            raise EngineError(f"The recognition server's answer is larger than {MOST_BYTES >> 20} MiB.") from None
+            raise EngineError(
+                f"The recognition server's answer is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
+            ) from None
         except (TimeoutError, httpx.TimeoutException):
             log.warning("the recognition server %s gave no answer within %g s", self._host, self._seconds)
             raise EngineError(f"The recognition server gave no answer within {self._seconds:g} s.") from None

@@ -18,5 +18,5 @@ NAMES: dict[str, str] = {code: " ".join(words) for code, *words in (entry.split(
 
 
 def name(code: str) -> str:
-    """The English name of a language; its code where the name is not known."""
+    """Return the English name of a language, or its code if it has none."""
     return NAMES.get(code, code)

@@ -8,11 +8,15 @@ from pipeline.domain.speech import ChunkText
 from pipeline.language.identification import of_chunk
 from pipeline.language.names import name
 
-FOREIGN = -0.6  # mean log probability of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and
-REPETITIVE = 2.4  # French -0.67 and less, or loops: text that gzip shrinks by more than this
-SHORT_SECONDS = 3.0  # of speech in all: with less, the language is not sure
-UNSURE = 0.75  # probability below which the language is not sure
-WORTH_SAYING = 2.0  # seconds: a language that the parties speak for less is not mentioned beside the call's
+MIN_LOG_PROB = (
+    -0.6
+)  # mean log probability of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and
+MAX_COMPRESSION_RATIO = 2.4  # French -0.67 and less, or loops: text that gzip shrinks by more than this
+SHORT_SECONDS = 3.0  # total speech below which the language is uncertain
+UNSURE = 0.75  # probability below which the language is uncertain
+MIN_NOTED_SECONDS = (
+    2.0  # seconds: a language that the parties speak for less is not mentioned in addition to the call's
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class CallLanguage:
 
 
 def decide(texts: Sequence[ChunkText], seconds: Callable[[ChunkText], float]) -> CallLanguage:
-    """The language that the parties speak for most seconds; `seconds` tells how much of a chunk is theirs.
+    """Return the language the parties speak longest; `seconds` returns how much of a chunk they speak.
 
     Announcements and voicemail greetings count only where no party says anything. The note says what makes the language
     uncertain: too little speech, another language about as probable, several spoken languages, or a recognizer that
@@ -54,7 +58,7 @@ def decide(texts: Sequence[ChunkText], seconds: Callable[[ChunkText], float]) ->
 
 
 def _mass(spoken: Sequence[tuple[ChunkText, float]]) -> dict[str, float]:
-    """The mean probability of each language over the seconds of these chunks."""
+    """Return the mean probability of each language, weighted by seconds."""
     seconds = sum(weight for _, weight in spoken) or 1.0
     mass: dict[str, float] = defaultdict(float)
     for text, weight in spoken:
@@ -66,7 +70,9 @@ def _mass(spoken: Sequence[tuple[ChunkText, float]]) -> dict[str, float]:
 def _not_detected(code: str, spoken: Sequence[tuple[ChunkText, float]]) -> list[str]:
     notes = [f"The recognizer knows {name(code)} only; the language was not detected."]
     hopeless = sum(
-        weight for text, weight in spoken if text.mean_log_probability < FOREIGN or text.compression > REPETITIVE
+        weight
+        for text, weight in spoken
+        if text.mean_log_probability < MIN_LOG_PROB or text.compression > MAX_COMPRESSION_RATIO
     )
     if hopeless > sum(weight for _, weight in spoken) / 2:
         notes.append(f"Most of its text is improbable or repeats itself: the call may not be in {name(code)}.")
@@ -81,7 +87,9 @@ def _notes(code: str, probability: float, mass: dict[str, float], total: dict[st
         likely = sorted((other for other in mass if other != code), key=lambda other: (-mass[other], other))[:1]
         shares = [f"{mass.get(each, 0.0):.2f} {name(each)}" for each in (code, *likely)]
         notes.append(f"Not clear which language it is: {', '.join(shares)}.")
-    several = sorted((each for each in total if total[each] >= WORTH_SAYING), key=lambda each: (-total[each], each))
+    several = sorted(
+        (each for each in total if total[each] >= MIN_NOTED_SECONDS), key=lambda each: (-total[each], each)
+    )
     if len(several) > 1:
         notes.append(f"{len(several)} languages are spoken: " + _listed(several, total) + ".")
     return notes

@@ -1,6 +1,6 @@
-"""Language packs: what the steps know of a language lies in data files, `packs/<ISO 639-1>.toml`.
+"""Language packs: the words and patterns of each language, in data files `packs/<ISO 639-1>.toml`.
 
-A language without a pack gets an empty one: its patterns match nothing, and the steps say so in their notes.
+A language without a pack gets an empty one: its patterns match nothing, and the steps note that.
 """
 
 import re
@@ -24,9 +24,9 @@ _COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: {JOINT})* {_PROPER}){{0,3}}))"
 
 @dataclass(frozen=True)
 class Pack:
-    """One language's words and patterns. Sections and keys are those of the files (`schema.py`).
+    """Words and patterns of one language. Sections and keys are those of the files (`schema.py`).
 
-    Of a language without a file `data` is empty, and so is every list.
+    `data` is empty for a language without a file, and so is every list.
     """
 
     language: str | None
@@ -40,15 +40,15 @@ class Pack:
         return self.data.get(section, {}).get(key, default)
 
     def words(self, section: str, key: str) -> frozenset[str]:
-        """A list of words, or a text of words between spaces."""
+        """Return a list of words, given as a list or as words separated by spaces."""
         return _words(self, section, key)
 
     def patterns(self, section: str, key: str) -> tuple[re.Pattern[str], ...]:
-        """A list of patterns, compiled, with its placeholders filled in."""
+        """Return a list of compiled patterns with placeholders filled in."""
         return _patterns(self, section, key)
 
     def rewrites(self, section: str, key: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-        """A list of pairs: what is found, compiled, and the template that takes its place."""
+        """Return pairs of a compiled pattern and its replacement template."""
         return _rewrites(self.language, section, key)
 
     def compile(self, pattern: str) -> re.Pattern[str]:
@@ -63,30 +63,30 @@ class Pack:
     def numbers(self) -> dict[str, int]:
         """Number words below a hundred, hyphens as spaces."""
         units = str(self.get("numbers", "units", "")).split()
-        found = {word: value for value, word in enumerate(units)}
+        numbers = {word: value for value, word in enumerate(units)}
         upto = {int(k): v for k, v in self.get("numbers", "upto", {}).items()}
         compose = self.get("numbers", "compose", "")
         for tens, word in ((int(k), v) for k, v in self.get("numbers", "tens", {}).items()):
-            found[word] = tens
+            numbers[word] = tens
             for unit in range(1, upto.get(tens, 9) + 1):
                 spoken = self.get("numbers", "short_one", units[1]) if unit == 1 else units[unit]
-                found.setdefault(compose.format(tens=word, unit=spoken), tens + unit)
-        found.update(self.get("numbers", "other", {}))
-        found |= {word.replace("ß", "ss"): value for word, value in found.items()}  # as written in Switzerland
-        return {word.replace("-", " "): value for word, value in found.items()}
+                numbers.setdefault(compose.format(tens=word, unit=spoken), tens + unit)
+        numbers.update(self.get("numbers", "other", {}))
+        numbers |= {word.replace("ß", "ss"): value for word, value in numbers.items()}  # as written in Switzerland
+        return {word.replace("-", " "): value for word, value in numbers.items()}
 
     @cached_property
     def ordinals(self) -> dict[str, int]:
         """Days of a month as they are spoken, hyphens as spaces."""
         words = str(self.get("numbers", "ordinals", "")).split()
-        found = {word.replace("-", " ").replace("_", " "): value for value, word in enumerate(words, start=1)}
-        return {**found, **self.get("numbers", "other_ordinals", {})}
+        ordinals = {word.replace("-", " ").replace("_", " "): value for value, word in enumerate(words, start=1)}
+        return {**ordinals, **self.get("numbers", "other_ordinals", {})}
 
     @cached_property
     def weekdays(self) -> dict[str, int]:
         """Monday is 0."""
-        named = {word: number for number, word in enumerate(self.get("dates", "weekdays", []))}
-        return {**named, **self.get("dates", "other_weekdays", {})}
+        weekdays = {word: number for number, word in enumerate(self.get("dates", "weekdays", []))}
+        return {**weekdays, **self.get("dates", "other_weekdays", {})}
 
     @cached_property
     def months(self) -> dict[str, int]:
@@ -118,18 +118,18 @@ class Pack:
 
     @property
     def _figures(self) -> str:
-        """A house number or the like, in figures or words, without a group of its own: "12", "twenty-four b"."""
+        """Match a house number or similar in figures or words, without a capturing group: "12", "twenty-four b"."""
         hundreds = [word for words in self.get("numbers", "hundreds", {}).values() for word in words.split("|")]
         single = _alternatives((set(self.numbers) - self.words("numbers", "not_digits")) | set(hundreds))
-        one = rf"(?:\d+|(?:{single})|\w*hundert\w*)" if "hundert" in hundreds else rf"(?:\d+|(?:{single}))"
+        number = rf"(?:\d+|(?:{single})|\w*hundert\w*)" if "hundert" in hundreds else rf"(?:\d+|(?:{single}))"
         thousand = self.get("numbers", "thousand")
         if thousand:
-            one = one[:-1] + (rf"|\w*{thousand}\w*)" if "hundert" in hundreds else rf"|{thousand})")
-        return rf"\b{one}(?:[ -](?:and )?{one})*\b(?: ?[a-d]\b)?"
+            number = number[:-1] + (rf"|\w*{thousand}\w*)" if "hundert" in hundreds else rf"|{thousand})")
+        return rf"\b{number}(?:[ -](?:and )?{number})*\b(?: ?[a-d]\b)?"
 
 
 def _alternatives(words: Any) -> str:
-    """Longest first; a space matches a hyphen too. Nothing to choose from matches nothing."""
+    """Join words to a pattern, longest first; a space also matches a hyphen. An empty list matches nothing."""
     ordered = sorted(words, key=lambda word: (-len(word), word))
     return "|".join(re.escape(word).replace(r"\ ", "[ -]") for word in ordered) or r"(?!)"
 
@@ -141,19 +141,19 @@ def _load(language: str) -> Pack:
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The contents of a pack's file. Raises `LanguagePackInvalid` for one that is no TOML or not whole."""
+    """Read a pack's file. Raises `LanguagePackInvalid` if it is not TOML or incomplete."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LanguagePackInvalid(f"{path}: {error}") from error
-    if found := faults(data):
-        raise LanguagePackInvalid(f"{path}: {'; '.join(found)}; pipeline/language/schema.py lists what a pack holds")
+    if problems := faults(data):
+        raise LanguagePackInvalid(f"{path}: {'; '.join(problems)}; pipeline/language/schema.py lists what a pack holds")
     return data
 
 
 @cache
 def load_all() -> tuple[Pack, ...]:
-    """Every pack there is, so that an incomplete one is found before a call needs it. Raises `LanguagePackInvalid`."""
+    """Load every pack, so that an incomplete one is found before a call needs it. Raises `LanguagePackInvalid`."""
     return tuple(_load(language) for language in available())
 
 
@@ -178,34 +178,37 @@ def _words(pack: Pack, section: str, key: str) -> frozenset[str]:
 
 @cache
 def _rewrites(language: str | None, section: str, key: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    held = pack(language)
-    return tuple((held.compile(found), straighten(told)) for found, told in held.get(section, key, []))
+    language_pack = pack(language)
+    return tuple(
+        (language_pack.compile(pattern), straighten(template))
+        for pattern, template in language_pack.get(section, key, [])
+    )
 
 
 def available() -> tuple[str, ...]:
-    """The languages that have a pack."""
+    """Return the languages that have a pack."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
 @lru_cache(maxsize=256)
 def pack(language: str | None) -> Pack:
-    """The pack of a language (`en`, `en-US`), empty where there is none."""
+    """Return the pack of a language (`en`, `en-US`), empty if there is none."""
     code = re.split(r"[-_]", language.lower())[0] if language else ""
     return _load(code) if re.fullmatch(r"[a-z]{2,3}", code) else _load("")
 
 
 @cache
 def titles() -> frozenset[str]:
-    """The titles of all languages: a name keeps its own wherever it is said."""
+    """Return the titles of all languages: a person keeps a foreign title in any language."""
     return frozenset().union(*(pack(language).words("people", "titles") for language in available()))
 
 
 def straighten(text: str) -> str:
-    """Typographic apostrophes made straight, length kept: patterns then match either."""
+    """Replace typographic apostrophes by straight ones of the same length."""
     return text.replace("’", "'").replace("‘", "'")
 
 
 def missing(language: str | None) -> str:
-    """The note of a step that has nothing to read a language with."""
+    """Return the note of a step that lacks a language pack."""
     name = f"language {language!r}" if language else "a call of unknown language"
     return f"no language pack for {name} (there are {', '.join(available())})"

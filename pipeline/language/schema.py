@@ -1,4 +1,4 @@
-"""What a language pack has to hold, so that a new or a shortened one fails when it is loaded and not in a call."""
+"""The schema of a language pack: an incomplete pack fails when it is loaded, not during a call."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -82,7 +82,7 @@ class LanguagePackInvalid(ValueError):
 
 
 def faults(data: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a pack, each as a sentence that names the key as `section.key`; none if it is whole."""
+    """Return one sentence per problem of a pack, naming the key as `section.key`; empty if it is valid."""
     if unknown := sorted(data.keys() - REQUIRED.keys()):
         return [f"nothing reads the section {name}" for name in unknown]
     return [fault for section in REQUIRED for fault in _of_section(section, data.get(section, {}))] or [
@@ -90,10 +90,10 @@ def faults(data: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _of_section(section: str, held: Mapping[str, Any]) -> Iterator[str]:
+def _of_section(section: str, content: Mapping[str, Any]) -> Iterator[str]:
     required, optional = REQUIRED[section].split(), OPTIONAL.get(section, "").split()
-    yield from (f"{section}.{key} is missing" for key in required if key not in held)
-    for key, value in held.items():
+    yield from (f"{section}.{key} is missing" for key in required if key not in content)
+    for key, value in content.items():
         if key not in required and key not in optional:
             yield f"nothing reads {section}.{key}"
         elif not _has_form(section, key, value):
@@ -102,9 +102,9 @@ def _of_section(section: str, held: Mapping[str, Any]) -> Iterator[str]:
 
 def _form(section: str, key: str) -> str:
     forms = (("a table", TABLES), ("true or false", FLAGS), ("a list of pairs", PAIRS))
-    named = next((form for form, of in forms if key in of.get(section, "").split()), "text or a list of text")
+    form = next((form for form, of in forms if key in of.get(section, "").split()), "text or a list of text")
     length = LENGTHS.get((section, key))
-    return f"a list of {length}" if length else named
+    return f"a list of {length}" if length else form
 
 
 def _has_form(section: str, key: str, value: Any) -> bool:
@@ -114,14 +114,14 @@ def _has_form(section: str, key: str, value: Any) -> bool:
         case "true or false":
             return isinstance(value, bool)
         case "a list of pairs":
-            return isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value)
+            return isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
     if length := LENGTHS.get((section, key)):
         return isinstance(value, list) and len(value) == length
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
 
 def _of_values(data: Mapping[str, Any]) -> Iterator[str]:
-    """Of a pack that has every key in its form."""
+    """Check the values of a pack whose keys and types are valid."""
     numbers, dates = data["numbers"], data["dates"]
     most = max([9, *numbers.get("upto", {}).values()])
     if len(numbers["units"].split()) <= most:

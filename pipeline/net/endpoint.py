@@ -1,5 +1,3 @@
-"""What engines behind an address have in common: the address, a key that stays secret, an answer within a time."""
-
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -9,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, PlainSerializer, SecretStr, SerializationInfo
 
 T = TypeVar("T")
-REVEAL = "reveal_secrets"  # key of a serialization context under which secrets are written out
+REVEAL = "reveal_secrets"  # key of a serialization context that writes secrets out
 
 
 def _address(value: str | None) -> str | None:
@@ -19,20 +17,22 @@ def _address(value: str | None) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.fragment:
         raise ValueError("must be a URL such as https://host/v1")
     if parts.username is not None or parts.password is not None or parts.query:
-        raise ValueError("must hold no user, password or query, for addresses are logged: a key goes into api_key")
+        raise ValueError(
+            "must not contain a user, password or query, since addresses are logged: put the key into api_key"
+        )
     return value
 
 
 def _sendable(value: SecretStr | None) -> SecretStr | None:
-    """Spaces and line ends around it go; a header takes nothing but printable ASCII."""
+    """Strip surrounding white space; a header accepts printable ASCII only."""
     key = value.get_secret_value().strip() if value is not None else ""
-    if not all("!" <= sign <= "~" for sign in key):
+    if not all("!" <= character <= "~" for character in key):
         raise ValueError("must be printable ASCII without spaces")
     return SecretStr(key) if key else None
 
 
 def _hidden(value: SecretStr | None, info: SerializationInfo) -> str | None:
-    """Written out only to a caller that asks by name: the service, for the environment of its own replicas."""
+    """Write the secret out only under `REVEAL`: the service does so for the environment of its own replicas."""
     reveal = bool(info.context and info.context.get(REVEAL))
     return None if value is None else value.get_secret_value() if reveal else str(value)
 
@@ -42,19 +42,19 @@ ApiKey = Annotated[SecretStr | None, AfterValidator(_sendable), PlainSerializer(
 
 
 def below(base_url: str, path: str) -> str:
-    """Return `path` below `base_url`."""
+    """Return the URL of `path` below `base_url`."""
     return base_url.rstrip("/") + path
 
 
 def bearer(key: SecretStr | None) -> dict[str, str]:
-    """Return the header that a key is sent in; none without a key."""
+    """Return the authorization header of a key; empty without a key."""
     return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
 
 
 def within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return or raise what `ask` does, if it does in time; it is left to itself otherwise. Raises `TimeoutError`.
+    """Return or raise what `ask` does within `seconds`. Raises `TimeoutError`; `ask` then finishes unobserved.
 
-    In a thread of its own: a time limit on each read would not end a server that sends a byte a minute.
+    `ask` runs in its own thread: a time limit on each read would not end a server that sends one byte a minute.
     """
     results: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
 

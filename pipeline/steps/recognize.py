@@ -12,7 +12,7 @@ from pipeline.asr.doubt import DoubtCalibration, calibration_of
 from pipeline.asr.safety import Suspect
 from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, Chunk, ChunkText, Recognized
-from pipeline.language.identification import at, guess, misheard, of_chunk, spread, stretches
+from pipeline.language.identification import at, guess, decoded_in_other_language, of_chunk, spread, stretches
 from pipeline.runtime.workers import Held, Workers
 
 # With 1.0 and 8 the development half of `bench/real` (tiny.en) has one of 6,484 words more right, and decoding again
@@ -72,7 +72,7 @@ async def _first_pass(
 async def _in_the_right_language(
     workers: Workers, audio: Held, texts: Sequence[ChunkText], vocabulary: Sequence[str]
 ) -> list[ChunkText]:
-    wrong = misheard(texts, stretches(texts))
+    wrong = decoded_in_other_language(texts, stretches(texts))
     corrected = [replace(texts[index].chunk, language=code) for index, code in wrong.items()]
     done = list(texts)
     if corrected:

@@ -1,4 +1,4 @@
-"""How probable speech is, moment by moment: Silero VAD as it comes with faster-whisper, and the runs made of it."""
+"""Voice activity: frame probabilities of the Silero VAD that ships with faster-whisper, and runs of speech."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from pipeline.domain.speech import SAMPLE_RATE
 
-FRAME = 512  # samples, 32 ms: what the detector judges at a time
-CONTEXT = 64  # samples before a frame that the detector hears with it
-BLOCK = 1000  # frames judged at a time: what it holds meanwhile grows with them, 40 MB here
-HYSTERESIS = 0.15  # speech that has begun goes on until its probability is this far below the threshold
+FRAME = 512  # samples: 32 ms, the detector's unit
+CONTEXT = 64  # samples before a frame that the detector receives with it
+BLOCK = 1000  # frames per run of the detector: 40 MB of memory, which grows with them
+HYSTERESIS = 0.15  # speech ends when its probability is this far below the threshold
 
 Probabilities = npt.NDArray[np.float32]  # shape (frames,), 0..1
 Read = Callable[[int, int], npt.NDArray[np.float32]]  # samples from and to (exclusive), -1..1 at 16 kHz
@@ -25,33 +25,33 @@ class SpeechRun(NamedTuple):
 
 
 def probabilities(read: Read, length: int) -> Probabilities:
-    """The probability of speech in each 32 ms of `length` samples; the last frame may be partly outside of them.
+    """Return the probability of speech per 32 ms frame, shape (frames,), 0..1; the last frame may be partly padding.
 
-    Reads half a minute at a time, and the detector goes on where it stopped, as if it had heard all of it at once. An
-    empty recording has no frames. Raises what `read` raises.
+    Reads in blocks and carries the detector's state over, so the result equals that of one pass. Raises what `read`
+    raises.
     """
     from faster_whisper.vad import get_vad_model
 
-    detector = get_vad_model().session  # its own call takes a whole recording, and forgets it
+    detector = get_vad_model().session  # its __call__ takes a whole recording and resets its state
     hidden, cell = np.zeros((2, 1, 1, 128), np.float32)
     before = np.zeros(CONTEXT, np.float32)
-    found = [np.zeros(0, np.float32)]
+    blocks = [np.zeros(0, np.float32)]
     for first in range(0, length, BLOCK * FRAME):
         samples = read(first, min(first + BLOCK * FRAME, length))
         frames = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
         contexts = np.concatenate([before[None], frames[:-1, -CONTEXT:]])
         before = frames[-1, -CONTEXT:]
-        given = {"input": np.concatenate([contexts, frames], axis=1), "h": hidden, "c": cell}
-        probable, hidden, cell = detector.run(None, given)
-        found.append(probable.reshape(-1))
-    return np.concatenate(found)
+        inputs = {"input": np.concatenate([contexts, frames], axis=1), "h": hidden, "c": cell}
+        probable, hidden, cell = detector.run(None, inputs)
+        blocks.append(probable.reshape(-1))
+    return np.concatenate(blocks)
 
 
 def runs(probable: Probabilities, threshold: float, min_silence: float) -> Iterator[SpeechRun]:
-    """Yield speech by threshold and hysteresis, pauses below `min_silence` seconds filled.
+    """Yield runs of speech by threshold and hysteresis, with pauses below `min_silence` seconds filled.
 
-    The rules are those of Silero's own `get_speech_timestamps`: speech begins at the threshold, and ends `HYSTERESIS`
-    below it if it stays there for the shortest pause.
+    Follows Silero's `get_speech_timestamps`: speech begins at the threshold and ends when the probability stays
+    `HYSTERESIS` below it for the shortest pause.
     """
     lower = max(threshold - HYSTERESIS, 0.01)
     pause = min_silence * SAMPLE_RATE / FRAME

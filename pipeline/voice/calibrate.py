@@ -1,5 +1,3 @@
-"""Thresholds for an embedder from labeled recordings of people: what `switchboard voiceprints calibrate` writes."""
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -12,7 +10,7 @@ from pipeline.voice.calibration import VoiceCalibration
 MIN_SPEAKERS = 10
 MIN_RECORDINGS = 2  # of each speaker
 MARGIN = 0.1
-ABOVE_STRANGERS = 0.03  # by which the threshold lies above the most alike of different voices
+ABOVE_STRANGERS = 0.03  # margin of the threshold above the most similar pair of different voices
 
 
 class CannotCalibrate(ValueError):
@@ -20,30 +18,30 @@ class CannotCalibrate(ValueError):
 
 
 def calibrate(prints: Mapping[str, Sequence[Voiceprint]]) -> VoiceCalibration:
-    """Return the calibration that follows from voiceprints of one model, by speaker.
+    """Return the calibration of one embedder from labeled voiceprints, by speaker.
 
-    The threshold lies above every cosine of different voices, so that strangers are not named; members who are less
-    alike in two calls are then not named either. Raises `CannotCalibrate`.
+    The threshold exceeds every cosine of different voices, so that strangers are not identified; members whose calls
+    differ more are then not identified either. Raises `CannotCalibrate`.
     """
-    usable = {name: own for name, own in prints.items() if len(own) >= MIN_RECORDINGS}
+    usable = {name: voiceprints for name, voiceprints in prints.items() if len(voiceprints) >= MIN_RECORDINGS}
     if len(usable) < MIN_SPEAKERS:
         raise CannotCalibrate(
             f"{len(usable)} speakers have {MIN_RECORDINGS} recordings with enough speech; {MIN_SPEAKERS} are needed."
         )
-    everything = [(name, one) for name, own in sorted(usable.items()) for one in own]
+    everything = [(name, voiceprint) for name, voiceprints in sorted(usable.items()) for voiceprint in voiceprints]
     same: list[float] = []
     different: list[float] = []
-    for (one, a), (two, b) in combinations(everything, 2):
-        (same if one == two else different).append(float(np.dot(a.vector, b.vector)))
+    for (first_name, a), (second_name, b) in combinations(everything, 2):
+        (same if first_name == second_name else different).append(float(np.dot(a.vector, b.vector)))
     likely, strange = float(np.quantile(same, 0.05)), float(np.quantile(different, 0.99))
     threshold = max(different) + ABOVE_STRANGERS
     if threshold >= float(np.median(same)):
         raise CannotCalibrate(
             f"Different voices reach a cosine of {max(different):.2f}, half of the same voices only "
-            f"{np.median(same):.2f}: by this embedder they are not to be separated."
+            f"{np.median(same):.2f}: this embedder cannot separate them."
         )
     fit = min(threshold, (likely + strange) / 2)
-    within = [one.agreement for _, one in everything if one.agreement is not None]
+    within = [voiceprint.agreement for _, voiceprint in everything if voiceprint.agreement is not None]
     agreement = (float(np.quantile(within, 0.01)) + strange) / 2 if within else fit
     return VoiceCalibration(
         models=(everything[0][1].model,),

@@ -1,7 +1,7 @@
-"""How like two voices are by one embedder says little by another: the thresholds that were measured, by embedder.
+"""Measured voice thresholds per embedder; a similarity means nothing without its embedder's calibration.
 
-A calibration is a TOML file with the figures it rests on. Those that ship lie in `diarization/calibration/`; further
-ones are named by a setting. An embedder without a calibration recognizes nobody.
+A calibration is a TOML file with the measurements it rests on. Built-in ones are in `diarization/calibration/`; a
+setting adds others. An embedder without a calibration identifies no speaker.
 """
 
 import tomllib
@@ -11,11 +11,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 SHIPPED = Path(__file__).parents[1] / "diarization" / "calibration"
-FILE = "calibration.toml"  # the name of the one that lies in a checkpoint's folder
+FILE = "calibration.toml"  # name of the calibration in a checkpoint's folder
 
 
 class PipelineParameters(BaseModel):
-    """How a pipeline that this project puts together separates the voices of one recording."""
+    """How a pyannote pipeline assembled by this project separates the voices of a recording."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,7 +25,7 @@ class PipelineParameters(BaseModel):
 
 
 class ClusteringParameters(BaseModel):
-    """How windows of speech become speakers, of an engine that has no segmentation network."""
+    """How windows of speech become speakers in an engine without a segmentation network."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,11 +42,11 @@ class ClusteringParameters(BaseModel):
 
 
 class VoiceCalibration(BaseModel):
-    """The thresholds of one embedder. Cosines are -1..1; settings of the same names go before them."""
+    """Thresholds of one embedder. Cosines are -1..1; settings of the same names take precedence."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    models: tuple[str, ...] = Field(min_length=1)  # what `Voiceprint.model` says
+    models: tuple[str, ...] = Field(min_length=1)  # values of `Voiceprint.model`
     threshold: float = Field(ge=-1, le=1)  # of a voice to a member's centroid, to be recognized
     margin: float = Field(ge=0, le=2)  # between the best candidate and the second
     fit: float = Field(ge=-1, le=1)  # mean among calls of one member, to be one voice
@@ -75,12 +75,12 @@ def calibration_of(model: str, further: Path | None = None) -> VoiceCalibration 
 @cache
 def _by_model(path: Path) -> dict[str, VoiceCalibration]:
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-    return {model: one for one in map(read, files) for model in one.models}
+    return {model: calibration for calibration in map(read, files) for model in calibration.models}
 
 
 def read(path: Path) -> VoiceCalibration:
-    """Return what a file says. Raises `CalibrationInvalid`."""
+    """Parse a calibration file. Raises `CalibrationInvalid`."""
     try:
         return VoiceCalibration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise CalibrationInvalid(f"{path} is no calibration of an embedder: {error}") from error
+        raise CalibrationInvalid(f"{path} is not a valid calibration of an embedder: {error}") from error

@@ -21,7 +21,7 @@ from pipeline.analysis.engine import AnalysisOptions, ReservedRequest, Spending
 from pipeline.analysis.llm.answer import schema
 from pipeline.analysis.llm.prompt import Message, tokens
 from pipeline.net.endpoint import bearer, below
-from pipeline.net.post import CONNECT_SECONDS, MOST_BYTES, Reply, pause
+from pipeline.net.post import CONNECT_SECONDS, MAX_RESPONSE_BYTES, Reply, pause
 
 MOST_ADAPTED = 6  # parameters dropped before a refusal stands
 DOWN = frozenset({408, 502, 503, 504})
@@ -183,8 +183,8 @@ async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], sec
         received = bytearray()
         async for piece in response.aiter_bytes():
             received += piece
-            if len(received) > MOST_BYTES:
-                raise NoAnswer(f"the answer is larger than {MOST_BYTES >> 20} MiB")
+            if len(received) > MAX_RESPONSE_BYTES:
+                raise NoAnswer(f"the answer is larger than {MAX_RESPONSE_BYTES >> 20} MiB")
         return Reply(response.status_code, response.headers, bytes(received))
 
 

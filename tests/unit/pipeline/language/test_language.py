@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import Chunk, ChunkText, LanguageStretch, Word
-from pipeline.language.identification import guess, misheard, spread, stretches
+from pipeline.language.identification import guess, decoded_in_other_language, spread, stretches
 from pipeline.language.names import NAMES, name
 from pipeline.language.of_call import decide
 
@@ -30,7 +30,7 @@ def summed(texts: list[ChunkText]) -> list[tuple[int, float, float, str]]:
 def test_a_short_word_that_sounds_foreign_does_not_switch() -> None:
     texts = [text(0, 6, EN), text(7, 0.6, {"es": 0.95, "en": 0.05}), text(9, 6, EN)]
     assert summed(texts) == [(0, 0, 15, "en")]
-    assert not misheard(texts, stretches(texts))
+    assert not decoded_in_other_language(texts, stretches(texts))
 
 
 def test_a_short_word_at_the_end_does_not_switch_either() -> None:
@@ -40,7 +40,7 @@ def test_a_short_word_at_the_end_does_not_switch_either() -> None:
 def test_a_channel_that_changes_language_has_two_stretches() -> None:
     texts = [text(0, 6, EN), text(7, 5, EN), text(13, 6, ES), text(20, 5, ES)]
     assert summed(texts) == [(0, 0, 12, "en"), (0, 13, 25, "es")]
-    assert misheard(texts, stretches(texts)) == {2: "es", 3: "es"}
+    assert decoded_in_other_language(texts, stretches(texts)) == {2: "es", 3: "es"}
     assert [s.probability for s in stretches(texts)] == [0.97, 0.97]
 
 
