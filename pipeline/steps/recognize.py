@@ -12,7 +12,7 @@ from pipeline.asr.doubt import DoubtCalibration, calibration_of
 from pipeline.asr.safety import Suspect
 from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, Chunk, ChunkText, Recognized
-from pipeline.language.identification import at, guess, decoded_in_other_language, of_chunk, spread, stretches
+from pipeline.language.identification import at, decoded_in_other_language, guess, of_chunk, spread, stretches
 from pipeline.runtime.workers import Held, Workers
 
 # With 1.0 and 8 the development half of `bench/real` (tiny.en) has one of 6,484 words more right, and decoding again

@@ -233,7 +233,7 @@ def test_it_needs_an_address_and_a_model_and_takes_no_key_in_the_address():
         asr.AsrOptions(engine="openai")
     with pytest.raises(ValidationError, match="needs model"):
         asr.AsrOptions(engine="openai", base_url="http://127.0.0.1/v1")
-    with pytest.raises(ValidationError, match="must hold no user, password or query"):
+    with pytest.raises(ValidationError, match="must not contain a user, password or query"):
         asr.AsrOptions(engine="openai", base_url="http://a:b@127.0.0.1/v1", model="m")
 
 

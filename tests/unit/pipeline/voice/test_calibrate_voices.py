@@ -45,5 +45,5 @@ def test_too_few_people_are_refused() -> None:
 
 
 def test_an_embedder_that_does_not_separate_voices_is_refused() -> None:
-    with pytest.raises(CannotCalibrate, match="not to be separated"):
+    with pytest.raises(CannotCalibrate, match="cannot separate them"):
         calibrate(people(20, 0.5, seed=0))
