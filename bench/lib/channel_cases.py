@@ -19,7 +19,7 @@ from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
 from pipeline.audio.decode.started import Started
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 
-FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "calls"
+FOLDER = Path(__file__).parents[2] / "tests" / "fixtures" / "calls"
 Sound = npt.NDArray[np.float64]  # full scale 32768
 
 FITTED = ("01_invoice_stereo", "05_factura_stereo_es", "07_hold_stereo")  # thresholds were set on these

@@ -4,7 +4,6 @@ Used by the benchmarks of speed. The parts of a call are whole sample calls, so 
 of a dialogue; each call begins with another sample, and they are a little louder or softer, so that no two are alike.
 """
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from serve_app.demo.samples import load_samples
 from serve_app.demo.sounds import fetch
 
-SAMPLES = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "calls"
+SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "calls"
 PARTS = ("01_invoice_stereo", "02_callback_stereo", "07_hold_stereo", "08_flite_voices_stereo")  # English, separate
 REAL_PARTS = ("01_help_line", "04_two_files", "07_interview")
 RATE = 8000

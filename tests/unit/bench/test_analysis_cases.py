@@ -1,22 +1,14 @@
-"""Are the cases well formed, and do their dates follow from what is said?
+"""The cases of bench/analysis_cases are well formed: each due date follows from the call's date and its `due_rule`."""
 
-    python bench/analysis_cases/check.py [--json FILE]
-
-Recomputes every due date from the call's own date and the task's `due_rule` (README.md gives the rules), and looks up
-every `due_expression` in the turn it is said to be in. Ends with status 1 when anything is wrong.
-"""
-
-import argparse
 import calendar
 import json
 import re
-import sys
-from collections import Counter
 from datetime import date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+from tests.paths import ROOT
+
+CASES = ROOT / "bench" / "analysis_cases"
 SPLITS = ("dev", "held_out")
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 OWNERS = {"rep", "customer", "other"}
@@ -169,39 +161,22 @@ def case_faults(case: dict[str, Any]) -> list[str]:
     return faults
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write counts and faults here")
-    given = parser.parse_args()
+def test_every_case_is_well_formed() -> None:
     faults: dict[str, list[str]] = {}
-    rows: dict[tuple[str, str], Counter[str]] = {}
     seen: set[str] = set()
-    for split in SPLITS:
-        for path in sorted((HERE / split).glob("*.json")):
-            case = json.loads(path.read_text())
-            found = case_faults(case)
-            found += ["id is not the file's name"] * (case["id"] != path.stem) + ["id twice"] * (case["id"] in seen)
-            seen.add(case["id"])
-            if found:
-                faults[f"{split}/{path.stem}"] = found
-            gold, row = case["gold"], rows.setdefault((split, case["input"]["language"]), Counter())
-            row.update(cases=1, turns=len(case["input"]["turns"]), seconds=case["input"]["durationSeconds"])
-            row.update(tasks=len(gold["tasks"]), dated=sum(bool(task["due_date"]) for task in gold["tasks"]))
-            row.update(negatives=len(gold["negatives"]), turning=bool(gold["tone"]["turning_point"]))
-    columns = ("cases", "turns", "seconds", "tasks", "dated", "negatives", "turning")
-    print(f"{'':14}" + "".join(f"{column:>10}" for column in columns))
-    for (split, language), row in rows.items():
-        print(f"{split + ' ' + language:14}" + "".join(f"{row[column]:10}" for column in columns))
-    total = sum(rows.values(), Counter())
-    print(f"{'all':14}" + "".join(f"{total[column]:10}" for column in columns))
-    for name, lines in faults.items():
-        for line in lines:
-            print(f"{name}: {line}")
-    print("no faults" if not faults else f"{sum(map(len, faults.values()))} faults")
-    if given.json:
-        given.json.write_text(json.dumps({"total": total, "faults": faults}, indent=2, ensure_ascii=False) + "\n")
-    sys.exit(bool(faults))
+    for path in sorted(path for split in SPLITS for path in (CASES / split).glob("*.json")):
+        case = json.loads(path.read_text(encoding="utf-8"))
+        problems = case_faults(case)
+        problems += ["id is not the file's name"] * (case["id"] != path.stem) + ["id twice"] * (case["id"] in seen)
+        seen.add(case["id"])
+        if problems:
+            faults[f"{path.parent.name}/{path.stem}"] = problems
+    assert faults == {}
+    assert len(seen) == 220
 
 
-if __name__ == "__main__":
-    main()
+def test_a_wrong_date_is_a_fault() -> None:
+    case = json.loads(next((CASES / "dev").glob("en_gym_45.json")).read_text(encoding="utf-8"))
+    dated = next(task for task in case["gold"]["tasks"] if task["due_date"])
+    dated["due_date"] = "2031-01-01"
+    assert any("gold has 2031-01-01" in fault for fault in case_faults(case))

@@ -1,37 +1,27 @@
-"""Are the figures of a comparison those of an independent computation?
+"""The metrics of `pipeline.evaluation`, computed again by other means.
 
-    python -m bench.real.compare [--html FILE] [--json FILE]
-
-Compares Whisper tiny.en with base, both in this pipeline, on the kept outputs of real speech (`compared`), and
-computes every metric again by other means: word errors with the textbook's edit distance, cpWER by trying every pairing
-of speakers, DER and JER on a grid of milliseconds, word times and F1 by hand, intervals with `scipy.stats.bootstrap`.
-Prints each figure beside the other one, and the largest difference. No model and no recording is needed.
-
+Word errors with the textbook's edit distance, cpWER with every pairing of speakers, DER and JER on a grid of
+milliseconds, word times by hand. The calls are those of tests/fixtures/compared: real speech, Whisper tiny.en and base.
 Of alignments with equally few errors one may hold more deletions and insertions than another: for lost and invented
-words the reference says between which values every such alignment lies.
+words the reference is the range of all such alignments.
 """
 
-import argparse
 import itertools
-import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import bootstrap
 
-from bench.real import as_gold, outputs
-from pipeline.evaluation import page
+from bench.real import outputs
 from pipeline.evaluation.compare import Comparison, compare
-from pipeline.evaluation.report import METRICS, RESAMPLES
 from pipeline.evaluation.score import normalized
 from pipeline.evaluation.truth import TrueCall, TrueTurn
+from tests.paths import ROOT
+from tests.support import real_gold
 
-FOLDER = Path(__file__).parent / "compared"
+FOLDER = ROOT / "tests" / "fixtures" / "compared"
 MODELS = ("tiny.en", "base")
 STEP = 0.001  # seconds of the grid
 PRICE = 0.5  # of an hour of processing, so that cost is computed
@@ -44,10 +34,10 @@ def systems() -> Comparison:
     heard: dict[str, list[TrueCall]] = {}
     for model in MODELS:
         kept = outputs.read(FOLDER / f"{model}.jsonl.gz")
-        heard[model] = [as_gold.heard_of(output, truths[output.call]) for output in kept]
+        heard[model] = [real_gold.heard_of(output, truths[output.call]) for output in kept]
     there = {call.name for calls in heard.values() for call in calls}
-    known = [as_gold.truth_of(truth) for name, truth in sorted(truths.items()) if name in there]
-    facts = {name: as_gold.facts_of(truth) for name, truth in truths.items()}
+    known = [real_gold.truth_of(truth) for name, truth in sorted(truths.items()) if name in there]
+    facts = {name: real_gold.facts_of(truth) for name, truth in truths.items()}
     return compare(known, heard, facts, dict.fromkeys(MODELS, PRICE))
 
 
@@ -202,74 +192,3 @@ def rows(found: Comparison) -> list[dict[str, Any]]:
                 {"metric": metric, "system": system.name, "ours": rate.value, "low": low, "high": high, "off": off}
             )
     return made
-
-
-def intervals(found: Comparison) -> list[dict[str, Any]]:
-    """The ends of intervals of differences beside those of `scipy.stats.bootstrap`, in shares of their width."""
-    made = []
-    for metric in found.metrics:
-        verdict = found.verdict(MODELS[1], metric)
-        if verdict is None or verdict.rate.low is None or verdict.rate.high is None:
-            continue
-        of = [
-            {score.name: counted for score in system.scores if (counted := METRICS[metric](score))}
-            for system in found.systems
-        ]
-        names = sorted(of[0].keys() & of[1].keys())
-        columns = [np.array([side[name][at] for name in names]) for side in of for at in (0, 1)]
-
-        def apart(a: Any, b: Any, c: Any, d: Any, axis: int = -1) -> Any:
-            return c.sum(axis) / d.sum(axis) - a.sum(axis) / b.sum(axis)
-
-        with np.errstate(invalid="ignore", divide="ignore"):
-            theirs = bootstrap(
-                columns,
-                apart,
-                paired=True,
-                n_resamples=20 * RESAMPLES,
-                method="percentile",
-                rng=np.random.default_rng(3),
-            ).confidence_interval
-        width = verdict.rate.high - verdict.rate.low
-        off = max(abs(theirs.low - verdict.rate.low), abs(theirs.high - verdict.rate.high)) / width if width else 0.0
-        made.append(
-            {"metric": metric, "ours": asdict(verdict.rate), "low": theirs.low, "high": theirs.high, "off": off}
-        )
-    return made
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.real.compare", description=__doc__.split("\n\n", maxsplit=1)[0]
-    )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the comparison as a page")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
-    args = parser.parse_args()
-    found = systems()
-    checked, ends = rows(found), intervals(found)
-    print(f"{len(found.truths)} calls; {', '.join(f'{one.name} has heard {len(one.scores)}' for one in found.systems)}")
-    for one in checked:
-        reference = f"{one['low']:.6f}" if one["low"] == one["high"] else f"{one['low']:.6f} to {one['high']:.6f}"
-        print(f"{one['metric']:22} {one['system']:8} {one['ours']:.6f}  {reference:>20}  off by {one['off']:.1e}")
-    print("\nIntervals of differences, off by so much of their width:")
-    for one in ends:
-        print(f"{one['metric']:22} {one['off']:.1%}")
-    print(f"\n{found.systems[1].name} beside {found.systems[0].name}:")
-    for metric in found.metrics:
-        verdict = found.verdict(MODELS[1], metric)
-        print(f"{metric:22} {verdict.sentence if verdict else '-'}")
-    print("\nSlices in which they differ, words wrong:")
-    for some in found.slices("wer"):
-        for verdict in some.verdicts:
-            if verdict is not None and verdict.better is not None:
-                print(f"{some.fact}: {some.value}, {some.calls} calls: {verdict.sentence}")
-    worst = max(checked, key=lambda one: float(one["off"]))
-    print(f"\nThe largest difference of a figure: {worst['off']:.1e} ({worst['metric']}, {worst['system']})")
-    if args.html:
-        args.html.write_text(page.render(found, " and ".join(MODELS), note="real speech"), encoding="utf-8")
-    if args.json:
-        args.json.write_text(json.dumps({"figures": checked, "intervals": ends}, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """A Whisper of full size and no learning, which says one sentence of every window: for speed, without real weights.
 
-    python bench/scripted_whisper.py FOLDER [--size base] [--words 60]
+    python -m bench.lib.scripted_whisper FOLDER [--size base] [--words 60]
 
 Encoder, decoder and attention have a real model's shapes and random weights, so that a window costs what it costs with
 a real one. Only the decoder's position encodings are not random: each points so strongly at one token that the model
@@ -11,7 +11,6 @@ no suspect window and no loop, which random weights alone would give. The tokeni
 import argparse
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.fixture_checkpoints import RECOGNITION
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 PULL = 60.0  # how much stronger a position points at its token than all else in the residual stream together
 
