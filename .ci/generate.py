@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / ".ci")]
 
-import client.generate  # noqa: E402
+import client_models  # noqa: E402
+
 from serve_app import settings  # noqa: E402
 from serve_app.api import openapi as read_and_edit  # noqa: E402
 from serve_app.cli.calls import record_schema  # noqa: E402
@@ -73,8 +74,7 @@ GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a fi
     "serve_app/webhooks/README.md": _event_types,
     "serve_app/SETTINGS.md": _settings,
     "docs/reference/metrics.md": _metrics,
-    "client/src/switchboard/models.py": lambda: client.generate.models(submit.document(), read_and_edit.document()),
-    "client/src/switchboard/_sync": client.generate.blocking,
+    "client/src/switchboard/models.py": lambda: client_models.models(submit.document(), read_and_edit.document()),
     "tests/fixtures/prompts": prompt_snapshots.files,
 }
 

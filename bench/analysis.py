@@ -1,21 +1,20 @@
-"""How well, and how fast, does the analysis read calls whose truth is known?
+"""How well and how fast does the analysis interpret calls with known answers?
 
-    python bench/analysis.py CASES [CASES ...] [--language en] [--names "*_a?"] [--detail] [--predictions OUT]
+    python -m bench.analysis CASES [CASES ...] [--language en] [--names "*_a?"] [--detail] [--predictions OUT]
                              [--json FILE] [--base-url http://127.0.0.1:8000/v1 --model NAME --answers FILE]
 
-CASES are folders of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
-analysis_cases/README.md says what they hold. Figures by language and of all, with 95 % intervals over calls drawn anew
-(in the file those of each language too); `analysis_score.py` defines them. With an endpoint three are judged: rules
-and model joined, as the service does it, the model alone (what the transcript bears out of its answers; nothing where
-it gave none), and the rules alone on the same calls. A key is taken from SWITCHBOARD_ANALYSIS__API_KEY; the notes of
---detail say where the model failed and the rules' findings were judged in their place.
+CASES are folders of JSON files with `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
+analysis_cases/README.md describes them, lib/analysis_score.py defines the figures. Figures are by language and for all
+languages, with 95 % intervals by bootstrap over calls. With an endpoint the script scores three variants of the same
+calls: rules and model combined as in the service, the model alone (only what the transcript supports), and the rules
+alone. SWITCHBOARD_ANALYSIS__API_KEY holds the key. The notes of --detail say where the model failed and the findings of
+the rules were scored instead.
 """
 
 import argparse
 import json
 import random
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,9 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import analysis_score, model_answers
+from bench.lib import analysis_score, model_answers
 from pipeline.analysis import analyze
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Contact, Finding, Material, Member, Roster
@@ -224,7 +221,9 @@ def _range(ends: tuple[float, float] | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", type=Path, nargs="+", help="folders of cases")
     parser.add_argument("--language", help="only cases in this language")
     parser.add_argument("--names", default="*", help="only cases whose names fit this pattern")

@@ -1,10 +1,9 @@
-"""Is who is on which channel decided rightly, is bleed found and removed, are two files aligned?
+"""Are parties assigned to channels, bleed removed and two files aligned correctly?
 
-    python bench/channels.py [--quick] [--seed 1] [--set all|fitted|held-out] [--only CLASS] [--json FILE]
+    python -m bench.channels [--quick] [--seed 1] [--set all|fitted|held-out] [--only CLASS] [--json FILE]
 
-A matrix of calls made from the sample calls' speech (`channel_cases.py`): codecs, gains, delays, polarity, bleed, dead
-channels, shared stretches, two files. What
-bleed does to the words is in bench/real.
+The calls are generated from the speech of the sample calls (`lib/channel_cases.py`): codecs, gains, delays, polarity,
+bleed, dead channels, shared stretches, two files. `bench.real` measures what bleed does to the words.
 """
 
 import argparse
@@ -18,10 +17,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import channel_cases
-from bench.channel_cases import CLEAN, FITTED, HELD_OUT, ChannelCase
+from bench.lib import channel_cases
+from bench.lib.channel_cases import CLEAN, FITTED, HELD_OUT, ChannelCase
 
 BINS = (0.0, 0.5, 0.8, 0.95, 0.99, 1.001)
 NEAR = 0.1  # seconds by which it may be wrong where the layout says that it is right
@@ -142,7 +139,9 @@ def table(rows: Sequence[Mapping[str, float | int | str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.channels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", default="all", choices=("all", "fitted", "held-out"), help="which sample calls")
     parser.add_argument("--only", default="", help="one class: a function of channel_cases.py without its underscore")

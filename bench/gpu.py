@@ -1,17 +1,17 @@
-"""How many seconds of calls does a GPU work off in a second, and does it hear what the CPU of its machine hears?
+"""How many seconds of calls does a GPU process per second, and does its transcript equal the CPU's?
 
-    python bench/gpu.py [--calls 32] [--minutes 4] [--layout separate|mixed|both] [--model base] [--scripted]
+    python -m bench.gpu [--calls 32] [--minutes 4] [--layout separate|mixed|both] [--model base] [--scripted]
                         [--devices auto,cpu] [--repetitions 2] [--json FILE]
 
-Starts the service as `switchboard up` does, with its own settings for this machine, once for each of `--devices`, and
-gives it the same calls: real voices of the demonstration, joined to calls of `--minutes`. Speakers are separated by
-segmentation-3.0+campplus; `switchboard checkpoints fetch` brings it and `--model base`. For the speed alone of a size
-whose weights are not at hand: `python bench/scripted_whisper.py FOLDER --size large-v3-turbo`, then
-`--model FOLDER --scripted`. All calls are submitted at once; the clock runs until the last record is complete. The
-first figure is what `switchboard plan --gpu-rtfx` wants, of one GPU.
+The script starts the service as `switchboard up` does, once for each device, and submits the same calls: real voices of
+the demo, joined to calls of `--minutes`. segmentation-3.0+campplus separates the speakers. `switchboard checkpoints
+fetch` installs it and `--model base`. To measure the speed of a size without its weights, run
+`python -m bench.lib.scripted_whisper FOLDER --size large-v3-turbo`, then use `--model FOLDER --scripted`. All calls are
+submitted at once; the clock stops at the last complete record. The first figure is the value for `switchboard plan
+--gpu-rtfx`, for one GPU.
 
-`auto` must find a GPU: this ends with 2 where there is none. Between two devices are counted: words that differ, and
-the time in which another speaker is talking.
+`auto` requires a GPU: without one the exit status is 2. Two devices are compared by the words that differ and by the
+time with a different speaker.
 """
 
 import argparse
@@ -29,9 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import long_calls
+from bench.lib import long_calls
 from bench.throughput import Ran, SharedWork, Whole
 from pipeline.engines import device
 from serve_app.demo.compare import WordErrors, word_errors
@@ -173,7 +171,9 @@ def report(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--layout", choices=("separate", "mixed", "both"), default="both")

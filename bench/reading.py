@@ -1,13 +1,12 @@
-"""How long do people wait for a list of calls or a search, with many calls stored, and how large is the index?
+"""How long does a reader wait for a list or a search with many calls stored?
 
-    python bench/reading.py [--calls 100000] [--teams 10] [--texts 2000] [--rounds 20] [--json FILE]
+    python -m bench.reading [--calls 100000] [--teams 10] [--texts 2000] [--rounds 20] [--json FILE]
 
-Completed calls of one workspace over a year, in five-minute steps: --texts different talks of 250 words, drawn from
-20,000 words by their rank as in a language (Zipf), each stored many times; beside them each call has a word, numbers
-and a contact's name of its own. What calls are found by is written as the completing transaction writes it, but for the
-talks, whose tsvector is made once each. Milliseconds are a reader's: the whole of `db.search.call_list.list_calls`,
-a page of
-50 (25 of a search) with all that a line shows, after a round that is not counted; half of them a reader of one team.
+One workspace has completed calls over a year, in five-minute steps. `--texts` different transcripts of 250 words, drawn
+from 20,000 words with a Zipf distribution, are stored many times. Each call also has a word, numbers and a contact name
+of its own. The search index is written as in the completing transaction; the tsvector of a transcript is computed once.
+Milliseconds are those of `db.search.call_list.list_calls` for a page of 50 calls (a search: 25) with everything a row
+shows, after one warm-up round. Half of the readers see one team only. The script also reports the size of the index.
 """
 
 import argparse
@@ -16,7 +15,6 @@ import json
 import random
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -25,8 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sqlalchemy as sa
 
@@ -273,7 +269,9 @@ async def measured(url: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.reading", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=100_000, help="completed calls")
     parser.add_argument("--teams", type=int, default=10, help="teams that have them")
     parser.add_argument("--texts", type=int, default=2_000, help="different talks")

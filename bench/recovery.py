@@ -1,10 +1,10 @@
-"""How long does a call take to be completed after something it needs is killed in the middle of it?
+"""How long until a call completes after a process it needs is killed?
 
-    python bench/recovery.py [--rounds 3] [--json FILE]
+    python -m bench.recovery [--rounds 3] [--json FILE]
 
-Sends one mono sample call (it needs every part), kills -9 the Conductor, the Transcriber, the Diarizer, or restarts
-PostgreSQL, while the call is at recognition, and waits for the record. The reference, in the same run, is the same call
-undisturbed.
+The script submits a mono sample call, which needs every part. During recognition it kills the Conductor, the
+Transcriber or the Diarizer with -9, or restarts PostgreSQL, and waits for the record. The reference in the same run is
+the same call without a fault.
 """
 
 import argparse
@@ -13,13 +13,10 @@ import json
 import os
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.server import embedded, migrate
 from serve_app.cli.calls.file_server import FileServer
@@ -79,7 +76,9 @@ async def measure(service: RunningService, state: Path, rounds: int) -> list[dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.recovery", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -1,17 +1,16 @@
-"""Restore drill: is a backup of N calls, made while calls come in, restored to the digit, and how long does each take?
+"""Does a restored backup equal the database, and how long do backup and restore take?
 
     python -m bench.restore [--calls 10000] [--texts 2000] [--recordings 1000] [--connections 2] [--json FILE]
 
-Completed calls are made as `reading.py` makes them, some with recordings of 100 kB. While the backup is made,
-connections submit further calls; then everything is taken for lost, and the backup restored into another server. Told
-are:
+The script creates completed calls as `bench.reading` does, some with recordings of 100 kB. Connections submit further
+calls during the backup. The backup is then restored into another server. The report has:
 
 - digests: how many tables of the restored database equal the backup's;
-- RPO: seconds from the moment that the backup holds until the last submission that was accepted before its end, and
-  how many were accepted in them: what is lost if the disaster comes just then. Add the time between backups;
-- RTO: seconds from the beginning of the restore until the restored database accepted a submission.
+- RPO: seconds from the snapshot of the backup to the last submission accepted before its end, and how many were
+  accepted in this time: the loss if a disaster happens at that moment. Add the time between backups;
+- RTO: seconds from the start of the restore until the restored database accepts a submission.
 
-Times are beside a reference of the same run: a copy of the backup's bytes to the same disk, flushed.
+The reference in the same run is a copy of the backup's bytes to the same disk, flushed.
 """
 
 import argparse
@@ -28,8 +27,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sqlalchemy as sa
 
@@ -179,7 +176,9 @@ def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.restore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=10_000, help="completed calls")
     parser.add_argument("--teams", type=int, default=10, help="teams that have them")
     parser.add_argument("--texts", type=int, default=2_000, help="different talks")

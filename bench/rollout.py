@@ -1,15 +1,15 @@
-"""Is a call lost, or refused for good, while another version is deployed, rolled back, and while the head dies?
+"""Is a call lost or refused during a deployment, a rollback and the loss of the head?
 
     python -m bench.rollout [--former REV] [--calls 200] [--every 2.5] [--json FILE]
 
-As root, for two machines, network name spaces of this one: they run `start.sh` and `deploy.sh`. One is a head without
-replicas, whose GCS keeps its state in Redis (needs redis-server), the other a worker. A sender submits a call every few
-seconds to the worker and repeats what is answered with 503. Meanwhile the folder of the code is replaced and deployed:
-the version of the commit --former (left out: the working tree's), then the working tree's with one more migration, then
-the former one again; then all processes of the head are killed with -9, and the head is started again.
+Run it as root. Two network namespaces act as two machines that run `start.sh` and `deploy.sh`. One is a head without
+replicas, whose GCS keeps its state in Redis (requires redis-server); the other is a worker. A sender submits a call to
+the worker every few seconds and repeats a submission answered with 503. In the meantime three versions are deployed:
+the commit `--former` (default: the working tree), the working tree with one more migration, and the former one again.
+Then all processes of the head are killed with -9, and the head is started again.
 
-The audit: every call that was accepted is completed, and processed by one job. Answers are counted; any but 202 and 503
-with Retry-After is a fault.
+The audit: every accepted call is completed by exactly one job. Any answer except 202 and 503 with Retry-After is a
+fault.
 """
 
 import argparse
@@ -30,8 +30,6 @@ from typing import Any
 import httpx
 import psycopg
 import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from serve_app.deploy import release, spread
 from tests.machines import ROOT, Machine, machines, node_settings, submission
@@ -309,7 +307,9 @@ def _storm(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.rollout", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--former", metavar="REV", help="the version before", default=None)
     parser.add_argument("--calls", type=int, default=200, help="at least so many")
     parser.add_argument("--every", type=float, default=2.5, help="seconds between two calls")

@@ -1,17 +1,17 @@
-"""Does a run of stored calls with another checkpoint slow live calls? And is a promoted run the record, and gone again?
+"""Does a run over stored calls slow live calls, and do promotion and rollback restore every record?
 
     python -m bench.runs [--calls 100] [--live 12] [--rounds 4] [--seconds 10] [--gap 2] [--model whisper-tiny.en]
-        [--service whisper-base] [--minutes 14] [--json FILE]
+                         [--service whisper-base] [--minutes 14] [--json FILE]
 
-Starts the service on real weights and stores so many short calls of real speech. Then rounds: live calls one after
-another, `--gap` seconds apart, alone and while a run recognizes the round's share of the stored calls again with
-`--model`: the same words in the same order under another hiss, so that nothing is recalled, and in every other round
-the run comes first. What counts is the ratio of the medians, from the submission to the completed record by the
-database's clock, with a 95 % interval over pairs of calls. At last one run of all stored calls, which recalls what the
-rounds recognized, is promoted, read, rolled back, and read.
+The script starts the service on real weights and stores short calls of real speech. Each round sends live calls one
+after another, `--gap` seconds apart, alone and while a run recognizes the round's share of the stored calls with
+`--model`. The words are the same in the same order with different noise, so that nothing is reused. Every other round
+begins with the run. The result is the ratio of the medians from submission to completed record by the database's clock,
+with a 95 % interval over pairs of calls. Finally one run of all stored calls, which reuses what the rounds recognized,
+is promoted, read, rolled back and read again.
 
-By default it ends within 15 minutes on two cores: after `--minutes` no further round begins, and calls that are not
-stored by a third of that time are left out. Both is told, and is in the file.
+After `--minutes` no further round begins, and calls not stored within a third of that time are omitted; the report says
+so. The default ends within 15 minutes on two cores.
 """
 
 import argparse
@@ -32,8 +32,6 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import soundfile
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.experiments import promotion, run_results, runs
 from db.experiments.run_calls import digest_of
@@ -296,7 +294,9 @@ async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=100, help="stored calls")
     parser.add_argument(
         "--live", type=int, default=12, help="live calls alone, and as many beside a run, in each round"

@@ -1,14 +1,14 @@
-"""Does a call cost more when ten thousand are queued, or when a million are stored?
+"""Does a call cost more with ten thousand queued calls or a million stored calls?
 
-    python bench/scale.py [--queued 10000] [--stored 1000000] [--lean] [--rounds 7] [--calls 30] [--json FILE]
+    python -m bench.scale [--queued 10000] [--stored 1000000] [--lean] [--rounds 7] [--calls 30] [--json FILE]
 
-Three databases on one server of its own: ten calls queued; many queued; ten queued beside many stored. In turns each of
-them has the statements of some calls run against it, as Intake and Conductor run them: submitted, claimed, every stage
-noted and recorded, completed. Counted is CPU time, of PostgreSQL's back ends (Linux, /proc) and of this process. Read
-the ratios to the database with ten calls. The look of the scaling policies is counted too, for itself: it comes every
-two seconds, not with each call.
+One PostgreSQL server has three databases: ten queued calls, many queued calls, and ten queued next to many stored. Each
+in turn executes the statements of some calls as Intake and Conductor do: submit, claim, record every stage, complete.
+The measure is CPU time of PostgreSQL's back ends (Linux, /proc) and of this process. Read the ratio to the database
+with ten calls. The query of the scaling policies is measured separately, because it runs every two seconds and not with
+each call.
 
-`--lean` stores of each call its submission, its job and one result only, so that 10,000,000 calls fit on a disk.
+`--lean` stores only the submission, the job and one result of a call, so that 10,000,000 calls fit on a disk.
 """
 
 import argparse
@@ -28,8 +28,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.core.database import Database
 from db.intake.group_commit import Grouping
@@ -258,7 +256,9 @@ def report(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--queued", type=int, default=10_000, help="calls queued in the second database")
     parser.add_argument("--stored", type=int, default=1_000_000, help="calls stored in the third")
     parser.add_argument("--lean", action="store_true", help="only a submission, a job and a result of each stored call")

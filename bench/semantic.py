@@ -1,12 +1,12 @@
-"""Does a question in other words find the call, by its words and by its meaning? And how large is the index?
+"""Does a question in other words find the call, by words and by meaning?
 
-    python bench/semantic.py [--librispeech FOLDER] [--json FILE]
+    python -m bench.semantic [--librispeech FOLDER] [--json FILE]
 
-Every call of bench/analysis_cases, in four languages, and with --librispeech each utterance of the development speakers
-as a call of its own, completed and indexed as the service does it. `semantic_questions.json` asks for one call each, in
-other words than the call's: "de" and "en" of a telephone call in its language, "other" in the other one, "read" of an
-utterance. Recall at k: the call is among the first k of all. Words: the question as somebody types it into the search
-box (all of its words), and with `or` between them; the latest call comes first there.
+Every call of bench/analysis_cases, in four languages, is completed and indexed as the service does it. With
+`--librispeech` each utterance of the development speakers is a further call. Each question of `semantic_questions.json`
+asks for one call in other words: "de" and "en" in the language of the call, "other" in the other language, "read" for
+an utterance. Recall at k: the call is among the first k of all. The reference is search by words, with all words of the
+question and with `or` between them, latest call first. The script also reports the size of the index.
 """
 
 import argparse
@@ -14,16 +14,12 @@ import asyncio
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 import sqlalchemy as sa
 
@@ -38,8 +34,8 @@ from pipeline.embedding import EmbeddingOptions, Engine
 from tests.finished import finished
 from tests.postgres import NOTHING_DURABLE, new_world
 
-CASES = ROOT / "bench" / "analysis_cases"
-QUESTIONS = ROOT / "bench" / "semantic_questions.json"
+CASES = Path(__file__).parent / "analysis_cases"
+QUESTIONS = CASES / "semantic_questions.json"
 RANKS = (1, 5, 10)
 Search = Callable[[str], Awaitable[list[str]]]
 
@@ -147,7 +143,9 @@ async def run(url: str, folder: Path | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.semantic", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--librispeech", type=Path, default=os.environ.get("LIBRISPEECH"), help="a flat folder")
     parser.add_argument("--json", type=Path, help="write the figures here")
     given = parser.parse_args()

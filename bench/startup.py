@@ -1,12 +1,12 @@
-"""How long from `switchboard up` to the first 202, until the cluster answers, and what memory does it hold idle?
+"""How long does `switchboard up` take to the first 202, and how much memory does the idle service use?
 
-    python bench/startup.py [--rounds 3] [--json FILE]
+    python -m bench.startup [--rounds 3] [--json FILE]
 
-Starts the service as an operator does, in a process of its own, on a fresh data folder in the first round (PostgreSQL
-is initialized) and on the same folder afterwards. The first 202 is the standby's. The reference in the same run is
-`import ray; from ray import serve` in a fresh interpreter: nearly all of the cluster's start is such imports, in
-several processes, and load slows both.
-Memory is PSS, so that shared pages count once, 10 s after the engines are ready; engines are counted apart.
+The script starts the service in a process of its own, as an operator does. The first round uses a new data folder, in
+which PostgreSQL is initialized; later rounds use the same folder. The standby returns the first 202. The reference in
+the same run is `import ray; from ray import serve` in a new interpreter: the start of the cluster consists almost
+entirely of such imports, and load slows both. Memory is PSS, which counts shared pages once, 10 s after the engines are
+ready. Engines are counted separately.
 """
 
 import argparse
@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.server import embedded, migrate
 from serve_app.service.ports import STANDBY, free_port
@@ -115,7 +113,9 @@ def one_round(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.startup", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Does one tenant's hostile server, with hostile files beside it, keep another tenant's calls waiting?
+"""Does one tenant with a hostile server and hostile files delay another tenant's calls?
 
-    python bench/starvation.py [--dripping 200] [--poison 20] [--calls 8] [--rounds 2] [--json FILE]
+    python -m bench.starvation [--dripping 200] [--poison 20] [--calls 8] [--rounds 2] [--json FILE]
 
-The service runs on synthetic checkpoints. Tenant B sends calls one after another and waits for each; alone first, then
-while tenant A has so many recordings on a server that sends a byte every tenth of a second, and files that are made
-to keep a decoder busy. Rounds alternate. What counts is the ratio of B's times, from the submission to the record.
+The service runs on synthetic checkpoints. Tenant B submits one call at a time and waits for its record: first alone,
+then while tenant A has `--dripping` recordings on a server that sends one byte every tenth of a second, and `--poison`
+files that keep a decoder busy. Rounds alternate. The result is the ratio of B's times from submission to record.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import asyncio
 import json
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -24,8 +23,6 @@ from typing import Any
 from uuid import uuid4
 
 import sqlalchemy as sa
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.server import embedded, migrate
 from serve_app.cli.calls.file_server import FileServer
@@ -218,7 +215,9 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.starvation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dripping", type=int, default=200, help="recordings of A on a server that drips")
     parser.add_argument("--poison", type=int, default=20, help="hostile files of A")
     parser.add_argument("--calls", type=int, default=8, help="calls of B in each half of a round")

@@ -1,15 +1,13 @@
-"""How many submissions a second does the intake take, and what does a submission cost beside an empty request?
+"""How many submissions per second does Intake accept, compared with an empty request?
 
-    python bench/submit.py [--seconds 5] [--rounds 5] [--connections 1,16] [--no-pgbench]
-                           [--json FILE]
+    python -m bench.submit [--seconds 5] [--rounds 5] [--connections 1,16] [--no-pgbench] [--json FILE]
 
-Starts PostgreSQL, Ray Serve and one Intake replica of its own, with a no-op endpoint in the same replica, behind the
-same ingress. They are measured in turns, so that a neighbor's load falls on both: read the ratio. Every submission is
-a new call with a recording: merged, recorded and enqueued in one durable transaction before its 202. In the same turns,
-pgbench's simple-update on the same server with as many clients.
+The script starts PostgreSQL, Ray Serve and one Intake replica. The same replica has a no-op endpoint behind the same
+ingress. Both are measured in turn, so that other load affects both: read the ratio. Every submission is a new call with
+a recording; one durable transaction merges, records and enqueues it before the 202. In the same turns pgbench runs its
+simple-update on the same server with as many clients.
 
-Then half of the rate that the most connections reached, sent in an open loop: latencies count from the moment at which
-a request was due.
+An open loop then sends half of the highest rate. Its latencies count from the time at which a request was due.
 """
 
 import argparse
@@ -20,17 +18,14 @@ import os
 import platform
 import shutil
 import statistics
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench.submit_load import closed_loop, open_loop
-from bench.submit_stand import PARTS, SubmitStand, pgbench, standing
+from bench.lib.submit_load import closed_loop, open_loop
+from bench.lib.submit_stand import PARTS, SubmitStand, pgbench, standing
 
 NOOP, SUBMIT, PGBENCH = "/noop", "/submit", "pgbench -N"
 
@@ -142,7 +137,9 @@ async def run(stand: SubmitStand, options: argparse.Namespace) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.submit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each endpoint, in turns")
     parser.add_argument("--connections", default="1,16", help="connections at once, comma separated, the most last")

@@ -1,22 +1,19 @@
-"""How much audio does the whole service work off in an hour, beside the bare engines on the same audio?
+"""How much audio does the service process in an hour, and how does it compare with the bare engines?
 
-    python bench/throughput.py [--calls 8] [--minutes 4] [--layout separate|mixed|both] [--size base]
+    python -m bench.throughput [--calls 8] [--minutes 4] [--layout separate|mixed|both] [--size base]
                                [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--json FILE]
 
-The service is started as `switchboard up` starts it, with a Whisper of full size that says a script
-(`scripted_whisper.py`: the same number of tokens for every window, whatever decodes) and the synthetic diarizer.
-All calls are submitted at once; the clock runs from the first submission until the last record is complete. `both`
-sends every second call mixed; several `--minutes` are taken in turn. References, in turn with it in the same run:
+The script starts the service as `switchboard up` does, with a Whisper of full size whose output is scripted
+(`lib/scripted_whisper.py`: the same number of tokens per window in every engine) and with the synthetic diarizer.
+It submits all calls at once. The clock runs from the first submission to the last complete record. `both` mixes every
+second call. Several `--minutes` run in turn. The references run in turn with the service:
 
-- `faster-whisper`: its BatchedInferencePipeline on the same files, one after the other, with its own speech detection
-  and word times; each channel is a file where the parties are apart. Mixed calls go through pyannote's own pipeline as
-  well.
-- `whisperx` (where `--whisperx` names a folder; an environment is made in it if it is empty): recognition and
-  diarization, without its forced alignment, whose weights have to be downloaded: it does less than it would.
+- `faster-whisper`: BatchedInferencePipeline on the same files, one after the other, with its own speech detection and
+  word times. Separate parties are separate files. Mixed calls also go through pyannote's own pipeline.
+- `whisperx`, with `--whisperx FOLDER` (an empty folder receives an environment): recognition and diarization, without
+  forced alignment, whose weights are not in the package. WhisperX therefore does less work than usual.
 
-Each ratio is given twice: of elapsed seconds, which mean something on a machine that does nothing else, and of
-processor seconds, which a neighbor hardly changes. Besides: processor seconds by part of the service, and the hours of
-audio that one core works off there in an hour. `stages.py` looks into the parts.
+Each ratio has two forms. Elapsed seconds need an idle machine; other load hardly changes processor seconds.
 """
 
 import argparse
@@ -36,12 +33,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import psutil
 
-from bench import long_calls, scripted_whisper
-from bench.long_calls import LongCall
+from bench.lib import long_calls, scripted_whisper
+from bench.lib.long_calls import LongCall
 from tests.fixture_checkpoints import DIARIZATION
 
 BATCH = 8  # windows in one forward pass, for every engine
@@ -222,7 +217,7 @@ class WhisperX:
 
     def run(self, files: Sequence[Path]) -> Used:
         """What the files take one after the other, loading not counted."""
-        script = Path(__file__).with_name("throughput_whisperx.py")
+        script = Path(__file__).parent / "lib" / "throughput_whisperx.py"
         done = subprocess.run(
             [str(self._python), str(script), str(self._model), str(DIARIZATION), str(self._threads), str(BATCH)],
             input="\n".join(map(str, files)),
@@ -319,7 +314,9 @@ def _told(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.throughput", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=8)
     parser.add_argument("--minutes", type=lambda text: [float(m) for m in text.split(",")], default=[4.0])
     parser.add_argument("--layout", choices=("separate", "mixed", "both"), default="separate")

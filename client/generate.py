@@ -1,22 +1,12 @@
-"""Generators of the client: models from the OpenAPI documents, and the blocking client from `_async`."""
+"""Write the blocking client, `_sync`, from `_async`. The build of the client and `make setup` run it."""
 
-import json
-import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import unasync
-from datamodel_code_generator import DataModelType, LiteralType, generate
-from datamodel_code_generator.enums import InputFileType
-from datamodel_code_generator.format import Formatter, PythonVersion
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "client" / "src" / "switchboard"
-MODELS = "Responses of the API, and edits. `make generate` writes this file from the OpenAPI documents."
-BLOCKING_CLIENT = "The blocking client. `make generate` writes this folder from `_async`."
+PACKAGE = Path(__file__).parent / "src" / "switchboard"
+BLOCKING_CLIENT = "The blocking client. client/generate.py writes this folder from `_async`."
 BLOCKING = {
     "_async": "_sync",
     "AsyncClient": "Client",
@@ -36,73 +26,6 @@ BLOCKING = {
     "aiter_raw": "iter_raw",
     "async_sleep": "sleep",
 }
-# What the service checks, and names that say nothing more.
-CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
-
-# What only administrators get or send, and what the client has a form of its own for.
-LEFT_OUT = {
-    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
-    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
-}
-
-
-def schemas(submit: dict[str, Any], read: dict[str, Any]) -> dict[str, Any]:
-    """Return the schemas of what the client reads and of the edits that it sends, by name."""
-    current = read["Problem"]["properties"]["current"] | {"type": "object"}
-    every = {"BodyFault": submit["BodyFault"], "Current": current, "SubmitReply": submit["SubmitReply"], **read}
-    needed = {name: every[name] for name in sorted(every) if name not in LEFT_OUT and not name.startswith("PageOf")}
-    return {name: _open(schema) for name, schema in needed.items()}
-
-
-def _open(schema: Any) -> Any:
-    """The schema, without titles, and with each list of names open: a newer service may have more."""
-    if isinstance(schema, list):
-        return [_open(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept = {
-        key: _open(value) for key, value in schema.items() if key not in CHECKED or not isinstance(value, str | int)
-    }
-    if kept.get("additionalProperties") is False:
-        del kept["additionalProperties"]  # likewise
-    if kept.get("additionalProperties") == {"type": "number"}:
-        kept["additionalProperties"] = {"type": ["number", "null"]}  # what is no number in JSON is null
-    if "enum" in kept:
-        return {"description": kept.get("description", ""), "anyOf": [{"enum": kept["enum"]}, {"type": "string"}]}
-    return kept
-
-
-def models(*documents: dict[str, Any]) -> str:
-    """Return models.py, from the OpenAPI documents of /submit and of the API."""
-    components = {"schemas": schemas(*(document["components"]["schemas"] for document in documents))}
-    source = generate(
-        json.dumps({"openapi": "3.1.0", "info": {"title": "", "version": ""}, "paths": {}, "components": components}),
-        input_file_type=InputFileType.OpenAPI,
-        output_model_type=DataModelType.PydanticV2BaseModel,
-        base_class="switchboard._model.Model",
-        target_python_version=PythonVersion.PY_311,
-        formatters=[Formatter.BUILTIN],
-        custom_file_header=f'"""{MODELS}"""\n',
-        snake_case_field=True,
-        no_alias=True,
-        use_union_operator=True,
-        use_standard_collections=True,
-        use_schema_description=True,
-        use_field_description=True,
-        use_attribute_docstrings=True,
-        use_single_line_docstring=True,
-        use_one_literal_as_default=True,
-        enum_field_as_literal=LiteralType.All,
-        collapse_root_models=True,
-        strict_nullable=True,
-        disable_future_imports=True,
-    )
-    if not isinstance(source, str):
-        raise TypeError("the models are one file")
-    # Docstrings are for readers: to look for them in the source, class by class, would slow each import down.
-    plain = re.sub(r"    model_config = ConfigDict\(\s*use_attribute_docstrings=True,\s*\)\n", "", source)
-    plain = plain.replace("Field([], validate_default=True)", "[]")
-    return formatted(re.sub(r"^from pydantic import .*$", "from pydantic import AwareDatetime", plain, flags=re.M))
 
 
 def blocking() -> dict[str, str]:
@@ -110,13 +33,23 @@ def blocking() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         rule = unasync.Rule(f"{PACKAGE}/_async/", f"{folder}/", additional_replacements=BLOCKING)
         unasync.unasync_files([str(file) for file in (PACKAGE / "_async").glob("*.py")], [rule])
-        files = {file.name: formatted(file.read_text(encoding="utf-8")) for file in Path(folder).glob("*.py")}
+        files = {file.name: file.read_text(encoding="utf-8") for file in Path(folder).glob("*.py")}
     return files | {"__init__.py": f'"""{BLOCKING_CLIENT}"""\n'}
 
 
-def formatted(text: str) -> str:
-    """Return the text as `make format` leaves it."""
-    for arguments in (["check", "--quiet", "--fix", "--exit-zero", "--select", "I,F401,RUF100"], ["format", "--quiet"]):
-        command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(PACKAGE / "_.py"), "-"]
-        text = subprocess.run(command, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
-    return text
+def write() -> None:
+    """Write the files that differ, and delete those without a source."""
+    folder = PACKAGE / "_sync"
+    folder.mkdir(exist_ok=True)
+    files = blocking()
+    for name, text in files.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in folder.glob("*.py"):
+        if path.name not in files:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    write()

@@ -1,6 +1,6 @@
 """Folders of the checkpoints that fast tests and benches of speed load: small, trained on synthetic speech only.
 
-Nothing about quality is measured on them. The `recipe/` in each says how it was made.
+Nothing about quality is measured on them. `bench/training/fixtures` has the scripts that made them.
 """
 
 from pathlib import Path

@@ -1,23 +1,27 @@
-"""Make the calls, run the systems over them, and score what comes out.
+"""Which words of real speech are wrong, lost, invented or doubted, compared with faster-whisper?
 
     python -m bench.real calls --half development --folder build/calls
     python -m bench.real run   --half development --folder build/real [--model tiny.en] [--call mulaw]
-    python -m bench.real figures
+    python -m bench.real figures [--json FILE]
 
-`run` keeps every output in the folder and computes only those that are missing.
+`run` stores every output in the folder and computes only missing ones. `figures` scores the stored outputs of this
+repository; it needs no recording and no model. Five commands measure single parts of the pipeline on real speech:
+announcements, doubt, labels, mono (diarization of mixed calls) and voices. Each has its own --help.
 """
 
 import argparse
+import importlib
 import json
 import sys
 from pathlib import Path
 
-from bench.real import figures, outputs, plot, tables
+from bench.real import figures, outputs, tables
 from bench.real.catalog import CATALOG, compose
 from bench.real.sources import SourceMissing, Sources
 from bench.real.systems import RAW_WAYS, Raw, Switchboard
 
 MODELS = {"tiny.en": "whisper-tiny.en", "base": "whisper-base"}  # by the name in settings, the one in the store
+PARTS = ("announcements", "doubt", "labels", "mono", "voices")
 SYSTEMS = ("switchboard", *RAW_WAYS)
 ON_BASE = (  # calls that are run with base as well: it takes twice the time
     *("mulaw", "amr-4.75", "music-10", "mixed", "menu", "single-words"),
@@ -82,23 +86,25 @@ def keep(args: argparse.Namespace) -> None:
 
 
 def show(args: argparse.Namespace) -> None:
-    """Score kept outputs, print every table and draw charts; with --write also store the figures as JSON."""
+    """Score kept outputs, print every table and draw charts; --json also stores the figures."""
     found = figures.figures(args.outputs)
     print(tables.show(found))
     for model in (model for model in MODELS if model in found):
-        plot.words_wrong(found, model, args.charts / f"words-wrong-{model}.png")
-    if args.write:
-        args.write.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        tables.words_wrong(found, model, args.charts / f"words-wrong-{model}.png")
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.real", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     scoring = commands.add_parser("figures", help=show.__doc__)
     scoring.set_defaults(command=show)
     scoring.add_argument("--outputs", type=Path, default=outputs.FOLDER, help="folder of gathered outputs")
     scoring.add_argument("--charts", type=Path, default=Path("build/figures"), help="folder for charts (PNG)")
-    scoring.add_argument("--write", type=Path, metavar="FILE", help="store the figures as JSON")
+    scoring.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
     for name, command in (("calls", make_calls), ("run", run), ("gather", keep)):
         own = commands.add_parser(name, help=(command.__doc__ or "").split(";", maxsplit=1)[0])
         own.set_defaults(command=command)
@@ -117,11 +123,16 @@ def _arguments() -> argparse.Namespace:
             own.add_argument("--diarization", default="auto", help="diarization pipeline: a name or folder")
             own.add_argument("--diarization-engine", default="pyannote", help="or clustering")
             own.add_argument("--checkpoints", type=Path, help="folder that holds whisper-tiny.en and whisper-base")
+    for name in PARTS:
+        commands.add_parser(name, help=f"see python -m bench.real {name} --help")
     return parser.parse_args()
 
 
 def main() -> None:
     """Run a command; exit with its message where a source is missing."""
+    if sys.argv[1:] and sys.argv[1] in PARTS:
+        importlib.import_module(f"bench.real.{sys.argv[1]}").main(sys.argv[2:])
+        return
     args = _arguments()
     args.model = getattr(args, "model", None) or list(MODELS)
     args.system = getattr(args, "system", None) or list(SYSTEMS)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.real.intervals import RESAMPLES, SEED
-from bench.real.outputs import FOLDER
-from bench.real.rows import read_rows, write_rows
+from bench.real.outputs import FOLDER, read_rows, write_rows
 
 FILE = FOLDER / "announcements.jsonl.gz"
 MOST = 0.8  # share of its words from which a prompt counts as labeled

@@ -1,6 +1,6 @@
 """Are announcements separated from what people say? Real prompts, real voices, real recognition.
 
-    python -m bench.real.announcements --half development --folder build/announcements [--judge] [--details]
+    python -m bench.real announcements --half development --folder build/announcements [--judge] [--details]
 
 Places a hundred prompts of Debian's `asterisk-core-sounds-{en,es,fr,it,ru}` at the beginning of a dialogue, in its
 middle (half after hold music, half between two turns) or at its end. The dialogues are short turns cut out of
@@ -27,9 +27,9 @@ import numpy as np
 import soundfile
 from scipy.signal import resample_poly
 
+from bench.lib.sounds import RINGING, cadence, level, through
 from bench.real.announced import Labeled, LabeledWord, PartVerdict, SpokenPart, keep, verdicts
 from bench.real.sources import Clip, Half, Sound, Sources
-from bench.sounds import RINGING, cadence, level, through
 from pipeline import asr, diarization
 from pipeline.audio import analyze
 from pipeline.audio.labels.detector import SpeechOptions
@@ -253,8 +253,12 @@ def show(verdicts: Sequence[PartVerdict], details: bool) -> None:
                 print("wrong ", v.case, v.form, f"{v.share:.2f}", "|", v.words)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real announcements",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--half", choices=("development", "report"), required=True)
     parser.add_argument("--folder", type=Path, required=True, help="where what was recognized is kept")
     parser.add_argument("--librispeech", type=Path, help="folder with test-other (LIBRISPEECH)")
@@ -264,7 +268,7 @@ def main() -> None:
     parser.add_argument("--judge", action="store_true", help="recognize nothing")
     parser.add_argument("--keep", action="store_true", help="write what `make figures` scores: report half only")
     parser.add_argument("--details", action="store_true", help="print what was judged wrong")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     folder = options.folder / options.half
     folder.mkdir(parents=True, exist_ok=True)
     if not options.judge:
@@ -273,7 +277,3 @@ def main() -> None:
     show([verdict for one in made for verdict in verdicts(one)], options.details)
     if options.keep:
         keep(made)
-
-
-if __name__ == "__main__":
-    main()

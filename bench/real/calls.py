@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench import sounds
+from bench.lib import sounds
 from bench.real.lines import LINES, edges, level, pink, recorded_rate
 from bench.real.sources import RATE, Clip, Half, Sound
 
@@ -170,7 +170,7 @@ def finish(
 
 
 def at_16k(sound: Sound) -> Sound:
-    """A sound of `bench.sounds` at the rate of these calls."""
+    """A sound of `bench.lib.sounds` at the rate of these calls."""
     import soxr
 
     return np.asarray(soxr.resample(sound, sounds.RATE, RATE), np.float32)

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from bench import sounds
+from bench.lib import sounds
 from bench.real.calls import GAPS, Builder, ComposedCall, at_16k, finish
 from bench.real.lines import at_snr, edges, level, noise
 from bench.real.sources import RATE, Clip, Half, Sound, Sources
@@ -268,7 +268,7 @@ def _talk(built: Builder, at: float, first: Sequence[Clip], second: Sequence[Cli
 
 
 def _generated(built: Builder, at: float, sound: Sound, kind: str, source: str, dbfs: float = -18.0) -> float:
-    """Put a sound of `bench.sounds` (8 kHz) at a level."""
+    """Put a sound of `bench.lib.sounds` (8 kHz) at a level."""
     return built.put(0, at, level(at_16k(sound), dbfs), kind, source)
 
 

@@ -1,7 +1,7 @@
 """How many of the wrong words are marked as doubtful, and how many of the marked ones are wrong?
 
-    python -m bench.real.doubt --half development --folder build/real --model tiny.en --write
-    python -m bench.real.doubt --half report --folder build/real --model tiny.en
+    python -m bench.real doubt --half development --folder build/real --model tiny.en --write
+    python -m bench.real doubt --half report --folder build/real --model tiny.en
 
 On the development half the weights of `pipeline/asr/calibration/` are fitted; figures are those of folds, in which no
 utterance is judged by weights that were fitted on it. --write stores weights and threshold. On the report half the
@@ -225,9 +225,9 @@ def _read(path: Path) -> list[JudgedWord]:
     return [JudgedWord(**{**row, "values": tuple(row["values"])}) for row in rows]
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.real.doubt", description=__doc__.split("\n\n", maxsplit=1)[0]
+        prog="python -m bench.real doubt", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--half", choices=("development", "report"), required=True)
     parser.add_argument("--folder", type=Path, required=True, help="where calls and what is known of words are kept")
@@ -238,12 +238,12 @@ def _arguments() -> argparse.Namespace:
         "--write", action="store_true", help="store the weights of this model's family; development only"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print precision, recall and the curve; on the development half fit first."""
-    args = _arguments()
+    args = _arguments(arguments)
     try:
         rows = gathered(args)
     except SourceMissing as error:
@@ -268,7 +268,3 @@ def main() -> None:
         print(target)
     if args.json:
         args.json.write_text(json.dumps({"half": args.half, "model": args.model, **found}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

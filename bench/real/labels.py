@@ -1,6 +1,6 @@
 """Are labels right by class, how much speech do they keep, and how many beginnings of utterances do they cut?
 
-    python -m bench.real.labels --half development [--line mulaw] [--json FILE]
+    python -m bench.real labels --half development [--line mulaw] [--json FILE]
 
 Voices of the half with pauses, over noise, over and between hold music; prompts in five languages; hold music; tones;
 machines; each over every line. Nothing is recognized: what recognition makes of it is for `python -m bench.real`.
@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from bench.real import catalog
 from bench.real.calls import FLOOR, Builder, SoundEvent
-from bench.real.lines import LINES, at_snr, energy, level, noise, pink, telephone_band
-from bench.real.machines import MACHINES
+from bench.real.lines import LINES, MACHINES, at_snr, energy, level, noise, pink, telephone_band
 from bench.real.sources import RATE, Clip, Half, Sound, SourceMissing, Sources
 from pipeline.audio.labels import labeling
 from pipeline.audio.labels.detector import SpeechOptions
@@ -246,22 +245,20 @@ def measure(sources: Sources, half: Half, lines: Sequence[str]) -> list[dict[str
     return rows
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print a line for each scene, line and kind; exit with a message where a source is missing."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real labels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--half", choices=("development", "report"), required=True)
     parser.add_argument("--line", action="append", choices=tuple(LINES), help="only this one; may be repeated")
     parser.add_argument("--librispeech", type=Path, help="folder with test-other and train-clean-100 (LIBRISPEECH)")
     parser.add_argument("--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     try:
         rows = measure(Sources(args.librispeech, args.asterisk), args.half, args.line or CODECS)
     except SourceMissing as error:
         sys.exit(str(error))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

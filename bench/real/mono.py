@@ -1,7 +1,7 @@
 """Who speaks when in a mixed recording: the diarization engines beside pyannote's own pipeline, with the same weights.
 
-    python -m bench.real.mono run HALF FILE.jsonl [--librispeech FOLDER] [--call NAME ...]
-    python -m bench.real.mono show FILE.jsonl
+    python -m bench.real mono run HALF FILE.jsonl [--librispeech FOLDER] [--call NAME ...]
+    python -m bench.real mono show FILE.jsonl
 
 `run` diarizes the calls of `bench.real.mixes` and, in either half, pyannote.audio's telephone sample. "switchboard" is
 the service's engine `pyannote`, "clustering" the engine of that name. "pyannote" is `SpeakerDiarization` as it comes,
@@ -153,9 +153,11 @@ def _line(rows: Sequence[Row], title: str, system: str) -> None:
     print(f"{title:<26}{system:<13}{seconds:>5.0f}{spent:>7.1f}{f'{right} of {len(rows)}':>10}", *cells)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real mono", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("run")
     making.add_argument("half", choices=("development", "report"))
@@ -167,7 +169,7 @@ def main() -> None:
     making.add_argument("--system", nargs="*", choices=SYSTEMS, default=[*SYSTEMS])
     showing = commands.add_parser("show")
     showing.add_argument("file", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.command == "run":
         with options.file.open("a") as file:
             sources = Sources(options.librispeech, options.asterisk)
@@ -175,7 +177,3 @@ def main() -> None:
                 file.write(json.dumps(row) + "\n")
                 file.flush()
     show([json.loads(line) for line in options.file.read_text().splitlines()])
-
-
-if __name__ == "__main__":
-    main()

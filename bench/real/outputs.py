@@ -4,13 +4,14 @@ The folder outputs/ holds, for the report half, truths.jsonl.gz (`calls.Truth`),
 raw ways and for each revision of the pipeline. `figures.py` re-scores them without any recording or model.
 """
 
+import gzip
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.real.calls import Truth
-from bench.real.rows import read_rows, write_rows
 
 FOLDER = Path(__file__).parent / "outputs"
 
@@ -96,6 +97,18 @@ class SystemOutput:
                 "labels": tuple(HeardLabel(*label) for label in row["labels"]),
             }
         )
+
+
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Gzipped JSON lines, the same bytes for the same rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """What `write_rows` wrote."""
+    return (json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines())
 
 
 def write(path: Path, outputs: Iterable[SystemOutput]) -> None:

@@ -1,7 +1,7 @@
 """Are people known by their voice over telephone lines, and strangers not?
 
-    python -m bench.real.voices run HALF FILE.json [--librispeech FOLDER]
-    python -m bench.real.voices show FILE.json
+    python -m bench.real voices run HALF FILE.json [--librispeech FOLDER]
+    python -m bench.real voices show FILE.json
 
 `run` makes voiceprints of every voice of a half that speaks for 8 s or more, by the engine that the service uses: of
 the first and of the second part of what it says, whole (about 7 s; 12 s of the two speakers with several utterances)
@@ -196,9 +196,11 @@ def show(tables: Mapping[str, Mapping[str, float]]) -> None:
             print(f"  {name:<34}{value:>10.4g}")
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real voices", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("run")
     making.add_argument("half", choices=("development", "report"))
@@ -207,7 +209,7 @@ def main() -> None:
     making.add_argument("--pipeline", default="segmentation-3.0+campplus", help="as SWITCHBOARD_DIARIZATION__PIPELINE")
     showing = commands.add_parser("show")
     showing.add_argument("file", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.command == "run":
         rows = list(run(options.half, Sources(options.librispeech), options.pipeline))
         options.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -216,7 +218,3 @@ def main() -> None:
     if calibration is None:
         raise SystemExit(f"There is no calibration for {rows[0]['model']!r}.")
     show(figures(rows, calibration))
-
-
-if __name__ == "__main__":
-    main()

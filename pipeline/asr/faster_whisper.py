@@ -69,7 +69,7 @@ class FasterWhisperOptions(AsrOptions):
     vocabulary: Literal["auto", "on", "off"] = Field(
         "auto",
         description="Whether names and terms are given to the model as a prompt. auto: where the checkpoint's manifest "
-        "says that this was measured to help, else not; bench/real/vocabulary.py measures it.",
+        "says that this was measured to help, else not.",
     )
 
 

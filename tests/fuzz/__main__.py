@@ -90,7 +90,7 @@ def main() -> None:
 @contextmanager
 def behind_ray(folder: Path) -> Iterator[tuple[int, str]]:
     """The running Intake of `bench/submit.py`; yields its port and an API key."""
-    from bench.submit_stand import standing
+    from bench.lib.submit_stand import standing
 
     with standing(folder) as stand:
         yield stand.port, stand.secret
@@ -99,7 +99,7 @@ def behind_ray(folder: Path) -> Iterator[tuple[int, str]]:
 @contextmanager
 def alone(folder: Path) -> Iterator[tuple[int, str]]:
     """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
-    from bench.submit_stand import new_key
+    from bench.lib.submit_stand import new_key
     from db.server import embedded, migrate
     from serve_app.service.ports import free_port
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bench.sounds import RATE, Random, Sound
+from bench.lib.sounds import RATE, Random, Sound
 
 Timbre = Callable[[float, float, Random], Sound]
 

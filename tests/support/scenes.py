@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from bench import sounds
-from bench.sounds import RATE, Random, Sound
+from bench.lib import sounds
+from bench.lib.sounds import RATE, Random, Sound
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Span
 from tests.support.made_music import music
 from tests.synthetic_calls import synthetic_calls

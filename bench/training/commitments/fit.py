@@ -16,7 +16,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench import analysis, analysis_score
+from bench import analysis
+from bench.lib import analysis_score
 from bench.training.commitments import examples
 from bench.training.commitments.examples import LabeledClause
 from pipeline.analysis.rules.commitments.classifier import CLASSES, FILE, SCALE, CommitmentWeights

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from bench import sounds
+from bench.lib import sounds
 from bench.real.calls import at_16k
 from bench.real.lines import LINES, at_snr, level, noise, pink
-from bench.real.rows import read_rows, write_rows
+from bench.real.outputs import read_rows, write_rows
 from bench.real.sources import RATE, Clip, Half, Sound, SourceMissing, Sources, fetch_packages
 from bench.real.sources import load as load_sound
 

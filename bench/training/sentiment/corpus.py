@@ -16,7 +16,7 @@ from pipeline.domain.speech import Role
 
 HERE = Path(__file__).resolve().parent
 LANGUAGES = ("de", "en", "es", "fr")
-CASES = HERE.parents[1] / "bench" / "analysis_cases" / "dev"
+CASES = HERE.parents[1] / "analysis_cases" / "dev"
 MARKS = {"-": 0, "0": 1, "+": 2}  # places in LABELS
 SPEAKERS = {"r": "rep", "c": "customer"}
 

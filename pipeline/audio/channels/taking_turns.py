@@ -16,7 +16,7 @@ from pipeline.domain.speech import SAMPLE_RATE
 
 # Measured on the sample calls, legs cut by 1 to 30 s at the beginning, the end or both: within these bounds the way
 # chosen was right in 346 of 367 cases; beyond them in 11 of 173, as neither is where both were cut. On real voices
-# (bench/real/turns.py) 86 % of what is said with SURE is right.
+# 86 % of what is said with SURE is right.
 CHANCE = 0.3  # times the seconds at once that would come about by chance, at most
 OTHER = 0.5  # times those of the other way, at most
 LEAST = 0.3  # seconds at once that count as none

@@ -32,7 +32,7 @@ async def entries_read(world: World) -> int:
     return int(row["n"])
 
 
-@pytest.mark.skipif(PARTITIONED, reason="counts reads of plain tables; bench/partitions.py has those of partitions")
+@pytest.mark.skipif(PARTITIONED, reason="counts reads of plain tables")
 @pytest.mark.parametrize("held", [False, True])
 async def test_a_claim_reads_as_little_beside_a_snapshot_as_without(
     world: World, postgres_url: str, held: bool

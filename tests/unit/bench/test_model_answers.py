@@ -1,6 +1,6 @@
 """The bench of a language model asks for nothing twice, also after it was killed, and can judge the model alone."""
 
-from bench.model_answers import KeptAnswers, alone
+from bench.lib.model_answers import KeptAnswers, alone
 from tests.llm_server import error
 from tests.support.calls_by_hand import call
 from tests.support.llm_by_hand import ANSWER, LINES, options

@@ -1,11 +1,18 @@
-"""The client as it is installed: its wheel in an environment of its own, without the service."""
+"""The client as it is built and installed: its wheel in an environment of its own, without the service."""
 
 import json
+import runpy
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests.paths import ROOT
+
+PACKAGE = ROOT / "client" / "src" / "switchboard"
 
 FOREIGN = ("torch", "ray", "numpy", "fastapi", "sqlalchemy", "serve_app", "db", "pipeline")
 SECONDS = 1.5  # of processor time for an import in a fresh process; measured: 0.3
@@ -36,10 +43,41 @@ def run(*command: str | Path, folder: Path) -> str:
     return subprocess.run(words, stdout=subprocess.PIPE, text=True, cwd=folder, timeout=300, check=True).stdout
 
 
-def test_the_wheel_is_installed_and_works_without_the_service(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that was built from it. The source has no blocking client."""
+    folder = tmp_path_factory.mktemp("client")
+    ignored = shutil.ignore_patterns("_sync", "*.egg-info", "build", "__pycache__")
+    source = shutil.copytree(ROOT / "client", folder / "source", ignore=ignored)
     uv = Path(sys.executable).with_name("uv")
-    run(uv, "build", "--wheel", "--quiet", "--out-dir", tmp_path, ROOT / "client", folder=tmp_path)
-    (wheel,) = tmp_path.glob("*.whl")
+    build = (uv, "build", "--quiet", "--offline", "--no-build-isolation", "--python", sys.executable)
+    run(*build, "--out-dir", folder, source, folder=folder)
+    return folder
+
+
+def test_the_build_generates_the_blocking_client(built: Path) -> None:
+    (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    assert {"generate.py", "setup.py", "src/switchboard/_async/client.py"} <= names
+    script = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r}); from switchboard import Client; print(Client.__module__); "
+    )
+    script += "import switchboard._sync.client as module; print(module.__file__)"
+    module, file = run(sys.executable, "-c", script, folder=built).split()
+    assert module == "switchboard._sync.client"
+    assert file == f"{wheel}/switchboard/_sync/client.py"
+
+
+def test_the_blocking_client_of_this_checkout_is_current() -> None:
+    expected = runpy.run_path(str(ROOT / "client" / "generate.py"))["blocking"]()
+    generated = {path.name: path.read_text(encoding="utf-8") for path in (PACKAGE / "_sync").glob("*.py")}
+    assert generated == expected, "The blocking client differs from `_async`: run `make setup`."
+
+
+def test_the_wheel_is_installed_and_works_without_the_service(built: Path, tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    (wheel,) = built.glob("*.whl")
     run(uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "own", folder=tmp_path)
     python = tmp_path / "own" / "bin" / "python"
     run(uv, "pip", "install", "--quiet", "--python", python, wheel, folder=tmp_path)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soxr
 
-from bench import sounds
+from bench.lib import sounds
 from bench.real.sources import Sources, load
 from pipeline.asr.plausible import plain
 from pipeline.asr.safety import review, settle

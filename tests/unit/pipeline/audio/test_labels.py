@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-from bench import sounds
+from bench.lib import sounds
 from pipeline.audio.labels import detector, music
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.frames import measure

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench import sounds
+from bench.lib import sounds
 from pipeline.audio.labels import frames, keys, tones
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind
 from tests.support import scenes

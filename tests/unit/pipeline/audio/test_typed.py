@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import sounds
+from bench.lib import sounds
 from pipeline.audio.analyze import Loaded, analyze_audio
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.typed import Labels, without_digits

@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("kind", [RECOGNITION, DIARIZATION], ids=["recogn
 def copy(tmp_path):
     """A copy of the synthetic recognition checkpoint that a test may damage."""
     folder = tmp_path / "model"
-    shutil.copytree(fixture_checkpoints.RECOGNITION, folder, ignore=shutil.ignore_patterns("recipe"))
+    shutil.copytree(fixture_checkpoints.RECOGNITION, folder)
     return folder
 
 

@@ -1,0 +1,91 @@
+"""Generate the models of the client from the OpenAPI documents."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from datamodel_code_generator import DataModelType, LiteralType, generate
+from datamodel_code_generator.enums import InputFileType
+from datamodel_code_generator.format import Formatter, PythonVersion
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "client" / "src" / "switchboard"
+MODELS = "Responses of the API, and edits. `make generate` writes this file from the OpenAPI documents."
+# What the service checks, and names that say nothing more.
+CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
+
+# What only administrators get or send, and what the client has a form of its own for.
+LEFT_OUT = {
+    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
+    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
+}
+
+
+def schemas(submit: dict[str, Any], read: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas of what the client reads and of the edits that it sends, by name."""
+    current = read["Problem"]["properties"]["current"] | {"type": "object"}
+    every = {"BodyFault": submit["BodyFault"], "Current": current, "SubmitReply": submit["SubmitReply"], **read}
+    needed = {name: every[name] for name in sorted(every) if name not in LEFT_OUT and not name.startswith("PageOf")}
+    return {name: _open(schema) for name, schema in needed.items()}
+
+
+def _open(schema: Any) -> Any:
+    """The schema, without titles, and with each list of names open: a newer service may have more."""
+    if isinstance(schema, list):
+        return [_open(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        key: _open(value) for key, value in schema.items() if key not in CHECKED or not isinstance(value, str | int)
+    }
+    if kept.get("additionalProperties") is False:
+        del kept["additionalProperties"]  # likewise
+    if kept.get("additionalProperties") == {"type": "number"}:
+        kept["additionalProperties"] = {"type": ["number", "null"]}  # what is no number in JSON is null
+    if "enum" in kept:
+        return {"description": kept.get("description", ""), "anyOf": [{"enum": kept["enum"]}, {"type": "string"}]}
+    return kept
+
+
+def models(*documents: dict[str, Any]) -> str:
+    """Return models.py, from the OpenAPI documents of /submit and of the API."""
+    components = {"schemas": schemas(*(document["components"]["schemas"] for document in documents))}
+    source = generate(
+        json.dumps({"openapi": "3.1.0", "info": {"title": "", "version": ""}, "paths": {}, "components": components}),
+        input_file_type=InputFileType.OpenAPI,
+        output_model_type=DataModelType.PydanticV2BaseModel,
+        base_class="switchboard._model.Model",
+        target_python_version=PythonVersion.PY_311,
+        formatters=[Formatter.BUILTIN],
+        custom_file_header=f'"""{MODELS}"""\n',
+        snake_case_field=True,
+        no_alias=True,
+        use_union_operator=True,
+        use_standard_collections=True,
+        use_schema_description=True,
+        use_field_description=True,
+        use_attribute_docstrings=True,
+        use_single_line_docstring=True,
+        use_one_literal_as_default=True,
+        enum_field_as_literal=LiteralType.All,
+        collapse_root_models=True,
+        strict_nullable=True,
+        disable_future_imports=True,
+    )
+    if not isinstance(source, str):
+        raise TypeError("the models are one file")
+    # Docstrings are for readers: to look for them in the source, class by class, would slow each import down.
+    plain = re.sub(r"    model_config = ConfigDict\(\s*use_attribute_docstrings=True,\s*\)\n", "", source)
+    plain = plain.replace("Field([], validate_default=True)", "[]")
+    return formatted(re.sub(r"^from pydantic import .*$", "from pydantic import AwareDatetime", plain, flags=re.M))
+
+
+def formatted(text: str) -> str:
+    """Return the text as `make format` leaves it."""
+    for arguments in (["check", "--quiet", "--fix", "--exit-zero", "--select", "I,F401,RUF100"], ["format", "--quiet"]):
+        command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(PACKAGE / "_.py"), "-"]
+        text = subprocess.run(command, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
+    return text

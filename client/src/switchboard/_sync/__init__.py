@@ -1,1 +1,0 @@
-"""The blocking client. `make generate` writes this folder from `_async`."""
