@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import Chunk, ChunkText, LanguageStretch, Word
-from pipeline.language.identification import guess, decoded_in_other_language, spread, stretches
+from pipeline.language.identification import decoded_in_other_language, guess, spread, stretches
 from pipeline.language.names import NAMES, name
 from pipeline.language.of_call import decide
 
