@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from serve_app.cli.render.call import STATE_STYLES, where_it_stands
+from serve_app.cli.render.call import STATE_STYLES, status_line
 from serve_app.cli.ui import database as state
 from serve_app.cli.ui.errors import FAILED, CommandError
 from serve_app.cli.ui.output import err
@@ -98,7 +98,7 @@ class _Progress:
                 lines.add_row(
                     self._name(record),
                     Text(record.call.state, style=STATE_STYLES.get(record.call.state, "")),
-                    where_it_stands(record.call),
+                    status_line(record.call),
                 )
             self._live.update(lines)
             return
@@ -113,7 +113,7 @@ class _Progress:
         return [self._line(record) for record in records if record.call.state not in ENDED]
 
     def _line(self, record: "CallRecord") -> str:
-        return f"{self._name(record)} {record.call.state} {where_it_stands(record.call)}".rstrip()
+        return f"{self._name(record)} {record.call.state} {status_line(record.call)}".rstrip()
 
     def _name(self, record: "CallRecord") -> str:
         return self._names.get(record.call.call_id, str(record.call.call_id))

@@ -28,7 +28,7 @@ from db import event_types
 event_types.EVENT_TYPES += (event_types.EventType({MOVED.name!r}, {MOVED.description!r}, {MOVED.condition!r}),)
 from typer.testing import CliRunner
 from serve_app.cli.webhooks.endpoints import app
-print(CliRunner().invoke(app, ["add", "--help"]).output)
+print(CliRunner().invoke(app, ["create", "--help"]).output)
 """
 
 
