@@ -80,7 +80,7 @@ def backfill(
 
     settings = chosen_settings(model, pipeline)
     check_models(settings)
-    _check_folders(source, output)  # before Ray is started: a slip is told at once
+    _check_folders(source, output)  # before Ray is started, to fail fast on invalid paths
     try:
         # Ray tells warnings of its own on stdout, where our data goes.
         with contextlib.redirect_stdout(sys.stderr), _ray(settings, address) as cluster:

@@ -65,7 +65,8 @@ async def answer(
     record = await views.show_call(home.database, call_id, home.id)
     if record is None:
         raise _no_call(call_id)
-    answers = {one.key: shown_answer(one) for one in (*record.answers, *record.trackers)}
+    answers = {one.key: shown_answer(one) for one in record.answers}
+    answers |= {one.key: shown_answer(one) for one in record.trackers}
     if question not in answers:
         keys = ", ".join(answers) or "none"
         raise CommandError(f"Call {call_id} was not asked {question!r}.", f"Its questions: {keys}.", FAILED)

@@ -15,6 +15,7 @@ from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import Time, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, fields, moment
 from serve_app.cli.ui.resource import Answer, Group, details, listing
+from serve_app.cli.ui.table import Table
 from serve_app.records.advice import advice, waiting_advice
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ async def failed(
     )
     codes = Counter(job.code for job in jobs).most_common()
     hints = [Text.assemble((f"\n{name} ({count}): ", "bold"), advice(name)) for name, count in codes]
-    return replace(answer, lines=(answer.lines, *hints)) if jobs else answer
+    return replace(answer, lines=(answer.lines, *hints)) if isinstance(answer.lines, Table) else answer
 
 
 def _selects(given: set[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import typer
+from rich.console import RenderableType
 from rich.text import Text
 
 from serve_app.cli.ui import database as opened
@@ -56,7 +57,7 @@ class Answer:
     """What a command prints. `notes` go to stderr, without --json; `warnings` in any case. `failed`: exit code 1."""
 
     data: Any
-    lines: str | Text | Table | Iterable[str | Text | Table] = ()
+    lines: RenderableType | Sequence[RenderableType] = ()
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
     failed: bool = False
@@ -65,8 +66,8 @@ class Answer:
         if as_json:
             print_json(self.data)
         else:
-            for line in (self.lines,) if isinstance(self.lines, str | Text | Table) else self.lines:
-                whole = {"soft_wrap": True} if isinstance(line, Text) and line.no_wrap else {}
+            for line in self.lines if isinstance(self.lines, list | tuple) else (self.lines,):
+                whole: dict[str, Any] = {"soft_wrap": True} if isinstance(line, Text) and line.no_wrap else {}
                 out().print(line, markup=False, **whole)
         for note in (*(() if as_json else self.notes), *self.warnings):
             err().print(note, markup=False, style="yellow" if note in self.warnings else "")

@@ -72,7 +72,15 @@ async def deliveries(
     )
 
 
-@app.writes("event since")
+def _selects(given: set[str]) -> bool:
+    if not given & {"event", "since", "failed"}:
+        raise CommandError("Replay what?", "--failed, --since TIME or --event EVENT.", USAGE)
+    if {"event", "since"} <= given:
+        raise CommandError("--event names one event, --since many.", "Give one of them.", USAGE)
+    return True
+
+
+@app.checked(_selects)
 async def replay(
     database: "Database",
     endpoint: Id,
@@ -101,8 +109,6 @@ async def replay(
 
       switchboard webhooks replay ID --event evt_0f4c3b1e6d8a4b0b9b8a3d1c2e5f7a90
     """
-    if event is None and since is None and not failed:
-        raise CommandError("Replay what?", "--failed, --since TIME or --event EVENT.", USAGE)
     match, start = await find(database, endpoint), await moment_of(database, since)
     count = await upkeep.replay(database, match.workspace_id, match.endpoint_id, event, start, failed)
     disabled = f"The endpoint is disabled: `switchboard webhooks enable {endpoint}` sends them."

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -45,10 +45,7 @@ def _of_variable(name: str) -> str:
 
 
 Host = Annotated[
-    Server,
-    typer.Argument(
-        metavar="HOST[:PORT]", parser=_server, help="Exactly this server; without a port 443. No wildcards."
-    ),
+    str, typer.Argument(metavar="HOST[:PORT]", help="Exactly this server; without a port 443. No wildcards.")
 ]
 
 app = Group(
@@ -71,7 +68,13 @@ app = Group(
 )
 
 
-@app.writes("user bearer header")
+def _has_kind(given: set[str]) -> bool:
+    if len(given & {"user", "bearer", "header"}) != 1:
+        raise CommandError("Which kind of credential is it?", "Give one of --user, --bearer and --header.", USAGE)
+    return True
+
+
+@app.checked(_has_kind)
 async def add(
     home: Home,
     host: Host,
@@ -103,16 +106,15 @@ async def add(
 
       switchboard credentials add pbx.example --header X-Api-Key
     """
-    if user is None and not bearer and header is None:
-        raise CommandError("Which kind of credential is it?", "Give one of --user, --bearer and --header.", USAGE)
-    kind = "basic" if user else "bearer" if bearer else "header"
+    server = _server(host)
+    kind: Literal["basic", "bearer", "header"] = "basic" if user else "bearer" if bearer else "header"
     new = NewCredential(kind, user or header, secret_env or _read_secret())
     # The database is open by now: the sealer's key is made in its folder, and none where a command is refused.
     sealer = Settings().sealer()
-    replaced = await credentials.put(home.database, home.id, host, new, sealer)
+    replaced = await credentials.put(home.database, home.id, server, new, sealer)
     return Answer(
-        {"host": host.host, "port": host.port, "kind": kind, "replaced": replaced},
-        f"{'Replaced' if replaced else 'Stored'} the credential of {host.host}, port {host.port} ({kind}).",
+        {"host": server.host, "port": server.port, "kind": kind, "replaced": replaced},
+        f"{'Replaced' if replaced else 'Stored'} the credential of {server.host}, port {server.port} ({kind}).",
         warnings=() if sealer.seals else (UNSEALED,),
     )
 
@@ -147,11 +149,12 @@ async def remove(home: Home, host: Host) -> Answer:
 
       switchboard credentials remove pbx.example:8443
     """
-    removed = await credentials.remove(home.database, home.id, host)
+    server = _server(host)
+    removed = await credentials.remove(home.database, home.id, server)
     return Answer(
-        {"host": host.host, "port": host.port, "removed": removed},
-        f"Removed the credential of {host.host}, port {host.port}." if removed else (),
-        warnings=() if removed else (f"{host.host}, port {host.port}, has no credential.",),
+        {"host": server.host, "port": server.port, "removed": removed},
+        f"Removed the credential of {server.host}, port {server.port}." if removed else (),
+        warnings=() if removed else (f"{server.host}, port {server.port}, has no credential.",),
         failed=not removed,
     )
 

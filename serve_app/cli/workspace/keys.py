@@ -206,7 +206,7 @@ async def rotate(
     ] = "24h",  # type: ignore[assignment]  # typer parses defaults
     now: Annotated[bool, typer.Option("--now", help="The old secret ends at once.")] = False,
 ) -> Answer:
-    """Give a key a new secret, shown once. The old one works for a day more, so that calls are taken meanwhile.
+    """Give a key a new secret, shown once. The old one works for a day more, so that no call is rejected.
 
     The new secret has an id of its own in `keys list`; workspace, team, scopes and name are the same.
 

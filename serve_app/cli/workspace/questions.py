@@ -147,9 +147,9 @@ async def scores(
     """
     if not await questions.defined_versions(home.database, home.id, home.id, key):
         raise CommandError(f"No scorecard {key!r}.", LISTED)
-    options = (home.workspace.time_zone, weeks, by.value, key)
+    time_zone = home.workspace.time_zone
     return listing(
-        await score_weeks.score_weeks(home.database, Reader(home.id), *options),
+        await score_weeks.score_weeks(home.database, Reader(home.id), time_zone, weeks, by.value, key),
         ("!week", str(by), "#calls", "#score", "#passed", "#failed", "#automatically"),
         lambda one: (
             *(str(one.week), one.name or "unknown", str(one.calls), f"{one.score:.1f}"),

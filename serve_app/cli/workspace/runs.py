@@ -34,10 +34,10 @@ POLL_SECONDS = 1.0
 SHOWN = 5  # calls that failed
 
 app = Group(
-    """Runs: stored calls by another model or other settings, beside their records.
+    """Runs: stored calls by another model or other settings, without changing their records.
 
     A run is processed while no call is waiting. Stages for which nothing changes are not run again. Compare its
-    results with the records, make them the records (promote), or restore the old records (rollback).
+    results with the records, make them live (promote), or restore the old records (rollback).
 
     Examples:
 

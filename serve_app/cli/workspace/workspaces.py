@@ -195,7 +195,7 @@ async def terms(
     if after != before:
         workspace = await workspace_settings.set_terms(home.database, home.id, after)
     empty = f"{workspace.name} has no terms: `switchboard workspaces terms TERM ...` adds some."
-    return Answer(workspace, map(data_line, workspace.terms), () if workspace.terms else (empty,))
+    return Answer(workspace, [data_line(term) for term in workspace.terms], () if workspace.terms else (empty,))
 
 
 @app.setting("keep")
@@ -245,7 +245,7 @@ async def hosts(
         workspace = await workspace_settings.set_allowed_hosts(home.database, home.id, after)
     empty = f"{workspace.name} has no hosts of its own: recordings come from public addresses."
     shown = workspace.allowed_hosts
-    return Answer(workspace, map(data_line, shown), () if shown else (empty,))
+    return Answer(workspace, [data_line(host) for host in shown], () if shown else (empty,))
 
 
 @app.setting("value", "live_seconds")
@@ -330,10 +330,9 @@ async def budget(
 async def summary(
     home: Home,
     part: Annotated[
-        list[Any] | None,
+        list[str] | None,
         typer.Argument(
             metavar="[PART[:MAX][=HEADING]]...",
-            parser=_part,
             help="reason, agreed, open, next_step, ending; in order. Without any, the template is shown.",
         ),
     ] = None,
@@ -357,7 +356,7 @@ async def summary(
     """
     from pipeline.domain.summaries import checked
 
-    changes = {"summary": checked(part) if part else None}
+    changes = {"summary": checked(_part(text) for text in part) if part else None}
     owner: directory.Workspace | directory.Team = await home.team(team) if team else home.workspace
     if part or default:
         if isinstance(owner, directory.Team):
