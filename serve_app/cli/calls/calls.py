@@ -12,7 +12,7 @@ from rich.text import Text
 from pipeline.domain.call import CallState
 from serve_app.cli.calls import edits
 from serve_app.cli.calls.edits import ID_HELP, CallId
-from serve_app.cli.ui import database as opened
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.output import Json, counted, err, fields, moment, out, print_json
@@ -93,8 +93,8 @@ def list_(
         return await views.list_calls(database, await lookup.workspace_id(database, workspace), state_, limit)
 
     if watch and not json_ and out().is_terminal:
-        opened.run(lambda database: _watch(database, work))
-    found = opened.run(work)
+        databases.run(lambda database: _watch(database, work))
+    found = databases.run(work)
     if json_:
         print_json(found)
     elif found:
@@ -127,7 +127,7 @@ def show(
 
     record = load(call_id, workspace)
     on_its_way = record.call.state == CallState.TRANSCRIBING
-    done = opened.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
+    done = databases.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
     if json_:
         print_json({**fields(record), "expected": done})
     else:
@@ -243,7 +243,7 @@ def load(call_id: UUID, workspace: str | None) -> "CallRecord":
 
         return await views.show_call(database, call_id, await lookup.workspace_id(database, workspace))
 
-    record = opened.run(work)
+    record = databases.run(work)
     if record is None:
         raise CommandError(f"No call {call_id}.", ID_HELP)
     return record
@@ -291,7 +291,7 @@ def summary_table(found: "Sequence[CallSummary]") -> Table:
     return lines
 
 
-async def _watch(database: "Database", work: "opened.Work[list[CallSummary]]") -> None:
+async def _watch(database: "Database", work: "databases.Work[list[CallSummary]]") -> None:
     """Until Ctrl-C."""
     from rich.live import Live
 

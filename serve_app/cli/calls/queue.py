@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli.ui import database as state
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.output import Json, counted, duration, moment, out, print_json
 from serve_app.cli.ui.table import table
 
@@ -160,7 +160,7 @@ def load(settings: "Settings", team: str | None = None) -> QueueView:
     """The queue of the settings' database."""
     from db.queue import backlog as waiting
 
-    return view_of(*state.run(waiting.lanes, settings=settings), settings, team)
+    return view_of(*databases.run(waiting.lanes, settings=settings), settings, team)
 
 
 def headline(view: QueueView) -> str:

@@ -62,12 +62,12 @@ def create(
     """
     from serve_app.backup.create import BackupSource
     from serve_app.backup.create import create as make
-    from serve_app.cli.ui import database as state
+    from serve_app.cli.ui import database as databases
     from serve_app.settings import Settings
 
     settings = Settings()
     source = BackupSource(
-        url=state.database_url(settings),
+        url=databases.database_url(settings),
         storage=settings.storage_url,
         handed_in=settings.handed_in,
         keys=keys_of(settings),

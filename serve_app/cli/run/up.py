@@ -189,10 +189,10 @@ def migrate() -> None:
 
     Example: SWITCHBOARD_DATABASE_URL=postgresql://... switchboard migrate
     """
-    from serve_app.cli.ui import database as state
+    from serve_app.cli.ui import database as databases
     from serve_app.settings import Settings
 
     settings = Settings()
-    state.database_url(settings, writes=True)
+    databases.database_url(settings, writes=True)
     which = "SWITCHBOARD_DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
     out().print(f"The database is up to date ({which}).", markup=False)

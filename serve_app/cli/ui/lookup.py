@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
-from serve_app.cli.ui import database as opened
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import NewName, Team, Workspace, as_uuid, check_new, parse_id
 from serve_app.cli.ui.output import err
@@ -35,7 +35,7 @@ def run(named: str | None, work: "Callable[[Database, directory.Workspace], Awai
     async def within(database: "Database") -> T:
         return await work(database, await workspace(database, named))
 
-    return opened.run(within, writes)
+    return databases.run(within, writes)
 
 
 async def workspace(database: "Database", named: str | None, create: bool = False) -> "directory.Workspace":

@@ -14,7 +14,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from serve_app.cli.ui import database as opened
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup, options
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.output import Json, err, fields, out, print_json
@@ -146,7 +146,7 @@ class Group(typer.Typer):
                 except tuple(self._refusals) as error:
                     raise self._refused(error) from error
 
-            opened.run(answer, writes(given)).print(as_json)
+            databases.run(answer, writes(given)).print(as_json)
 
         added = [("workspace", options.Workspace, None)] if with_home else []
         parameters = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters] + [
@@ -168,7 +168,8 @@ class Group(typer.Typer):
 def sentence(error: Exception) -> str:
     """Return the message of an error, with a capital letter and a full stop."""
     text = str(error)
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    begins_with_word = text.partition(" ")[0].isalpha()  # a file name stays as it is
+    return (text[:1].upper() + text[1:] if begins_with_word else text) + ("" if text.endswith(".") else ".")
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from db.core.database import Database
     from db.events.deliveries import DeliverySummary
 
+SHOWN = {"behind": "waiting"}  # for an earlier event of the call
 STYLES = {"waiting": "cyan", "behind": "cyan", "sending": "yellow", "delivered": "green", "failed": "bold red"}
 
 
@@ -64,7 +65,11 @@ async def deliveries(
         items,
         ("!event", "!state", "#tries", "!happened", "!type", "!call", "about"),
         lambda one: (
-            *(payload.message_id(one.event_id), Text(one.state, style=STYLES[one.state]), str(one.attempts)),
+            *(
+                payload.message_id(one.event_id),
+                Text(SHOWN.get(one.state, one.state), STYLES[one.state]),
+                str(one.attempts),
+            ),
             *(moment(one.at), one.type, str(one.call_id), _about(one)),
         ),
         "No delivery failed." if failed else "No deliveries yet.",

@@ -155,10 +155,10 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     assert run["againstFirst"]["wer"]["value"] == pytest.approx(2 / 12)
     told = await switchboard(lab, "compare", "tiny", "--gold", "desk")
     assert "tiny differs by +16.7 points: too few calls to tell" in " ".join(told.split())
-    assert "Run tiny is the record of 2 calls." in await switchboard(lab, "promote", "tiny")
+    assert "Run tiny is now live for 2 calls." in await switchboard(lab, "promote", "tiny")
     assert "promoted" in await switchboard(lab, "list")
     assert "words changed: 2 of 12" in await switchboard(lab, "compare", "tiny"), "with the record before"
-    assert "is no longer the record of 2 calls" in await switchboard(lab, "rollback", "tiny")
+    assert "is no longer live for 2 calls" in await switchboard(lab, "rollback", "tiny")
     assert "Deleted run tiny." in await switchboard(lab, "delete", "tiny")
     assert "No runs yet" in await switchboard(lab, "list")
 

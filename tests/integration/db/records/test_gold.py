@@ -128,7 +128,7 @@ async def test_a_call_that_goes_leaves_its_sets_and_they_say_so(world: World) ->
     (listed,) = await ok(world, "list")
     assert (listed["calls"], listed["left"]) == (2, 1)
     result = await switchboard(world, "show", "desk")
-    assert "1 of its 2 calls were removed since" in result.output
+    assert "1 of its 2 calls were deleted" in result.output
     again = await ok(world, "create", "desk", *(part for one in calls for part in ("--call", str(one))))
     assert again["version"] == 2, "the same truth, whole again"
     assert (await ok(world, "delete", "desk@1"))["removed"]["version"] == 1
