@@ -180,9 +180,9 @@ def given(**values: Any) -> dict[str, Any]:
 def confirm(what: str, contents: "Contents", yes: bool) -> None:
     """Raise `CommandError` that names what would be deleted, unless `yes`."""
     if not yes:
-        text = contents_text(contents)
-        has = f"has {text}, which are deleted with it" if text else "is empty"
-        raise CommandError(f"{what} {has}.", "Nothing was deleted. --yes deletes it; that cannot be undone.", USAGE)
+        has = f"has {text}" if (text := contents_text(contents)) else "is empty"
+        advice = "Nothing was deleted. --yes deletes it with all of this; that cannot be undone."
+        raise CommandError(f"{what} {has}.", advice, USAGE)
 
 
 def contents_text(contents: "Contents") -> str:
