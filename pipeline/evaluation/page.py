@@ -193,7 +193,9 @@ def clock(seconds: float) -> str:
 def _template() -> "Template":
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(loader=PackageLoader("evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=PackageLoader("pipeline.evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     helpers: dict[str, Callable[..., str]] = {"apart": apart, "figure": figure, "interval": interval, "clock": clock}
     environment.globals |= helpers
     return environment.get_template("comparison.html")

@@ -95,7 +95,7 @@ async def remove_team(writing: Writing) -> Response:
         has = error.contents
         raise InUse(
             f"The team has {has.calls} calls, {has.keys} keys in use and {has.endpoints} webhooks. Revoke its keys and "
-            "remove its webhooks first. A team with calls is removed by an operator: `switchboard teams remove`."
+            "remove its webhooks first. A team with calls is removed by an operator: `switchboard teams delete`."
         ) from None
     return answer_with(team)
 

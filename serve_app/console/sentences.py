@@ -29,7 +29,7 @@ FORM_INCOMPLETE = ("That could not be saved", "Go back, and look at the name and
 ID_TAKEN = ("This userId is taken", "Go back, and look for the member who has it.")
 TEAM_IN_USE = (
     "The team is in use",
-    "Revoke its keys, remove its webhooks. A team with calls is removed by an operator: switchboard teams remove.",
+    "Revoke its keys, remove its webhooks. A team with calls is removed by an operator: switchboard teams delete.",
 )
 WEBHOOK_REFUSED = "Events cannot be sent there"
 HOST_SILENT = "The host's name cannot be resolved. Try again in a moment."

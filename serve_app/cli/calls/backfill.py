@@ -12,8 +12,8 @@ from rich.text import Text
 
 from serve_app.cli.calls.process import Model, Pipeline, check_models, chosen_settings
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.options import Country, TimeZone
 from serve_app.cli.ui.output import Json, duration, err, out, print_json, progress_bar
-from serve_app.cli.workspace.locale_options import Country, TimeZone, check_place
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -36,8 +36,7 @@ def backfill(
         str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files: a path, or s3://..., gs://...")
     ],
     pattern: Annotated[
-        str | None,
-        typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files"),
+        str | None, typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files")
     ] = None,
     address: Annotated[
         str | None,
@@ -79,10 +78,9 @@ def backfill(
     """
     from pipeline.backfill.source import FolderUnusable
 
-    check_place(country, time_zone)
     settings = chosen_settings(model, pipeline)
     check_models(settings)
-    _check_folders(source, output)  # before Ray is started: a slip is told at once
+    _check_folders(source, output)  # before Ray is started, to fail fast on invalid paths
     try:
         # Ray tells warnings of its own on stdout, where our data goes.
         with contextlib.redirect_stdout(sys.stderr), _ray(settings, address) as cluster:
@@ -164,10 +162,7 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
     step("Starting Ray" if own else f"Joining Ray at {where}")
     try:
         ray_start.start(
-            where,
-            step,
-            end,
-            **({"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if own else {}),
+            where, step, end, **({"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if own else {})
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         place = "here" if own else f"at {where}"
@@ -184,12 +179,7 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
 
 
 def _hardware(
-    settings: "Settings",
-    cluster: dict[str, float],
-    workers: int,
-    cpus: float,
-    gpus: float | None,
-    resource: str | None,
+    settings: "Settings", cluster: dict[str, float], workers: int, cpus: float, gpus: float | None, resource: str | None
 ) -> "Hardware":
     """What the actors take. Raises `CommandError` where the cluster does not have it: they would wait forever."""
     from pipeline.backfill.run import Hardware

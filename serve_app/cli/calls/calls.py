@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 from rich.text import Text
@@ -11,33 +12,22 @@ from rich.text import Text
 from pipeline.domain.call import CallState
 from serve_app.cli.calls import edits
 from serve_app.cli.calls.edits import ID_HELP, CallId
-from serve_app.cli.ui import database as state
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import (
-    Json,
-    command_group,
-    counted,
-    err,
-    fields,
-    moment,
-    out,
-    print_json,
-    print_list,
-    say,
-)
+from serve_app.cli.ui.output import Json, counted, err, fields, moment, out, print_json
+from serve_app.cli.ui.resource import Answer, Group, listing
 from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.records.views import CallRecord, CallSummary
     from db.search.call_list import CallFilter
-    from db.workspace.access_log import Read
 
 WATCH_SECONDS = 1.0
-MOST = 200  # calls of a page
+MAX_PAGE = 200  # calls of a page
 
-app = command_group("""Calls and what became of them.
+app = Group("""Calls: their state, records and corrections.
 
     Examples:
 
@@ -103,15 +93,15 @@ def list_(
         return await views.list_calls(database, await lookup.workspace_id(database, workspace), state_, limit)
 
     if watch and not json_ and out().is_terminal:
-        state.run(lambda database: _watch(database, work))
-    found = state.run(work)
+        databases.run(lambda database: _watch(database, work))
+    found = databases.run(work)
     if json_:
         print_json(found)
     elif found:
         out().print(summary_table(found))
     else:
         none = "No calls yet." if state_ is None else f"No call is {state_}."
-        err().print("No call is like that." if narrowed else none)
+        err().print("No matching calls." if narrowed else none)
 
 
 @app.command()
@@ -121,9 +111,9 @@ def show(
     workspace: lookup.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Read a call: transcript, tone, tasks, contacts, statistics, how it was heard, what went wrong.
+    """Read a call: transcript, tone, tasks, contacts, statistics, how it was processed, what went wrong.
 
-    One that is on its way: when it will be done, by what waits before it (`switchboard queue`).
+    Until it is processed: when it will be done, as far as the queue tells (`switchboard queue`).
 
     Examples:
 
@@ -137,7 +127,7 @@ def show(
 
     record = load(call_id, workspace)
     on_its_way = record.call.state == CallState.TRANSCRIBING
-    done = state.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
+    done = databases.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
     if json_:
         print_json({**fields(record), "expected": done})
     else:
@@ -169,42 +159,36 @@ def export(
     print(formats.FORMATS[format_](record.transcript), end="")
 
 
-@app.command()
-def reads(
+@app.reads()
+async def reads(
+    database: "Database",
     call_id: CallId,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, the latest first.")] = 100,
     workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
-    """List who read or heard a call, over the API or in the console, and with which key; also of a call that is gone.
+) -> Answer:
+    """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
 
-    Commands on this machine are not among them: who runs those can read the database.
+    Commands on this machine are not listed: they read the database directly.
 
     Example:
 
       switchboard calls reads 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
-    wanted = lookup.need_uuid(call_id, ID_HELP)
+    from db.core.database import EVERY_WORKSPACE
+    from db.workspace import access_log
 
-    async def work(database: "Database") -> "list[Read]":
-        from db.core.database import EVERY_WORKSPACE
-        from db.workspace import access_log
-
-        scope = await lookup.workspace_id(database, workspace) or EVERY_WORKSPACE
-        return await access_log.list_reads(database, scope, wanted, limit)
-
-    print_list(
-        state.run(work),
-        json_,
+    scope = await lookup.workspace_id(database, workspace) or EVERY_WORKSPACE
+    return listing(
+        await access_log.list_reads(database, scope, call_id, limit),
         ("!when", "who", "!what", "how", "request"),
         lambda one: (moment(one.at), one.name or str(one.key_id), one.what, one.detail, one.request_id or ""),
-        f"Nobody has read or heard call {wanted}.",
+        f"No reads of call {call_id}.",
     )
 
 
-app.command()(edits.answer)
-app.command("edits")(edits.list_edits)
-app.command()(edits.undo)
+app.writes()(edits.answer)
+app.reads()(edits.edits)
+app.writes()(edits.undo)
 
 
 @app.command()
@@ -220,11 +204,11 @@ def schema() -> None:
     print(SCHEMA_FILE.read_text(encoding="utf-8"), end="")
 
 
-@app.command()
-def reseal(json_: Json = False) -> None:
+@app.writes()
+async def reseal(database: "Database") -> Answer:
     """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
-    After a key was set or put before others. The service may run.
+    Run it after a key was set or put before others. The service may run.
 
     Example:
 
@@ -235,36 +219,33 @@ def reseal(json_: Json = False) -> None:
 
     sealer = Settings().url_sealer()
     if not sealer.seals:
-        raise CommandError(
-            "SWITCHBOARD_SECRETS_KEYS is not set: recording URLs are stored unsealed.",
-            "`openssl rand -base64 32` makes a key; set it on every node.",
-        )
-
-    done = state.run(lambda database: rotate.reseal(database, sealer), writes=True)
+        hint = "`openssl rand -base64 32` makes a key; set it on every node."
+        raise CommandError("SWITCHBOARD_SECRETS_KEYS is not set: recording URLs are stored unsealed.", hint)
+    done = await rotate.reseal(database, sealer)
     changed = counted(done.changed, "call or submission", "calls and submissions")
-    told = f"Recording URLs of {changed} sealed with the current key."
-    say(told, {"resealed": done.changed, "unopened": done.unopened}, json_)
-    if done.unopened:
-        raise CommandError(
-            f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS.",
-            "Add that key behind the first one and run this again; without it their recordings can only be submitted "
-            "again.",
-            FAILED,
-        )
+    unopened = (
+        f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS. Add that key behind "
+        "the first one and run this again; without it their recordings can only be submitted again."
+    )
+    return Answer(
+        {"resealed": done.changed, "unopened": done.unopened},
+        f"Recording URLs of {changed} sealed with the current key.",
+        warnings=(unopened,) if done.unopened else (),
+        failed=bool(done.unopened),
+    )
 
 
-def load(call_id: str, workspace: str | None) -> "CallRecord":
-    """The record of a call. Raises `CommandError` where there is none."""
-    wanted = lookup.need_uuid(call_id, ID_HELP)
+def load(call_id: UUID, workspace: str | None) -> "CallRecord":
+    """Return the record of a call. Raises `CommandError` where there is none."""
 
     async def work(database: "Database") -> "CallRecord | None":
         from db.records import views
 
-        return await views.show_call(database, wanted, await lookup.workspace_id(database, workspace))
+        return await views.show_call(database, call_id, await lookup.workspace_id(database, workspace))
 
-    record = state.run(work)
+    record = databases.run(work)
     if record is None:
-        raise CommandError(f"No call {wanted}.", ID_HELP)
+        raise CommandError(f"No call {call_id}.", ID_HELP)
     return record
 
 
@@ -284,7 +265,7 @@ async def _answered(
     found: list[CallSummary] = []
     cursor: str | None = None
     while True:
-        page = await call_list.list_calls(database, Reader(home), wanted, cursor, min(limit - len(found), MOST))
+        page = await call_list.list_calls(database, Reader(home), wanted, cursor, min(limit - len(found), MAX_PAGE))
         found += [line.call for line in page.items]
         cursor = page.next
         if cursor is None or len(found) >= limit:
@@ -292,11 +273,11 @@ async def _answered(
 
 
 def summary_table(found: "Sequence[CallSummary]") -> Table:
-    from serve_app.cli.render.call import STATE_STYLES, where_it_stands
+    from serve_app.cli.render.call import STATE_STYLES, status_line
 
     lines = table("!call", "!state", "!started", "!lang", "!from -> to", "about")
     for call in found:
-        about = where_it_stands(call)
+        about = status_line(call)
         if call.failure:
             about = f"{call.failure.code}: {call.failure.message}"
         lines.add_row(
@@ -310,7 +291,7 @@ def summary_table(found: "Sequence[CallSummary]") -> Table:
     return lines
 
 
-async def _watch(database: "Database", work: "state.Work[list[CallSummary]]") -> None:
+async def _watch(database: "Database", work: "databases.Work[list[CallSummary]]") -> None:
     """Until Ctrl-C."""
     from rich.live import Live
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from serve_app.cli.render.call import STATE_STYLES, where_it_stands
-from serve_app.cli.ui import database as state
+from serve_app.cli.render.call import STATE_STYLES, status_line
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.errors import FAILED, CommandError
 from serve_app.cli.ui.output import err
 from serve_app.cli.ui.table import table
@@ -28,7 +28,7 @@ ENDED = ("completed", "failed")
 def follow_calls(
     call_ids: Sequence[UUID], key: str, timeout: float, settings: "Settings | None" = None
 ) -> "list[CallRecord]":
-    """Show progress on stderr until all have ended; their records in the order asked for.
+    """Show progress on stderr until all have ended; return their records in the order of `call_ids`.
 
     The calls are read from the database, in the workspace of `key`. Raises `CommandError` when some have not ended
     after `timeout` seconds.
@@ -40,7 +40,7 @@ def follow_calls(
         sender = await keys.find(database, key)
         return await follow(database, call_ids, sender.workspace_id if sender else None, timeout, err())
 
-    return state.run(work, settings=settings)
+    return databases.run(work, settings=settings)
 
 
 async def follow(
@@ -51,15 +51,15 @@ async def follow(
     console: Console,
     names: Mapping[UUID, str] | None = None,
 ) -> "list[CallRecord]":
-    """As `follow_calls`, with a database and a console of one's own; `names` stand for ids where calls have some."""
+    """Do as `follow_calls`, with an open database and a console; `names` replace ids."""
     from db.records import views
 
     ends = time.monotonic() + seconds
     progress = _Progress(console, names or {})
     with progress:
         while True:
-            found = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
-            records = [record for record in found if record is not None]
+            answers = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
+            records = [record for record in answers if record is not None]
             progress.show(records)
             if len(records) == len(call_ids) and all(record.call.state in ENDED for record in records):
                 return records
@@ -81,7 +81,7 @@ class _Progress:
         self._console = console
         self._names = names
         self._live = Live(console=console, transient=True) if console.is_terminal else None
-        self._told: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
 
     def __enter__(self) -> None:
         if self._live:
@@ -93,27 +93,27 @@ class _Progress:
 
     def show(self, records: "Sequence[CallRecord]") -> None:
         if self._live:
-            lines = table("!call", "!state", "where it stands")
+            lines = table("!call", "!state", "status")
             for record in records:
                 lines.add_row(
                     self._name(record),
                     Text(record.call.state, style=STATE_STYLES.get(record.call.state, "")),
-                    where_it_stands(record.call),
+                    status_line(record.call),
                 )
             self._live.update(lines)
             return
         for record in records:
             line = self._line(record)
-            if self._told.get(str(record.call.call_id)) != line:
-                self._told[str(record.call.call_id)] = line
+            if self._printed.get(str(record.call.call_id)) != line:
+                self._printed[str(record.call.call_id)] = line
                 self._console.print(line, markup=False)
 
     def unfinished(self, records: "Sequence[CallRecord]") -> list[str]:
-        """Return a line for each call that has not ended: where it stands, and why it waits."""
+        """Return a line for each call that has not ended: its status, and why it waits."""
         return [self._line(record) for record in records if record.call.state not in ENDED]
 
     def _line(self, record: "CallRecord") -> str:
-        return f"{self._name(record)} {record.call.state} {where_it_stands(record.call)}".rstrip()
+        return f"{self._name(record)} {record.call.state} {status_line(record.call)}".rstrip()
 
     def _name(self, record: "CallRecord") -> str:
         return self._names.get(record.call.call_id, str(record.call.call_id))

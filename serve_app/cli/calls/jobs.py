@@ -1,27 +1,28 @@
 """`switchboard jobs`: the queue as an operator sees it, and what failed."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 from rich.text import Text
 
-from serve_app.cli.ui import database as state
+from db.queue import retries
+from db.records import views
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, counted, err, fields, moment, out, print_json, print_list
-from serve_app.cli.ui.since import moment_of, told
-from serve_app.cli.ui.table import table
+from serve_app.cli.ui.options import Time, moment_of, parse_id, parse_time
+from serve_app.cli.ui.output import counted, fields, moment
+from serve_app.cli.ui.resource import Answer, Group, details, listing
+from serve_app.cli.ui.table import Table
 from serve_app.records.advice import advice, waiting_advice
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.queue.retries import FailedJob, Retried, WaitingJob
+    from db.queue.retries import FailedJob, WaitingJob
     from db.records.views import JobSummary
 
-T = TypeVar("T")
 STYLES = {
     "fetching": "cyan",
     "queued": "cyan",
@@ -31,7 +32,7 @@ STYLES = {
     "superseded": "dim",
 }
 
-app = command_group("""Jobs: each promises to process a call.
+app = Group("""Jobs: each processes a call.
 
     Examples:
 
@@ -42,55 +43,45 @@ app = command_group("""Jobs: each promises to process a call.
       switchboard jobs retry --code storage_error
 """)
 
-
 Code = Annotated[str | None, typer.Option("--code", help="Only failures with this code.")]
 Since = Annotated[
-    str | None,
+    Time | None,
     typer.Option(
-        "--since", metavar="TIME", help="Only jobs that failed since: 2h, 3d, or a time such as 2026-11-20T08:00."
+        "--since",
+        metavar="TIME",
+        parser=parse_time,
+        help="Only jobs that failed since: 2h, 3d, or a time such as 2026-11-20T08:00.",
     ),
 ]
 
 
-@app.command("list")
-def list_(
+@app.reads()
+async def list_(
+    database: "Database",
     failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
     workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """List the latest jobs: state, stage, worker, attempts, crashes, next try, last error.
 
     Example:
 
       switchboard jobs list --failed --limit 100 --json
     """
-
-    async def work(database: "Database") -> "list[JobSummary]":
-        from db.records import views
-
-        home = await lookup.workspace_id(database, workspace)
-        return await views.list_jobs(database, home, "failed" if failed else None, limit)
-
-    print_list(
-        state.run(work),
-        json_,
+    home = await lookup.workspace_id(database, workspace)
+    return listing(
+        await views.list_jobs(database, home, "failed" if failed else None, limit),
         ("!job", "!state", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
-            str(job.job_id),
-            Text(job.state, style=STYLES.get(job.state, "")),
-            str(job.attempts),
-            moment(job.created_at),
-            str(job.call_id),
-            job.kind,
-            Text(about(job)),
+            *(str(job.job_id), Text(job.state, style=STYLES.get(job.state, "")), str(job.attempts)),
+            *(moment(job.created_at), str(job.call_id), job.kind, about(job)),
         ),
         "No job failed." if failed else "No jobs yet.",
     )
 
 
 def about(job: "JobSummary") -> str:
-    """Stage and worker while it runs, the next attempt while it waits, and the last error."""
+    """Return stage and worker while it runs, the next attempt while it waits, and the last error."""
     from pipeline.domain.stage import Stage
 
     parts = []
@@ -105,43 +96,53 @@ def about(job: "JobSummary") -> str:
     return ", ".join(parts)
 
 
-@app.command("failed")
-def failed_(
+@app.reads()
+async def failed(
+    database: "Database",
     code: Code = None,
     since: Since = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 50,
     workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """List failed jobs, why they failed, and what to do about it.
 
     Example:
 
       switchboard jobs failed --since 1d
     """
-    found = _failed(workspace, code, since, None, limit)
-    print_list(
-        found,
-        json_,
+    home, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
+    jobs = await retries.failed(database, home, code=code, since=start, limit=limit)
+    answer = listing(
+        jobs,
         ("!job", "!code", "!failed", "!call", "!kind", "why"),
         lambda job: (
-            str(job.job_id),
-            Text(job.code, "red"),
-            moment(job.failed_at),
-            str(job.call_id),
-            job.kind,
-            Text(job.message),
+            *(str(job.job_id), Text(job.code, "red"), moment(job.failed_at), str(job.call_id), job.kind, job.message),
         ),
         "No job failed.",
-        [{**fields(job), "advice": advice(job.code)} for job in found],
+        [{**fields(job), "advice": advice(job.code)} for job in jobs],
     )
-    for name, count in () if json_ else Counter(job.code for job in found).most_common():
-        out().print(Text.assemble((f"\n{name} ({count}): ", "bold"), advice(name)))
+    codes = Counter(job.code for job in jobs).most_common()
+    hints = [Text.assemble((f"\n{name} ({count}): ", "bold"), advice(name)) for name, count in codes]
+    return replace(answer, lines=(answer.lines, *hints)) if isinstance(answer.lines, Table) else answer
 
 
-@app.command()
-def retry(
-    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A failed or waiting job, or its call.")] = None,
+def _selects(given: set[str]) -> bool:
+    if ("id_" in given) == bool(given & {"all_", "waiting", "code", "since"}):
+        raise CommandError("Say what to retry: an ID, or --all, --waiting, --code or --since.", "", USAGE)
+    return "dry_run" not in given
+
+
+@app.checked(_selects)
+async def retry(
+    database: "Database",
+    id_: Annotated[
+        UUID | None,
+        typer.Argument(
+            metavar="[ID]",
+            parser=parse_id("`switchboard jobs failed` shows the ids."),
+            help="A failed or waiting job, or its call.",
+        ),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All jobs that `jobs failed` lists.")] = False,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Jobs that wait for their next try, instead of failed ones: try them now.")
@@ -150,8 +151,7 @@ def retry(
     since: Since = None,
     workspace: lookup.Workspace = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be retried without doing it.")] = False,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Retry failed jobs: a new job for each call, as if the same recording were submitted again.
 
     A job that waits for its next try is tried now.
@@ -164,127 +164,70 @@ def retry(
 
       switchboard jobs retry --waiting --code recording_unreachable
     """
-    if (id_ is None) == (not (all_ or waiting or code or since)):
-        raise CommandError("Say what to retry: an ID, or --all, --waiting, --code or --since.", "", USAGE)
-    ids = None if id_ is None else [lookup.need_uuid(id_, "`switchboard jobs failed` shows the ids.")]
-    found = [] if waiting else _failed(workspace, code, since, ids, None)
-    if not found and (waiting or id_ is not None):
-        due = _waiting(workspace, code, since, ids)
-        if not due and id_ is not None:
-            raise CommandError(
-                f"{id_} is neither a failed nor a waiting job.", "`switchboard jobs list` shows how jobs stand.", FAILED
-            )
-        _tell_tried(due, set() if dry_run else _try_now(due), dry_run, json_)
-        return
-    done = [] if dry_run else _retry([job.job_id for job in found])
-    _tell_retried(found, done, dry_run, json_)
+    home, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
+    ids = None if id_ is None else [id_]
+    if not waiting:
+        jobs = await retries.failed(database, home, code=code, since=start, ids=ids, limit=None)
+        if jobs or id_ is None:
+            return await _retry(database, jobs, dry_run)
+    due = await retries.waiting(database, home, code=code, since=start, ids=ids)
+    if not due and id_ is not None:
+        hint = "`switchboard jobs list` shows the states of jobs."
+        raise CommandError(f"{id_} is neither a failed nor a waiting job.", hint, FAILED)
+    return await _try_now(database, due, dry_run)
 
 
-@app.command()
-def show(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="A job.")],
-    json_: Json = False,
-) -> None:
+@app.reads()
+async def show(
+    database: "Database",
+    id_: Annotated[
+        UUID, typer.Argument(metavar="ID", parser=parse_id("`switchboard jobs list` shows the ids."), help="A job.")
+    ],
+) -> Answer:
     """Show one job: state, stage, worker, attempts, the last error and what to do about it.
 
     Example:
 
       switchboard jobs show 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
     """
-    from db.records import views
-
-    wanted = lookup.need_uuid(id_, "`switchboard jobs list` shows the ids.")
-    job = state.run(lambda database: views.show_job(database, wanted))
+    job = await views.show_job(database, id_)
     if job is None:
-        raise CommandError(f"No job {wanted}.", "`switchboard jobs list` shows the ids.", FAILED)
-    if json_:
-        print_json(job)
-        return
-    lines = table("!what", "value")
-    lines.show_header = False
-    for name in ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes"):
-        if getattr(job, name) is not None:
-            lines.add_row(name.replace("_", " "), str(getattr(job, name)))
-    for name in ("created_at", "started_at", "next_try", "finished_at"):
-        if getattr(job, name) is not None:
-            lines.add_row(name.replace("_", " "), moment(getattr(job, name)))
+        raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)
+    names = ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")
+    rows = [(name, str(value)) for name in names if (value := getattr(job, name)) is not None]
+    times = ("created_at", "started_at", "next_try", "finished_at")
+    rows += [(name, moment(value)) for name in times if (value := getattr(job, name)) is not None]
     if job.error and job.state != "done":
-        lines.add_row("error", Text(f"{job.error.code}: {job.error.message}"))
         to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)
-        lines.add_row("what to do", to_do)
-    out().print(lines)
+        rows += [("error", f"{job.error.code}: {job.error.message}"), ("what to do", to_do)]
+    return Answer(job, details(rows))
 
 
-def _failed(
-    workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None, limit: int | None
-) -> "list[FailedJob]":
-    from db.queue import retries
-
-    return _found(retries.failed, workspace, since, code=code, ids=ids, limit=limit)
-
-
-def _waiting(workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None) -> "list[WaitingJob]":
-    from db.queue import retries
-
-    return _found(retries.waiting, workspace, since, code=code, ids=ids)
-
-
-def _found(ask: Callable[..., Awaitable[T]], workspace: str | None, since: str | None, **which: Any) -> T:
-    asked = told(since)
-
-    async def work(database: "Database") -> T:
-        home, earliest = await lookup.workspace_id(database, workspace), await moment_of(database, asked)
-        return await ask(database, home, since=earliest, **which)
-
-    return state.run(work)
-
-
-def _retry(job_ids: list[UUID]) -> "list[Retried]":
-    async def work(database: "Database") -> "list[Retried]":
-        from db.queue import retries
-
-        done = [await retries.retry(database, job_id) for job_id in job_ids]
-        return [one for one in done if one is not None]
-
-    return state.run(work, writes=True)
-
-
-def _try_now(due: "list[WaitingJob]") -> set[UUID]:
-    async def work(database: "Database") -> set[UUID]:
-        from db.queue import retries
-
-        return {job.job_id for job in due if await retries.try_now(database, job.job_id)}
-
-    return state.run(work, writes=True)
-
-
-def _tell_tried(due: "list[WaitingJob]", tried: set[UUID], dry_run: bool, json_: bool) -> None:
-    if json_:
-        print_json([{**fields(job), "tried": job.job_id in tried} for job in due])
-        return
+async def _try_now(database: "Database", due: "list[WaitingJob]", dry_run: bool) -> Answer:
+    tried = set() if dry_run else {job.job_id for job in due if await retries.try_now(database, job.job_id)}
+    lines = []
     for job in due:
         what = f"call {job.call_id} ({job.kind}, {job.code}), attempt {job.attempts + 1}"
         if dry_run:
-            out().print(f"would be tried now: {what}, due {moment(job.next_try)}")
-        elif job.job_id in tried:
-            out().print(f"tried now: {what}")
+            lines.append(f"would be tried now: {what}, due {moment(job.next_try)}")
         else:
-            out().print(f"left alone: {what}: it no longer waits")
-    err().print(f"{len(due)} would be tried now." if dry_run else f"{len(tried)} of {len(due)} are tried now.")
+            lines.append(f"tried now: {what}" if job.job_id in tried else f"skipped: {what}: it no longer waits")
+    count = f"{len(due)} would be tried now." if dry_run else f"{len(tried)} of {len(due)} are tried now."
+    return Answer([{**fields(job), "tried": job.job_id in tried} for job in due], lines, (count,))
 
 
-def _tell_retried(found: "list[FailedJob]", done: "list[Retried]", dry_run: bool, json_: bool) -> None:
-    new = {one.job_id: one.new_job_id for one in done}
-    if json_:
-        print_json([{**fields(job), "new_job_id": new.get(job.job_id)} for job in found])
-        return
-    for job in found:
-        what = f"call {job.call_id} ({job.kind}, {job.code})"
+async def _retry(database: "Database", jobs: "list[FailedJob]", dry_run: bool) -> Answer:
+    new: dict[UUID, UUID | None] = {}
+    for job in () if dry_run else jobs:
+        if retried := await retries.retry(database, job.job_id):
+            new[retried.job_id] = retried.new_job_id
+    lines = []
+    for job in jobs:
+        what, new_id = f"call {job.call_id} ({job.kind}, {job.code})", new.get(job.job_id)
         if dry_run:
-            out().print(f"would try again: {what}")
-        elif new.get(job.job_id):
-            out().print(f"tried again: {what}, new job {new[job.job_id]}")
+            lines.append(f"would be retried: {what}")
         else:
-            out().print(f"left alone: {what}: something else was begun meanwhile")
-    begun = sum(value is not None for value in new.values())
-    err().print(f"{len(found)} would be tried again." if dry_run else f"{begun} of {len(found)} are tried again.")
+            lines.append(f"retried: {what}, new job {new_id}" if new_id else f"skipped: {what}: it has another job now")
+    count = sum(new_id is not None for new_id in new.values())
+    note = f"{len(jobs)} would be retried." if dry_run else f"{count} of {len(jobs)} are retried."
+    return Answer([{**fields(job), "new_job_id": new.get(job.job_id)} for job in jobs], lines, (note,))

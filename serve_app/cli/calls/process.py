@@ -19,8 +19,8 @@ from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError, explain
+from serve_app.cli.ui.options import Country, TimeZone
 from serve_app.cli.ui.output import Json, err, out, print_json
-from serve_app.cli.workspace.locale_options import Country, TimeZone, check_place
 from serve_app.intake.values import MAX_NUMBER
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def process(
     for number in (from_number, to_number):
         if not 1 <= len(number) <= MAX_NUMBER:
             raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
-    check_place(country, time_zone)
     settings = chosen_settings(model, pipeline)
     check_models(settings)
     err().print(
@@ -220,8 +219,7 @@ def _workers(settings: "Settings") -> "LocalWorkers":
 
     store = settings.checkpoints
     return LocalWorkers(
-        lambda: asr.load(settings.asr, store, settings.alignment),
-        lambda: diarization.load(settings.diarization, store),
+        lambda: asr.load(settings.asr, store, settings.alignment), lambda: diarization.load(settings.diarization, store)
     )
 
 

@@ -1,4 +1,4 @@
-"""`switchboard queue`: the backlog, in seconds of audio, and when it will be worked off."""
+"""`switchboard queue`: the backlog, in seconds of audio, and when it will be done."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli.ui import database as state
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.output import Json, counted, duration, moment, out, print_json
 from serve_app.cli.ui.table import table
 
@@ -64,10 +64,9 @@ class QueueView:
 
 
 def queue(
-    team: Annotated[str | None, typer.Option("--team", help="Only this team, by name.", show_default=False)] = None,
-    json_: Json = False,
+    team: Annotated[str | None, typer.Option("--team", help="Only this team, by name.")] = None, json_: Json = False
 ) -> None:
-    """Show the backlog: calls and audio by stage and team, when it will be worked off, and what an hour of audio costs.
+    """Show the backlog: calls and audio by stage and team, when it will be done, and what an hour of audio costs.
 
     Real-time factors are measured on finished work; until there is any, those of the settings are assumed. Costs need
     SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR (and DIARIZER, CONDUCTOR).
@@ -161,22 +160,24 @@ def load(settings: "Settings", team: str | None = None) -> QueueView:
     """The queue of the settings' database."""
     from db.queue import backlog as waiting
 
-    return view_of(*state.run(waiting.lanes, settings=settings), settings, team)
+    return view_of(*databases.run(waiting.lanes, settings=settings), settings, team)
 
 
 def headline(view: QueueView) -> str:
-    """All of it in one sentence."""
-    return (
-        f"{counted(view.waiting_calls, 'call')} waiting, {view.running_calls} running, "
-        f"{view.later_calls} to be retried later: "
-        f"{duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
+    """Return all of it in one sentence."""
+    later = f"{counted(view.later_calls, 'call')} to be retried later" if view.later_calls else ""
+    if not view.waiting_calls and not view.running_calls:
+        return f"Nothing in the queue{'; ' + later if later else ''}."
+    counts = ", ".join(
+        filter(None, (f"{counted(view.waiting_calls, 'call')} waiting", f"{view.running_calls} running", later))
     )
+    return f"{counts}: {duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
 
 
 def render(view: QueueView) -> None:
     """For people."""
     out().print(headline(view))
-    lines = table("!stage", "#calls", "#replicas", "#done in", "#per audio hour", "#cost", "audio that waits")
+    lines = table("!stage", "#calls", "#replicas", "#done in", "#per audio hour", "#cost", "queued audio")
     for stage in view.stages:
         lines.add_row(
             stage.deployment,

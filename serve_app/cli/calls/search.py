@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli.ui import database as state
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.output import Json, command_group, counted, out, print_json, progress_bar
 
@@ -53,7 +53,9 @@ def index(
         known = ", ".join(embedding.ENGINES)
         raise CommandError("No embedding engine is named.", f"Set SWITCHBOARD_EMBEDDING__ENGINE ({known}).", USAGE)
     engine = embedding.load(settings.embedding, settings.checkpoints)
-    calls, passages = state.run(lambda database: _index(database, engine, everything), writes=True, settings=settings)
+    calls, passages = databases.run(
+        lambda database: _index(database, engine, everything), writes=True, settings=settings
+    )
     out().print(
         f"{counted(calls, 'call')} indexed here with {engine.name}, {counted(passages, 'passage')}.", markup=False
     )
@@ -69,7 +71,7 @@ def status(json_: Json = False) -> None:
     """
     from db.search import passages
 
-    found = state.run(passages.state)
+    found = databases.run(passages.state)
     if json_:
         print_json(found)
     elif found.model is None:
@@ -89,7 +91,7 @@ def remove() -> None:
     """
     from db.search import passages
 
-    removed = state.run(passages.switch_off, writes=True)
+    removed = databases.run(passages.switch_off, writes=True)
     out().print(f"{counted(removed, 'passage')} removed.")
 
 

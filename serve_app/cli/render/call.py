@@ -161,7 +161,7 @@ def waits(call: "CallSummary") -> bool:
     return call.state == "transcribing" and call.last_error is not None and call.next_try is not None
 
 
-def where_it_stands(call: "CallSummary") -> str:
+def status_line(call: "CallSummary") -> str:
     """Stage, attempts, next try and why the last one failed, of a call that is being worked on; empty for others."""
     standing = _standing(call)
     if not waits(call) or call.last_error is None:

@@ -62,12 +62,12 @@ def create(
     """
     from serve_app.backup.create import BackupSource
     from serve_app.backup.create import create as make
-    from serve_app.cli.ui import database as state
+    from serve_app.cli.ui import database as databases
     from serve_app.settings import Settings
 
     settings = Settings()
     source = BackupSource(
-        url=state.database_url(settings),
+        url=databases.database_url(settings),
         storage=settings.storage_url,
         handed_in=settings.handed_in,
         keys=keys_of(settings),
@@ -144,9 +144,9 @@ def working(within: str, quiet: bool) -> "Iterator[Steps]":
     from serve_app.backup.manifest import BackupUnfit
     from serve_app.backup.restore import NotRestored
     from serve_app.backup.steps import OutOfTime, Steps
-    from serve_app.cli.ui.since import told
+    from serve_app.cli.ui.options import parse_time
 
-    limit = told(within)
+    limit = parse_time(within).value
     if not isinstance(limit, timedelta) or not limit:
         raise CommandError(f"{within!r} is not a length of time.", "Say 45m, 12h or 2d.", USAGE)
     columns = (

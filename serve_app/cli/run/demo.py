@@ -42,7 +42,7 @@ Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class DemoResult:
     """One sample call on its way: what was sent, and what the service answered."""
 
     name: str
@@ -215,7 +215,7 @@ async def _issue_link(database_url: str, workspace_id: UUID, console_url: str) -
         return link_url(console_url, secret)
 
 
-def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
+def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[DemoResult]:
     """POST each sample; those of two phases twice, the first without a recording.
 
     A sample has the same callId in every demo, and its recording another URL: it is processed again.
@@ -226,7 +226,7 @@ def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: 
             bodies = sample.submissions(files.add, UUID(sample.body["callId"]))
             answers = [_post(client, submit_url, body) for body in bodies]
             statuses = tuple(answer["status"] for answer in answers)
-            played.append(Played(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))
+            played.append(DemoResult(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))
             err().print(f"  202 {' then '.join(statuses):<26} {sample.name}")
     return played
 
@@ -239,7 +239,7 @@ def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any
 
 
 async def _follow(
-    database_url: str, workspace_id: UUID, played: list[Played], seconds: float
+    database_url: str, workspace_id: UUID, played: list[DemoResult], seconds: float
 ) -> "dict[str, CallRecord]":
     """Show progress until every call is completed or failed; return the records by sample."""
     from db.core.database import Database
@@ -253,7 +253,7 @@ async def _follow(
 
 def _report(
     samples: "list[Sample]",
-    played: list[Played],
+    played: list[DemoResult],
     records: "dict[str, CallRecord]",
     start_seconds: float,
     run_seconds: float,

@@ -25,8 +25,7 @@ WITHOUT = {
 
 def up(
     address: Annotated[
-        str | None,
-        typer.Option(help="Join a running Ray cluster ('auto' or host:port) instead of starting Ray here."),
+        str | None, typer.Option(help="Join a running Ray cluster ('auto' or host:port) instead of starting Ray here.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 for every interface.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
@@ -180,3 +179,20 @@ def _where(settings: Any) -> str:
     return (
         "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
     )
+
+
+def migrate() -> None:
+    """Bring the database up to date: that of SWITCHBOARD_DATABASE_URL, or the embedded one of this machine.
+
+    Safe to repeat, and from several nodes at once. `switchboard up` does it by itself; a cluster runs this before
+    `serve deploy`.
+
+    Example: SWITCHBOARD_DATABASE_URL=postgresql://... switchboard migrate
+    """
+    from serve_app.cli.ui import database as databases
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    databases.database_url(settings, writes=True)
+    which = "SWITCHBOARD_DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
+    out().print(f"The database is up to date ({which}).", markup=False)

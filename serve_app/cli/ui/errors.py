@@ -1,4 +1,4 @@
-"""What an error means to the person at the terminal: one sentence, what to do, and an exit code."""
+"""Explains an error to the person at the terminal: one sentence, what to do, and an exit code."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Explanation:
 
 
 def explain(error: Exception) -> Explanation:
-    """The explanation of any error; of one that nobody foresaw, its type and message."""
+    """Return the explanation of any error; of an unexpected one, its type and message."""
     if isinstance(error, CommandError):
         return error.explanation
     if isinstance(error, call_errors.StateUnavailable):
@@ -47,13 +47,13 @@ def explain(error: Exception) -> Explanation:
         return Explanation(f"{error.message}{code}", advice, FAILED)
     return _of_library(error) or Explanation(
         f"{type(error).__name__}: {error}",
-        "This was not foreseen: `switchboard --debug ...` shows where it happened; `switchboard doctor` may say why.",
+        "Unexpected error: `switchboard --debug ...` shows the traceback; `switchboard doctor` may show the cause.",
         FAILED,
     )
 
 
 def _of_library(error: Exception) -> Explanation | None:
-    """Errors of libraries are told by name, so that none of them is imported only to be compared with."""
+    """Explain errors of libraries by their names, so that no library is imported only to compare with its errors."""
     names = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
     if names & {"pydantic_core.ValidationError", "pydantic_settings.SettingsError"}:
         return _settings(error)
@@ -69,9 +69,9 @@ def _of_library(error: Exception) -> Explanation | None:
 
 
 def _database(error: Exception) -> Explanation:
-    said = str(getattr(error, "orig", None) or error).strip().splitlines()
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return Explanation(
-        f"The database does not answer: {said[0] if said else type(error).__name__}",
+        f"The database does not answer: {lines[0] if lines else type(error).__name__}",
         "Check SWITCHBOARD_DATABASE_URL and that PostgreSQL runs; `switchboard doctor` shows details.",
         UNREACHABLE,
     )
@@ -82,10 +82,10 @@ def _settings(error: Exception) -> Explanation:
     if title == "Settings":
         from serve_app import settings
 
-        lines = [f"{variable}: {told}" for variable, told in settings.faults(error).items()]  # type: ignore[arg-type]
+        lines = [f"{variable}: {fault}" for variable, fault in settings.faults(error).items()]  # type: ignore[arg-type]
     else:
-        found = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
-        lines = [f"{'.'.join(str(part) for part in f['loc'])}: {f['msg']}" for f in found]
+        faults = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
+        lines = [f"{'.'.join(str(part) for part in f['loc'])}: {f['msg']}" for f in faults]
     return Explanation(
         f"{title or 'Input'} cannot be used.\n  " + "\n  ".join(lines), "Fix or unset these settings.", USAGE
     )

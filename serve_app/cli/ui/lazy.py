@@ -52,11 +52,12 @@ class Entry:
 
 
 def _flowing(text: str) -> str:
-    """Paragraphs without the source's line breaks, which would show on a narrow terminal; examples stay as they are."""
-    return "\n\n".join(
+    """Return paragraphs without the source's line breaks, which would show on a narrow terminal; examples unchanged."""
+    first, *others = (
         part if part.startswith(" ") else " ".join(line.strip() for line in part.splitlines())
         for part in text.split("\n\n")
     )
+    return "\n\n".join((first, "", *others)) if others else first  # without "", typer removes the indent of examples
 
 
 class LazyGroup(TyperGroup):

@@ -58,14 +58,6 @@ def print_json(data: Any) -> None:
     print(json.dumps(written(data), indent=2, ensure_ascii=False))
 
 
-def say(text: str, data: Any, as_json: bool) -> None:
-    """Print a line for people, or with `as_json` what it is about as JSON."""
-    if as_json:
-        print_json(data)
-    else:
-        out().print(text, markup=False)
-
-
 def print_list(
     found: Sequence[T],
     as_json: bool,

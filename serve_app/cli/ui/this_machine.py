@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from serve_app.cli.ui import database as state
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.service import run_folder
@@ -36,23 +36,23 @@ class LocalService:
     @property
     def has_database(self) -> bool:
         """Whether the settings lead to its database."""
-        return self.settings.database_url is not None or state.running_embedded(self.settings) is not None
+        return self.settings.database_url is not None or databases.running_embedded(self.settings) is not None
 
 
 def find(settings: "Settings", url: str | None) -> LocalService | None:
-    """The service at `url`, or without one that of the settings' data folder, or else the only one."""
-    running = [one.facts for one in run_folder.running() if one.facts.get("url")]
+    """Return the service at `url`; without one that of the settings' data folder, or else the only one."""
+    running = [service.facts for service in run_folder.running() if service.facts.get("url")]
     if url is not None:
         running = [facts for facts in running if _place(facts["url"]) == _place(url)]
     else:
-        running = [one for one in running if one.get("data_dir") == str(settings.data_dir)] or running
+        running = [facts for facts in running if facts.get("data_dir") == str(settings.data_dir)] or running
     if len(running) != 1:
         return None
     return LocalService(running[0], settings.model_copy(update={"data_dir": Path(running[0]["data_dir"])}))
 
 
 def url_of(settings: "Settings") -> str:
-    """Where the service of the settings' data folder is, or else where the settings put it."""
+    """Return the URL of the service of the settings' data folder, or else that of the settings."""
     urls = [one.facts.get("url") for one in run_folder.running() if one.facts.get("data_dir") == str(settings.data_dir)]
     return str(urls[0]) if urls and urls[0] else settings.base_url
 
@@ -64,30 +64,30 @@ def _place(url: str) -> tuple[str | None, int | None, str]:
 
 
 def key_and_team(service: LocalService, key: str | None, team: str | None) -> tuple[str, str | None]:
-    """The key and the teamId to submit with: those given, else this machine's own key and the only team.
+    """Return the key and the teamId to submit with: the arguments, else this machine's key and the only team.
 
     A team may be given by its name. Raises `CommandError` where there is more than one to choose from.
     """
     file = service.settings.data_dir / KEY
-    known = key or (file.read_text(encoding="ascii").strip() if file.is_file() else None)
+    stored = key or (file.read_text(encoding="ascii").strip() if file.is_file() else None)
 
     async def work(database: "Database") -> tuple[str, str | None]:
-        secret = key or await _own_key(database, known)
+        secret = key or await _own_key(database, stored)
         return secret, await _team(database, secret, team)
 
-    secret, team = state.run(work, settings=service.settings)
-    if secret != known:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
-            made.write(secret + "\n")
+    secret, team = databases.run(work, settings=service.settings)
+    if secret != stored:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as key_file:
+            key_file.write(secret + "\n")
     return secret, team
 
 
-async def _own_key(database: "Database", known: str | None) -> str:
-    """The key that is `known`; a new one, with a workspace where there is none, if it is not valid any more."""
+async def _own_key(database: "Database", stored: str | None) -> str:
+    """Return the `stored` key while it is valid, else a new one, with a workspace where there is none."""
     from db.workspace import directory, keys
 
-    if known and await keys.find(database, known) is not None:
-        return known
+    if stored and await keys.find(database, stored) is not None:
+        return stored
     if len(await directory.list_workspaces(database)) > 1:
         raise CommandError(
             "No API key, and there are several workspaces: a key says which one a call is for.",
@@ -107,12 +107,12 @@ async def _team(database: "Database", secret: str, team: str | None) -> str | No
         return team  # the service says what is wrong with it
     if team:
         return str((await lookup.team(database, sender.workspace_id, team)).team_id)
-    known = await directory.list_teams(database, sender.workspace_id)
-    if len(known) > 1:
+    teams = await directory.list_teams(database, sender.workspace_id)
+    if len(teams) > 1:
         raise CommandError(
-            f"There are {len(known)} teams: {', '.join(repr(one.name) for one in known[:10])}.",
+            f"There are {len(teams)} teams: {', '.join(repr(team.name) for team in teams[:10])}.",
             "Say which one with --team NAME.",
             USAGE,
         )
-    only = known[0] if known else await lookup.team(database, sender.workspace_id, lookup.DEFAULT, create=True)
+    only = teams[0] if teams else await lookup.team(database, sender.workspace_id, lookup.DEFAULT, create=True)
     return str(only.team_id)

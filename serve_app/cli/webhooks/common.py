@@ -1,68 +1,70 @@
-"""What the commands of `switchboard webhooks` have in common."""
+"""What the commands of `switchboard webhooks` share: their group, and the endpoint that an id names."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
+from rich.text import Text
 
-from serve_app.cli.ui import database as state
-from serve_app.cli.ui import lookup
+from db.events import endpoints
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import out
+from serve_app.cli.ui.options import parse_id
+from serve_app.cli.ui.resource import Group
+from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.events.endpoints import Endpoint
-    from serve_app.settings import Settings
     from serve_app.webhooks.post import Poster
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The endpoint's id, from `webhooks list`.")]
+LISTED = "`switchboard webhooks list` shows the ids."
+parse_endpoint = parse_id(LISTED)
+
+app = Group(
+    """Webhooks: tell another system when calls are received, transcribed, completed or failed.
+
+    Events are signed after Standard Webhooks 1.0, so that any of its libraries verifies them. None is written before
+    an endpoint is created.
+
+    Examples:
+
+      switchboard webhooks create https://crm.example/hooks/calls --workspace acme
+
+      switchboard webhooks test ID
+
+      switchboard webhooks deliveries --failed
+
+      switchboard webhooks replay ID --failed
+""",
+    {ValueError: ("", USAGE)},
+)
+
+Id = Annotated[
+    UUID, typer.Argument(metavar="ID", parser=parse_endpoint, help="The endpoint's id, from `webhooks list`.")
+]
 
 
-async def find(database: "Database", named: str) -> "Endpoint":
-    """The endpoint of that id, or a CommandError that says where ids are."""
-    from db.events import endpoints
-
-    wanted: UUID = lookup.need_uuid(named, "`switchboard webhooks list` shows the ids.")
-    found = await endpoints.find(database, wanted)
-    if found is None:
-        raise CommandError(f"No endpoint has the id {wanted}.", "`switchboard webhooks list` shows them.")
-    return found
+async def find(database: "Database", endpoint_id: UUID) -> "Endpoint":
+    endpoint = await endpoints.find(database, endpoint_id)
+    if endpoint is None:
+        raise CommandError(f"No endpoint has the id {endpoint_id}.", LISTED)
+    return endpoint
 
 
-def run(work: Any, writes: bool = False) -> Any:
-    """As `state.run`; what an endpoint may not be is wrong usage."""
-    try:
-        return state.run(work, writes)
-    except ValueError as error:
-        raise CommandError(f"{str(error)[:1].upper()}{str(error)[1:]}.", "", USAGE) from error
-
-
-def settings() -> "Settings":
-    from serve_app.settings import Settings
-
-    return Settings()
+def changed(endpoint: "Endpoint | None") -> "Endpoint":
+    """Return what a change made of an endpoint."""
+    if endpoint is None:
+        raise CommandError("The endpoint was deleted in the meantime.")
+    return endpoint
 
 
 def poster() -> "Poster":
     from serve_app.webhooks.post import Poster
 
-    return Poster(settings().webhooks, settings().fetch.ca_file)
+    settings = Settings()
+    return Poster(settings.webhooks, settings.fetch.ca_file)
 
 
-def show_secret(secret: str) -> None:
-    out().print(f"\n  {secret}\n", style="bold green")
-    out().print("The receiver verifies with it: give it to them now, it cannot be shown again.")
-
-
-def change(endpoint: str, work: "Callable[[Database, Endpoint], Awaitable[Endpoint | None]]") -> "Endpoint":
-    """What `work` makes of the endpoint of that id."""
-
-    async def on_found(database: "Database") -> "Endpoint | None":
-        return await work(database, await find(database, endpoint))
-
-    changed: Endpoint | None = run(on_found, writes=True)
-    if changed is None:
-        raise CommandError("The endpoint was removed meanwhile.")
-    return changed
+def secret_lines(secret: str) -> tuple[Text, str]:
+    note = "The receiver verifies with it: pass it on now, it cannot be shown again."
+    return Text(f"\n  {secret}\n", "bold green"), note

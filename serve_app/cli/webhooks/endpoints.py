@@ -1,4 +1,4 @@
-"""`switchboard webhooks`: where a workspace's events are sent; further commands are in `care.py` and `log.py`."""
+"""`switchboard webhooks`: where a workspace's events are sent."""
 
 import dataclasses
 from datetime import datetime
@@ -7,34 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from db.events import deliveries as event_views
+from db.events import endpoints as webhooks
 from db.events.types import type_names
 from serve_app.cli.ui import lookup
-from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, duration, fields, moment, out, print_json, print_list, say
-from serve_app.cli.ui.table import table
-from serve_app.cli.webhooks import care, log
-from serve_app.cli.webhooks.common import Id, change, find, poster, run, settings, show_secret
+from serve_app.cli.ui.output import duration, fields, moment, print_json
+from serve_app.cli.ui.resource import Answer, Home, details, listing
+from serve_app.cli.webhooks import deliveries, manage
+from serve_app.cli.webhooks.common import Id, app, changed, find, poster, secret_lines
+from serve_app.settings import Settings
+from serve_app.webhooks import payload, signing
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.events.deliveries import EndpointProgress
     from db.events.endpoints import Endpoint
 
-app = command_group("""Webhooks: tell another system when calls are received, transcribed, completed or failed.
-
-    Events are signed after Standard Webhooks 1.0, so that any of its libraries verifies them. None is written before
-    an endpoint is added.
-
-    Examples:
-
-      switchboard webhooks add https://crm.example/hooks/calls --workspace acme
-
-      switchboard webhooks test ID
-
-      switchboard webhooks deliveries --failed
-
-      switchboard webhooks replay ID --failed
-""")
+__all__ = ["app", "deliveries", "manage"]
 
 EventTypes = Annotated[
     list[str] | None,
@@ -51,130 +39,98 @@ Include = Annotated[
     typer.Option(
         metavar="PART",
         help="record (summary, tone, tasks, ...) or transcript, with call.completed; may be repeated.",
-        show_default="ids, state and times alone",
+        show_default="only ids, state and times",
     ),
 ]
 
 
-@app.command()
-def add(
+@app.writes()
+async def create(
+    home: Home,
     url: Annotated[str, typer.Argument(metavar="URL", help="https://...; events are posted there, signed.")],
-    workspace: lookup.Workspace = None,
     team: lookup.Team = None,
     event: EventTypes = None,
     include: Include = None,
     description: Annotated[str, typer.Option(help="What it is for.")] = "",
-    json_: Json = False,
-) -> None:
-    """Add an endpoint and show its signing secret, once. It receives events from now on.
+) -> Answer:
+    """Create an endpoint and show its signing secret, once. It receives events from now on.
 
-    By default an event names the call and says how it stands; nothing that was said or found leaves the service.
-    --include record adds summary, tone, tasks, contact and figures to call.completed, --include transcript the words.
+    By default an event names the call and its state; no content of the call leaves the service. --include record adds
+    summary, tone, tasks, contact and figures to call.completed, --include transcript the words.
 
     Examples:
 
-      switchboard webhooks add https://crm.example/hooks/calls --workspace acme
+      switchboard webhooks create https://crm.example/hooks/calls --workspace acme
 
-      switchboard webhooks add https://crm.example/hooks --event call.completed --include record --team support
+      switchboard webhooks create https://crm.example/hooks --event call.completed --include record --team support
     """
-    from db.events import endpoints as webhooks
-    from serve_app.webhooks import signing
-
     secret = signing.new_secret()
-
-    async def work(database: "Database") -> "Endpoint":
-        sealed = settings().sealer().seal(secret)  # now that its folder is there
-        await poster().look(url)
-        home = await lookup.workspace(database, workspace)
-        group = await lookup.team_id(database, home.workspace_id, team)
-        return await webhooks.add(
-            database, home.workspace_id, url, sealed, event or None, include or (), group, description
-        )
-
-    made = run(work, writes=True)
-    if json_:
-        print_json({"endpoint": made, "secret": secret})
-        return
-    out().print(f"Endpoint {made.endpoint_id}: {', '.join(made.events)} to {made.url}", markup=False)
-    show_secret(secret)
-    out().print(f"See whether events arrive: `switchboard webhooks test {made.endpoint_id}`")
+    await poster().look(url)
+    sealed, team_id = Settings().sealer().seal(secret), await home.team_id(team)
+    options = (event or None, include or (), team_id, description)
+    endpoint = await webhooks.add(home.database, home.id, url, sealed, *options)
+    head = f"Endpoint {endpoint.endpoint_id}: {', '.join(endpoint.events)} to {endpoint.url}"
+    test = f"See whether events arrive: `switchboard webhooks test {endpoint.endpoint_id}`"
+    return Answer({"endpoint": endpoint, "secret": secret}, (head, *secret_lines(secret), test))
 
 
-@app.command("list")
-def list_(workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.reads()
+async def list_(database: "Database", workspace: lookup.Workspace = None) -> Answer:
     """List endpoints: state, progress, and why one fails or is disabled.
 
     Example:
 
       switchboard webhooks list --workspace acme
     """
-
-    async def work(database: "Database") -> "list[tuple[Endpoint, EndpointProgress]]":
-        from db.events import deliveries as event_views
-        from db.events import endpoints as webhooks
-
-        home = await lookup.workspace_id(database, workspace)
-        standings = await event_views.standings(database, home)
-        found = await webhooks.list_endpoints(database, home)
-        return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
-
-    def row(found: "tuple[Endpoint, EndpointProgress]") -> "tuple[str | Text, ...]":
-        one, standing = found
-        counts = (str(standing.unsent), str(standing.failed), moment(standing.delivered_at))
-        return str(one.endpoint_id), _state(one), *counts, one.url, _about(one)
-
-    found = run(work)
-    print_list(
-        found,
-        json_,
+    workspace_id = await lookup.workspace_id(database, workspace)
+    progress = await event_views.standings(database, workspace_id)
+    endpoints = [
+        (endpoint, progress.get(endpoint.endpoint_id, event_views.EndpointProgress()))
+        for endpoint in await webhooks.list_endpoints(database, workspace_id)
+    ]
+    return listing(
+        endpoints,
         ("!id", "!state", "#unsent", "#failed", "!delivered", "url", "about"),
-        row,
-        "No endpoints yet: `switchboard webhooks add URL` makes one.",
-        [fields(one) | {"standing": standing} for one, standing in found],
+        lambda row: (
+            *(str(row[0].endpoint_id), _state(row[0])),
+            *(str(row[1].unsent), str(row[1].failed), moment(row[1].delivered_at)),
+            *(row[0].url, _about(row[0])),
+        ),
+        "No endpoints yet: `switchboard webhooks create URL` creates one.",
+        [fields(endpoint) | {"standing": standing} for endpoint, standing in endpoints],
     )
 
 
-@app.command()
-def show(endpoint: Id, json_: Json = False) -> None:
+@app.reads()
+async def show(database: "Database", endpoint: Id) -> Answer:
     """Show one endpoint in full, except its secret.
 
     Example:
 
       switchboard webhooks show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
-
-    async def work(database: "Database") -> "tuple[Endpoint, EndpointProgress]":
-        from db.events import deliveries as event_views
-
-        one = await find(database, endpoint)
-        standings = await event_views.standings(database, one.workspace_id)
-        return one, standings.get(one.endpoint_id, event_views.EndpointProgress())
-
-    one, standing = run(work)
-    if json_:
-        print_json(fields(one) | {"standing": standing})
-        return
-    lines = table("!what", "value")
-    lines.show_header = False
-    for field in (*dataclasses.fields(one), *dataclasses.fields(standing)):
-        value = getattr(one if field in dataclasses.fields(one) else standing, field.name)
-        if value not in (None, "", ()):
-            lines.add_row(field.name.replace("_", " "), _shown(value))
-    out().print(lines)
+    match = await find(database, endpoint)
+    progress = await event_views.standings(database, match.workspace_id)
+    standing = progress.get(match.endpoint_id, event_views.EndpointProgress())
+    values = [
+        (field.name, getattr(item, field.name)) for item in (match, standing) for field in dataclasses.fields(item)
+    ]
+    rows = [(name, _shown(value)) for name, value in values if value not in (None, "", ())]
+    return Answer(fields(match) | {"standing": standing}, details(rows))
 
 
-@app.command()
-def update(
+@app.updates("thin include")
+async def update(
+    database: "Database",
     endpoint: Id,
-    url: Annotated[str | None, typer.Option(help="Send there from now on.", show_default=False)] = None,
+    url: Annotated[str | None, typer.Option(help="Send there from now on.")] = None,
     event: EventTypes = None,
     include: Include = None,
     thin: Annotated[
         bool, typer.Option("--thin", help="Send only ids, state and times, also for queued events.")
     ] = False,
-    description: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
-    json_: Json = False,
-) -> None:
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+) -> Answer:
     """Change an endpoint; options that are not given stay as they are.
 
     Examples:
@@ -183,36 +139,24 @@ def update(
 
       switchboard webhooks update ID --event call.completed --event call.failed
     """
-    from db.events import endpoints as webhooks
-
-    if thin and include:
-        raise CommandError("--thin and --include contradict each other.", "", USAGE)
-
-    async def work(database: "Database", one: "Endpoint") -> "Endpoint | None":
-        if url is not None:
-            await poster().look(url)
-        return await webhooks.change(database, one, url, event or None, [] if thin else include or None, description)
-
-    changed = change(endpoint, work)
-    say(f"Changed {changed.endpoint_id}.", changed, json_)
+    match = await find(database, endpoint)
+    if url is not None:
+        await poster().look(url)
+    parts = [] if thin else include or None
+    after = changed(await webhooks.change(database, match, url, event or None, parts, description))
+    return Answer(after, f"Changed {after.endpoint_id}.")
 
 
-@app.command()
-def remove(endpoint: Id, json_: Json = False) -> None:
-    """Remove an endpoint with its queued events and its log.
+@app.writes()
+async def delete(database: "Database", endpoint: Id) -> Answer:
+    """Delete an endpoint with its queued events and its log.
 
     Example:
 
-      switchboard webhooks remove 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+      switchboard webhooks delete 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
-
-    async def work(database: "Database") -> bool:
-        from db.events import endpoints as webhooks
-
-        return await webhooks.remove(database, await find(database, endpoint))
-
-    removed = run(work, writes=True)
-    say(f"Removed {endpoint}.", {"endpoint_id": endpoint, "removed": removed}, json_)
+    removed = await webhooks.remove(database, await find(database, endpoint))
+    return Answer({"endpoint_id": endpoint, "removed": removed}, f"Deleted {endpoint}.")
 
 
 @app.command()
@@ -223,15 +167,13 @@ def schema() -> None:
 
       switchboard webhooks schema > events.schema.json
     """
-    from serve_app.webhooks import payload
-
     print_json(payload.schema())
 
 
-def _state(one: "Endpoint") -> Text:
-    if one.disabled_at is not None:
+def _state(endpoint: "Endpoint") -> Text:
+    if endpoint.disabled_at is not None:
         return Text("disabled", style="bold red")
-    return Text("failing", style="yellow") if one.failing_since else Text("enabled", style="green")
+    return Text("failing", style="yellow") if endpoint.failing_since else Text("enabled", style="green")
 
 
 def _shown(value: Any) -> str:
@@ -242,13 +184,9 @@ def _shown(value: Any) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _about(one: "Endpoint") -> str:
-    if one.disabled_at is not None:
-        return f"since {moment(one.disabled_at)}: {one.disabled_reason}"
-    if one.failing_since is not None:
-        return f"since {moment(one.failing_since)}: {one.last_failure}"
-    return one.description
-
-
-care.register(app)
-log.register(app)
+def _about(endpoint: "Endpoint") -> str:
+    if endpoint.disabled_at is not None:
+        return f"since {moment(endpoint.disabled_at)}: {endpoint.disabled_reason}"
+    if endpoint.failing_since is not None:
+        return f"since {moment(endpoint.failing_since)}: {endpoint.last_failure}"
+    return endpoint.description

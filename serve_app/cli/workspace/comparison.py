@@ -1,4 +1,4 @@
-"""What commands tell of a comparison: in the terminal, as JSON, as a table for a data frame, as a page."""
+"""What commands show of a comparison: in the terminal, as JSON, as a table for a data frame, as a page."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,8 +9,8 @@ from rich.progress import track
 from rich.text import Text
 
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import err, out
-from serve_app.cli.ui.table import table
+from serve_app.cli.ui.output import err
+from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
     from pipeline.evaluation.compare import Comparison, ScoredCall, SystemVerdict
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-By = Annotated[str, typer.Option("--by", metavar="METRIC", help="For slices and the worst calls.")]
+
+def _metric(name: str) -> str:
+    from pipeline.evaluation.report import METRICS
+
+    if name not in METRICS:
+        raise CommandError(f"Unknown metric {name!r}.", f"Metrics: {', '.join(METRICS)}.", USAGE)
+    return name
+
+
+By = Annotated[str, typer.Option("--by", metavar="METRIC", parser=_metric, help="For slices and the worst calls.")]
 Worst = Annotated[int, typer.Option("--worst", min=0, max=1000, help="How many calls to name.")]
-Csv = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="A row for each system and call.", show_default=False)
-]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", help="A page with all of it, for a browser.", show_default=False),
-]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="A row for each system and call.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="A page with all of it, for a browser.")]
 Price = Annotated[
     float | None,
     typer.Option(
@@ -47,31 +51,22 @@ ConsoleUrl = Annotated[
 ]
 
 
-def checked(metric: str) -> str:
-    """A metric that there is. Raises `CommandError`."""
-    from pipeline.evaluation.report import METRICS
-
-    if metric not in METRICS:
-        raise CommandError(f"Unknown metric {metric!r}.", f"Metrics: {', '.join(METRICS)}.", USAGE)
-    return metric
-
-
-def price(given: float | None) -> float | None:
-    """What an hour of processing costs: as given, or as it is set."""
+def price(option: float | None) -> float | None:
+    """Return what an hour of processing costs: the option, else the setting."""
     from serve_app.settings import Settings
 
-    return Settings().scaling.transcriber.price_per_hour if given is None else given
+    return Settings().scaling.transcriber.price_per_hour if option is None else option
 
 
 def progress(pairs: Iterable[T], name: str) -> Iterable[T]:
-    """Shows how far the measuring of a system is."""
+    """Show the progress of measuring a system."""
     return track(list(pairs), f"Measuring {name}", console=err(), transient=True, disable=not err().is_terminal)
 
 
 def write(
     comparison: "Comparison", csv: Path | None, html: Path | None, heading: str, by: str, console: str | None, note: str
 ) -> None:
-    """The files that are wanted: a row for each system and call; the page, whose calls lead to the console."""
+    """Write a row for each system and call to `csv`, and a page that links calls to the console to `html`."""
     from pipeline.evaluation.frames import by_call
     from pipeline.evaluation.page import render
     from serve_app.settings import Settings
@@ -90,44 +85,49 @@ def _writing(file: Path, text: str) -> None:
         raise CommandError(f"{file} was not written: {error}.", "", FAILED) from error
 
 
-def show(comparison: "Comparison", by: str, worst: int) -> None:
-    """For people: verdicts, metrics, slices, the worst calls."""
+def lines(comparison: "Comparison", by: str, worst: int) -> list[str | Text | Table]:
+    """Return verdicts, metrics, slices and the worst calls."""
     from pipeline.evaluation.report import TITLES
 
-    for system in comparison.systems:
-        if system.missing:
-            err().print(
-                f"{system.name} has no transcript of {system.missing} of the calls.", style="yellow", markup=False
-            )
     first, *others = [system.name for system in comparison.systems]
+    shown: list[str | Text | Table] = []
     for name in others:
         if verdict := comparison.verdict(name, by):
             calls = f"{TITLES[by]}; {verdict.rate.calls} calls that {first} transcribed, too"
-            out().print(Text(verdict.sentence, _style(verdict)), Text(f"  {calls}", "dim"), sep="")
-    out().print(_metrics(comparison, first, others))
+            shown.append(Text.assemble((verdict.sentence, _style(verdict)), (f"  {calls}", "dim")))
+    shown.append(_metrics(comparison, first, others))
     slices = [one for one in comparison.slices(by) if any(one.rates)]
     if slices:
-        lines = table("slice", "", "#calls", *_columns(first, others))
+        rows = table("slice", "", "#calls", *_columns(first, others))
         for one in slices:
-            lines.add_row(one.fact, one.value, str(one.calls), *_cells(one.rates, one.verdicts, by))
-        out().print("", Text(TITLES[by], "bold"), lines)
-    if found := comparison.calls(by)[:worst]:
-        lines = table("!worst calls", "#minutes", *(f"!{name}" for name in (first, *others)))
-        for line in found:
-            lines.add_row(line.name, f"{line.seconds / 60:.1f}", *_values(line, by))
-        out().print("", lines)
-        err().print("`switchboard calls show CALLID` shows one; the console plays it.", markup=False)
+            rows.add_row(one.fact, one.value, str(one.calls), *_cells(one.rates, one.verdicts, by))
+        shown += ["", Text(TITLES[by], "bold"), rows]
+    if calls_of_worst := comparison.calls(by)[:worst]:
+        rows = table("!worst calls", "#minutes", *(f"!{name}" for name in (first, *others)))
+        for call in calls_of_worst:
+            rows.add_row(call.name, f"{call.seconds / 60:.1f}", *_values(call, by))
+        shown += ["", rows]
+    return shown
 
 
-def _metrics(comparison: "Comparison", first: str, others: list[str]) -> Any:
+def notes(comparison: "Comparison") -> list[str]:
+    """Return what is missing in a comparison."""
+    return [
+        f"{system.name} has no transcript of {system.missing} of the calls."
+        for system in comparison.systems
+        if system.missing
+    ] + ["`switchboard calls show CALLID` shows a call; the console plays it."]
+
+
+def _metrics(comparison: "Comparison", first: str, others: list[str]) -> Table:
     from pipeline.evaluation.report import TITLES
 
-    lines = table("", *_columns(first, others))
+    rows = table("", *_columns(first, others))
     for metric in comparison.metrics:
         rates = [comparison.rate(name, metric) for name in (first, *others)]
         verdicts = [comparison.verdict(name, metric) for name in others]
-        lines.add_row(TITLES[metric], *_cells(rates, verdicts, metric))
-    return lines
+        rows.add_row(TITLES[metric], *_cells(rates, verdicts, metric))
+    return rows
 
 
 def _columns(first: str, others: list[str]) -> list[str]:
@@ -137,11 +137,11 @@ def _columns(first: str, others: list[str]) -> list[str]:
 def _cells(rates: "Iterable[Rate | None]", verdicts: "Iterable[SystemVerdict | None]", metric: str) -> list[str | Text]:
     from pipeline.evaluation.compare import apart, figure, interval
 
-    told: list[str | Text] = []
+    cells: list[str | Text] = []
     for rate in rates:
         ends = interval(rate, metric)
-        told.append("-" if rate is None else figure(rate.value, metric) + (f" ({ends})" if ends else ""))
-    return [*told, *(Text(apart(one.rate if one else None, metric), _style(one)) for one in verdicts)]
+        cells.append("-" if rate is None else figure(rate.value, metric) + (f" ({ends})" if ends else ""))
+    return [*cells, *(Text(apart(one.rate if one else None, metric), _style(one)) for one in verdicts)]
 
 
 def _style(verdict: "SystemVerdict | None") -> str:
@@ -156,7 +156,7 @@ def _values(line: "ScoredCall", metric: str) -> list[str]:
 
 
 def as_json(comparison: "Comparison", by: str, worst: int) -> dict[str, Any]:
-    """All of it; lists of a slice or a call are in the order of the systems."""
+    """Return all of it; lists of a slice or a call are in the order of the systems."""
     names = [system.name for system in comparison.systems]
     return {
         "systems": [

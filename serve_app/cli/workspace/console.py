@@ -1,21 +1,23 @@
 """`switchboard console`: links that open the console once, and who is signed in."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from serve_app.cli.ui import database as state
-from serve_app.cli.ui import lookup, this_machine
+from db.workspace import sessions as console_sessions
+from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, moment, out, print_json, print_list, say
+from serve_app.cli.ui.options import Team
+from serve_app.cli.ui.output import moment
+from serve_app.cli.ui.resource import Answer, Group, Home, data_line, listing
+from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.workspace.directory import Workspace
 
-app = command_group("""The console: pages with calls, transcripts and tasks, at /console of the service.
+app = Group("""The console: pages with calls, transcripts and tasks, at /console of the service.
 
     People sign in with a key of scope read, or with a link from here.
 
@@ -27,17 +29,14 @@ app = command_group("""The console: pages with calls, transcripts and tasks, at 
 """)
 
 
-@app.command()
-def link(
-    workspace: lookup.Workspace = None,
-    team: lookup.Team = None,
-    name: Annotated[str, typer.Option("--for", help="Who signs in with it; shown beside the session.")] = "operator",
-    edit: Annotated[
-        bool, typer.Option("--edit", help="Who signs in with it may correct calls and tick tasks off.")
-    ] = False,
+@app.writes()
+async def link(
+    home: Home,
+    team: Team = None,
+    name: Annotated[str, typer.Option("--for", help="Who signs in with it; shown with the session.")] = "operator",
+    edit: Annotated[bool, typer.Option("--edit", help="Allow corrections of calls, and ticking tasks off.")] = False,
     hours: Annotated[float, typer.Option(min=0.01, max=168, help="Until when it must be used.")] = 1.0,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Issue a link that signs one browser in, once. Without --team it shows the calls of all teams.
 
     Examples:
@@ -46,70 +45,46 @@ def link(
 
       switchboard console link --workspace acme --team support --for Ana --edit --hours 24
     """
-    from serve_app.settings import Settings
-
-    async def work(database: "Database", home: "Workspace") -> tuple[str, datetime]:
-        from db.workspace import sessions as console_sessions
-
-        bound = await lookup.team(database, home.workspace_id, team) if team else None
-        bound_id = bound.team_id if bound else None
-        return await console_sessions.issue_link(
-            database, home.workspace_id, bound_id, name, timedelta(hours=hours), edit
-        )
-
-    secret, expires = lookup.run(workspace, work, writes=True)
+    secret, expires = await console_sessions.issue_link(
+        home.database, home.id, await home.team_id(team), name, timedelta(hours=hours), edit
+    )
     url = link_url(f"{this_machine.url_of(Settings())}/console", secret)
-    if json_:
-        print_json({"url": url, "expiresAt": expires})
-        return
-    out().print(f"\n  {url}\n", style="bold green", soft_wrap=True, markup=False)
-    out().print(f"It opens the console once, until {moment(expires)}.")
+    shown = data_line(f"\n  {url}\n", "bold green")
+    return Answer({"url": url, "expiresAt": expires}, (shown, f"It opens the console once, until {moment(expires)}."))
 
 
 def link_url(console_url: str, secret: str) -> str:
-    """The secret stands behind the #: browsers tell it to no server, and so no log has it."""
+    """Return the link, with the secret behind the #: browsers send it to no server, so no log has it."""
     return f"{console_url}/sign-in#link={secret}"
 
 
-@app.command()
-def sessions(workspace: lookup.Workspace = None, json_: Json = False) -> None:
-    """Browsers that are signed in, the one used last first.
+@app.reads()
+async def sessions(home: Home) -> Answer:
+    """List browsers that are signed in, the one used last first.
 
     Example:
 
       switchboard console sessions --workspace acme
     """
-    from db.workspace import sessions as console_sessions
-
-    found = lookup.run(workspace, lambda database, home: console_sessions.list_sessions(database, home.workspace_id))
-    print_list(
-        found,
-        json_,
+    return listing(
+        await console_sessions.list_sessions(home.database, home.id),
         ("!session", "signed in as", "!last used", "!ends", "browser"),
-        lambda one: (
-            str(one.session_id),
-            one.name,
-            moment(one.last_used_at),
-            moment(one.expires_at),
-            one.user_agent,
-        ),
-        "Nobody is signed in. `switchboard console link` issues a link.",
+        lambda one: (str(one.session_id), one.name, moment(one.last_used_at), moment(one.expires_at), one.user_agent),
+        "No browser is signed in. `switchboard console link` issues a link.",
     )
 
 
-@app.command()
-def revoke(
+@app.writes()
+async def revoke(
+    database: "Database",
     session: Annotated[UUID, typer.Argument(metavar="SESSION", help="As `console sessions` lists it.")],
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """End a session: its browser has to sign in again.
 
     Example:
 
       switchboard console revoke 3f0c1d5e-...
     """
-    from db.workspace import sessions as console_sessions
-
-    if not state.run(lambda database: console_sessions.revoke(database, session), writes=True):
-        raise CommandError(f"There is no open session {session}.", "`switchboard console sessions` lists them.", USAGE)
-    say(f"Ended session {session}.", {"sessionId": session, "revoked": True}, json_)
+    if not await console_sessions.revoke(database, session):
+        raise CommandError(f"No open session {session}.", "`switchboard console sessions` lists them.", USAGE)
+    return Answer({"sessionId": session, "revoked": True}, f"Ended session {session}.")

@@ -7,14 +7,13 @@ from uuid import UUID
 
 import typer
 
+from db.workspace import directory
 from serve_app.cli.ui import lookup
-from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, err, out, print_json, print_list, say
-from serve_app.cli.workspace.managed import given
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.options import Rename
+from serve_app.cli.ui.resource import Answer, Group, Home, given, listing
 
 if TYPE_CHECKING:
-    from db.core.database import Database
-    from db.workspace.directory import Workspace
     from pipeline.domain.insight import Contact
 
 COLUMNS = ("name", "company", "email", "phone")
@@ -30,60 +29,46 @@ OTHER_NAMES = {
     "number": "phone",
 }
 
-app = command_group("""Contacts: who calls. A call whose number or named person is known is linked to its contact.
+app = Group(
+    """Contacts: who calls. A call whose number or named person is known is linked to its contact.
 
     Examples:
 
-      switchboard contacts add "Ana Costa" --phone +14155550100 --company Costa
+      switchboard contacts create "Ana Costa" --phone +14155550100 --company Costa
 
       switchboard contacts import people.csv
-""")
+""",
+    {ValueError: (NUMBERS, USAGE)},
+)
+
+Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
+Detail = Annotated[str | None, typer.Option(show_default=False)]
+Phone = Annotated[str | None, typer.Option(help="Preferably in international form (+49...).")]
 
 
-@app.command()
-def add(
+@app.writes()
+async def create(
+    home: Home,
     name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
-    workspace: lookup.Workspace = None,
-    company: Annotated[str | None, typer.Option(show_default=False)] = None,
-    email: Annotated[str | None, typer.Option(show_default=False)] = None,
-    phone: Annotated[
-        str | None, typer.Option(help="Preferably in international form (+49...).", show_default=False)
-    ] = None,
-    json_: Json = False,
-) -> None:
-    """Add a contact.
+    company: Detail = None,
+    email: Detail = None,
+    phone: Phone = None,
+) -> Answer:
+    """Create a contact.
 
     Example:
 
-      switchboard contacts add "Ana Costa" --phone +14155550100 --email ana@example.com
+      switchboard contacts create "Ana Costa" --phone +14155550100 --email ana@example.com
     """
-
-    async def work(database: "Database", home: "Workspace") -> "Contact":
-        from db.workspace import directory
-
-        try:
-            return await directory.add_contact(database, home.workspace_id, name, company, email, phone)
-        except ValueError as error:
-            raise CommandError(f"{error}.", NUMBERS, USAGE) from error
-
-    made = lookup.run(workspace, work, writes=True)
-    say(f"Created contact {made.name!r}: {made.contact_id}", made, json_)
+    contact = await directory.add_contact(home.database, home.id, name, company, email, phone)
+    return Answer(contact, f"Created contact {contact.name!r}: {contact.contact_id}")
 
 
-Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
-
-
-@app.command()
-def update(
-    contact: Named,
-    workspace: lookup.Workspace = None,
-    name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
-    company: Annotated[str | None, typer.Option(help='"" removes it.', show_default=False)] = None,
-    email: Annotated[str | None, typer.Option(help='"" removes it.', show_default=False)] = None,
-    phone: Annotated[str | None, typer.Option(help='"" removes it.', show_default=False)] = None,
-    json_: Json = False,
-) -> None:
-    """Change a contact's name, company, email or number. What calls said of it stays in the calls.
+@app.updates()
+async def update(
+    home: Home, contact: Named, name: Rename = None, company: Detail = None, email: Detail = None, phone: Phone = None
+) -> Answer:
+    """Change a contact's name, company, email or number; "" removes one. Calls keep what was said in them.
 
     Example:
 
@@ -91,111 +76,82 @@ def update(
     """
     if name == "":
         raise CommandError("A contact has a name.", "", USAGE)
-    changes = {key: value or None for key, value in given(name=name, company=company, email=email, phone=phone).items()}
-
-    async def work(database: "Database", home: "Workspace") -> "Contact":
-        from db.workspace import directory
-
-        found = await lookup.contact(database, home.workspace_id, contact)
-        try:
-            return await directory.update_contact(database, home.workspace_id, UUID(found.contact_id), changes)
-        except ValueError as error:
-            raise CommandError(f"{error}.", NUMBERS, USAGE) from error
-
-    changed = lookup.run(workspace, work, writes=True)
-    told = ", ".join(value for value in (changed.company, changed.email, changed.phone) if value)
-    say(f"Contact {changed.name!r}{f': {told}' if told else ''}", changed, json_)
+    options = given(name=name, company=company, email=email, phone=phone)
+    changes = {field: value or None for field, value in options.items()}
+    contact_id = UUID((await lookup.contact(home.database, home.id, contact)).contact_id)
+    changed = await directory.update_contact(home.database, home.id, contact_id, changes)
+    facts = ", ".join(filter(None, (changed.company, changed.email, changed.phone)))
+    return Answer(changed, f"Contact {changed.name!r}{f': {facts}' if facts else ''}")
 
 
-@app.command()
-def remove(contact: Named, workspace: lookup.Workspace = None, json_: Json = False) -> None:
-    """Remove a contact. Calls keep what was said in them, and are no longer linked to it.
+@app.writes()
+async def delete(home: Home, contact: Named) -> Answer:
+    """Delete a contact. Calls keep what was said in them, and are no longer linked to it.
 
     Example:
 
-      switchboard contacts remove "Ana Costa"
+      switchboard contacts delete "Ana Costa"
     """
-
-    async def work(database: "Database", home: "Workspace") -> "Contact":
-        from db.workspace import directory
-
-        found = await lookup.contact(database, home.workspace_id, contact)
-        await directory.remove_contact(database, home.workspace_id, UUID(found.contact_id))
-        return found
-
-    gone = lookup.run(workspace, work, writes=True)
-    say(f"Removed contact {gone.name!r}.", {"removed": gone}, json_)
+    match = await lookup.contact(home.database, home.id, contact)
+    await directory.remove_contact(home.database, home.id, UUID(match.contact_id))
+    return Answer({"removed": match}, f"Deleted contact {match.name!r}.")
 
 
-@app.command("list")
-def list_(workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.reads()
+async def list_(home: Home) -> Answer:
     """List the contacts of a workspace.
 
     Example:
 
       switchboard contacts list --workspace acme
     """
-    from db.workspace import directory
-
-    print_list(
-        lookup.run(workspace, lambda database, home: directory.list_contacts(database, home.workspace_id)),
-        json_,
+    return listing(
+        await directory.list_contacts(home.database, home.id),
         ("name", "!id", "!phone", "company", "email"),
         lambda one: (one.name or "", one.contact_id, one.phone or "", one.company or "", one.email or ""),
-        "No contacts yet: `switchboard contacts add NAME` or `contacts import FILE`.",
+        "No contacts yet: `switchboard contacts create NAME` or `contacts import FILE`.",
     )
 
 
-@app.command("import")
-def import_(
-    file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)],
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+@app.writes()
+async def import_(
+    home: Home, file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)]
+) -> Answer:
     """Import contacts from a CSV file: columns name, company, email, phone (others are ignored), UTF-8.
 
-    The whole file is read before anything is stored. A row that is already there, field by field, is skipped, so that
-    an import may be repeated; a row whose number cannot be read is refused and named, and the others are stored.
+    The whole file is read before anything is stored. A row that is already stored, field by field, is skipped, so that
+    an import may be repeated; a row with an invalid number is rejected, and the others are stored.
 
     Example:
 
       switchboard contacts import people.csv --workspace acme
     """
     rows = read_rows(file)
-
-    async def work(database: "Database", home: "Workspace") -> tuple[int, list[str]]:
-        from db.workspace import directory
-
-        known = {_key(_fields(one)) for one in await directory.list_contacts(database, home.workspace_id)}
-        added, refused = 0, []
-        for line, row in rows:
-            if _key(row) in known:
-                continue
-            try:
-                made = await directory.add_contact(
-                    database, home.workspace_id, str(row["name"]), row["company"], row["email"], row["phone"]
-                )
-            except ValueError as error:
-                refused.append(f"line {line}: {error}")
-                continue
-            known |= {_key(row), _key(_fields(made))}
-            added += 1
-        return added, refused
-
-    added, refused = lookup.run(workspace, work, writes=True)
-    skipped = len(rows) - added - len(refused)
-    if json_:
-        print_json({"added": added, "skipped": skipped, "refused": refused})
-    else:
-        out().print(f"{added} added, {skipped} known already, {len(refused)} refused.")
-        for fault in refused:
-            err().print(fault, style="red", markup=False)
-    if refused:
-        raise typer.Exit(FAILED)
+    stored = {_key(_fields(contact)) for contact in await directory.list_contacts(home.database, home.id)}
+    added, rejected = 0, []
+    for line, row in rows:
+        if _key(row) in stored:
+            continue
+        try:
+            contact = await directory.add_contact(
+                home.database, home.id, str(row["name"]), row["company"], row["email"], row["phone"]
+            )
+        except ValueError as error:
+            rejected.append(f"line {line}: {error}")
+            continue
+        stored |= {_key(row), _key(_fields(contact))}
+        added += 1
+    skipped = len(rows) - added - len(rejected)
+    return Answer(
+        {"added": added, "skipped": skipped, "refused": rejected},
+        f"{added} added, {skipped} already stored, {len(rejected)} rejected.",
+        notes=rejected,
+        failed=bool(rejected),
+    )
 
 
 def read_rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
-    """The rows as contacts, each with its line number. Raises `CommandError` for a file that is no list of contacts."""
+    """Return contacts with their line numbers. Raises `CommandError` for a file that is no list of contacts."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as source:
             sample = source.read(4096)

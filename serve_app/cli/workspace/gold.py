@@ -1,6 +1,6 @@
 """`switchboard gold`: calls with known transcripts, to measure recognition against."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,22 +8,40 @@ from uuid import UUID
 
 import typer
 
-from serve_app.cli.ui import lookup, since
+from db.core.database import Reader
+from db.experiments import gold_sets
+from db.experiments.gold_sets import UnknownCalls
+from db.search.call_list import CallFilter, list_calls
+from pipeline.evaluation import formats, truth
+from pipeline.evaluation.formats import UnreadableFile
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, err, moment, out, print_json, print_list, say
+from serve_app.cli.ui.options import CallIds, Since, Team, as_uuid, moment_of, parse_new
+from serve_app.cli.ui.output import err, fields, moment
+from serve_app.cli.ui.resource import Answer, Group, Home, data_line, listing
 from serve_app.cli.workspace import gold_score
 from serve_app.cli.workspace.gold_sets import SetName, libraries, loaded, some_of, the_set
+from serve_app.experiments import compared_calls
 
 if TYPE_CHECKING:
-    from db.core.database import Database
-    from db.experiments.gold_sets import GoldSet
-    from db.search.call_list import CallFilter
-    from db.workspace.directory import Workspace
     from pipeline.evaluation.truth import TrueCall
 
 PAGE = 100  # calls read in one transaction
+NewSet = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", parser=parse_new("a gold set"), help="Letters, digits, dots, dashes and underscores."
+    ),
+]
 
-app = command_group("""Gold sets: calls whose content is known, in versions that never change.
+
+def _format(kind: str) -> str:
+    if kind not in formats.FORMATS:
+        raise CommandError(f"Unknown format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
+    return kind
+
+
+app = Group(
+    """Gold sets: calls whose content is known, in versions that never change.
 
     Corrected calls become a set; annotations made elsewhere can be imported. Every measurement names the set, its
     version and its digest.
@@ -37,24 +55,17 @@ app = command_group("""Gold sets: calls whose content is known, in versions that
       switchboard gold export returns --format stm --out returns.stm
 
       switchboard gold import bench annotated/
-""")
+""",
+    {UnreadableFile: ("Nothing was imported.", USAGE), ValueError: ("", FAILED)},
+)
 
 
-@app.command()
-def create(
-    name: lookup.NewName,
-    workspace: lookup.Workspace = None,
-    team: lookup.Team = None,
-    since_: since.Since = None,
-    call: Annotated[
-        list[UUID] | None,
-        typer.Option("--call", metavar="CALLID", help="This call, corrected or not; repeatable.", show_default=False),
-    ] = None,
-    json_: Json = False,
-) -> None:
+@app.writes()
+async def create(home: Home, name: NewSet, team: Team = None, since: Since = None, call: CallIds = None) -> Answer:
     """Freeze corrected calls as the next version of a set.
 
-    Without --call, all corrected calls are taken. If nothing changed since the latest version, no new one is made.
+    Without --call, all corrected calls are taken; a call of --call need not be corrected. If nothing has changed since
+    the latest version, no new version is created.
 
     Examples:
 
@@ -62,35 +73,23 @@ def create(
 
       switchboard gold create checked --call 1d6c1f6e-6f2b-4f3a-9d59-0f6b5a1d9a11
     """
-    lookup.check_new(name, "a gold set")
-    moment_ = since.told(since_)
-
-    async def work(database: "Database", home: "Workspace") -> "tuple[GoldSet, bool]":
-        from db.search.call_list import CallFilter
-
-        team_id = await lookup.team_id(database, home.workspace_id, team)
-        start = await since.moment_of(database, moment_)
-        found = await _read(
-            database, home, CallFilter(corrected=True, team_id=team_id, started_from=start), call or None
-        )
-        if not found:
-            raise CommandError(
-                "None of these calls was corrected.", "Correct some in the console, or name calls with --call.", FAILED
-            )
-        return await _added(database, home, name, "corrections", found)
-
-    _say(*lookup.run(workspace, work, writes=True), json_)
+    start = await moment_of(home.database, since)
+    corrected = CallFilter(corrected=True, team_id=await home.team_id(team), started_from=start)
+    calls = await _read(home, corrected, call or None)
+    if not calls:
+        hint = "Correct some in the console, or name calls with --call."
+        raise CommandError("None of these calls was corrected.", hint, FAILED)
+    return await _added(home, name, "corrections", calls)
 
 
-@app.command("import")
-def import_(
-    name: lookup.NewName,
+@app.writes()
+async def import_(
+    home: Home,
+    name: NewSet,
     path: Annotated[
         Path, typer.Argument(exists=True, readable=True, help="A file, or a folder of files of one format.")
     ],
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Import annotations: STM, CTM, RTTM, TextGrid or our JSON Lines, by the files' endings.
 
     Calls are named by their callId; submit recordings that the service does not have first. What a format does not
@@ -100,85 +99,57 @@ def import_(
 
       switchboard gold import bench annotated.stm
     """
-    from pipeline.evaluation import formats
-
-    lookup.check_new(name, "a gold set")
     with libraries():
-        try:
-            calls = formats.read(path)
-        except formats.UnreadableFile as error:
-            raise CommandError(f"{error}.", "Nothing was imported.", USAGE) from error
-    kind = formats.format_of(
-        path if path.is_file() else next(f for f in sorted(path.iterdir()) if formats.format_of(f))
-    )
-    wrong = [one.name for one in calls if lookup.as_uuid(one.name) is None]
-    if wrong:
+        calls = formats.read(path)
+    files = [path] if path.is_file() else sorted(path.iterdir())
+    kind = next(kind for file in files if (kind := formats.format_of(file)))
+    if invalid := [call.name for call in calls if as_uuid(call.name) is None]:
         raise CommandError(
-            f"Calls must be named by their callId (a UUID); these are not: {some_of(wrong)}.",
+            f"Calls must be named by their callId (a UUID); these are not: {some_of(invalid)}.",
             "`switchboard calls list` shows callIds. Nothing was imported.",
             USAGE,
         )
-
-    async def work(database: "Database", home: "Workspace") -> "tuple[GoldSet, bool]":
-        from db.experiments.gold_sets import UnknownCalls
-
-        try:
-            return await _added(database, home, name, str(kind), calls)
-        except UnknownCalls as error:
-            raise CommandError(
-                f"{len(error.names)} of {len(calls)} calls are not in workspace {home.name!r}: {some_of(error.names)}.",
-                "Submit their recordings first, with these callIds. Nothing was imported.",
-                FAILED,
-            ) from error
-
-    made, new = lookup.run(workspace, work, writes=True)
-    _say(made, new, json_)
-    if not json_:
-        err().print(_known(calls), markup=False)
+    try:
+        answer = await _added(home, name, kind, calls)
+    except UnknownCalls as error:
+        absent = f"{len(error.names)} of {len(calls)} calls are not in workspace {home.workspace.name!r}"
+        hint = "Submit their recordings first, with these callIds. Nothing was imported."
+        raise CommandError(f"{absent}: {some_of(error.names)}.", hint, FAILED) from error
+    return replace(answer, notes=(_annotated(calls),))
 
 
-app.command()(gold_score.score)
+app.reads()(gold_score.score)
 
 
-@app.command("list")
-def list_(workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.reads()
+async def list_(home: Home) -> Answer:
     """List gold sets with their versions, the latest first.
 
     Example:
 
       switchboard gold list
     """
-    from db.experiments import gold_sets
-
-    print_list(
-        lookup.run(workspace, lambda database, home: gold_sets.list_sets(database, home.workspace_id)),
-        json_,
-        ("!name", "#version", "#calls", "source", "!made", "by", "!digest"),
+    return listing(
+        await gold_sets.list_sets(home.database, home.id),
+        ("!name", "#version", "#calls", "source", "!created", "by", "!digest"),
         lambda one: (
-            one.name,
-            str(one.version),
+            *(one.name, str(one.version)),
             str(one.calls) if one.left == one.calls else f"{one.left} of {one.calls}",
-            one.source,
-            moment(one.made_at),
-            one.made_by,
-            one.digest[:12],
+            *(one.source, moment(one.made_at), one.made_by, one.digest[:12]),
         ),
         "No gold sets yet: correct calls in the console, then `switchboard gold create NAME`.",
     )
 
 
-@app.command()
-def show(name: SetName, workspace: lookup.Workspace = None, json_: Json = False) -> None:
-    """Show a version: how much it holds, what is annotated, and whether its digest still matches.
+@app.reads()
+async def show(home: Home, name: SetName) -> Answer:
+    """Show a version: its size, what is annotated, and whether its digest still matches.
 
     Example:
 
       switchboard gold show returns@2
     """
-    from pipeline.evaluation import truth
-
-    one, calls = lookup.run(workspace, lambda database, home: loaded(database, home, name))
-    fits = truth.digest(calls) == one.digest
+    one, calls = await loaded(home.database, home.workspace, name)
     turns = [turn for call in calls for turn in call.turns]
     facts: dict[str, Any] = {
         "turns": len(turns),
@@ -189,33 +160,28 @@ def show(name: SetName, workspace: lookup.Workspace = None, json_: Json = False)
         "speakers_known": all(call.speakers_known for call in calls),
         "tasks_known": sum(call.tasks is not None for call in calls),
         "contacts_known": sum(call.contact is not None for call in calls),
-        "digest_fits": fits,
+        "digest_fits": truth.digest(calls) == one.digest,
     }
-    if json_:
-        from serve_app.http.camel_json import fields
-
-        print_json({**fields(one), **facts})
-        return
-    out().print(f"{one.name}@{one.version}  from {one.source}, {moment(one.made_at)}, by {one.made_by}", markup=False)
-    out().print(f"{len(calls)} calls, {facts['turns']} turns, {facts['words']} words", markup=False)
-    out().print(_known(calls), markup=False)
-    out().print(f"digest {one.digest}", markup=False)
-    if not fits:
-        gone = one.calls - one.left
-        why = f"{gone} of its {one.calls} calls were removed since" if gone else "what is stored is not what was frozen"
-        err().print(f"The digest does not match: {why}.", style="yellow", markup=False)
+    lines = (
+        f"{one.name}@{one.version}  from {one.source}, {moment(one.made_at)}, by {one.made_by}",
+        f"{len(calls)} calls, {facts['turns']} turns, {facts['words']} words",
+        *(_annotated(calls), f"digest {one.digest}"),
+    )
+    gone = one.calls - one.left
+    why = f"{gone} of its {one.calls} calls were deleted" if gone else "the stored set is not the one that was frozen"
+    mismatch = () if facts["digest_fits"] else (f"The digest does not match: {why}.",)
+    return Answer({**fields(one), **facts}, lines, mismatch)
 
 
-@app.command()
-def export(
+@app.reads()
+async def export(
+    home: Home,
     name: SetName,
     to: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file; for TextGrid a folder.")],
     kind: Annotated[
-        str, typer.Option("--format", "-f", help="jsonl, stm, ctm, rttm or textgrid.", show_default=True)
+        str, typer.Option("--format", "-f", metavar="FORMAT", parser=_format, help="jsonl, stm, ctm, rttm or textgrid.")
     ] = "jsonl",
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Export a version in a standard format, for scoring tools or for further annotation.
 
     Examples:
@@ -224,115 +190,76 @@ def export(
 
       switchboard gold export returns@1 --format textgrid --out grids/
     """
-    from pipeline.evaluation import formats
-
-    if kind not in formats.FORMATS:
-        raise CommandError(f"Unknown format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
-    one, calls = lookup.run(workspace, lambda database, home: loaded(database, home, name))
+    one, calls = await loaded(home.database, home.workspace, name)
+    title = f"{one.name}@{one.version}"
     with libraries():
         try:
             files = formats.write(calls, kind, to)
         except (OSError, ValueError) as error:
-            raise CommandError(f"{one.name}@{one.version} was not written: {error}.", "", FAILED) from error
-    if json_:
-        print_json({"name": one.name, "version": one.version, "digest": one.digest, "files": [str(f) for f in files]})
-        return
+            raise CommandError(f"{title} was not written: {error}.", "", FAILED) from error
+    place = str(files[0]) if len(files) == 1 else f"{len(files)} files in {to}"
     left_out = formats.LEAVES_OUT[kind]
-    out().print(f"{one.name}@{one.version}: {len(calls)} calls in {_files(files, to)}", markup=False, soft_wrap=True)
-    if left_out:
-        err().print(f"{kind} does not hold {left_out}.", markup=False)
+    return Answer(
+        {"name": one.name, "version": one.version, "digest": one.digest, "files": [str(file) for file in files]},
+        data_line(f"{title}: {len(calls)} calls in {place}"),
+        (f"{kind} does not hold {left_out}.",) if left_out else (),
+    )
 
 
-@app.command()
-def remove(name: SetName, workspace: lookup.Workspace = None, json_: Json = False) -> None:
-    """Remove one version. Calls and other versions stay.
+@app.writes()
+async def delete(home: Home, name: SetName) -> Answer:
+    """Delete one version. Calls and other versions stay.
 
     Example:
 
-      switchboard gold remove returns@1
+      switchboard gold delete returns@1
     """
-
-    async def work(database: "Database", home: "Workspace") -> "GoldSet":
-        from db.experiments import gold_sets
-
-        one = await the_set(database, home, name)
-        await gold_sets.remove(database, home.workspace_id, one)
-        return one
-
-    gone = lookup.run(workspace, work, writes=True)
-    say(f"Removed {gone.name}@{gone.version}.", {"removed": gone}, json_)
+    one = await the_set(home.database, home.workspace, name)
+    await gold_sets.remove(home.database, home.id, one)
+    return Answer({"removed": one}, f"Deleted {one.name}@{one.version}.")
 
 
-async def _read(
-    database: "Database", home: "Workspace", wanted: "CallFilter", chosen: list[UUID] | None
-) -> list["TrueCall"]:
-    """Calls as people corrected them: those that are chosen, or all that are wanted. Raises `CommandError`."""
-    from db.core.database import Reader
-    from db.search.call_list import list_calls
-    from serve_app.experiments import compared_calls
-
-    reader = compared_calls.patient(Reader(home.workspace_id))
-    found: list[TrueCall] = []
-
-    async def add(call_ids: list[UUID]) -> None:
-        found.extend(await compared_calls.corrected_calls(database, reader, call_ids))
-
+async def _read(home: Home, corrected: CallFilter, call_ids: list[UUID] | None) -> "list[TrueCall]":
+    """Return calls with their corrections: those of `call_ids`, or all that are corrected. Raises `CommandError`."""
+    reader = compared_calls.patient(Reader(home.id))
     with err().status("Reading calls") as status:
-        if chosen is not None:
-            await add(chosen)
-            missing = {str(one) for one in chosen} - {call.name for call in found}
-            if missing:
-                raise CommandError(
-                    f"These calls have no transcript, or do not exist: {some_of(sorted(missing))}.", "", FAILED
-                )
-            return found
-        cursor = None
+        if call_ids is not None:
+            calls = await compared_calls.corrected_calls(home.database, reader, call_ids)
+            if missing := {str(call_id) for call_id in call_ids} - {call.name for call in calls}:
+                text = f"These calls have no transcript, or do not exist: {some_of(sorted(missing))}."
+                raise CommandError(text, "", FAILED)
+            return list(calls)
+        calls, page = [], await list_calls(home.database, reader, corrected, None, PAGE)
         while True:
-            page = await list_calls(database, reader, wanted, cursor, PAGE)
-            await add([line.call.call_id for line in page.items])
-            status.update(f"Reading calls: {len(found)}")
-            cursor = page.next
-            if cursor is None:
-                return found
+            ids = [line.call.call_id for line in page.items]
+            calls += await compared_calls.corrected_calls(home.database, reader, ids)
+            status.update(f"Reading calls: {len(calls)}")
+            if page.next is None:
+                return calls
+            page = await list_calls(home.database, reader, corrected, page.next, PAGE)
 
 
-async def _added(
-    database: "Database", home: "Workspace", name: str, source: str, calls: list["TrueCall"]
-) -> "tuple[GoldSet, bool]":
-    from db.experiments import gold_sets
-    from pipeline.evaluation.truth import digest, plain
-
-    calls = [replace(call, processing=None, cost=None) for call in calls]  # of a system: nothing that people know
-    truths = {UUID(call.name): plain(call) for call in calls}
-    try:
-        return await gold_sets.add_version(database, home.workspace_id, name, source, digest(calls), truths)
-    except ValueError as error:
-        raise CommandError(f"{error}.".capitalize(), "", FAILED) from error
+async def _added(home: Home, name: str, source: str, calls: "Sequence[TrueCall]") -> Answer:
+    calls = [replace(call, processing=None, cost=None) for call in calls]  # facts of a system, no annotations
+    truths = {UUID(call.name): truth.plain(call) for call in calls}
+    digest = truth.digest(calls)
+    one, is_new = await gold_sets.add_version(home.database, home.id, name, source, digest, truths)
+    title = f"{one.name}@{one.version}"
+    created = f"Created {title}: {one.calls} calls, digest {one.digest[:12]}"
+    return Answer(one, created if is_new else f"{title} already holds these calls: no new version was created.")
 
 
-def _say(made: "GoldSet", new: bool, json_: bool) -> None:
-    if json_:
-        print_json(made)
-    elif new:
-        out().print(f"Created {made.name}@{made.version}: {made.calls} calls, digest {made.digest[:12]}", markup=False)
-    else:
-        out().print(f"{made.name}@{made.version} already holds these calls: no new version was made.", markup=False)
-
-
-def _known(calls: Iterable["TrueCall"]) -> str:
-    """What is known of calls, and what is not, in a sentence."""
-    some = list(calls)
+def _annotated(calls: "Sequence[TrueCall]") -> str:
+    """Return what is annotated in calls, and what is not, in a sentence."""
     facts = {
-        "what was said": all(call.has_words for call in some),
-        "when each word was said": all(call.words_timed for call in some),
-        "who spoke": all(call.speakers_known for call in some),
-        "tasks": all(call.tasks is not None for call in some),
-        "contacts": all(call.contact is not None for call in some),
+        "words": all(call.has_words for call in calls),
+        "times of words": all(call.words_timed for call in calls),
+        "speakers": all(call.speakers_known for call in calls),
+        "tasks": all(call.tasks is not None for call in calls),
+        "contacts": all(call.contact is not None for call in calls),
     }
-    known = [what for what, holds in facts.items() if holds]
-    unknown = [what for what, holds in facts.items() if not holds]
-    return f"known: {', '.join(known) or 'nothing'}" + (f"; not known of all: {', '.join(unknown)}" if unknown else "")
-
-
-def _files(files: list[Path], to: Path) -> str:
-    return str(files[0]) if len(files) == 1 else f"{len(files)} files in {to}"
+    present = [name for name, holds in facts.items() if holds]
+    absent = [name for name, holds in facts.items() if not holds]
+    return f"annotated: {', '.join(present) or 'nothing'}" + (
+        f"; not in all calls: {', '.join(absent)}" if absent else ""
+    )

@@ -23,7 +23,7 @@ def parsed(named: str) -> tuple[str, int | None]:
     """A set's name and version; None: the latest. Raises `CommandError`."""
     name, _, version = named.partition("@")
     if version and not version.isdecimal():
-        raise CommandError(f"{named!r} names no version.", "Write NAME@2 for the second one.", USAGE)
+        raise CommandError(f"{named!r} has no valid version.", "Write NAME@2 for the second one.", USAGE)
     return name, int(version) if version else None
 
 
@@ -36,8 +36,8 @@ async def the_set(database: "Database", home: "Workspace", named: str) -> "GoldS
         known = dict.fromkeys(
             f"{one.name}@{one.version}" for one in await gold_sets.list_sets(database, home.workspace_id)
         )
-        hint = f"There are: {some_of(list(known))}." if known else "There are none yet: `switchboard gold create NAME`."
-        raise CommandError(f"There is no gold set {named!r}.", hint, USAGE) from error
+        hint = f"There are: {some_of(list(known))}." if known else "`switchboard gold create NAME` creates one."
+        raise CommandError(f"No gold set {named!r}.", hint, USAGE) from error
 
 
 async def loaded(database: "Database", home: "Workspace", named: str) -> "tuple[GoldSet, list[TrueCall]]":

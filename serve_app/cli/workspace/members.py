@@ -1,74 +1,67 @@
 """`switchboard members`: the people who handle calls."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
+from db.workspace import directory
 from serve_app.cli.ui import lookup
-from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, print_list, say
-from serve_app.cli.workspace.managed import given
+from serve_app.cli.ui.options import Rename, Team, parse_id
+from serve_app.cli.ui.resource import Answer, Group, Home, given, listing
 
-if TYPE_CHECKING:
-    from db.core.database import Database
-    from db.workspace.directory import DirectoryMember, Workspace
-
-app = command_group("""Members: the people who handle calls. Submissions name them by user id (userId).
+app = Group("""Members: the people who handle calls. Submissions name them by user id (userId).
 
     Examples:
 
-      switchboard members add "Dana Wolf" --team support --alias Dana
+      switchboard members create "Dana Wolf" --team support --alias Dana
 
       switchboard members update "Dana Wolf" --name "Dana Wolf-Berg"
 """)
 
 Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
+Aliases = Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.")]
+UserId = Annotated[
+    UUID | None,
+    typer.Option(
+        metavar="ID",
+        parser=parse_id("--user takes the sender's userId."),
+        help="The sender's userId for this person.",
+        show_default="new",
+    ),
+]
 
 
-@app.command("add")
-def add(
+@app.writes()
+async def create(
+    home: Home,
     name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
-    workspace: lookup.Workspace = None,
-    team: lookup.Team = None,
-    user: Annotated[
-        str | None, typer.Option(metavar="ID", help="The sender's userId for this person.", show_default="new")
-    ] = None,
-    alias: Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.", show_default=False)] = None,
-    json_: Json = False,
-) -> None:
-    """Add a member, so that calls are matched to their agent by name or voice.
+    team: Team = None,
+    user: UserId = None,
+    alias: Aliases = None,
+) -> Answer:
+    """Create a member, so that calls are matched to their agent by name or voice.
 
     Example:
 
-      switchboard members add "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
+      switchboard members create "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
     """
-    user_id = lookup.need_uuid(user, "--user takes the sender's userId.") if user else None
-
-    async def work(database: "Database", home: "Workspace") -> "DirectoryMember":
-        from db.workspace import directory
-
-        group = await lookup.team_id(database, home.workspace_id, team)
-        return await directory.add_member(database, home.workspace_id, name, user_id, group, alias or ())
-
-    made = lookup.run(workspace, work, writes=True)
-    say(f"Created member {made.name!r}: {made.user_id}", made, json_)
+    team_id = await home.team_id(team)
+    member = await directory.add_member(home.database, home.id, name, user, team_id, alias or ())
+    return Answer(member, f"Created member {member.name!r}: {member.user_id}")
 
 
-@app.command("update")
-def update(
+@app.updates("alias no_alias", "team no_team")
+async def update(
+    home: Home,
     member: Named,
-    workspace: lookup.Workspace = None,
-    name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
-    alias: Annotated[
-        list[str] | None, typer.Option(help="Another name; may be repeated. Replaces all.", show_default=False)
-    ] = None,
+    name: Rename = None,
+    alias: Aliases = None,
     no_alias: Annotated[bool, typer.Option("--no-alias", help="Remove all other names.")] = False,
-    team: lookup.Team = None,
+    team: Team = None,
     no_team: Annotated[bool, typer.Option("--no-team", help="Leave the team: known to all of them.")] = False,
-    json_: Json = False,
-) -> None:
-    """Change a member's name, other names or team.
+) -> Answer:
+    """Change a member's name, other names (--alias replaces all of them) or team.
 
     Examples:
 
@@ -76,65 +69,43 @@ def update(
 
       switchboard members update "Dana Wolf" --no-team
     """
-    if (alias and no_alias) or (team and no_team):
-        raise CommandError("--alias and --no-alias, --team and --no-team exclude each other.", "", USAGE)
-    changes = given(name=name, aliases=[] if no_alias else alias or None, team_id=team or no_team or None)
-
-    async def work(database: "Database", home: "Workspace") -> "tuple[DirectoryMember, dict[UUID, str]]":
-        from db.workspace import directory
-
-        found = await lookup.member(database, home.workspace_id, member)
-        if "team_id" in changes:
-            changes["team_id"] = await lookup.team_id(database, home.workspace_id, team)
-        changed = await directory.update_member(database, found, changes)
-        return changed, await lookup.of_teams(database, home.workspace_id)
-
-    changed, teams = lookup.run(workspace, work, writes=True)
-    called = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
-    team_ = f", team {teams[changed.team_id]!r}" if changed.team_id else ", in no team"
-    say(f"Member {changed.name!r}{called}{team_}", changed, json_)
+    changes = given(name=name, aliases=[] if no_alias else alias or None)
+    if team or no_team:
+        changes["team_id"] = await home.team_id(team)
+    changed = await directory.update_member(home.database, await lookup.member(home.database, home.id, member), changes)
+    aliases = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
+    place = f"team {(await home.team_names())[changed.team_id]!r}" if changed.team_id else "in no team"
+    return Answer(changed, f"Member {changed.name!r}{aliases}, {place}")
 
 
-@app.command("remove")
-def remove(member: Named, workspace: lookup.Workspace = None, json_: Json = False) -> None:
-    """Remove a member. Calls keep the userId; what the member sounds like is forgotten.
+@app.writes()
+async def delete(home: Home, member: Named) -> Answer:
+    """Delete a member and their voice profile. Calls keep the userId.
 
     Example:
 
-      switchboard members remove "Dana Wolf"
+      switchboard members delete "Dana Wolf"
     """
-
-    async def work(database: "Database", home: "Workspace") -> "DirectoryMember":
-        from db.workspace import directory
-
-        found = await lookup.member(database, home.workspace_id, member)
-        await directory.remove_member(database, found)
-        return found
-
-    gone = lookup.run(workspace, work, writes=True)
-    say(f"Removed member {gone.name!r}; calls keep the userId {gone.user_id}.", {"removed": gone}, json_)
+    match = await lookup.member(home.database, home.id, member)
+    await directory.remove_member(home.database, match)
+    return Answer({"removed": match}, f"Deleted member {match.name!r}; calls keep the userId {match.user_id}.")
 
 
-@app.command("list")
-def list_(workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.reads()
+async def list_(home: Home) -> Answer:
     """List the members of a workspace.
 
     Example:
 
       switchboard members list --json
     """
-
-    async def work(database: "Database", home: "Workspace") -> "tuple[list[DirectoryMember], dict[UUID, str]]":
-        from db.workspace import directory
-
-        found = await directory.list_members(database, home.workspace_id)
-        return found, await lookup.of_teams(database, home.workspace_id)
-
-    found, teams = lookup.run(workspace, work)
-    print_list(
-        found,
-        json_,
+    teams = await home.team_names()
+    return listing(
+        await directory.list_members(home.database, home.id),
         ("name", "!user id", "also called", "team"),
-        lambda one: (one.name, str(one.user_id), ", ".join(one.aliases), teams[one.team_id] if one.team_id else ""),
-        "No members yet: `switchboard members add NAME` adds one.",
+        lambda member: (
+            *(member.name, str(member.user_id), ", ".join(member.aliases)),
+            teams[member.team_id] if member.team_id else "",
+        ),
+        "No members yet: `switchboard members create NAME` creates one.",
     )

@@ -2,65 +2,67 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from uuid import UUID
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from serve_app.cli.ui import lookup, since
+from db.core.database import Reader
+from db.experiments import promotion, run_results, runs
+from db.experiments.gold_sets import NoSuchSet
+from db.experiments.runs import RunRefused
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import (
-    Json,
-    command_group,
-    counted,
-    duration,
-    err,
-    moment,
-    out,
-    print_json,
-    print_list,
-    progress_bar,
-    say,
-)
+from serve_app.cli.ui.options import CallIds, Since, Team, Time, moment_of, parse_new, parse_time
+from serve_app.cli.ui.output import counted, duration, err, moment, progress_bar
+from serve_app.cli.ui.resource import Answer, Group, Home, listing
 from serve_app.cli.workspace import runs_compare
 from serve_app.cli.workspace.gold_sets import parsed, some_of
 from serve_app.cli.workspace.runs_compare import RunName, find
+from serve_app.experiments.compared_calls import patient
+from serve_app.experiments.configuration import SettingRefused, check, parse
+from serve_app.experiments.selection import Wanted, choose
+from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.experiments.promotion import Moved
     from db.experiments.runs import Run
     from db.workspace.directory import Workspace
-    from serve_app.experiments.configuration import Set
-
-T = TypeVar("T")
 
 POLL_SECONDS = 1.0
 SHOWN = 5  # calls that failed
 
-app = command_group("""Runs: stored calls by another model or other settings, beside their records.
+app = Group(
+    """Runs: stored calls by another model or other settings, without changing their records.
 
     A run is processed while no call is waiting. Stages for which nothing changes are not run again. Compare its
-    results with the records, make them the records (promote), or restore the old records (rollback).
+    results with the records, make them live (promote), or restore the old records (rollback).
 
     Examples:
 
       switchboard runs create tiny --set asr.model=whisper-tiny.en --since 30d --limit 200
 
-      switchboard runs status tiny --watch
+      switchboard runs show tiny --watch
 
       switchboard runs compare tiny --gold returns
 
       switchboard runs promote tiny
-""")
+""",
+    {RunRefused: ("", FAILED)},
+)
 
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it ends.")]
+NewRun = Annotated[
+    str,
+    typer.Argument(metavar="NAME", parser=parse_new("a run"), help="Letters, digits, dots, dashes and underscores."),
+]
 
 
-@app.command()
-def create(
-    name: lookup.NewName,
+@app.writes()
+async def create(
+    home: Home,
+    name: NewRun,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,27 +72,19 @@ def create(
             show_default="none: the service's current settings and code",
         ),
     ] = None,
-    workspace: lookup.Workspace = None,
-    team: lookup.Team = None,
-    since_: since.Since = None,
+    team: Team = None,
+    since: Since = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Calls that started before.", show_default=False)
+        Time | None, typer.Option(metavar="TIME", parser=parse_time, help="Calls that started before.")
     ] = None,
-    language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Calls in this language (ISO 639-1).", show_default=False)
-    ] = None,
-    gold: Annotated[
-        str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.", show_default=False)
-    ] = None,
-    call: Annotated[
-        list[UUID] | None, typer.Option("--call", metavar="CALLID", help="This call; repeatable.", show_default=False)
-    ] = None,
+    language: Annotated[str | None, typer.Option(metavar="CODE", help="Calls in this language (ISO 639-1).")] = None,
+    gold: Annotated[str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.")] = None,
+    call: CallIds = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most this many, the latest first.", show_default="all, at most 2,000")
     ] = None,
     watch: Watch = False,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Create a run: completed calls, and the settings that differ from the service's.
 
     A run may set the groups asr, alignment, diarization, safety, roles and analysis (SETTINGS.md has their names).
@@ -104,113 +98,81 @@ def create(
 
       switchboard runs create again --team sales --language en --limit 100 --watch
     """
-    from serve_app.settings import Settings
-
-    lookup.check_new(name, "a run")
-    changes = _changes(set_ or [], Settings())
-    from_, before = since.told(since_), since.told(until)
-
-    async def work(database: "Database", home: "Workspace") -> "tuple[Run, list[UUID]]":
-        from db.core.database import Reader
-        from db.experiments import runs
-        from db.experiments.gold_sets import NoSuchSet
-        from serve_app.experiments.compared_calls import patient
-        from serve_app.experiments.selection import Wanted, choose
-
-        wanted = Wanted(
-            call_ids=tuple(call or ()),
-            gold=parsed(gold) if gold else None,
-            started_from=await since.moment_of(database, from_),
-            started_before=await since.moment_of(database, before),
-            team_id=await lookup.team_id(database, home.workspace_id, team),
-            language=language,
-            limit=limit,
-        )
-        try:
-            chosen = await choose(database, patient(Reader(home.workspace_id)), wanted)
-        except NoSuchSet:
-            raise CommandError(
-                f"There is no gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE
-            ) from None
-        if not chosen:
-            raise CommandError("No completed call matches.", "`switchboard calls list` shows calls.", FAILED)
-        return await runs.create(database, home.workspace_id, name, changes, chosen)
-
-    made, left_out = _run(workspace, work, writes=True)
-    if json_ and not watch:
-        print_json({"run": made, "left_out": left_out})
-        return
-    err().print(f"Created run {made.name}: {counted(made.calls, 'call')}, {_set(made)}.", markup=False)
+    try:
+        changes = check(parse(set_ or []), Settings())
+    except SettingRefused as error:
+        raise CommandError(str(error), "SETTINGS.md has all of them.", USAGE) from None
+    wanted = Wanted(
+        call_ids=tuple(call or ()),
+        gold=parsed(gold) if gold else None,
+        started_from=await moment_of(home.database, since),
+        started_before=await moment_of(home.database, until),
+        team_id=await home.team_id(team),
+        language=language,
+        limit=limit,
+    )
+    try:
+        chosen = await choose(home.database, patient(Reader(home.id)), wanted)
+    except NoSuchSet:
+        raise CommandError(f"No gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE) from None
+    if not chosen:
+        raise CommandError("No completed call matches.", "`switchboard calls list` shows calls.", FAILED)
+    run, left_out = await runs.create(home.database, home.id, name, changes, chosen)
+    notes = [f"Created run {run.name}: {counted(run.calls, 'call')}, {_set(run)}."]
     if left_out:
-        err().print(f"Left out because they are not completed: {some_of(left_out)}.", style="yellow", markup=False)
-    if watch:
-        status(name, workspace, watch=True, json_=json_)
+        notes.append(f"Left out because they are not completed: {some_of(left_out)}.")
+    if not watch:
+        return Answer({"run": run, "left_out": left_out}, notes=notes)
+    for note in notes:
+        err().print(note, markup=False)
+    return await show(home, run.name, watch=True)
 
 
-@app.command("list")
-def list_(workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.reads()
+async def list_(home: Home) -> Answer:
     """List runs, the latest first.
 
     Example:
 
       switchboard runs list
     """
-    from db.experiments import runs
-
-    print_list(
-        lookup.run(workspace, lambda database, home: runs.list_runs(database, home.workspace_id)),
-        json_,
-        ("!run", "state", "#calls", "#failed", "sets", "!made", "by"),
-        lambda one: (
-            one.name,
-            "promoted" if one.promoted_at else _state(one),
-            str(one.calls),
-            str(one.failed or ""),
-            _set(one),
-            moment(one.made_at),
-            one.made_by,
+    return listing(
+        await runs.list_runs(home.database, home.id),
+        ("!run", "state", "#calls", "#failed", "sets", "!created", "by"),
+        lambda run: (
+            *(run.name, "promoted" if run.promoted_at else _state(run), str(run.calls), str(run.failed or "")),
+            *(_set(run), moment(run.made_at), run.made_by),
         ),
         "No runs yet: `switchboard runs create NAME --set asr.model=...` creates one from stored calls.",
     )
 
 
-@app.command()
-def status(name: RunName, workspace: lookup.Workspace = None, watch: Watch = False, json_: Json = False) -> None:
+@app.reads()
+async def show(home: Home, name: RunName, watch: Watch = False) -> Answer:
     """Show a run's progress, speed, remaining time and failures.
 
     Examples:
 
-      switchboard runs status tiny
+      switchboard runs show tiny
 
-      switchboard runs status tiny --watch
+      switchboard runs show tiny --watch
     """
-
-    async def work(database: "Database", home: "Workspace") -> "tuple[Run, list[Any]]":
-        from db.experiments import run_results
-
-        run = await find(database, home, name)
-        if watch:
-            run = await _watched(database, home, run)
-        failed = await run_results.list_calls(database, home.workspace_id, run.run_id, "failed", limit=SHOWN)
-        return run, list(failed.items)
-
-    run, failed = _run(workspace, work)
-    if json_:
-        print_json({"run": run, "failed": failed})
-        return
-    for line in _lines(run):
-        out().print(line, markup=False)
-    for one in failed:
-        out().print(f"  {one.call_id}  {one.error_code}: {one.error_message}", style="red", markup=False)
+    run = await find(home.database, home.workspace, name)
+    if watch:
+        run = await _watched(home.database, home.workspace, run)
+    failed = (await run_results.list_calls(home.database, home.id, run.run_id, "failed", limit=SHOWN)).items
+    lines: list[str | Text] = [*_lines(run)]
+    lines += [Text(f"  {call.call_id}  {call.error_code}: {call.error_message}", "red") for call in failed]
     if run.failed > len(failed):
-        out().print(f"  and {run.failed - len(failed)} more", markup=False)
+        lines.append(f"  and {run.failed - len(failed)} more")
+    return Answer({"run": run, "failed": failed}, lines)
 
 
-app.command()(runs_compare.compare)
+app.reads()(runs_compare.compare)
 
 
-@app.command()
-def promote(name: RunName, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.writes()
+async def promote(home: Home, name: RunName) -> Answer:
     """Make a run's results the records of its calls, all at once. Calls that changed since are skipped.
 
     Corrections are kept where the words they correct are still there. Each call gets a call.promoted event.
@@ -220,102 +182,66 @@ def promote(name: RunName, workspace: lookup.Workspace = None, json_: Json = Fal
 
       switchboard runs promote tiny
     """
-    from db.experiments import promotion
+    run = await find(home.database, home.workspace, name)
+    return _moved(await promotion.promote(home.database, home.id, run.run_id), "is now live for")
 
-    _move(name, workspace, promotion.promote, "is the record of", json_)
 
-
-@app.command()
-def rollback(name: RunName, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.writes()
+async def rollback(home: Home, name: RunName) -> Answer:
     """Restore the records that a promotion replaced, all at once.
 
     Example:
 
       switchboard runs rollback tiny
     """
-    from db.experiments import promotion
+    run = await find(home.database, home.workspace, name)
+    return _moved(await promotion.roll_back(home.database, home.id, run.run_id), "is no longer live for")
 
-    _move(name, workspace, promotion.roll_back, "is no longer the record of", json_)
 
-
-@app.command()
-def cancel(name: RunName, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.writes()
+async def cancel(home: Home, name: RunName) -> Answer:
     """Stop a run. Calls that are done stay, and can be compared and promoted.
 
     Example:
 
       switchboard runs cancel tiny
     """
-
-    from db.experiments import runs
-
-    run = _to_run(name, workspace, runs.cancel)
-    say(f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.", run, json_)
+    match = await find(home.database, home.workspace, name)
+    run = await runs.cancel(home.database, home.id, match.run_id)
+    return Answer(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.")
 
 
-@app.command()
-def delete(name: RunName, workspace: lookup.Workspace = None, json_: Json = False) -> None:
-    """Remove a run and its results. Calls and their records stay; a promoted run is rolled back first.
+@app.writes()
+async def delete(home: Home, name: RunName) -> Answer:
+    """Delete a run and its results. Calls and their records stay; a promoted run is rolled back first.
 
     Example:
 
       switchboard runs delete tiny
     """
-
-    from db.experiments import runs
-
-    run = _to_run(name, workspace, runs.delete)
-    say(f"Deleted run {run.name}.", {"deleted": run}, json_)
+    match = await find(home.database, home.workspace, name)
+    run = await runs.delete(home.database, home.id, match.run_id)
+    return Answer({"deleted": run}, f"Deleted run {run.name}.")
 
 
-def _run(workspace: str | None, work: Callable[["Database", "Workspace"], Awaitable[Any]], writes: bool = False) -> Any:
-    """As `names.run`; what cannot be done is told."""
-    from db.experiments.runs import RunRefused
-
-    try:
-        return lookup.run(workspace, work, writes)
-    except RunRefused as error:
-        raise CommandError(str(error), "", FAILED) from None
-
-
-def _to_run(name: str, workspace: str | None, change: Callable[["Database", UUID, UUID], Awaitable[T]]) -> T:
-    """Change the run that is called so, and return what `change` does."""
-
-    async def work(database: "Database", home: "Workspace") -> T:
-        return await change(database, home.workspace_id, (await find(database, home, name)).run_id)
-
-    done: T = _run(workspace, work, writes=True)
-    return done
-
-
-def _move(
-    name: str,
-    workspace: str | None,
-    move: Callable[["Database", UUID, UUID], Awaitable["Moved"]],
-    what: str,
-    json_: bool,
-) -> None:
-    moved = _to_run(name, workspace, move)
-    if json_:
-        print_json(moved)
-        return
-    out().print(f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", markup=False)
-    for why in sorted(set(moved.skipped.values())):
-        calls = [call_id for call_id, reason in moved.skipped.items() if reason == why]
-        err().print(f"Skipped ({why}): {some_of(calls)}", style="yellow", markup=False)
+def _moved(moved: "Moved", what: str) -> Answer:
+    reasons = sorted(set(moved.skipped.values()))
+    skipped = [
+        f"Skipped ({reason}): {some_of([call_id for call_id, why in moved.skipped.items() if why == reason])}"
+        for reason in reasons
+    ]
+    return Answer(moved, f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", skipped)
 
 
 async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run":
     """Show the run's progress on stderr until it has ended."""
-    from db.experiments import runs
-
-    console, told = err(), time.monotonic()
+    console, printed = err(), time.monotonic()
     with progress_bar(disable=not console.is_terminal) as bar:
         shown = bar.add_task(run.name, total=run.calls)
         while run.state == "running":
             bar.update(shown, completed=run.done + run.failed, total=run.waiting + run.running + run.done + run.failed)
-            if not console.is_terminal and time.monotonic() - told > 30:
-                told = time.monotonic()
+            if not console.is_terminal and time.monotonic() - printed > 30:
+                printed = time.monotonic()
                 console.print(_lines(run)[1], markup=False)
             await asyncio.sleep(POLL_SECONDS)
             run = await runs.find(database, home.workspace_id, run.run_id)
@@ -323,7 +249,6 @@ async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run"
 
 
 def _lines(run: "Run") -> list[str]:
-    """What a person wants to know of a run."""
     lines = [f"{run.name}  {_set(run)}"]
     left = run.waiting + run.running
     ended = f"{run.done} of {counted(run.calls, 'call')} done" + (f", {run.failed} failed" if run.failed else "")
@@ -341,17 +266,14 @@ def _lines(run: "Run") -> list[str]:
         )
         lines.append(f"configuration {run.digest}")
     if run.promoted_at:
-        lines.append(f"promoted {moment(run.promoted_at)} by {run.promoted_by}: the record of {run.promoted} calls")
+        lines.append(f"promoted {moment(run.promoted_at)} by {run.promoted_by}: live for {run.promoted} calls")
     gone = run.calls - run.done - run.failed - left
     if gone and run.state != "canceled":
-        lines.append(f"{counted(gone, 'call')} were removed since")
+        lines.append(f"{counted(gone, 'call')} were deleted")
     return lines
 
 
 def _remaining(run: "Run") -> str:
-    """How long it will still take."""
-    from datetime import UTC, datetime
-
     seconds = run.seconds_left(datetime.now(UTC))
     if seconds is None:
         return "waiting for its turn" if not run.running else "processing the first calls"
@@ -364,12 +286,3 @@ def _state(run: "Run") -> str:
 
 def _set(run: "Run") -> str:
     return ", ".join(run.changes) or "the service's settings"
-
-
-def _changes(assignments: list[str], settings: Any) -> "Set":
-    from serve_app.experiments.configuration import SettingRefused, check, parse
-
-    try:
-        return check(parse(assignments), settings)
-    except SettingRefused as error:
-        raise CommandError(str(error), "SETTINGS.md has all of them.", USAGE) from None

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
+from rich.text import Text
 
-from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, CommandError
-from serve_app.cli.ui.output import Json, counted, duration, err, out, print_json
-from serve_app.cli.ui.table import table
-from serve_app.cli.workspace import comparison as told
+from serve_app.cli.ui.output import counted, duration
+from serve_app.cli.ui.resource import Answer, Home
+from serve_app.cli.ui.table import Table, table
+from serve_app.cli.workspace import comparison as report
 from serve_app.cli.workspace.gold_sets import libraries, loaded
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from db.experiments.run_results import Compared
     from db.experiments.runs import Run
     from db.workspace.directory import Workspace
-    from pipeline.evaluation.compare import Comparison
     from pipeline.evaluation.score import Errors
     from pipeline.evaluation.truth import TrueCall, TrueContact
     from serve_app.experiments.compare_runs import WantedComparison
@@ -30,8 +30,8 @@ RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or i
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A call of a run beside its record, or another run. `words`: of the latter, changed by the run; None: that is of
-    another recording. `findings`: steps whose value differs."""
+    """A call of a run compared with its record, or another run. `words`: of the latter, changed by the run; None: that
+    is of another recording. `findings`: steps whose value differs."""
 
     call_id: UUID
     words: "Errors | None"
@@ -39,27 +39,23 @@ class Difference:
     corrected: bool
 
 
-def compare(
+async def compare(
+    home: Home,
     name: RunName,
     other: Annotated[
         str | None,
         typer.Argument(metavar="[OTHER]", help="Another run to compare it with.", show_default="the records"),
     ] = None,
-    workspace: lookup.Workspace = None,
     gold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SET", help="Measure both against this gold set: NAME or NAME@VERSION.", show_default=False
-        ),
+        str | None, typer.Option(metavar="SET", help="Measure both against this gold set: NAME or NAME@VERSION.")
     ] = None,
-    by: told.By = "wer",
-    worst: told.Worst = 5,
-    price_per_hour: told.Price = None,
-    csv_: told.Csv = None,
-    html: told.Html = None,
-    console: told.ConsoleUrl = None,
-    json_: Json = False,
-) -> None:
+    by: report.By = "wer",
+    worst: report.Worst = 5,
+    price_per_hour: report.Price = None,
+    csv_: report.Csv = None,
+    html: report.Html = None,
+    console: report.ConsoleUrl = None,
+) -> Answer:
     """Compare a run with the records or another run: changed words and findings; with --gold, which is better.
 
     --gold says by how much one is better than the other, with confidence intervals, where, and in which calls; the
@@ -75,59 +71,62 @@ def compare(
 
       switchboard runs compare tiny base --gold returns
     """
-    told.checked(by)
-    wanted, calls, truths, people = lookup.run(
-        workspace, lambda database, home: _gathered(database, home, name, other, gold)
-    )
-    run = wanted.run
+    from pipeline.evaluation.compare import compare as compared
+    from serve_app.experiments.compare_runs import material
+
+    wanted, calls, truths, people = await _load(home, name, other, gold)
+    run, comparison = wanted.run, None
     with libraries():
-        differences = [_difference(one) for one in calls]
-        found = _comparison(wanted, calls, truths, people, told.price(price_per_hour)) if gold else None
-        if found is not None and not any(system.scores for system in found.systems):
-            raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
-        if found is not None:
-            told.write(found, csv_, html, f"{wanted.beside} and {run.name}", by, console, str(gold))
-    if json_:
-        against = None if found is None else told.as_json(found, by, worst)
-        print_json({"run": run, "other": wanted.other, "calls": differences, "against_gold": against})
-    else:
-        _show(wanted, differences, worst if found is None else 0)
-        if found is not None:
-            out().print()
-            told.show(found, by, worst)
+        differences = [_difference(call) for call in calls]
+        if gold:
+            scoring, price = material(wanted, calls, truths, people), report.price(price_per_hour)
+            prices = {} if price is None else {one.name: price for one in (run, wanted.other) if one}
+            comparison = compared(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
+            if not any(system.scores for system in comparison.systems):
+                raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
+            report.write(comparison, csv_, html, f"{wanted.beside} and {run.name}", by, console, gold)
+        against = None if comparison is None else report.as_json(comparison, by, worst)
+        lines = _lines(wanted, differences, worst if comparison is None else 0)
+        notes = []
+        if gone := sum(difference.words is None for difference in differences):
+            notes.append(f"{counted(gone, 'call')} left out: the recording was replaced.")
+        if comparison is not None:
+            lines += ["", *report.lines(comparison, by, worst)]
+            notes += report.notes(comparison)
+    return Answer({"run": run, "other": wanted.other, "calls": differences, "against_gold": against}, lines, notes)
 
 
 async def find(database: "Database", home: "Workspace", name: str) -> "Run":
-    """The run that is meant. Raises `CommandError`."""
+    """Return the run of that name or id. Raises `CommandError`."""
     from db.experiments import runs
 
     try:
         return await runs.find(database, home.workspace_id, name)
     except runs.NoSuchRun:
-        known = [one.name for one in await runs.list_runs(database, home.workspace_id)]
-        hint = f"There are: {', '.join(known[:10])}." if known else "There are none: `switchboard runs create NAME`."
-        raise CommandError(f"There is no run {name!r}.", hint) from None
+        names = [run.name for run in await runs.list_runs(database, home.workspace_id)]
+        hint = f"There are: {', '.join(names[:10])}." if names else "`switchboard runs create NAME` creates one."
+        raise CommandError(f"No run {name!r}.", hint) from None
 
 
-async def _gathered(
-    database: "Database", home: "Workspace", name: str, other: str | None, gold: str | None
+async def _load(
+    home: Home, name: str, other: str | None, gold: str | None
 ) -> "tuple[WantedComparison, list[Compared], list[TrueCall], dict[str, TrueContact]]":
     from db.core.database import Reader
     from db.experiments import run_results, runs
     from serve_app.experiments import compare_runs
 
-    run = await find(database, home, name)
-    beside = await find(database, home, other) if other else None
-    set_, truths = await loaded(database, home, gold) if gold else (None, [])
-    reader = Reader(home.workspace_id)
+    database, reader = home.database, Reader(home.id)
+    run = await find(database, home.workspace, name)
+    second = await find(database, home.workspace, other) if other else None
+    gold_set, truths = await loaded(database, home.workspace, gold) if gold else (None, [])
     try:
-        await compare_runs.count(database, reader, compare_runs.WantedComparison(run, beside))
+        await compare_runs.count(database, reader, compare_runs.WantedComparison(run, second))
     except runs.RunRefused as error:
-        raise CommandError(str(error), "`switchboard runs list` shows how far runs are.", FAILED) from None
-    found = run_results.compared(database, home.workspace_id, run.run_id, beside.run_id if beside else None)
-    calls = [one async for one in found]
+        raise CommandError(str(error), "`switchboard runs list` shows the progress of runs.", FAILED) from None
+    results = run_results.compared(database, home.id, run.run_id, second.run_id if second else None)
+    calls = [call async for call in results]
     people = await compare_runs.people_of(database, reader, calls)
-    return compare_runs.WantedComparison(run, beside, set_), calls, truths, people
+    return compare_runs.WantedComparison(run, second, gold_set), calls, truths, people
 
 
 def _difference(one: "Compared") -> Difference:
@@ -138,50 +137,35 @@ def _difference(one: "Compared") -> Difference:
     if one.live is None:
         return Difference(one.call_id, None, (), one.corrected)
     call = str(one.call_id)
-    found = score(of_transcript(call, one.live), of_transcript(call, one.run))
-    return Difference(one.call_id, found.normalized, changed_findings(one), one.corrected)
+    result = score(of_transcript(call, one.live), of_transcript(call, one.run))
+    return Difference(one.call_id, result.normalized, changed_findings(one), one.corrected)
 
 
-def _comparison(
-    wanted: "WantedComparison",
-    calls: "list[Compared]",
-    truths: "list[TrueCall]",
-    people: "dict[str, TrueContact]",
-    price: float | None,
-) -> "Comparison":
-    """Both on the calls of the gold set that the run has."""
-    from pipeline.evaluation.compare import compare as compared
-    from serve_app.experiments.compare_runs import material
-
-    found = material(wanted, calls, truths, people)
-    prices = {} if price is None else {one.name: price for one in (wanted.run, wanted.other) if one}
-    return compared(found.truths, found.sides, found.facts, prices, told.progress)
-
-
-def _show(wanted: "WantedComparison", differences: list[Difference], worst: int) -> None:
+def _lines(wanted: "WantedComparison", differences: list[Difference], worst: int) -> list[str | Text | Table]:
     run, other = wanted.run, wanted.other
-    compared = [one for one in differences if one.words is not None]
-    said, changed = (sum(getattr(one.words, name) for one in compared) for name in ("said", "all"))
-    beside = f"those of {other.name}" if other else "their records"
-    out().print(f"{run.name}: {counted(len(compared), 'call')} beside {beside}", markup=False)
-    share = f"{changed / said:.1%}" if said else "-"
-    out().print(f"words changed: {changed} of {said} ({share})", markup=False)
-    steps = Counter(step for one in compared for step in one.findings)
+    compared = [(difference, words) for difference in differences if (words := difference.words) is not None]
+    spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("said", "all"))
+    share = f"{changed / spoken:.1%}" if spoken else "-"
+    steps = Counter(step for difference, _ in compared for step in difference.findings)
     changes = ", ".join(f"{step} in {count}" for step, count in steps.most_common())
-    out().print(f"findings changed: {changes or 'none'}", markup=False)
+    lines: list[str | Text | Table] = [
+        f"{run.name}: {counted(len(compared), 'call')} compared with {other.name if other else 'their records'}",
+        f"words changed: {changed} of {spoken} ({share})",
+        f"findings changed: {changes or 'none'}",
+    ]
     if run.worked_seconds:
         rate = run.audio_seconds / run.worked_seconds
-        out().print(f"{duration(run.worked_seconds)} of processing, {rate:.1f} times real time", markup=False)
-    if gone := len(differences) - len(compared):
-        err().print(f"{counted(gone, 'call')} left out: the recording was replaced since.", markup=False)
-    first = sorted(compared, key=lambda one: -_share(one))[:worst]
+        lines.append(f"{duration(run.worked_seconds)} of processing, {rate:.1f} times real time")
+    first = sorted(compared, key=lambda pair: -_share(pair[1]))[:worst]
     if first and changed:
-        lines = table("!most changed", "#words", "#changed", "findings")
-        for one in first:
-            assert one.words is not None
-            lines.add_row(str(one.call_id), str(one.words.said), f"{_share(one):.0%}", ", ".join(one.findings))
-        out().print("", lines)
+        rows = table("!most changed", "#words", "#changed", "findings")
+        for difference, words in first:
+            rows.add_row(
+                str(difference.call_id), str(words.said), f"{_share(words):.0%}", ", ".join(difference.findings)
+            )
+        lines += ["", rows]
+    return lines
 
 
-def _share(one: Difference) -> float:
-    return one.words.all / one.words.said if one.words and one.words.said else 0.0
+def _share(words: "Errors") -> float:
+    return words.all / words.said if words.said else 0.0

@@ -1,27 +1,31 @@
 """`switchboard voiceprints`: the voices of the people who handle calls, which are enrolled, and how to correct that."""
 
 import getpass
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from serve_app.cli.ui import database as state
+from db.voices import voiceprints
+from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
+from pipeline.speakers.policy import Voices
 from serve_app.cli.ui import lookup
-from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.options import parse_id
+from serve_app.cli.ui.output import err, moment, out
+from serve_app.cli.ui.resource import Answer, Group, Home, listing
+from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.voices.voiceprints import VoiceprintSummary
     from pipeline.domain.speech import Voiceprint
 
-T = TypeVar("T")
 STATES = ("enrolled", "waiting", "quarantined", "removed", "unassigned", "recognized")
-WHERE = "`switchboard voiceprints list` shows the calls that have one."
-STANDING = {
+LISTED = "`switchboard voiceprints list` shows the calls that have one."
+EXPLANATIONS = {
     "enrolled": "is part of the member's profile",
     "waiting": "is good, but too few calls agree as yet, or newer ones make the profile",
     "quarantined": "is kept and not enrolled",
@@ -30,7 +34,8 @@ STANDING = {
     "recognized": "fits this member's profile, though it was not assigned; it is not enrolled",
 }
 
-app = command_group("""Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
+app = Group(
+    """Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
 
     Members are recognized once several of their calls agree. A sample that does not fit is kept and not enrolled.
     One that should not be there can be removed: everything is then as if it had never come.
@@ -40,119 +45,120 @@ app = command_group("""Voiceprints: what the people who handle calls sound like,
       switchboard voiceprints list --state quarantined
 
       switchboard voiceprints remove CALL_ID
-""")
+""",
+    {NoVoiceprint: (LISTED, FAILED)},
+)
 
-CallId = Annotated[str, typer.Argument(metavar="CALL_ID", help="The id of the call that the sample comes from.")]
+CallId = Annotated[
+    UUID,
+    typer.Argument(metavar="CALL_ID", parser=parse_id(LISTED), help="The id of the call that the sample comes from."),
+]
+UserId = Annotated[
+    UUID,
+    typer.Argument(
+        metavar="USER_ID",
+        parser=parse_id("`switchboard members list` shows them."),
+        help="A member's id: `switchboard members list`.",
+    ),
+]
 
 
-@app.command("list")
-def list_(
-    workspace: lookup.Workspace = None,
-    state_: Annotated[
-        str | None, typer.Option("--state", "-s", help=f"One of {', '.join(STATES)}.", show_default=False)
+def _state(text: str) -> str:
+    if text not in STATES:
+        raise CommandError(f"{text!r} is not a state of a voiceprint.", f"States: {', '.join(STATES)}.", USAGE)
+    return text
+
+
+@app.reads()
+async def list_(
+    home: Home,
+    state: Annotated[
+        str | None, typer.Option("--state", "-s", metavar="STATE", parser=_state, help=f"One of {', '.join(STATES)}.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 1000,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """List samples, newest first, with the state of each and why.
 
     Example:
 
       switchboard voiceprints list --workspace acme --state quarantined
     """
-    if state_ is not None and state_ not in STATES:
-        raise CommandError(f"{state_!r} is not a state of a voiceprint.", f"States: {', '.join(STATES)}.", USAGE)
-    from db.voices import voiceprints
-
-    found = lookup.run(workspace, lambda database, home: voiceprints.list_(database, home.workspace_id, limit))
-    print_list(
-        [one for one in found if state_ is None or one.state == state_],
-        json_,
+    samples = await voiceprints.list_(home.database, home.id, limit)
+    return listing(
+        [sample for sample in samples if state in (None, sample.state)],
         ("!call", "!state", "#speech", "!since", "member", "why"),
         lambda one: (
-            str(one.call_id),
-            one.state,
-            f"{one.speech_seconds:.0f} s",
-            moment(one.created_at),
-            one.name or str(one.user_id or ""),
-            _reasons(one.reasons if one.state == "quarantined" else ()),
+            *(str(one.call_id), one.state, f"{one.speech_seconds:.0f} s", moment(one.created_at)),
+            *(one.name or str(one.user_id or ""), _reasons(one)),
         ),
-        "No such voiceprints: calls with one channel for each party make them.",
+        "No such voiceprints: calls with one channel for each party create them.",
     )
 
 
-@app.command()
-def show(call_id: CallId, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.reads()
+async def show(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
     """Show one sample: its state, the members it resembles, and what was done with it.
 
     Example:
 
       switchboard voiceprints show 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    from db.voices import voiceprints
-
-    record = _of_call(call_id, workspace, voiceprints.show)
-    if json_:
-        print_json(record)
-        return
-    _print(record.summary)
-    for one in record.likeness:
-        out().print(f"  {one.cosine:5.2f} like {one.name or one.user_id}", markup=False)
+    record = await voiceprints.show(database, call_id, await lookup.workspace_id(database, workspace))
+    lines = [f"  {one.cosine:5.2f} like {one.name or one.user_id}" for one in record.likeness]
     for event in record.history:
         to = f" to {event.name or event.user_id}" if event.user_id else ""
-        out().print(f"  {moment(event.at)} {event.action}{to} by {event.who}", markup=False)
+        lines.append(f"  {moment(event.at)} {event.action}{to} by {event.who}")
+    return Answer(record, (*_lines(record.summary), *lines))
 
 
-@app.command()
-def remove(call_id: CallId, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.writes()
+async def remove(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
     """Remove a sample, for example if the wrong person spoke or channels were swapped. It is kept but has no effect.
 
     Example:
 
       switchboard voiceprints remove 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    _change("remove", call_id, workspace, json_)
+    return _answer(await voiceprints.remove(database, call_id, *await _editing(database, workspace)))
 
 
-@app.command()
-def restore(call_id: CallId, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.writes()
+async def restore(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
     """Restore a removed sample; whether it is enrolled is decided as for any other.
 
     Example:
 
       switchboard voiceprints restore 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    _change("restore", call_id, workspace, json_)
+    return _answer(await voiceprints.restore(database, call_id, *await _editing(database, workspace)))
 
 
-@app.command()
-def approve(call_id: CallId, workspace: lookup.Workspace = None, json_: Json = False) -> None:
+@app.writes()
+async def approve(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
     """Approve a quarantined sample after listening to the call. It is then enrolled.
 
-    It holds until the call gets another recording; `remove` takes the sample out again.
+    The approval lasts until the call gets another recording; `remove` takes the sample out again.
 
     Example:
 
       switchboard voiceprints approve 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    _change("approve", call_id, workspace, json_)
+    try:
+        return _answer(await voiceprints.approve(database, call_id, *await _editing(database, workspace)))
+    except UnassignedVoiceprint as error:
+        hint = f"Assign it first: `switchboard voiceprints assign {call_id} USER_ID`."
+        raise CommandError("The voiceprint is not assigned to a member.", hint) from error
 
 
-@app.command()
-def assign(
-    call_id: CallId,
-    user_id: Annotated[str, typer.Argument(metavar="USER_ID", help="A member's id: `switchboard members list`.")],
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+@app.writes()
+async def assign(database: "Database", call_id: CallId, user_id: UserId, workspace: lookup.Workspace = None) -> Answer:
     """Assign a sample to a member where the sender named none. It overrides what the sender says later.
 
     Example:
 
       switchboard voiceprints assign 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11 5d0b...
     """
-    member = lookup.need_uuid(user_id, "`switchboard members list` shows them.")
-    _change("assign", call_id, workspace, json_, member)
+    return _answer(await voiceprints.assign(database, call_id, user_id, *await _editing(database, workspace)))
 
 
 @app.command()
@@ -175,7 +181,6 @@ def calibrate(
     from pipeline.runtime.workers import spoken
     from pipeline.voice.calibrate import CannotCalibrate, as_toml
     from pipeline.voice.calibrate import calibrate as measured
-    from serve_app.settings import Settings
 
     settings = Settings()
     engine = diarization.load(settings.diarization, settings.checkpoints)
@@ -196,59 +201,27 @@ def calibrate(
     out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False)
 
 
-def _change(action: str, call_id: str, workspace: str | None, json_: bool, member: UUID | None = None) -> None:
-    from db.voices import voiceprints
-    from pipeline.speakers.policy import Voices
-    from serve_app.settings import Settings
-
-    policy, who = Voices(Settings().role_options()), getpass.getuser()
-    changes = {"remove": voiceprints.remove, "restore": voiceprints.restore, "approve": voiceprints.approve}
-
-    def change(database: "Database", call: UUID, home: UUID | None) -> "Awaitable[VoiceprintSummary]":
-        if member is not None:
-            return voiceprints.assign(database, call, member, who, policy, home)
-        return changes[action](database, call, who, policy, home)
-
-    changed = _of_call(call_id, workspace, change, writes=True)
-    if json_:
-        print_json(changed)
-    else:
-        _print(changed)
+async def _editing(database: "Database", workspace: str | None) -> tuple[str, Voices, UUID | None]:
+    """Return who changes a sample, and the workspace; None: that of the latest call of the id."""
+    return getpass.getuser(), Voices(Settings().role_options()), await lookup.workspace_id(database, workspace)
 
 
-def _of_call(
-    call_id: str,
-    workspace: str | None,
-    ask: "Callable[[Database, UUID, UUID | None], Awaitable[T]]",
-    writes: bool = False,
-) -> T:
-    """Ask about a call of a workspace; without one, about the latest call of that id."""
-    from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
-
-    call = lookup.need_uuid(call_id, WHERE)
-
-    async def work(database: "Database") -> T:
-        return await ask(database, call, await lookup.workspace_id(database, workspace))
-
-    try:
-        return state.run(work, writes)
-    except NoVoiceprint as error:
-        raise CommandError(f"Call {call} has no voiceprint.", WHERE) from error
-    except UnassignedVoiceprint as error:
-        hint = f"Assign it first: `switchboard voiceprints assign {call} USER_ID`."
-        raise CommandError("The voiceprint is not assigned to a member.", hint) from error
+def _answer(sample: "VoiceprintSummary") -> Answer:
+    return Answer(sample, _lines(sample))
 
 
-def _print(one: "VoiceprintSummary") -> None:
-    whose = one.name or (str(one.user_id) if one.user_id else "nobody")
-    out().print(f"{one.call_id}: {one.speech_seconds:.0f} s of {whose}, {one.state}", markup=False)
-    why = _reasons(one.reasons if one.state == "quarantined" else ())
-    out().print(f"  It {STANDING[one.state]}{f': {why}' if why else ''}.", markup=False)
+def _lines(sample: "VoiceprintSummary") -> Sequence[str]:
+    owner = sample.name or (str(sample.user_id) if sample.user_id else "no member")
+    reasons = _reasons(sample)
+    return (
+        f"{sample.call_id}: {sample.speech_seconds:.0f} s of {owner}, {sample.state}",
+        f"  It {EXPLANATIONS[sample.state]}{f': {reasons}' if reasons else ''}.",
+    )
 
 
-def _reasons(reasons: tuple[str, ...]) -> str:
+def _reasons(sample: "VoiceprintSummary") -> str:
     from pipeline.speakers.gate import QUALITY_ISSUES
     from pipeline.speakers.profile import OUTLIERS
 
-    known = QUALITY_ISSUES | OUTLIERS
-    return "; ".join(known.get(reason, reason) for reason in reasons)
+    texts = QUALITY_ISSUES | OUTLIERS
+    return "; ".join(texts.get(reason, reason) for reason in sample.reasons if sample.state == "quarantined")

@@ -1,180 +1,180 @@
 """`switchboard workspaces`: whose calls they are, and what holds for all of them."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.ui import database as state
+from db.workspace import admin_log, directory, llm_usage, removal
+from db.workspace import settings as workspace_settings
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, err, moment, out, print_json, print_list, say
-from serve_app.cli.workspace.locale_options import Country, TimeZone, check_place
-from serve_app.cli.workspace.managed import Yes, confirm, given, say_removed
-from serve_app.cli.workspace.summaries import summary
+from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
+from serve_app.cli.ui.output import moment
+from serve_app.cli.ui.resource import Answer, Group, Home, confirm, data_line, deleted, given, listing
+from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.core.pages import Page
-    from db.workspace.admin_log import AdminChange
-    from db.workspace.directory import Workspace
-    from db.workspace.llm_usage import ModelUsage
-    from db.workspace.removal import Contents
-    from db.workspace.settings import Priorities
+    from pipeline.domain.summaries import TemplatePart
 
-app = command_group("""Workspaces: each has its own calls, teams, members, contacts and keys.
+app = Group(
+    """Workspaces: each has its own calls, teams, members, contacts and keys.
 
     Example:
 
       switchboard workspaces create acme --country DE --time-zone Europe/Berlin
 
       switchboard workspaces update acme --time-zone America/New_York
-""")
+""",
+    {ValueError: ("", USAGE)},
+)
+
+NONE = "none"  # as a limit of the budget
+Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")]
+Remove = Annotated[bool, typer.Option("--remove", help="Remove these instead of adding them.")]
+CURRENT = "Without arguments, the current ones are shown."
+TEMPLATE_PART = re.compile(r"(?P<part>[a-z_]+)(?::(?P<limit>\d+))?(?:=(?P<heading>.*))?")
 
 
-app.command("summary")(summary)
+def _limit(kind: type[float]) -> Callable[[str], Any]:
+    """Return a parser of a number, or of "none"."""
+
+    def parse(text: str) -> float | str:
+        try:
+            amount = NONE if text.lower() == NONE else kind(text.replace(",", ""))
+        except ValueError:
+            amount = -1
+        if amount != NONE and not 0 <= float(amount) < 2**63:
+            raise CommandError(f"{text!r} is not a limit.", "Write a number from 0, such as 2000000, or none.", USAGE)
+        return amount
+
+    return parse
 
 
-@app.command("create")
-def create_workspace(
+def _part(text: str) -> "TemplatePart":
+    from pipeline.domain.summaries import TemplatePart
+
+    match = TEMPLATE_PART.fullmatch(text)
+    if match is None:
+        raise CommandError(f"{text!r} is not a part.", "Write PART, PART:MAX or PART=HEADING: open:5.", USAGE)
+    limit = int(match["limit"]) if match["limit"] else None
+    return TemplatePart(match["part"], match["heading"], limit)  # type: ignore[arg-type]
+
+
+def _host(text: str) -> str:
+    from pipeline.fetch.address import parse_allowed
+
+    try:
+        parse_allowed(text)
+    except ValueError:
+        raise CommandError(
+            f"{text!r} is neither a host name, nor an address, nor a network.",
+            "Write pbx.local, pbx.local:8088, 10.1.2.3 or 10.1.0.0/16.",
+            USAGE,
+        ) from None
+    return text
+
+
+@app.writes()
+async def create(
+    database: "Database",
     name: Annotated[str, typer.Argument(help="The name of the workspace.")],
     country: Country = None,
     time_zone: TimeZone = "UTC",
     term: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A word that recognition should expect (product, place); may be repeated.", show_default=False
-        ),
+        list[str] | None, typer.Option(help="A word that recognition should expect (product, place); may be repeated.")
     ] = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Create a workspace.
 
     Example:
 
       switchboard workspaces create acme --country US --time-zone America/New_York
     """
-    from db.workspace import directory
-
-    check_place(country, time_zone)
-    _check_terms(term or ())
-    made = state.run(
-        lambda database: directory.create_workspace(database, name, country, time_zone, terms=term or ()), writes=True
-    )
-    say(f"Created workspace {made.name!r}: {made.workspace_id}", made, json_)
+    workspace = await directory.create_workspace(database, name, country, time_zone, terms=term or ())
+    return Answer(workspace, f"Created workspace {workspace.name!r}: {workspace.workspace_id}")
 
 
-@app.command("update")
-def update_workspace(
-    workspace: Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")],
-    name: Annotated[str | None, typer.Option(help="Its new name.", show_default=False)] = None,
-    country: Annotated[
-        str | None, typer.Option(metavar="CC", help="Country of national numbers, ISO 3166.", show_default=False)
-    ] = None,
-    time_zone: Annotated[str | None, typer.Option(help="An IANA name.", show_default=False)] = None,
-    json_: Json = False,
-) -> None:
-    """Change a workspace's name, country or time zone. Calls that are worked on afterwards are read by them.
+@app.updates()
+async def update(
+    database: "Database", workspace: Named, name: Rename = None, country: Country = None, time_zone: NewTimeZone = None
+) -> Answer:
+    """Change a workspace's name, country or time zone. Calls that are processed afterwards use them.
 
     Example:
 
       switchboard workspaces update acme --country US --time-zone America/New_York
     """
-    from db.workspace import directory
-
-    check_place(country, time_zone)
+    home = await lookup.workspace(database, workspace)
     changes = given(name=name, default_country=country, time_zone=time_zone)
-    changed = lookup.run(
-        workspace, lambda database, home: directory.update_workspace(database, home.workspace_id, changes), writes=True
-    )
+    changed = await directory.update_workspace(database, home.workspace_id, changes)
     place = f"country {changed.default_country or 'not set'}, time zone {changed.time_zone}"
-    say(f"Workspace {changed.name!r}: {place}", changed, json_)
+    return Answer(changed, f"Workspace {changed.name!r}: {place}")
 
 
-@app.command("remove")
-def remove_workspace(
-    workspace: Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")],
-    yes: Yes = False,
-    json_: Json = False,
-) -> None:
-    """Remove a workspace with its calls, teams, members, contacts, keys, endpoints and credentials.
+@app.writes()
+async def delete(database: "Database", workspace: Named, yes: Yes = False) -> Answer:
+    """Delete a workspace with its calls, teams, members, contacts, keys, endpoints and credentials.
 
-    Without --yes it says what would go, and removes nothing. Stored recordings stay where they are.
+    Without --yes it says what would be deleted, and deletes nothing. Stored recordings stay where they are.
 
     Example:
 
-      switchboard workspaces remove acme --yes
+      switchboard workspaces delete acme --yes
     """
-
-    async def work(database: "Database", home: "Workspace") -> "Contents":
-        from db.workspace import removal
-
-        going = await removal.contents(database, home.workspace_id)
-        confirm(f"Workspace {home.name!r}", going, yes)
-        await removal.remove_workspace(database, home.workspace_id)
-        return going
-
-    say_removed("workspace", workspace, lookup.run(workspace, work, writes=True), json_)
+    home = await lookup.workspace(database, workspace)
+    contents = await removal.contents(database, home.workspace_id)
+    confirm(f"Workspace {home.name!r}", contents, yes)
+    await removal.remove_workspace(database, home.workspace_id)
+    return deleted("workspace", workspace, contents)
 
 
-@app.command("list")
-def list_workspaces(json_: Json = False) -> None:
+@app.reads()
+async def list_(database: "Database") -> Answer:
     """List workspaces.
 
     Example:
 
       switchboard workspaces list
     """
-    from db.workspace import directory
-
-    print_list(
-        state.run(directory.list_workspaces),
-        json_,
+    return listing(
+        await directory.list_workspaces(database),
         ("name", "!id", "!country", "!time zone", "terms"),
         lambda one: (one.name, str(one.workspace_id), one.default_country or "", one.time_zone, _shortened(one.terms)),
-        "No workspaces yet: `switchboard workspaces create NAME` makes one.",
+        "No workspaces yet: `switchboard workspaces create NAME` creates one.",
     )
 
 
-@app.command("changes")
-def changes(
-    workspace: lookup.Workspace = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50,
-    json_: Json = False,
-) -> None:
-    """Who changed what: the workspace, its teams, members, contacts and keys; newest first.
+@app.reads()
+async def changes(
+    home: Home, limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50
+) -> Answer:
+    """List who changed what: the workspace, its teams, members, contacts and keys; newest first.
 
     Example:
 
       switchboard workspaces changes --workspace acme
     """
-    from db.workspace import admin_log
-
-    async def work(database: "Database", home: "Workspace") -> "Page[AdminChange]":
-        return await admin_log.list_changes(database, home.workspace_id, home.workspace_id, limit=limit)
-
-    print_list(
-        lookup.run(workspace, work).items,
-        json_,
+    page = await admin_log.list_changes(home.database, home.id, home.id, limit=limit)
+    return listing(
+        page.items,
         ("!at", "who", "!action", "!kind", "name", "!id", "detail"),
         lambda one: (moment(one.at), one.who, one.action, one.kind, one.name, one.object_id, one.detail),
-        "Nothing has been changed yet.",
+        "No changes yet.",
     )
 
 
-@app.command("terms")
-def terms(
-    term: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TERM]...", help="Without arguments, the current ones are shown.", show_default=False),
-    ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove these instead of adding them.")] = False,
+@app.setting("term", "replace", exclusive=("remove replace",))
+async def terms(
+    home: Home,
+    term: Annotated[list[str] | None, typer.Argument(metavar="[TERM]...", help=CURRENT)] = None,
+    remove: Remove = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace all terms with these; none given: no terms.")
     ] = False,
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Show or change a workspace's terms: products, places and jargon that recognition should expect.
 
     Calls that are transcribed afterwards use them; those already transcribed stay as they are.
@@ -185,71 +185,52 @@ def terms(
 
       switchboard workspaces terms Gigabox --remove
     """
-    if remove and (replace or not term):
-        raise CommandError("--remove and --replace exclude each other, and --remove needs terms.", "", USAGE)
-    given = tuple(term or ())
-    _check_terms(given)
-
-    async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db.workspace import directory
-        from db.workspace import settings as workspace_settings
-
-        wanted = _changed(home.terms, directory.tidy_terms(given), remove, replace)
-        _check_terms(wanted)
-        return home if wanted == home.terms else await workspace_settings.set_terms(database, home.workspace_id, wanted)
-
-    home = lookup.run(workspace, work, writes=bool(given) or replace)
-    if json_:
-        print_json(home)
-    elif home.terms:
-        out().print("\n".join(home.terms), markup=False, soft_wrap=True)
+    before, options = home.workspace.terms, directory.tidy_terms(term or ())
+    if remove:
+        gone = {option.casefold() for option in _required(options)}
+        after = tuple(name for name in before if name.casefold() not in gone)
     else:
-        err().print(f"{home.name} has no terms: `switchboard workspaces terms TERM ...` adds some.", markup=False)
+        after = options if replace else tuple(dict.fromkeys((*before, *options)))
+    workspace = home.workspace
+    if after != before:
+        workspace = await workspace_settings.set_terms(home.database, home.id, after)
+    empty = f"{workspace.name} has no terms: `switchboard workspaces terms TERM ...` adds some."
+    return Answer(workspace, [data_line(term) for term in workspace.terms], () if workspace.terms else (empty,))
 
 
-@app.command("digits")
-def digits(
+@app.setting("keep")
+async def digits(
+    home: Home,
     keep: Annotated[
-        bool | None,
-        typer.Option("--keep/--drop", help="Without either option, the current setting is shown.", show_default=False),
+        bool | None, typer.Option("--keep/--drop", help="Without either option, the current setting is shown.")
     ] = None,
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Show or change whether the keys pressed in a call (DTMF) are stored.
 
-    Without it only how many is kept. Entries of 12 digits and more, in which a card number may be, and what is typed in
-    the two minutes behind them are never kept. `--drop` removes digits that earlier calls kept, too.
+    By default only their number is stored. Entries of 12 digits or more, which may hold a card number, and keys pressed
+    in the two minutes after them are never stored. `--drop` also removes digits that were stored before.
 
     Example:
 
       switchboard workspaces digits --keep --workspace acme
     """
-
-    async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db.workspace import settings as workspace_settings
-
-        return home if keep is None else await workspace_settings.set_keep_digits(database, home.workspace_id, keep)
-
-    home = lookup.run(workspace, work, writes=keep is not None)
-    kept = "keeps which keys were pressed" if home.keep_digits else "keeps how many keys were pressed, not which"
-    say(f"{home.name} {kept}.", home, json_)
+    workspace = home.workspace
+    if keep is not None:
+        workspace = await workspace_settings.set_keep_digits(home.database, home.id, keep)
+    what = "which keys were pressed" if workspace.keep_digits else "how many keys were pressed, not which"
+    return Answer(workspace, f"{workspace.name} stores {what}.")
 
 
-@app.command("hosts")
-def hosts(
-    host: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[HOST]...", help="Without arguments, the current ones are shown.", show_default=False),
-    ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove these instead of adding them.")] = False,
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+@app.setting("host")
+async def hosts(
+    home: Home,
+    host: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", parser=_host, help=CURRENT)] = None,
+    remove: Remove = False,
+) -> Answer:
     """Show or change the hosts inside your own network that this workspace's recordings may be fetched from.
 
-    Names, addresses and networks (CIDR), each perhaps with a port. They hold for this workspace alone;
-    SWITCHBOARD_FETCH__ALLOWED_HOSTS holds for all of them. The open Internet needs no entry.
+    Names, addresses and networks (CIDR), with or without a port. They apply to this workspace alone;
+    SWITCHBOARD_FETCH__ALLOWED_HOSTS applies to all of them. Public addresses need no entry.
 
     Examples:
 
@@ -257,54 +238,29 @@ def hosts(
 
       switchboard workspaces hosts 10.1.0.0/16 --remove --workspace acme
     """
-    from pipeline.fetch.address import parse_allowed
-
-    if remove and not host:
-        raise CommandError("--remove needs the hosts to remove.", "Name them before it.", USAGE)
-    for one in host or ():
-        try:
-            parse_allowed(one)
-        except ValueError:
-            raise CommandError(
-                f"{one!r} is neither a host name, nor an address, nor a network.",
-                "Write pbx.local, pbx.local:8088, 10.1.2.3 or 10.1.0.0/16.",
-                USAGE,
-            ) from None
-
-    async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db.workspace import settings as workspace_settings
-
-        if not host:
-            return home
-        left = [one for one in home.allowed_hosts if one not in host]
-        changed = left if remove else [*home.allowed_hosts, *host]
-        return await workspace_settings.set_allowed_hosts(database, home.workspace_id, changed)
-
-    home = lookup.run(workspace, work, writes=bool(host))
-    if json_:
-        print_json(home)
-        return
-    for one in home.allowed_hosts:
-        out().print(one, markup=False)
-    if not home.allowed_hosts:
-        err().print(f"{home.name} has no hosts of its own: recordings come from the open Internet.", markup=False)
+    workspace, before = home.workspace, home.workspace.allowed_hosts
+    if remove or host:
+        names = _required(host or ())
+        after = [name for name in before if name not in names] if remove else [*before, *names]
+        workspace = await workspace_settings.set_allowed_hosts(home.database, home.id, after)
+    empty = f"{workspace.name} has no hosts of its own: recordings come from public addresses."
+    shown = workspace.allowed_hosts
+    return Answer(workspace, [data_line(host) for host in shown], () if shown else (empty,))
 
 
-@app.command("priority")
-def priority(
+@app.setting("value", "live_seconds")
+async def priority(
+    home: Home,
     value: Annotated[
-        float | None, typer.Argument(metavar="[VALUE]", help="0.01 to 100; the default is 1.", show_default=False)
+        float | None, typer.Argument(min=0.01, max=100, metavar="[VALUE]", help="0.01 to 100; the default is 1.")
     ] = None,
     team: Annotated[
         str | None, typer.Option(help="Priority of this team, multiplied by that of its workspace.")
     ] = None,
     live_seconds: Annotated[
-        int | None,
-        typer.Option(min=0, help="A call is live if it ended less than this long before it was submitted."),
+        int | None, typer.Option(min=0, help="A call is live if it ended less than this long before it was submitted.")
     ] = None,
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
+) -> Answer:
     """Show or change whose calls are claimed first, as shares: a team of priority 4 gets four times the turns of one.
 
     It takes effect with the next call that is claimed. `--live-seconds` applies to calls submitted afterwards.
@@ -315,44 +271,31 @@ def priority(
 
       switchboard workspaces priority --live-seconds 7200 --workspace acme
     """
-    if value is not None and not 0.01 <= value <= 100:
-        raise CommandError(f"A priority is a number from 0.01 to 100, not {value:g}.", "1 is usual.", USAGE)
-
-    async def work(database: "Database", home: "Workspace") -> "Priorities":
-        from db.workspace import settings as workspace_settings
-
-        group = await lookup.team_id(database, home.workspace_id, team)
-        return await workspace_settings.set_priority(database, home.workspace_id, value, group, live_seconds)
-
-    found = lookup.run(workspace, work, writes=value is not None or live_seconds is not None)
-    if json_:
-        print_json(found)
-        return
-    out().print(f"workspace {found.workspace}: priority {found.priority:g}", markup=False)
-    out().print(f"live: calls that ended less than {found.live_seconds} s before they were submitted")
-    for name, share in found.teams.items():
-        out().print(f"team {name}: priority {share:g}", markup=False)
+    team_id = await home.team_id(team)
+    shares = await workspace_settings.set_priority(home.database, home.id, value, team_id, live_seconds)
+    live = f"live: calls that ended less than {shares.live_seconds} s before they were submitted"
+    teams = (f"team {name}: priority {share:g}" for name, share in shares.teams.items())
+    return Answer(shares, (f"workspace {shares.workspace}: priority {shares.priority:g}", live, *teams))
 
 
-@app.command("budget")
-def budget(
+@app.setting("requests", "tokens", "cost")
+async def budget(
+    home: Home,
     requests: Annotated[
-        str | None, typer.Option(metavar="N|none", help="Requests to the model a day.", show_default=False)
+        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Requests to the model a day.")
     ] = None,
     tokens: Annotated[
-        str | None, typer.Option(metavar="N|none", help="Tokens of requests and answers a day.", show_default=False)
+        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Tokens of requests and answers a day.")
     ] = None,
     cost: Annotated[
-        str | None,
-        typer.Option(metavar="AMOUNT|none", help="Money a day, in the currency of the prices.", show_default=False),
+        Any,
+        typer.Option(metavar="AMOUNT|none", parser=_limit(float), help="Money a day, in the currency of the prices."),
     ] = None,
-    workspace: lookup.Workspace = None,
-    json_: Json = False,
-) -> None:
-    """Show what a workspace has used of the language model today (UTC); show or change the most it may use in a day.
+) -> Answer:
+    """Show what a workspace has used of the language model today (UTC); show or change its daily limits.
 
-    When a limit is reached, calls are analyzed by rules until the next day; their records say so. What tokens cost is
-    set by SWITCHBOARD_PROCESSING__MODEL_PRICES; without it a limit of cost is never reached.
+    When a limit is reached, calls are analyzed by rules until the next day; their records say so.
+    SWITCHBOARD_PROCESSING__MODEL_PRICES sets what tokens cost; without it a limit of cost is never reached.
 
     Examples:
 
@@ -360,77 +303,84 @@ def budget(
 
       switchboard workspaces budget --tokens 2000000 --cost 5 --requests none --workspace acme
     """
-    wanted = {"requests": _limit(requests, int), "tokens": _limit(tokens, int), "cost": _limit(cost, float)}
-    texts = {"requests": requests, "tokens": tokens, "cost": cost}
-    limits = {name: amount for name, amount in wanted.items() if texts[name] is not None}
-
-    async def work(database: "Database", home: "Workspace") -> "ModelUsage":
-        from db.workspace import llm_usage
-
-        if limits:
-            return await llm_usage.set_budget(database, home.workspace_id, limits)
-        return await llm_usage.of_today(database, home.workspace_id)
-
-    used = lookup.run(workspace, work, writes=bool(limits))
-    if used.budget.cost is not None and not _priced():
-        err().print(
-            "The limit of cost counts nothing: no prices are set, so every request costs 0. Set "
-            "SWITCHBOARD_PROCESSING__MODEL_PRICES of the service, such as 0.15,0.6, and start it again.",
-            markup=False,
+    options = given(requests=requests, tokens=tokens, cost=cost)
+    limits = {name: None if amount == NONE else amount for name, amount in options.items()}
+    if limits:
+        usage = await llm_usage.set_budget(home.database, home.id, limits)
+    else:
+        usage = await llm_usage.of_today(home.database, home.id)
+    budget, warnings = usage.budget, []
+    if budget.cost is not None and not any(Settings().processing.model_prices):
+        warnings.append(
+            "The limit of cost has no effect: no prices are set, so every request costs 0. Set "
+            "SWITCHBOARD_PROCESSING__MODEL_PRICES of the service, such as 0.15,0.6, and restart it."
         )
-    if json_:
-        print_json(used)
-        return
-    most = used.budget
-    estimated = f" ({used.estimated:,} of them with tokens estimated)" if used.estimated else ""
-    out().print(f"{used.day} (UTC)", markup=False)
-    out().print(f"requests {used.requests:,} of {_most(most.requests)}{estimated}", markup=False)
-    out().print(f"tokens   {used.prompt_tokens + used.completion_tokens:,} of {_most(most.tokens)}", markup=False)
-    out().print(f"cost     {used.cost:,.4f} of {_most(most.cost)}", markup=False)
-    if used.reached:
-        err().print(
-            f"Reached: {', '.join(used.reached)}. Calls are analyzed by rules until the next day.", markup=False
-        )
+    estimated = f" ({usage.estimated:,} of them with tokens estimated)" if usage.estimated else ""
+    lines = (
+        f"{usage.day} (UTC)",
+        f"requests {usage.requests:,} of {_shown(budget.requests)}{estimated}",
+        f"tokens   {usage.prompt_tokens + usage.completion_tokens:,} of {_shown(budget.tokens)}",
+        f"cost     {usage.cost:,.4f} of {_shown(budget.cost)}",
+    )
+    reached = f"Reached: {', '.join(usage.reached)}. Calls are analyzed by rules until the next day."
+    return Answer(usage, lines, (reached,) if usage.reached else (), warnings)
 
 
-def _priced() -> bool:
-    """Whether the settings, as this command reads them, say what tokens cost."""
-    from serve_app.settings import Settings
+@app.setting("part", "default", exclusive=("part default",))
+async def summary(
+    home: Home,
+    part: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PART[:MAX][=HEADING]]...",
+            help="reason, agreed, open, next_step, ending; in order. Without any, the template is shown.",
+        ),
+    ] = None,
+    default: Annotated[
+        bool, typer.Option("--default", help="Use the template of the workspace, or of the language.")
+    ] = False,
+    team: Team = None,
+) -> Answer:
+    """Show or change the template of summaries: which parts, in which order, how many items, under which headings.
 
-    return any(Settings().processing.model_prices)
+    Parts that are not named are left out. Without a heading a part has that of the call's language; `PART=` has none.
+    Calls that are analyzed from now on have it; `switchboard runs create NAME` renews those of stored calls.
+
+    Examples:
+
+      switchboard workspaces summary reason:1 "next_step=What comes next" open:5
+
+      switchboard workspaces summary agreed= open --team support
+
+      switchboard workspaces summary --default
+    """
+    from pipeline.domain.summaries import checked
+
+    changes = {"summary": checked(_part(text) for text in part) if part else None}
+    owner: directory.Workspace | directory.Team = await home.team(team) if team else home.workspace
+    if part or default:
+        if isinstance(owner, directory.Team):
+            owner = await directory.update_team(home.database, owner, changes)
+        else:
+            owner = await directory.update_workspace(home.database, home.id, changes)
+    if owner.summary is None:
+        return Answer(owner, (), (f"{owner.name} has no template of its own.",))
+    return Answer(owner, [_written(part) for part in owner.summary.parts])
 
 
-def _limit(text: str | None, kind: type[int] | type[float]) -> float | None:
-    """A limit as it is written; None: none. Raises `CommandError`."""
-    if text is None or text.lower() == "none":
-        return None
-    try:
-        amount = kind(text.replace(",", ""))
-    except ValueError:
-        amount = -1
-    if not 0 <= amount < 2**63:
-        raise CommandError(f"{text!r} is no limit.", "Write a number from 0, such as 2000000, or none.", USAGE)
-    return amount
+def _required(names: Sequence[str]) -> Sequence[str]:
+    if not names:
+        raise CommandError("--remove needs the names to remove.", "", USAGE)
+    return names
 
 
-def _most(limit: float | None) -> str:
+def _shown(limit: float | None) -> str:
     return "no limit" if limit is None else f"{limit:,g}" if isinstance(limit, float) else f"{limit:,}"
 
 
-def _changed(before: tuple[str, ...], given: tuple[str, ...], remove: bool, replace: bool) -> tuple[str, ...]:
-    if remove:
-        away = {term.casefold() for term in given}
-        return tuple(term for term in before if term.casefold() not in away)
-    return given if replace else tuple(dict.fromkeys((*before, *given)))
-
-
-def _check_terms(terms: Sequence[str]) -> None:
-    from db.workspace import directory
-
-    try:
-        directory.tidy_terms(terms)
-    except ValueError as error:
-        raise CommandError(f"{str(error).capitalize()}.", "", USAGE) from error
+def _written(part: "TemplatePart") -> str:
+    limit = f":{part.most}" if part.most else ""
+    return f"{part.part}{limit}" + ("" if part.heading is None else f"={part.heading}")
 
 
 def _shortened(terms: Sequence[str], shown: int = 5) -> str:

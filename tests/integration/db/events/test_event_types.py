@@ -24,11 +24,11 @@ MOVED = EventType(
     "old.team_id IS DISTINCT FROM new.team_id AND old.id IS NOT NULL",
 )
 HELP = f"""
-from db import event_types
+from db.events import types as event_types
 event_types.EVENT_TYPES += (event_types.EventType({MOVED.name!r}, {MOVED.description!r}, {MOVED.condition!r}),)
 from typer.testing import CliRunner
 from serve_app.cli.webhooks.endpoints import app
-print(CliRunner().invoke(app, ["add", "--help"]).output)
+print(CliRunner().invoke(app, ["create", "--help"]).output)
 """
 
 

@@ -139,9 +139,9 @@ async def switchboard(lab: Lab, *arguments: str, code: int = 0) -> str:
 async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab) -> None:
     told = await switchboard(lab, "create", "tiny", "--set", "asr.model=whisper-tiny.en", "--limit", "2")
     assert "Created run tiny: 2 calls, asr.model=whisper-tiny.en." in told
-    assert "waiting: 0 of 2 calls done, waiting for its turn" in await switchboard(lab, "status", "tiny")
+    assert "waiting: 0 of 2 calls done, waiting for its turn" in await switchboard(lab, "show", "tiny")
     await work(lab.world, *OTHER)
-    status = await switchboard(lab, "status", "tiny", "--watch")
+    status = await switchboard(lab, "show", "tiny", "--watch")
     assert "completed: 2 of 2 calls done" in status and "of processing" in status
     compared = await switchboard(lab, "compare", "tiny")
     assert "words changed: 2 of 12" in compared and "tone in 2" in compared
@@ -155,10 +155,10 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     assert run["againstFirst"]["wer"]["value"] == pytest.approx(2 / 12)
     told = await switchboard(lab, "compare", "tiny", "--gold", "desk")
     assert "tiny differs by +16.7 points: too few calls to tell" in " ".join(told.split())
-    assert "Run tiny is the record of 2 calls." in await switchboard(lab, "promote", "tiny")
+    assert "Run tiny is now live for 2 calls." in await switchboard(lab, "promote", "tiny")
     assert "promoted" in await switchboard(lab, "list")
     assert "words changed: 2 of 12" in await switchboard(lab, "compare", "tiny"), "with the record before"
-    assert "is no longer the record of 2 calls" in await switchboard(lab, "rollback", "tiny")
+    assert "is no longer live for 2 calls" in await switchboard(lab, "rollback", "tiny")
     assert "Deleted run tiny." in await switchboard(lab, "delete", "tiny")
     assert "No runs yet" in await switchboard(lab, "list")
 
@@ -197,7 +197,7 @@ async def test_a_run_is_compared_with_the_records_with_another_run_and_against_a
     verdict = shown["againstGold"]["systems"][1]["againstFirst"]["wer"]
     assert (verdict["value"], verdict["sentence"]) == (told.value, told.sentence), "the command line says the same"
     text = " ".join((await switchboard(lab, "compare", "tiny", "base")).split())
-    assert "tiny: 2 calls beside those of base words changed: 2 of 12" in text
+    assert "tiny: 2 calls compared with base words changed: 2 of 12" in text
 
 
 async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_long_one_goes_on(
@@ -235,13 +235,13 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
 async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> None:
     assert "Did you mean asr.model?" in await switchboard(lab, "create", "x", "--set", "asr.mdel=base", code=2)
     assert "cannot be the name of a run" in await switchboard(lab, "create", "a b", code=2)
-    assert "There is no gold set" in await switchboard(lab, "create", "x", "--gold", "nothing", code=2)
+    assert "No gold set" in await switchboard(lab, "create", "x", "--gold", "nothing", code=2)
     assert "No completed call matches" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
-    assert "There is no run 'x'" in await switchboard(lab, "status", "x", code=1)
+    assert "No run 'x'" in await switchboard(lab, "show", "x", code=1)
     await switchboard(lab, "create", "x")
     assert "There is a run 'x'" in await switchboard(lab, "create", "x", code=1)
     await work(lab.world, fails=True)
-    status = await switchboard(lab, "status", "x")
+    status = await switchboard(lab, "show", "x")
     assert "2 failed" in status and "run_not_reproducible" in status
     assert "No call of run 'x' is done yet" in await switchboard(lab, "compare", "x", code=1)
     assert "the run has no result of it" in " ".join((await switchboard(lab, "promote", "x", code=1)).split())

@@ -117,7 +117,7 @@ async def test_failed_work_is_explained_and_tried_again_from_the_command_line(wo
     assert ADVICE["engine_error"] in listed.output
     told = json.loads(switchboard("failed", "--code", "recording_gone", "--json").stdout)
     assert [(one["jobId"], one["advice"]) for one in told] == [(str(gone), ADVICE["recording_gone"])]
-    assert "would try again" in switchboard("retry", "--all", "--dry-run").output
+    assert "would be retried" in switchboard("retry", "--all", "--dry-run").output
     assert await world.jobs() == [("process", "failed")] * 2
     (done,) = json.loads(switchboard("retry", str(broken), "--json").stdout)
     assert (done["jobId"], bool(done["newJobId"])) == (str(broken), True)

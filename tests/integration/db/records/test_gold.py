@@ -128,10 +128,10 @@ async def test_a_call_that_goes_leaves_its_sets_and_they_say_so(world: World) ->
     (listed,) = await ok(world, "list")
     assert (listed["calls"], listed["left"]) == (2, 1)
     result = await switchboard(world, "show", "desk")
-    assert "1 of its 2 calls were removed since" in result.output
+    assert "1 of its 2 calls were deleted" in result.output
     again = await ok(world, "create", "desk", *(part for one in calls for part in ("--call", str(one))))
     assert again["version"] == 2, "the same truth, whole again"
-    assert (await ok(world, "remove", "desk@1"))["removed"]["version"] == 1
+    assert (await ok(world, "delete", "desk@1"))["removed"]["version"] == 1
     assert "There are: desk@2" in await refused(world, "show", "desk@1")
 
 
@@ -148,7 +148,7 @@ async def test_sets_are_of_their_workspace_and_of_no_team(world: World) -> None:
     other = await new_world(world.database)
     await ok(world, "create", "desk", "--call", str(await finished(world)))
     assert await gold.list_sets(other.database, other.workspace_id) == []
-    assert "There is no gold set" in await refused(other, "show", "desk")
+    assert "No gold set" in await refused(other, "show", "desk")
     async with world.database.transaction(Reader(world.workspace_id, world.team_id)) as connection:
         assert (await connection.execute(sa.text("SELECT count(*) FROM gold_sets"))).scalar_one() == 0
 

@@ -355,4 +355,4 @@ async def test_the_command_line_lists_shows_removes_restores_and_assigns(
     assert re.search(r"^ +[\d.]+ like Ana$", told, re.M) and re.search(r"assigned to Bo by \w+$", told, re.M), told
     assert str(ana) not in told and str(bo) not in told
     unknown = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", "show", str(uuid4())])
-    assert unknown.exit_code == 1 and "no voiceprint" in unknown.output
+    assert unknown.exit_code == 1 and "No voiceprint" in unknown.output

@@ -221,15 +221,15 @@ async def test_the_command_line_sets_lists_shows_tries_and_deletes(
     tried = run("try", str(file), "--call", str(call_id))
     assert "Why? the price went up" in tried and '"cancel", customer' in tried and "RAISED" in tried
     assert await keys(world) == [], "nothing is stored"
-    assert "made: why, cancels" in run("set", str(file))
+    assert "created: why, cancels" in run("set", str(file))
     assert "unchanged: why, cancels" in run("set", str(file))
     assert "because" not in run("list") and "Why?" in run("list")
-    assert 'teams = ["Sales"]' in run("show", "why") and "Version 1, made" in run("show", "why")
+    assert 'teams = ["Sales"]' in run("show", "why") and "Version 1, created" in run("show", "why")
     assert json.loads(run("list", "--json"))[0]["question"]["key"] == "why"
     file.write_text(file.read_text().replace('key = "why"', 'key = "Why"'))
     told = run("set", str(file), code=2)
     assert "q.toml, line 2: key: string should match pattern" in told and "nothing has changed" in told
-    assert "Removed question 'why'." in run("delete", "why")
+    assert "Deleted question 'why'." in run("delete", "why")
     assert "No question 'why'" in run("delete", "why", code=1)
 
 

@@ -133,7 +133,7 @@ async def test_the_command_line_shows_sets_and_removes_it(
         {"part": "open", "heading": None, "most": 5}
     ]
     assert "There is no part 'why'. There are: reason" in run("why", code=2)
-    assert "Take 1 to 10" in run("open:99", code=2) and "is no part" in run("Open!", code=2)
+    assert "Take 1 to 10" in run("open:99", code=2) and "is not a part" in run("Open!", code=2)
     assert "no template of its own" in run("--default", "--team", name)
     assert run() == "reason:1 next_step=What comes next open="
     assert await brought(world) == SummaryTemplate(

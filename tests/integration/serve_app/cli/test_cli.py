@@ -182,7 +182,7 @@ def test_terms_that_are_too_long_or_too_many_are_refused_and_change_nothing() ->
 def test_members_and_contacts_are_kept_and_an_import_may_be_repeated(tmp_path: Path) -> None:
     ok("workspaces", "create", "acme")
     user = str(uuid4())
-    assert ok("members", "add", "Dana Wolf", "--user", user, "--alias", "Dana")["userId"] == user
+    assert ok("members", "create", "Dana Wolf", "--user", user, "--alias", "Dana")["userId"] == user
     assert [member["aliases"] for member in ok("members", "list")] == [["Dana"]]
     file = tmp_path / "people.csv"
     file.write_text("Name;Company;Phone\nAna Costa;Costa;+1 415 555 0100\nBo Lind;;\n", encoding="utf-8")
@@ -219,7 +219,7 @@ def test_who_read_a_call_is_listed_by_the_name_of_the_key_or_its_id_once_the_key
     call_id, gone = uuid4(), uuid4()
     submit(secret, call_id)
     assert ok("calls", "reads", str(call_id)) == []
-    assert f"Nobody has read or heard call {call_id}." in switchboard("calls", "reads", str(call_id)).output
+    assert f"No reads of call {call_id}." in switchboard("calls", "reads", str(call_id)).output
 
     async def read(database: Database) -> None:
         sender = await keys.find(database, secret)

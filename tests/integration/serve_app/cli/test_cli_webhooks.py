@@ -100,11 +100,11 @@ def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
 
 def test_an_endpoint_is_added_tested_and_shown_and_its_secret_only_once(receiver: Receiver) -> None:
     workspace()
-    added = ok("add", receiver.url, "--event", "call.completed", "--include", "record", "--team", "support")
+    added = ok("create", receiver.url, "--event", "call.completed", "--include", "record", "--team", "support")
     secret, one = added["secret"], added["endpoint"]["endpointId"]
     assert added["endpoint"]["events"] == ["call.completed"]
     tested = ok("test", one)
-    assert tested["taken"] and tested["status"] == 204
+    assert tested["delivered"] and tested["status"] == 204
     (seen,) = receiver.seen
     assert Webhook(secret).verify(seen.body, seen.headers)["type"] == "webhook.test"
     payload.adapter().validate_json(seen.body)
@@ -117,7 +117,7 @@ def test_an_endpoint_is_added_tested_and_shown_and_its_secret_only_once(receiver
 def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="]')
     workspace()
-    added = ok("add", receiver.url)
+    added = ok("create", receiver.url)
 
     async def stored(database: Database) -> str:
         async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -141,7 +141,7 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
     assert ok("reseal") == {"resealed": 0, "sealed": True}
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU="]')
     assert Settings().sealer().open(with_database(stored)) == rotated["secret"]
-    assert ok("test", added["endpoint"]["endpointId"])["taken"]  # with both, the one before it as well
+    assert ok("test", added["endpoint"]["endpointId"])["delivered"]  # with both, the one before it as well
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
 )
 def test_an_address_that_events_are_not_sent_to_is_refused_with_a_reason(url: str, told: str) -> None:
     workspace()
-    result = switchboard("add", url)
+    result = switchboard("create", url)
     assert result.exit_code == 1
     assert told in " ".join(result.output.split())
     assert "recording" not in result.output
@@ -167,16 +167,16 @@ def test_an_address_that_events_are_not_sent_to_is_refused_with_a_reason(url: st
 
 def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
     workspace()
-    one = ok("add", receiver.url)["endpoint"]["endpointId"]
+    one = ok("create", receiver.url)["endpoint"]["endpointId"]
     for arguments, told in (
-        (["add", receiver.url, "--event", "call.begun"], "call.received, call.transcribing"),
-        (["add", receiver.url, "--include", "audio"], "record, transcript"),
-        (["add", "https://no-such-host.invalid/hook"], "has no address"),
+        (["create", receiver.url, "--event", "call.begun"], "call.received, call.transcribing"),
+        (["create", receiver.url, "--include", "audio"], "record, transcript"),
+        (["create", "https://no-such-host.invalid/hook"], "has no address"),
         (["show", "x"], "not an id"),
         (["replay", one], "--failed, --since"),
         (["replay", one, "--since", "yesterday"], "not a time"),
         (["replay", one, "--event", "evt_1"], "not an event id"),
-        (["update", one, "--thin", "--include", "record"], "contradict"),
+        (["update", one, "--thin", "--include", "record"], "exclude each other"),
     ):
         result = switchboard(*arguments)
         assert result.exit_code == 2, (arguments, result.output)
@@ -187,7 +187,7 @@ def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
 
 def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver) -> None:
     secret = workspace()
-    one = ok("add", receiver.url)["endpoint"]["endpointId"]
+    one = ok("create", receiver.url)["endpoint"]["endpointId"]
     call_id = submit(secret)
     attempt(DeliveryVerdict.RETRY)
     (waiting,) = ok("deliveries", one, "--call", str(call_id))
@@ -215,7 +215,7 @@ def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver
 
 def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: Receiver) -> None:
     secret = workspace()
-    one = ok("add", receiver.url)["endpoint"]["endpointId"]
+    one = ok("create", receiver.url)["endpoint"]["endpointId"]
     submit(secret)
     attempt(DeliveryVerdict.GONE, 410)
     assert ok("list")[0]["disabledReason"] == "The receiver wants nothing more: status 410."
@@ -226,7 +226,7 @@ def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: 
     assert ok("enable", one)["disabledAt"] is None
     assert ok("disable", one, "--reason", "The CRM moves.")["disabledReason"] == "The CRM moves."
     assert ok("update", one, "--url", receiver.url + "/v2", "--event", "call.failed")["events"] == ["call.failed"]
-    assert ok("remove", one)["removed"]
+    assert ok("delete", one)["removed"]
     assert ok("deliveries") == []
 
 

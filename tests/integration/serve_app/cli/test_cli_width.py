@@ -96,18 +96,18 @@ class Filled:
         self.secret = made("keys", "create", "--team", TEAM, "--name", "Telefonanlage Zentrale, Serverraum 2")["secret"]
         made("keys", "create", "--name", "read only, for the reporting warehouse", "--scope", "read")
         self.user = made(
-            "members", "add", MEMBER, "--team", TEAM, "--alias", "Maxi", "--alias", "Frau Schwarzenberger"
+            "members", "create", MEMBER, "--team", TEAM, "--alias", "Maxi", "--alias", "Frau Schwarzenberger"
         )["userId"]
         made(
-            *("contacts", "add", "Ana Beatriz Costa de Albuquerque", "--phone", "+4930123456789"),
+            *("contacts", "create", "Ana Beatriz Costa de Albuquerque", "--phone", "+4930123456789"),
             *("--company", "Costa & Albuquerque Importações Ltda.", "--email", "ana.beatriz@costa-albuquerque.example"),
         )
-        made("contacts", "add", "Bo Lind")
+        made("contacts", "create", "Bo Lind")
         made("credentials", "add", f"{HOST}:8443", "--header", "X-Recording-Server-Token", "--secret-env", "TOKEN")
         self.endpoint = made(
             *(
                 "webhooks",
-                "add",
+                "create",
                 "https://127.0.0.1:18443/hooks/network-operations-center/switchboard/events?tenant=unterfoehring",
             ),
             *("--description", "to the ticket system of the network operations center"),
@@ -212,6 +212,7 @@ class Filled:
             "gold list": (),
             "gold show": ("frequent-billing-questions.checked-by-two",),
             "runs list": (),
+            "runs show": ("the-small-checkpoint.on-frequent-billing-questions",),
             "webhooks list": (),
             "webhooks show": (self.endpoint,),
             "webhooks deliveries": (),

@@ -1,0 +1,122 @@
+"""Options and arguments that several commands have. Their parsers refuse a wrong value before anything is opened."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from serve_app.cli.ui.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.core.database import Database
+
+UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+SWAPPED = "The PBX records the customer on the left channel, or in the first file."
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A moment, or an age by the database's clock, which also wrote the times that it is compared with."""
+
+    value: datetime | timedelta
+
+    async def moment(self, database: "Database") -> datetime:
+        if isinstance(self.value, datetime):
+            return self.value
+        return (await database.clock()).now() - self.value
+
+
+async def moment_of(database: "Database", time: Time | None) -> datetime | None:
+    return await time.moment(database) if time else None
+
+
+def parse_time(text: str) -> Time:
+    """Read `45m`, `2h`, `3d` or ISO 8601; without an offset, in this machine's time zone. Raises `CommandError`."""
+    try:
+        if text[:-1].isdecimal() and text[-1] in UNITS:
+            return Time(timedelta(**{UNITS[text[-1]]: int(text[:-1])}))
+        return Time(datetime.fromisoformat(text).astimezone())
+    except (ValueError, OverflowError):
+        hint = "Say 45m, 2h, 3d or a time such as 2026-11-20T08:00."
+        raise CommandError(f"{text!r} is not a time.", hint, USAGE) from None
+
+
+def as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def parse_id(advice: str) -> Callable[[str], UUID]:
+    """Return a parser of ids; `advice` names the command that lists them."""
+
+    def parse(text: str) -> UUID:
+        parsed = as_uuid(text)
+        if parsed is None:
+            raise CommandError(f"{text!r} is not an id (a UUID).", advice, USAGE)
+        return parsed
+
+    return parse
+
+
+def check_new(name: str, of: str) -> None:
+    """Raise `CommandError` (2) for what cannot be the name of a run or of a gold set; `of` says which."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or as_uuid(name):
+        hint = "Letters, digits, dots, dashes and underscores, at most 64; no UUID."
+        raise CommandError(f"{name!r} cannot be the name of {of}.", hint, USAGE)
+
+
+def parse_new(of: str) -> Callable[[str], str]:
+    """Return a parser of the name of a new run or gold set."""
+
+    def parse(name: str) -> str:
+        check_new(name, of)
+        return name
+
+    return parse
+
+
+def _country(code: str) -> str:
+    import phonenumbers
+
+    if code not in phonenumbers.SUPPORTED_REGIONS:
+        raise CommandError(f"{code!r} is not a country code.", "Two capital letters of ISO 3166: DE, US, ES.", USAGE)
+    return code
+
+
+def _time_zone(name: str) -> str:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, LookupError) as error:
+        raise CommandError(f"{name!r} is not a time zone.", "An IANA name: Europe/Berlin, UTC.", USAGE) from error
+    return name
+
+
+Workspace = Annotated[
+    str | None, typer.Option("--workspace", "-w", metavar="NAME|ID", help="Not needed while there is only one.")
+]
+Team = Annotated[str | None, typer.Option("--team", "-t", metavar="NAME|ID", help="A team of the workspace.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
+Rename = Annotated[str | None, typer.Option("--name", help="The new name.")]
+Swapped = Annotated[bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED)]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete it; this cannot be undone.")]
+Since = Annotated[
+    Time | None,
+    typer.Option("--since", metavar="TIME", parser=parse_time, help="Calls that started since: 30d, 2026-11-01."),
+]
+CallIds = Annotated[list[UUID] | None, typer.Option("--call", metavar="CALLID", help="This call; repeatable.")]
+Country = Annotated[
+    str | None, typer.Option(metavar="CC", parser=_country, help="Country of national numbers, ISO 3166 (DE, US).")
+]
+_TIME_ZONE = typer.Option(
+    metavar="ZONE", parser=_time_zone, help="Time zone of dates such as 'tomorrow', an IANA name."
+)
+TimeZone = Annotated[str, _TIME_ZONE]
+NewTimeZone = Annotated[str | None, _TIME_ZONE]
