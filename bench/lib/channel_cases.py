@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
-from pipeline.audio.decode.started import Started
+from pipeline.audio.decode.start_time import Started
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 
 FOLDER = Path(__file__).parents[2] / "tests" / "fixtures" / "calls"
