@@ -1,7 +1,7 @@
-"""MkDocs hooks: pages that live beside the code, and references written from it at build time.
+"""MkDocs hooks: READMEs become pages of the site without a copy, and references are generated from the code.
 
-The README, the package READMEs and SETTINGS.md are pages of the site without a copy in this folder. Links are written
-for the repository; here a link to a file that is a page leads to that page, and any other file is named.
+Links are written for the repository. A link to a file that is a page is converted to a link to that page; a link to
+any other file becomes its path.
 """
 
 import logging
@@ -33,16 +33,16 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 def packages() -> dict[str, str]:
     """Return the page of each package README: of `pipeline/asr/README.md` it is `packages/pipeline-asr.md`."""
-    found = (path.relative_to(ROOT) for name in PACKAGES for path in sorted((ROOT / name).rglob("README.md")))
+    paths = (path.relative_to(ROOT) for name in PACKAGES for path in sorted((ROOT / name).rglob("README.md")))
     return {
         f"packages/{'-'.join(path.parts[:-1])}.md": path.as_posix()
-        for path in found
+        for path in paths
         if path.as_posix() not in INCLUDED.values() and "samples" not in path.parts
     }
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List packages and decision records in the navigation, whatever there is."""
+    """Add packages and decision records to the navigation."""
     assert config.nav is not None
     decisions = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
     listed: dict[str, list[Any]] = {
@@ -56,7 +56,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is not in this folder."""
+    """Add the pages that are not in this folder."""
     for page, path in {**INCLUDED, **packages()}.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text(encoding="utf-8")))
     for page, write in WRITTEN.items():
@@ -65,79 +65,72 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links to pages of the site, and indent lists as Markdown's Python implementation wants them."""
+    """Convert links to pages of the site, and indent nested lists for Python-Markdown."""
     uri = page.file.src_uri
     if uri in WRITTEN:
         return markdown
-    own = {**INCLUDED, **packages()}
-    pages = {path: one for one, path in own.items()} | {"serve_app/SETTINGS.md": "reference/settings.md"}
-    folder = posixpath.dirname(own.get(uri, f"docs/{uri}"))
+    included = {**INCLUDED, **packages()}
+    pages = {path: page for page, path in included.items()} | {"serve_app/SETTINGS.md": "reference/settings.md"}
+    folder = posixpath.dirname(included.get(uri, f"docs/{uri}"))
 
-    def led(match: re.Match[str]) -> str:
+    def converted(match: re.Match[str]) -> str:
         image, text, target = match.groups()
         path, _, anchor = target.partition("#")
-        if (
-            not path
-            or ":" in path
-            or (
-                uri.startswith("reference/")
-                and uri not in own
-                and uri not in ("reference/errors.md", "reference/metrics.md")
-            )
-        ):
+        if not path or ":" in path:
             return match.group()
         full = posixpath.normpath(posixpath.join(folder, path))
         readme = f"{full}/README.md"
-        found = pages.get(full) or pages.get(readme) or full.removeprefix("docs/") * full.startswith("docs/")
-        if found:
-            leads = posixpath.relpath(found, posixpath.dirname(uri) or ".")
-            return f"{image}[{text}]({leads}{'#' + anchor if anchor else ''})"
+        destination = pages.get(full) or pages.get(readme) or full.removeprefix("docs/") * full.startswith("docs/")
+        if destination:
+            relative = posixpath.relpath(destination, posixpath.dirname(uri) or ".")
+            return f"{image}[{text}]({relative}{'#' + anchor if anchor else ''})"
         if not (ROOT / full).exists():
-            logger.warning("%s links to %s, which is not there.", own.get(uri, uri), target)  # --strict fails on it
+            # --strict fails on a warning
+            logger.warning("%s links to %s, which does not exist.", included.get(uri, uri), target)
         return text if full in text or path in text else f"{text} (`{full}`)"
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    return "".join(drawn(part) if at % 2 else LINK.sub(led, indented(part)) for at, part in enumerate(parts))
+    return "".join(as_table(part) if at % 2 else LINK.sub(converted, indented(part)) for at, part in enumerate(parts))
 
 
-def drawn(fence: str) -> str:
-    """Return a Mermaid diagram as a table of its arrows: drawing it would load a script from elsewhere."""
+def as_table(fence: str) -> str:
+    """Return a Mermaid diagram as a table of its arrows: rendering it would load an external script."""
     if not fence.startswith("```mermaid"):
         return fence
     rows = []
     for line in fence.splitlines():
         arrow = re.match(r" +(\S+) +[-|o{}.]+[->|o{}]* +([^\s:]+)(?: *: *\"?([^\"]*)\"?)?$", line)
         if arrow:
-            start, end, told = (group or "" for group in arrow.groups())
-            rows.append(f"| {start.replace('[*]', 'start')} | {told} | {end.replace('[*]', 'end')} |")
+            start, end, label = (group or "" for group in arrow.groups())
+            rows.append(f"| {start.replace('[*]', 'start')} | {label} | {end.replace('[*]', 'end')} |")
     if not rows:
-        logger.warning("A Mermaid diagram that is not understood: %s", fence.splitlines()[1])
+        logger.warning("Unsupported Mermaid diagram: %s", fence.splitlines()[1])
         return fence
     return "\n".join(["| From | Arrow | To |", "|---|---|---|", *rows])
 
 
 def indented(markdown: str) -> str:
-    """Return the text with what is nested in a list item by two or three spaces nested by four."""
+    """Return the text with content of list items indented by four spaces instead of two or three."""
     return re.sub(r"^( {2,3})(?=[-|`]|\d+\. )", "    ", markdown, flags=re.MULTILINE)
 
 
 def settings() -> str:
-    """Return the page of every setting by group, from the fields of the settings."""
+    """Return the page of all settings by group."""
     from serve_app.settings import documented
 
     parts, group = ["# Settings", "", "Environment variables; lists and objects are written as JSON.", ""], ""
-    for one in documented():
-        named = one.variable.rpartition("__")[0] or "General"
-        if named != group:
-            group = named
+    for setting in documented():
+        prefix = setting.variable.rpartition("__")[0] or "General"
+        if prefix != group:
+            group = prefix
             parts += [f"## {group}", ""]
-        default = f" (default `{one.default}`)" if one.default else ""
-        parts += [f"`{one.variable}`{default}", f": {one.description}", ""]
+        default = f" (default `{setting.default}`)" if setting.default else ""
+        parts += [f"`{setting.variable}`{default}", f": {setting.description}", ""]
     return "\n".join(parts)
 
 
 def command_line() -> str:
-    """Return the page of every command and its options, from their help."""
+    """Return the page of all commands, from their help."""
     import typer
     from typer.cli import get_docs_for_click
 
@@ -152,12 +145,12 @@ def command_line() -> str:
 
 
 def events() -> str:
-    """Return the page of every event and its fields, from the schema."""
+    """Return the page of all events, from their schema."""
     from serve_app.webhooks import payload
 
     schema = payload.schema()
     models = schema["$defs"]
-    parts = ["# Events", "", "What a receiver can rely on: [receiving events](../events.md).", ""]
+    parts = ["# Events", "", "[Receive events](../events.md) describes delivery and signatures.", ""]
     for name in schema["discriminator"]["mapping"].values():
         model = models[name.rsplit("/", 1)[1]]
         data = model["properties"]["data"]
@@ -168,19 +161,20 @@ def events() -> str:
             continue
         parts += [f"## {name}", "", model.get("description", ""), "", "| Field | Type | Meaning |", "|---|---|---|"]
         parts += [
-            f"| `{field}` | {shape(one)} | {one.get('description', '')} |" for field, one in model["properties"].items()
+            f"| `{field}` | {shape(spec)} | {spec.get('description', '')} |"
+            for field, spec in model["properties"].items()
         ]
         parts.append("")
     return "\n".join(parts)
 
 
 def shape(field: dict[str, Any]) -> str:
-    """Return the type of a field of a JSON schema, in words."""
+    """Return the type of a JSON schema field in words."""
     if "$ref" in field:
         name = field["$ref"].rsplit("/", 1)[1]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in field:
-        return " or ".join(shape(one) for one in field["anyOf"])
+        return " or ".join(shape(option) for option in field["anyOf"])
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if "const" in field:

@@ -8,7 +8,8 @@ from pipeline.audio import chunks
 from pipeline.audio.channels import separation
 from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode
-from pipeline.audio.labels import labeling, typed
+from pipeline.audio.labels import labeling
+from pipeline.audio.labels import keypad_digits
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import Audio, AudioAnalysis, Layout, Recording
 from pipeline.errors import RecordingError, StorageError
@@ -110,5 +111,5 @@ def analyze_audio(
     if audio.duration < LEAST_SECONDS:
         cut = ()
         warnings += (f"The recording is {audio.duration:.2f} s long: too short for a word; nothing is recognized.",)
-    kept = typed.without_digits(labeled, keep_digits)
+    kept = keypad_digits.without_digits(labeled, keep_digits)
     return AudioAnalysis(loaded.layout, audio.duration, speech, cut, warnings, kept)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.audio.channels import bleed, contained
+from pipeline.audio.channels import bleed
+from pipeline.audio.channels import copied_channel
 from pipeline.audio.channels.compare import MATCH, Match, Stretch, stretches
 from pipeline.audio.channels.levels import Activity, in_band, padded
 from pipeline.audio.channels.suppress import HOP, Path
@@ -67,7 +68,7 @@ def find(audio: Audio, heard: Sequence[Activity], match: Match, lag: int = bleed
     come late."""
     if not (heard[0].live and heard[1].live):
         return NOTHING
-    party = contained.find(audio, heard, match)
+    party = copied_channel.find(audio, heard, match)
     if party:
         return Overlap((party,), (), party.paths, party.bleed.source)
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.channels import contained, lateness, overlap, taking_turns
+from pipeline.audio.channels import overlap
+from pipeline.audio.channels import copied_channel, offset as lateness, turn_alignment
 from pipeline.audio.channels.align import Alignment, align
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.channels.compare import Match, compare, complete, fuller
 from pipeline.audio.channels.levels import FRAME, LIVE_SECONDS, Activity, activity
 from pipeline.audio.decode.decoder import Decoded
-from pipeline.audio.decode.started import Started
+from pipeline.audio.decode.start_time import Started
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
 
 SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
@@ -72,7 +73,7 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
 
 def _party_alone(rows: Arranged, heard: tuple[Activity, Activity], match: Match) -> bool:
     """Whether one channel holds one party and the other both, though that party speaks nearly all the time."""
-    return match.apart >= APART_ALONE and contained.find(rows, heard, match) is not None
+    return match.apart >= APART_ALONE and copied_channel.find(rows, heard, match) is not None
 
 
 def _one_sided(
@@ -150,7 +151,7 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
         apart = f" {began[0]}" if abs(alignment.offset) >= TOGETHER else ""
         return audio, replace(layout, starts=laid.starts, reason=layout.reason + apart)
     if stamps:
-        evidence["start_times_seconds"], evidence["start_times_within"] = taking_turns.apart_by(stamps)
+        evidence["start_times_seconds"], evidence["start_times_within"] = turn_alignment.apart_by(stamps)
     if alignment.aligned and laid.common.party is None:
         late = lateness.measured(laid.common.found)
         evidence |= late.as_evidence()
@@ -205,11 +206,11 @@ def _stamps(first: Decoded, second: Decoded) -> tuple[Started, Started] | None:
 
 def _guess(
     legs: Sequence[Arranged], heard: tuple[Activity, Activity], stamps: tuple[Started, Started] | None
-) -> taking_turns.Guess:
+) -> turn_alignment.Guess:
     seconds = legs[0].duration, legs[1].duration
     if stamps is None or not (heard[0].live and heard[1].live):
-        return taking_turns.guess(heard, seconds)
-    return taking_turns.stamped(heard, seconds, stamps)
+        return turn_alignment.guess(heard, seconds)
+    return turn_alignment.stamped(heard, seconds, stamps)
 
 
 def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Alignment]:

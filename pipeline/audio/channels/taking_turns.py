@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipeline.audio.channels.levels import FRAME, Activity
-from pipeline.audio.decode.started import Started
+from pipeline.audio.decode.start_time import Started
 from pipeline.domain.speech import SAMPLE_RATE
 
 # Measured on the sample calls, legs cut by 1 to 30 s at the beginning, the end or both: within these bounds the way

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.audio.decode import several, sound
+from pipeline.audio.decode import sound
+from pipeline.audio.decode import channel_selection
 from pipeline.audio.decode.container import HEADERLESS
 from pipeline.audio.decode.sandbox import runner, wire
 from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, Why
-from pipeline.audio.decode.started import Started
+from pipeline.audio.decode.start_time import Started
 from pipeline.domain import sniff
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
 from pipeline.errors import (
@@ -180,7 +181,7 @@ class _Tracks:
     lengths: dict[int, int] = field(default_factory=dict)
 
     def begin(self, track: int, data: bytearray) -> None:
-        if len(data) != 1 or track in self.sinks or not 1 <= data[0] + sum(self.channels.values()) <= several.MOST:
+        if len(data) != 1 or track in self.sinks or not 1 <= data[0] + sum(self.channels.values()) <= channel_selection.MOST:
             raise Malformed("track")
         self.channels[track], self.lengths[track] = data[0], 0
         self.sinks[track] = sound.sink(self.folder, data[0], self.allowance)
@@ -219,8 +220,8 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
         sources = tracks.finish(facts.gaps)
         if not sources:
             raise NotAudio(SENTENCES[Why.NOTHING])
-        audio, choice = several.choose(sources)
-        if isinstance(audio, several.Picked):
+        audio, choice = channel_selection.choose(sources)
+        if isinstance(audio, channel_selection.Picked):
             audio.drop_unused()
     except BaseException:
         tracks.abort()
@@ -281,8 +282,8 @@ def _refused(why: Why, number: float, options: DecodeOptions) -> RecordingError 
 
 def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
     found = []
-    if sum(facts.channels) > several.MOST:
-        found.append(f"The recording has {sum(facts.channels)} channels; only the first {several.MOST} are used.")
+    if sum(facts.channels) > channel_selection.MOST:
+        found.append(f"The recording has {sum(facts.channels)} channels; only the first {channel_selection.MOST} are used.")
     if facts.channels_change:
         found.append("The number of channels changes within the recording.")
     if facts.late_tracks:

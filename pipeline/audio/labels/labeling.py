@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.audio.labels import detector, evidence, lost, voice
+from pipeline.audio.labels import detector, evidence, voice
+from pipeline.audio.labels import dropouts
 from pipeline.audio.labels.canvas import Canvas, paint_gaps, paint_ground, paint_number, paint_signal, paint_speech
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.evidence import mask_of
@@ -72,5 +73,5 @@ def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[
     paint_speech(canvas, speech, probabilities)
     paint_gaps(canvas, [gap for gap in gaps if gap.duration >= BETWEEN_WORDS])  # padding does not reach into them
     # They cut into words: the detector takes them for a part of these. Tones and music may stop at once.
-    paint_gaps(canvas, [gap for gap in lost.find(audio, channel) if speech[int(gap.start * STEP) - 1]])
+    paint_gaps(canvas, [gap for gap in dropouts.find(audio, channel) if speech[int(gap.start * STEP) - 1]])
     return canvas.labels(audio.duration)

@@ -19,7 +19,8 @@ import av.subtitles.stream
 import numpy as np
 import soxr
 
-from pipeline.audio.decode import edits, mp4, started, wav
+from pipeline.audio.decode import edits, mp4, wav
+from pipeline.audio.decode import start_time
 from pipeline.audio.decode.collect import Collector, Floats
 from pipeline.audio.decode.container import FileReader, NotDecoded, Progress, blocks, open_container
 from pipeline.audio.decode.sandbox import jail
@@ -80,7 +81,7 @@ def _decode(order: Order) -> Facts:
         sound = itertools.chain(first, _further_parts(reader, header, parts, progress))
         _hand_on(sound, order, progress)
         codec = stream.codec_context
-        began = started.of(container, stream, wav.chunk_of(reader, reader.size, b"iXML", started.MOST_XML))
+        began = start_time.of(container, stream, wav.chunk_of(reader, reader.size, b"iXML", start_time.MOST_XML))
         return Facts(
             source_rate=codec.sample_rate,
             codec=codec.name,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from pipeline.audio.decode.started import SOURCES
+from pipeline.audio.decode.start_time import SOURCES
 
 HEADER = struct.Struct("<BBI")
 MOST_BYTES = 1 << 22  # of a message
