@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from pipeline.analysis.rules.people.emails import emails
-from pipeline.analysis.rules.people.fact import Fact
+from pipeline.analysis.rules.people.fact import Fact, concerns_them
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
@@ -16,7 +16,6 @@ from pipeline.analysis.rules.people.introductions import (
     plausible,
     trimmed,
 )
-from pipeline.analysis.rules.people.ownership import concerns_them
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Contact

@@ -9,10 +9,9 @@ from pipeline.analysis.rules.numbers import WHOLE, digit_runs
 from pipeline.analysis.rules.people.addresses import address_of
 from pipeline.analysis.rules.people.companies import company_of, known_companies
 from pipeline.analysis.rules.people.emails import emails
-from pipeline.analysis.rules.people.fact import Fact
+from pipeline.analysis.rules.people.fact import Fact, concerns_them
 from pipeline.analysis.rules.people.match import wrong_number
 from pipeline.analysis.rules.people.names import name_of
-from pipeline.analysis.rules.people.ownership import concerns_them
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.rules.people.spelling import spelled_words
 from pipeline.analysis.talk import Said, Sentence
