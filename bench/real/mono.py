@@ -53,7 +53,7 @@ def stock(pipeline: str) -> Callable[[Sound], Spans]:
     import torch
 
     from pipeline import checkpoints
-    from pipeline.diarization.assemble import assemble
+    from pipeline.diarization.campplus_pipeline import assemble
     from pipeline.diarization.pyannote import CHECKPOINTS
     from pipeline.voice.calibration import calibration_of
 

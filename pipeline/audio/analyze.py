@@ -8,8 +8,7 @@ from pipeline.audio import chunks
 from pipeline.audio.channels import separation
 from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode
-from pipeline.audio.labels import labeling
-from pipeline.audio.labels import keypad_digits
+from pipeline.audio.labels import keypad_digits, labeling
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import Audio, AudioAnalysis, Layout, Recording
 from pipeline.errors import RecordingError, StorageError

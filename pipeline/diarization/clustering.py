@@ -16,9 +16,8 @@ from pydantic import ConfigDict
 from pipeline import checkpoints
 from pipeline.checkpoints import CheckpointKind
 from pipeline.checkpoints.resolve import WHOLE
-from pipeline.diarization.engine import DiarizationOptions, Samples
+from pipeline.diarization.engine import DiarizationOptions, Samples, reader
 from pipeline.diarization.regions import Region, diarized
-from pipeline.diarization.sound import reader
 from pipeline.diarization.torch_engine import TorchEngine
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization
 from pipeline.errors import CheckpointMissing, EngineError

@@ -1,6 +1,6 @@
 """What a diarization engine must do, how it is chosen, and what it can be told."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, cast, runtime_checkable
 
@@ -12,6 +12,7 @@ from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Audio, Diarization, Voiceprint
 from pipeline.engines import registry
 from pipeline.engines.registry import EngineOptions, Registry, load_engine
+from pipeline.errors import EngineError
 
 Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 
@@ -116,3 +117,24 @@ def load(options: DiarizationOptions, store: Path | None = None) -> Engine:
     Raises `CheckpointMissing`, `CheckpointDamaged` or `DeviceUnavailable`.
     """
     return cast(Engine, load_engine(options, store))
+
+
+Read = Callable[[int, int], Samples]  # samples from and to (exclusive)
+
+
+def reader(sound: Samples | Audio) -> tuple[Read, int]:
+    """Return how to read float32 samples of a mixed recording, and how many there are.
+
+    Reading raises `StorageError`, and `EngineError` for samples that are not finite.
+    """
+    if isinstance(sound, Audio):
+        return lambda first, last: sound.read(0, first, last).astype(np.float32) / np.float32(32768), sound.length
+    samples = np.ascontiguousarray(sound, np.float32)
+
+    def read(first: int, last: int) -> Samples:
+        found = samples[first:last]
+        if not np.isfinite(found).all():
+            raise EngineError("The recording's samples are not all finite numbers.")
+        return found
+
+    return read, len(samples)

@@ -24,7 +24,7 @@ from pipeline.errors import CheckpointMissing, EngineError
 from pipeline.voice.calibration import calibration_of
 
 if TYPE_CHECKING:
-    from pipeline.diarization.steps import WindowOutput
+    from pipeline.diarization.batched_diarization import WindowOutput
     from pipeline.diarization.windows import Window
 
 SHORTEST = SAMPLE_RATE // 10  # samples; in less nobody is heard
@@ -154,7 +154,7 @@ class Pyannote(TorchEngine):
     def _vectors(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float32]:
         import torch
 
-        from pipeline.diarization.campplus_embedding import CAMPlusPlusEmbedding
+        from pipeline.diarization.campplus_pipeline import CAMPlusPlusEmbedding
 
         embedding = self._pipeline._embedding
         model, device = embedding.model_, embedding.device
@@ -177,7 +177,7 @@ def _load(checkpoint: checkpoints.Checkpoint, name: str, device: Any) -> Any:
         from pyannote.audio.pipelines import SpeakerDiarization
         from pyannote.audio.utils.reproducibility import fix_reproducibility
 
-        from pipeline.diarization.steps import take_apart
+        from pipeline.diarization.batched_diarization import take_apart
 
         pipeline = _assembled(checkpoint, name) if checkpoint.parts else _from_folder(checkpoint)
         if not isinstance(pipeline, SpeakerDiarization):
@@ -210,7 +210,7 @@ def _from_folder(checkpoint: checkpoints.Checkpoint) -> Any:
 
 def _assembled(checkpoint: checkpoints.Checkpoint, name: str) -> Any:
     """The pipeline of the store's parts. How it is put together was measured with its calibration."""
-    from pipeline.diarization.assemble import assemble
+    from pipeline.diarization.campplus_pipeline import assemble
 
     calibration = calibration_of(name)
     if calibration is None or calibration.pipeline is None:

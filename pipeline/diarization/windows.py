@@ -8,8 +8,7 @@ import numpy as np
 import torch
 import torchaudio
 
-from pipeline.diarization.engine import Samples
-from pipeline.diarization.sound import reader
+from pipeline.diarization.engine import Samples, reader
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
 BLOCK = 32  # windows that are cut from one piece of sound: 41 s, 2.6 MB, whatever the length of the call

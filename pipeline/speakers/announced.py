@@ -11,9 +11,9 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
-from pipeline.speakers.machine_words import log_odds, weights_of
 from pipeline.speakers.plain import plain
 
 FOLDER = Path(__file__).parent / "announcements"
@@ -77,3 +77,35 @@ def _filled(pattern: str, sets: Mapping[str, str]) -> str:
     for name, value in sets.items():
         pattern = pattern.replace(f"{{{name}}}", value)
     return "".join(c for c in unicodedata.normalize("NFD", pattern) if not unicodedata.combining(c))
+
+
+WORDS_FOLDER = Path(__file__).parent / "announcements" / "words"
+
+
+SCALE = 100  # weights are kept as whole hundredths
+
+
+LEAST_WORDS = 3  # fewer say too little
+
+
+def features(said: str) -> frozenset[str]:
+    """The words of a `plain` text and its pairs of neighbors; numbers are "#", since digits say nothing."""
+    words = ["#" if word.isdigit() else word for word in said.split()]
+    return frozenset((*words, *(f"{a} {b}" for a, b in pairwise(words))))
+
+
+def log_odds(said: str, weights: Mapping[str, int]) -> float:
+    """Evidence, in log odds, that a machine says a `plain` text; 0 of few words and without weights."""
+    if not weights or len(said.split()) < LEAST_WORDS:
+        return 0.0
+    return (weights[""] + sum(weights.get(one, 0) for one in features(said))) / SCALE
+
+
+@cache
+def weights_of(language: str) -> dict[str, int]:
+    """The weight of each feature, in hundredths; that of "" is there in any case. Empty without a file."""
+    path = WORDS_FOLDER / f"{language}.tsv"
+    if not path.is_file():
+        return {}
+    rows = (line.rpartition("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    return {feature: int(weight) for feature, _, weight in rows}

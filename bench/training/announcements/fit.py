@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.real.sources import Sources
-from pipeline.speakers.announced import evidence
-from pipeline.speakers.machine_words import FOLDER, SCALE, features, log_odds
+from pipeline.speakers.announced import SCALE, WORDS_FOLDER, evidence, features, log_odds
 from pipeline.speakers.plain import plain
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -148,7 +147,7 @@ def main() -> None:
         show(language, given, crossed(given), options.details)
         if options.write:
             weights = fitted(given)
-            path = FOLDER / f"{language}.tsv"
+            path = WORDS_FOLDER / f"{language}.tsv"
             text = "".join(f"{feature}\t{weight}\n" for feature, weight in sorted(weights.items()))
             path.write_text(text, encoding="utf-8")
             print(f"{path}: {len(weights)} weights, {path.stat().st_size / 1024:.0f} KiB")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.audio.channels import bleed
-from pipeline.audio.channels import copied_channel
+from pipeline.audio.channels import bleed, copied_channel
 from pipeline.audio.channels.compare import MATCH, Match, Stretch, stretches
 from pipeline.audio.channels.levels import Activity, in_band, padded
 from pipeline.audio.channels.suppress import HOP, Path

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.channels import overlap
-from pipeline.audio.channels import copied_channel, offset as lateness, turn_alignment
+from pipeline.audio.channels import copied_channel, overlap, turn_alignment
+from pipeline.audio.channels import offset as lateness
 from pipeline.audio.channels.align import Alignment, align
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.channels.compare import Match, compare, complete, fuller

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.audio.decode import sound
-from pipeline.audio.decode import channel_selection
+from pipeline.audio.decode import channel_selection, sound
 from pipeline.audio.decode.container import HEADERLESS
 from pipeline.audio.decode.sandbox import runner, wire
 from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, Why
@@ -181,7 +180,11 @@ class _Tracks:
     lengths: dict[int, int] = field(default_factory=dict)
 
     def begin(self, track: int, data: bytearray) -> None:
-        if len(data) != 1 or track in self.sinks or not 1 <= data[0] + sum(self.channels.values()) <= channel_selection.MOST:
+        if (
+            len(data) != 1
+            or track in self.sinks
+            or not 1 <= data[0] + sum(self.channels.values()) <= channel_selection.MOST
+        ):
             raise Malformed("track")
         self.channels[track], self.lengths[track] = data[0], 0
         self.sinks[track] = sound.sink(self.folder, data[0], self.allowance)
@@ -283,7 +286,9 @@ def _refused(why: Why, number: float, options: DecodeOptions) -> RecordingError 
 def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
     found = []
     if sum(facts.channels) > channel_selection.MOST:
-        found.append(f"The recording has {sum(facts.channels)} channels; only the first {channel_selection.MOST} are used.")
+        found.append(
+            f"The recording has {sum(facts.channels)} channels; only the first {channel_selection.MOST} are used."
+        )
     if facts.channels_change:
         found.append("The number of channels changes within the recording.")
     if facts.late_tracks:

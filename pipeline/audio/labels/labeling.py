@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.audio.labels import detector, evidence, voice
-from pipeline.audio.labels import dropouts
+from pipeline.audio.labels import detector, dropouts, evidence, voice
 from pipeline.audio.labels.canvas import Canvas, paint_gaps, paint_ground, paint_number, paint_signal, paint_speech
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.evidence import mask_of

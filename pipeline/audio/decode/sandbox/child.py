@@ -19,8 +19,7 @@ import av.subtitles.stream
 import numpy as np
 import soxr
 
-from pipeline.audio.decode import edits, mp4, wav
-from pipeline.audio.decode import start_time
+from pipeline.audio.decode import edits, mp4, start_time, wav
 from pipeline.audio.decode.collect import Collector, Floats
 from pipeline.audio.decode.container import FileReader, NotDecoded, Progress, blocks, open_container
 from pipeline.audio.decode.sandbox import jail

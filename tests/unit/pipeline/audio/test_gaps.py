@@ -13,8 +13,8 @@ from pipeline.audio.analyze import Loaded, analyze_audio
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.chunks import cut
 from pipeline.audio.decode import wav
+from pipeline.audio.decode.channel_selection import Picked
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
-from pipeline.audio.decode.several import Picked
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.labeling import gaps_of, label
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind, Layout, LayoutKind, Span

@@ -42,8 +42,7 @@ def stored() -> Path:
 @pytest.fixture(scope="module")
 def embedding(stored: Path) -> Any:
     from pipeline.diarization import campplus
-    from pipeline.diarization.assemble import EMBEDDING_FILE
-    from pipeline.diarization.campplus_embedding import CAMPlusPlusEmbedding
+    from pipeline.diarization.campplus_pipeline import CAMPlusPlusEmbedding, EMBEDDING_FILE
 
     calibration = calibration_of(f"pyannote {NAME}")
     assert calibration is not None

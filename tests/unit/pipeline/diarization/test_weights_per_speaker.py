@@ -42,7 +42,7 @@ def test_speakers_share_a_pass_only_through_a_network_that_keeps_them_apart(netw
     import torch
     from pyannote.audio.pipelines.speaker_verification import PyannoteAudioPretrainedSpeakerEmbedding
 
-    from pipeline.diarization.steps import _takes_weights_per_speaker
+    from pipeline.diarization.batched_diarization import _takes_weights_per_speaker
 
     torch.manual_seed(0)
     embedding = PyannoteAudioPretrainedSpeakerEmbedding(networks()[network]())

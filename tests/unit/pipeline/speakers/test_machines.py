@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.domain.speech import Chunk, ChunkText, Label, LabelKind, SpeakerSpan, Word
-from pipeline.speakers.announced import FOLDER, MOST, WEIGHTS, evidence, patterns_of
-from pipeline.speakers.machine_words import log_odds, weights_of
+from pipeline.speakers.announced import FOLDER, MOST, WEIGHTS, evidence, log_odds, patterns_of, weights_of
 from pipeline.speakers.machines import refine
 from pipeline.speakers.seconds import by_machine
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.audio.channels.separation import separate
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.audio.decode.sandbox.wire import Facts, Malformed, facts
-from pipeline.audio.decode.started import Started, of_tags
+from pipeline.audio.decode.start_time import Started, of_tags
 from pipeline.domain.speech import Layout
 from tests.support.channels_by_hand import decoded, sample
 

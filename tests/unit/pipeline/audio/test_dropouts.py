@@ -6,7 +6,7 @@ import soxr
 
 from pipeline.asr.safety import settle
 from pipeline.asr.words import clear_of
-from pipeline.audio.labels import lost
+from pipeline.audio.labels import dropouts
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.labeling import label
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Label, LabelKind, Span, Word
@@ -44,7 +44,7 @@ def test_lost_packets_are_found_to_the_packet_and_marked(talk: np.ndarray, silen
     for at in moments:
         cut[round(at * 8000) : round((at + 0.2) * 8000)] = silence
     audio = heard(cut)
-    found = lost.find(audio, 0)
+    found = dropouts.find(audio, 0)
     assert [gap.start for gap in found] == pytest.approx(moments, abs=0.012)
     assert [gap.duration for gap in found] == pytest.approx([0.2] * 5, abs=0.02)
     marked = [one for one in label(audio, SpeechOptions())[0] if one.kind is LabelKind.GAP]
@@ -53,12 +53,12 @@ def test_lost_packets_are_found_to_the_packet_and_marked(talk: np.ndarray, silen
 
 def test_pauses_are_not_lost_however_silent(talk: np.ndarray) -> None:
     """A line without losses, a gate that closes where it is quiet, and a line that is digitally silent in pauses."""
-    assert lost.find(heard(talk), 0) == ()
+    assert dropouts.find(heard(talk), 0) == ()
     quiet = np.convolve(np.abs(talk), np.ones(800) / 800, "same") < 60
     assert quiet.mean() > 0.2
-    assert lost.find(heard(np.where(quiet, 0, talk)), 0) == ()
-    assert lost.find(heard(talk * 0), 0) == ()
-    assert lost.find(heard(talk[:10]), 0) == ()
+    assert dropouts.find(heard(np.where(quiet, 0, talk)), 0) == ()
+    assert dropouts.find(heard(talk * 0), 0) == ()
+    assert dropouts.find(heard(talk[:10]), 0) == ()
 
 
 def test_no_word_lasts_through_a_gap() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pipeline.audio.decode.channel_selection import choose
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
-from pipeline.audio.decode.several import choose
 from pipeline.domain.speech import AudioInMemory
 from tests.synthetic_calls import FOLDER
 

@@ -1,14 +1,20 @@
 """CAM++ as a pyannote embedding model: the frames of one speaker are selected before the network."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from pyannote.audio.core.model import Model
+from pyannote.audio.core.plda import PLDA
 from pyannote.audio.core.task import Problem, Resolution, Specifications
+from pyannote.audio.pipelines import SpeakerDiarization
 from torch import Tensor
 
+from pipeline.diarization import campplus
 from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, CAMPlusPlus, embedded, filterbanks
 from pipeline.domain.speech import SAMPLE_RATE
+from pipeline.voice.calibration import PipelineParameters
 
 
 class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
@@ -53,3 +59,39 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
 
     def _centered(self, voices: Sequence[Tensor]) -> Tensor:
         return embedded(self.network, voices) - self.center
+
+
+SEGMENTATION_FILE = "pytorch_model.bin"
+
+
+EMBEDDING_FILE = "campplus_cn_en_common.pt"
+
+
+def assemble(segmentation: Path, embedding: Path, parameters: PipelineParameters, center: Sequence[float]) -> Any:
+    """Return `SpeakerDiarization` with agglomerative clustering, on the CPU, from a folder for each network.
+
+    `center` (192 values) is what `CAMPlusPlusEmbedding` subtracts. The segmentation file is a pickle: call this within
+    `weights_only`. Raises what torch raises for files that hold other networks.
+    """
+    network = campplus.load(embedding / EMBEDDING_FILE)
+    pipeline = SpeakerDiarization(
+        segmentation=Model.from_pretrained(segmentation / SEGMENTATION_FILE),
+        segmentation_step=parameters.step,
+        embedding=CAMPlusPlusEmbedding(network, center),
+        embedding_exclude_overlap=True,
+        plda=_UnusedPLDA(),
+        clustering="AgglomerativeClustering",
+    )
+    clustering = {
+        "method": "average",
+        "min_cluster_size": parameters.min_cluster_size,
+        "threshold": parameters.clustering_threshold,
+    }
+    return pipeline.instantiate({"segmentation": {"min_duration_off": 0.0}, "clustering": clustering})
+
+
+class _UnusedPLDA(PLDA):  # type: ignore[misc]
+    """`SpeakerDiarization` wants a PLDA for any clustering, and looks for one on the hub where it is given none."""
+
+    def __init__(self) -> None:
+        pass

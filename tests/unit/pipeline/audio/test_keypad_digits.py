@@ -12,7 +12,7 @@ import pytest
 from bench.lib import sounds
 from pipeline.audio.analyze import Loaded, analyze_audio
 from pipeline.audio.labels.detector import SpeechOptions
-from pipeline.audio.labels.typed import Labels, without_digits
+from pipeline.audio.labels.keypad_digits import Labels, without_digits
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import AudioInMemory, Label, LabelKind, Layout, LayoutKind, Recording
 from pipeline.domain.stage import NOT_RECORDED

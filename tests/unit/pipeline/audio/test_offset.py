@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.audio.channels.lateness import NEAR, ONE_WAY, Lateness
+from pipeline.audio.channels.offset import NEAR, ONE_WAY, Lateness
 from pipeline.audio.channels.separation import separate
 from pipeline.domain.speech import Layout
 from tests.support.channels_by_hand import decoded, sample

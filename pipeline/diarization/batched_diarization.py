@@ -37,7 +37,7 @@ class WindowOutput:
     embeddings: npt.NDArray[np.float32]  # (speakers, dimension)
 
 
-class InSteps(SpeakerDiarization):  # type: ignore[misc]
+class BatchedSpeakerDiarization(SpeakerDiarization):  # type: ignore[misc]
     """`SpeakerDiarization` as `infer` and `finalize`. A loaded pipeline becomes one by `take_apart`."""
 
     @cached_property
@@ -184,13 +184,13 @@ def _takes_weights_per_speaker(model: Any, embedding: Any) -> bool:
 
 
 def take_apart(pipeline: Any) -> Any:
-    """The loaded pipeline itself, as `InSteps`; what was loaded into it stays as it is. Raises `ValueError`."""
+    """The loaded pipeline itself, as `BatchedSpeakerDiarization`; what was loaded into it stays as it is. Raises `ValueError`."""
     rate = pipeline._segmentation.model.audio.sample_rate
     if rate != SAMPLE_RATE:
         raise ValueError(f"its segmentation model wants {rate} Hz, not {SAMPLE_RATE}")
     if not pipeline.instantiated:
         pipeline.instantiate(pipeline.default_parameters())
-    pipeline.__class__ = InSteps
+    pipeline.__class__ = BatchedSpeakerDiarization
     kind = type(pipeline.clustering)
     pipeline.clustering.__class__ = type(kind.__name__, (_Bounded, kind), {})
     return pipeline
