@@ -20,9 +20,6 @@ COMMANDS = (
     Entry(
         "migrate", "serve_app.cli.run.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"
     ),
-    Entry(
-        "partition", "serve_app.cli.run.partition:partition", "Partition the largest tables by ranges of calls.", "Run"
-    ),
     Entry("backup", "serve_app.cli.run.backup:app", "Back up the database and recordings; verify a backup.", "Run"),
     Entry("restore", "serve_app.cli.run.restore:restore", "Restore a backup into an empty database.", "Run"),
     Entry("plan", "serve_app.cli.run.plan:plan", "Cores, GPUs, growth and cost for a number of calls.", "Run"),

@@ -135,7 +135,6 @@ def _server(url: str, origin: str) -> Iterator[Check]:
         yield good("migrations", "up to date")
         yield _isolation(url)
         yield from _passages(url)
-        yield from _partitions(url)
         return
     try:
         migrate.require_released(url)
@@ -171,27 +170,6 @@ def _passages(url: str) -> Iterator[Check]:
         yield warn(name, f"{counted(due, 'call')} due, and no embedding engine is named", advice)
     else:
         yield good(name, f"of {model}; {counted(due, 'call')} due")
-
-
-def _partitions(url: str) -> Iterator[Check]:
-    """Where an operator has partitioned tables: whether that came to its end, and partitions are there before calls."""
-    from db.server import partitions
-
-    tables = [table for table in partitions.look(url) if table.is_partitioned]
-    if not tables:
-        return
-    if len(tables) < len(partitions.TABLES) or partitions.unfinished(url):
-        yield warn("partitions", "`switchboard partition` was interrupted", "Run it again: it resumes.")
-        return
-    told = ", ".join(f"{table.partitions} of {table.name}" for table in tables)
-    if strayed := sum(table.strayed for table in tables):
-        yield warn(
-            "partitions",
-            f"{told}; {counted(strayed, 'row')} in default partitions",
-            "They are used as all others. Why no partition was there in time, the log of the Conductors says.",
-        )
-    else:
-        yield good("partitions", told)
 
 
 def _isolation(url: str) -> Check:

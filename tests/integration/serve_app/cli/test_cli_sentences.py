@@ -54,8 +54,6 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
     named = ("--workspace", WORKSPACE)
     return [
         ("migrate", ()),
-        ("partition", ()),
-        ("partition", ("--yes",)),
         ("plan", ("--calls-per-day", "250000", "--minutes", "3.5", "--mono-share", "0.25")),
         ("backup create", (str(people.parent / "backups"),)),
         ("backup verify", (str(people.parent / "backups"),)),
