@@ -1,6 +1,6 @@
 """Are the figures of a comparison those of an independent computation?
 
-    python -m bench.real.compare [--html FILE] [--json FILE]
+    python -m bench.real.compare [--json FILE]
 
 Compares Whisper tiny.en with base, both in this pipeline, on the kept outputs of real speech (`compared`), and
 computes every metric again by other means: word errors with the textbook's edit distance, cpWER by trying every pairing
@@ -25,7 +25,6 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import bootstrap
 
 from bench.real import as_gold, outputs
-from pipeline.evaluation import page
 from pipeline.evaluation.compare import Comparison, compare
 from pipeline.evaluation.report import METRICS, RESAMPLES
 from pipeline.evaluation.score import normalized
@@ -242,7 +241,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.real.compare", description=__doc__.split("\n\n", maxsplit=1)[0]
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the comparison as a page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     args = parser.parse_args()
     found = systems()
@@ -265,8 +263,6 @@ def main() -> None:
                 print(f"{some.fact}: {some.value}, {some.calls} calls: {verdict.sentence}")
     worst = max(checked, key=lambda one: float(one["off"]))
     print(f"\nThe largest difference of a figure: {worst['off']:.1e} ({worst['metric']}, {worst['system']})")
-    if args.html:
-        args.html.write_text(page.render(found, " and ".join(MODELS), note="real speech"), encoding="utf-8")
     if args.json:
         args.json.write_text(json.dumps({"figures": checked, "intervals": ends}, indent=1) + "\n", encoding="utf-8")
 

@@ -58,8 +58,6 @@ def score(
     worst: told.Worst = 5,
     price_per_hour: told.Price = None,
     csv_: told.Csv = None,
-    html: told.Html = None,
-    console: told.ConsoleUrl = None,
     json_: Json = False,
 ) -> None:
     """Measure recognition against a gold set: words, speakers, times, tasks, contacts, speed and cost.
@@ -72,7 +70,7 @@ def score(
 
       switchboard gold score returns
 
-      switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl --html compared.html
+      switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl
     """
     from pipeline.evaluation import formats
     from pipeline.evaluation.compare import compare
@@ -90,7 +88,8 @@ def score(
         found = compare(got.truths, got.sides, got.facts, prices, told.progress)
         if not any(system.scores for system in found.systems):
             raise CommandError(f"None of the calls of {got.gold.name}@{got.gold.version} has a transcript.", "", FAILED)
-        told.write(found, csv_, html, " and ".join(got.sides), by, console, got.note)
+        if csv_ is not None:
+            told.write_csv(found, csv_)
     if json_:
         from serve_app.http.camel_json import fields
 

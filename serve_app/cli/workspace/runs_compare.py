@@ -56,8 +56,6 @@ def compare(
     worst: told.Worst = 5,
     price_per_hour: told.Price = None,
     csv_: told.Csv = None,
-    html: told.Html = None,
-    console: told.ConsoleUrl = None,
     json_: Json = False,
 ) -> None:
     """Compare a run with the records or another run: changed words and findings; with --gold, which is better.
@@ -71,7 +69,7 @@ def compare(
 
       switchboard runs compare tiny
 
-      switchboard runs compare tiny --gold returns --html compared.html
+      switchboard runs compare tiny --gold returns --csv calls.csv
 
       switchboard runs compare tiny base --gold returns
     """
@@ -85,8 +83,8 @@ def compare(
         found = _comparison(wanted, calls, truths, people, told.price(price_per_hour)) if gold else None
         if found is not None and not any(system.scores for system in found.systems):
             raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
-        if found is not None:
-            told.write(found, csv_, html, f"{wanted.beside} and {run.name}", by, console, str(gold))
+        if found is not None and csv_ is not None:
+            told.write_csv(found, csv_)
     if json_:
         against = None if found is None else told.as_json(found, by, worst)
         print_json({"run": run, "other": wanted.other, "calls": differences, "against_gold": against})
