@@ -96,12 +96,6 @@ COMMANDS = (
         "Your own questions and trackers: set, list, try.",
         "Workspace",
     ),
-    Entry(
-        "calibrations",
-        "serve_app.cli.workspace.reviews:app",
-        "Reviewers score the same calls; how far they agree.",
-        "Workspace",
-    ),
     Entry("teams", "serve_app.cli.workspace.teams:app", "Teams of a workspace: create, update, remove.", "Workspace"),
     Entry(
         "members",
