@@ -251,7 +251,7 @@ async def watch(queue: SentCalls, calls: int, nodes: int) -> dict[str, Any]:
 async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
     from db.core.database import Database
     from db.workspace import directory, keys
-    from serve_app.cli.calls.file_server import FileServer
+    from tests.file_server import FileServer
 
     database = await Database.open(url)
     try:

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.events import endpoints
 from db.secrets.encryption import Sealer
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import SECRETS_KEY, Client, RunningService
+from tests.file_server import FileServer
 from tests.prometheus import prometheus
 from tests.receiver import receiving
 from tests.synthetic_calls import synthetic_calls

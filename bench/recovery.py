@@ -22,9 +22,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 FAULTS = ("none", "Conductor", "Transcriber", "Diarizer", "PostgreSQL")

@@ -28,9 +28,9 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import FOLDER
 from tests.unit.pipeline.audio.test_absurd_media import far, m4a
 
