@@ -14,10 +14,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / ".ci")]
 
 import client_models  # noqa: E402
 
-from serve_app import settings  # noqa: E402
-from serve_app.api import openapi as read_and_edit  # noqa: E402
-from serve_app.cli.calls import record_schema  # noqa: E402
-from serve_app.intake import openapi as submit  # noqa: E402
+from serve_app import openapi, settings  # noqa: E402
 from serve_app.operations import metric_names  # noqa: E402
 from serve_app.webhooks import payload  # noqa: E402
 from tests import prompt_snapshots  # noqa: E402
@@ -67,14 +64,13 @@ def _event_types() -> str:
 
 
 GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a file, or of a folder and its files by name
-    "serve_app/intake/openapi.json": lambda: _json(submit.document()),
-    "serve_app/api/openapi.json": lambda: _json(read_and_edit.document()),
-    "serve_app/cli/record.schema.json": lambda: _json(record_schema.schema()),
+    "serve_app/intake/openapi.json": lambda: _json(openapi.submit_document()),
+    "serve_app/api/openapi.json": lambda: _json(openapi.api_document()),
     "serve_app/webhooks/events.schema.json": lambda: _json(payload.schema()),
     "serve_app/webhooks/README.md": _event_types,
     "serve_app/SETTINGS.md": _settings,
     "docs/reference/metrics.md": _metrics,
-    "client/src/switchboard/models.py": lambda: client_models.models(submit.document(), read_and_edit.document()),
+    "client/src/switchboard/models.py": lambda: client_models.models(openapi.submit_document(), openapi.api_document()),
     "tests/fixtures/prompts": prompt_snapshots.files,
 }
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 FAULTS = ("none", "Conductor", "Transcriber", "Diarizer", "PostgreSQL")

@@ -36,9 +36,9 @@ import soundfile
 from db.experiments import promotion, run_results, runs
 from db.experiments.run_calls import digest_of
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 
 SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples"
 SPOKEN = ("01_help_line", "02_two_strangers")  # utterances of real speech

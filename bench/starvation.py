@@ -25,9 +25,9 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import FOLDER
 from tests.unit.pipeline.audio.test_absurd_media import far, m4a
 

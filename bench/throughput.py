@@ -123,8 +123,8 @@ class Whole:
         return asyncio.run(self._run(recordings))
 
     async def _run(self, recordings: Sequence[Path]) -> "Ran":
-        from serve_app.cli.calls.file_server import FileServer
         from tests.acceptance.running import Client
+        from tests.file_server import FileServer
 
         client = await Client.of(self._service)
         with FileServer() as files:

@@ -1,7 +1,6 @@
 """Fixtures around a real PostgreSQL: one embedded server for the run, a fresh migrated database for each test."""
 
 import itertools
-import os
 import shutil
 import tempfile
 import time
@@ -21,7 +20,7 @@ from db.core.database import EVERY_WORKSPACE, Database
 from db.intake import submit as calls
 from db.intake.group_commit import Grouping
 from db.queue import jobs
-from db.server import embedded, migrate, partitions
+from db.server import embedded, migrate
 from db.workspace import directory, keys
 from pipeline.domain.call import Call, Sender, Submission
 
@@ -46,30 +45,16 @@ def postgres_server() -> Iterator[str]:
     try:
         url = embedded.start(folder, NOTHING_DURABLE)
         migrate.migrate(url)
-        if PARTITIONED:
-            partition_finely(url)
         yield url
     finally:
         embedded.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-PARTITIONED = "TEST_PARTITIONED" in os.environ  # all tests run on tables that are partitioned finely
 TABLES = """
     SELECT oid::regclass::text FROM pg_class
-    WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
 """
-
-
-def partition_finely(url: str) -> None:
-    """Partitions of five calls each, for some dozens of calls. With TEST_PARTITIONED set, all tests have them."""
-    partitions.partition(url, calls=5, spare=0)
-    with psycopg.connect(url, autocommit=True) as admin:
-        for table in partitions.look(url):
-            for end in range(table.end, table.end + 60, 5):
-                bounds = f"FOR VALUES FROM ({end}) TO ({end + 5})"
-                names = (table.name, f"{table.name}_{end}", bounds, f"{table.name}_0")
-                admin.execute("SELECT add_partition(%s::regclass, %s, %s, %s::regclass)", names)
 
 
 @pytest.fixture(scope="session")

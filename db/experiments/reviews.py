@@ -148,16 +148,6 @@ async def list_calibrations(database: Database, scope: Scope) -> list[Calibratio
         return await _read(connection, (await connection.execute(query)).all())
 
 
-async def find(database: Database, scope: Scope, named: str | UUID) -> Calibration:
-    """A calibration by its name or its id. Raises `NoSuchCalibration`."""
-    async with database.transaction(scope, snapshot=True) as connection:
-        query = sa.select(calibrations).where(sa.or_(calibrations.c.name == str(named), _is_id(named)))
-        found = await _read(connection, (await connection.execute(query)).all())
-    if not found:
-        raise NoSuchCalibration
-    return found[0]
-
-
 async def sheet(database: Database, scope: Scope, editor: Editor, calibration_id: UUID) -> ReviewSheet:
     """What a reviewer has to answer, and has answered. Raises `NoSuchCalibration`."""
     async with database.transaction(scope, snapshot=True) as connection:
@@ -283,13 +273,6 @@ def _start(answer: QuestionAnswer | TrackerResult) -> float | None:
 def _id(editor: Editor) -> str:
     """By which a reviewer is known: the key, whatever its name is."""
     return str(editor.key_id or editor.name)
-
-
-def _is_id(named: str | UUID) -> sa.ColumnElement[bool]:
-    try:
-        return calibrations.c.id == UUID(str(named))
-    except ValueError:
-        return sa.false()
 
 
 def _still_open(own: ReviewSheet) -> None:

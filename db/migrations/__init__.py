@@ -63,39 +63,18 @@ def create_index(name: str, definition: str) -> None:
     """Build an index while its table is written to. `definition`: what follows `CREATE [UNIQUE] INDEX name`, such as
     `ON calls (created_at)`, with `UNIQUE ` before it for a unique one.
 
-    It waits for transactions that are older than it, and keeps nobody waiting. What an interrupted attempt left is
-    removed first. Where the table is partitioned, each partition's is built so and attached; a unique one needs
-    `call_pk` among its columns.
+    It waits for older transactions and blocks no writer. It first removes the index of an interrupted attempt.
     """
     kind = "UNIQUE INDEX" if definition.startswith("UNIQUE ") else "INDEX"
-    on = definition.removeprefix("UNIQUE ")
-    table = on.split()[1]
     with op.get_context().autocommit_block():
         connection = _driver(op.get_bind())
-        partitions = connection.execute(
-            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
-            " WHERE i.inhparent = %s::regclass AND c.relispartition ORDER BY 1",
-            (table,),
-        ).fetchall()
-        if not partitions:
-            _build(connection, name, f"{kind} CONCURRENTLY {name} {on}")
-            return
-        connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
-        connection.execute(f"CREATE {kind} {name} {on.replace(table, f'ONLY {table}', 1)}".encode())
-        for (partition,) in partitions:  # a later one gets its own as it is attached
-            part = f"{partition}_{name}"[:63]
-            _build(connection, part, f"{kind} CONCURRENTLY {part} {on.replace(table, partition, 1)}")
-            connection.execute(f"ALTER INDEX {name} ATTACH PARTITION {part}".encode())
-
-
-def _build(connection: "psycopg.Connection[tuple[Any, ...]]", name: str, what: str) -> None:
-    (timeout,) = connection.execute("SELECT current_setting('lock_timeout')").fetchone() or ("0",)
-    connection.execute("SET lock_timeout = 0")
-    try:
-        connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
-        connection.execute(f"CREATE {what}".encode())
-    finally:
-        connection.execute(f"SET lock_timeout = '{timeout}'".encode())
+        (timeout,) = connection.execute("SELECT current_setting('lock_timeout')").fetchone() or ("0",)
+        connection.execute("SET lock_timeout = 0")
+        try:
+            connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
+            connection.execute(f"CREATE {kind} CONCURRENTLY {name} {definition.removeprefix('UNIQUE ')}".encode())
+        finally:
+            connection.execute(f"SET lock_timeout = '{timeout}'".encode())
 
 
 def _driver(connection: sa.Connection) -> "psycopg.Connection[tuple[Any, ...]]":

@@ -344,8 +344,7 @@ def lost(lease: Lease) -> LeaseLost:
 
 def _held(lease: Lease) -> sa.ColumnElement[bool]:
     run, state = (jobs.c.fetch_run, "fetching") if lease.fetching else (jobs.c.run, "running")
-    mine = sa.and_(jobs.c.call_pk == lease.call_pk, jobs.c.id == lease.job.job_id)  # the call tells the partition
-    return sa.and_(mine, run == lease.job.run, jobs.c.state == state)
+    return sa.and_(jobs.c.id == lease.job.job_id, run == lease.job.run, jobs.c.state == state)
 
 
 def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool:

@@ -1,7 +1,6 @@
 """How far reviewers agree who answered the same questions of the same calls, each without the others. Pure."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -34,17 +33,16 @@ class ReviewedCall:
 class QuestionAgreement:
     """How far reviewers agree on a question.
 
-    `agreement`, 0..1: of all pairs of answers to the same call, the share that is the same. `alpha`: Krippendorff's, at
-    most 1; 0: as by chance; None: fewer than two answers, or everybody always said the same. `with_machine`, 0..1: the
-    share of answers that are the machine's; None: it has none.
+    `agreement`, 0..1: the share of equal pairs among the `pairs` of answers of two reviewers to the same call; None: no
+    pair. `with_machine`, 0..1: the share of answers that equal the machine's; None: it has none.
     """
 
     question: str  # its key
     title: str
     type: QuestionType
     answers: int
+    pairs: int
     agreement: float | None
-    alpha: float | None
     with_machine: float | None
 
 
@@ -89,7 +87,8 @@ class Disagreement:
 class Agreement:
     """What came of a calibration. Calls and questions stand in the order of their disagreement, the worst first."""
 
-    agreement: float | None  # as of a question, over all of them
+    pairs: int  # of all questions
+    agreement: float | None  # as of a question
     reviewers: tuple[ReviewerAgreement, ...]
     questions: tuple[QuestionAgreement, ...]
     calls: tuple[CallAgreement, ...]
@@ -107,10 +106,12 @@ def agreement_of(
         for one in reviewed
         for q in asked
         for call_id, given in [(one.call_id, rated[one.call_id, q.key])]
-        if (share := agreeing([given.values()])) is not None and share < 1
+        if (share := percent_agreement([given.values()])[1]) is not None and share < 1
     ]
+    pairs, agreement = percent_agreement(given.values() for given in rated.values())
     return Agreement(
-        agreement=_rounded(agreeing(given.values() for given in rated.values())),
+        pairs=pairs,
+        agreement=agreement,
         reviewers=tuple(_reviewer(one, name, calls) for one, name in names.items()),
         questions=tuple(sorted((_question(q, reviewed, rated) for q in asked), key=_worst)),
         calls=tuple(sorted(calls, key=lambda one: (-(one.spread or 0.0), _worst(one)))),
@@ -129,28 +130,10 @@ def label_of(question: Question, answer: str | None) -> str:
     return f"{float(answer):g}" if question.type == "number" else answer
 
 
-def agreeing(units: Iterable[Iterable[str]]) -> float | None:
-    """Of all pairs of labels of the same unit, the share that is the same, 0..1; None: there are no pairs."""
-    pairs = [one == other for unit in units for one, other in combinations(list(unit), 2)]
-    return sum(pairs) / len(pairs) if pairs else None
-
-
-def krippendorff_alpha(units: Iterable[Iterable[str]]) -> float | None:
-    """Krippendorff's alpha of nominal labels: 1 less observed over expected disagreement; None: it is not defined.
-
-    `units`: the labels of each unit, as many as were given. K. Krippendorff, Computing Krippendorff's
-    Alpha-Reliability (2011), section C: any number of observers, nominal data, missing data.
-    """
-    pairable = [counts for unit in units if (counts := Counter(unit)).total() > 1]
-    totals = sum(pairable, Counter())
-    n = totals.total()
-    expected = n * n - sum(count * count for count in totals.values())
-    if not expected:
-        return None
-    observed = math.fsum(
-        (unit.total() ** 2 - sum(count * count for count in unit.values())) / (unit.total() - 1) for unit in pairable
-    )
-    return 1 - (n - 1) * observed / expected
+def percent_agreement(units: Iterable[Iterable[str]]) -> tuple[int, float | None]:
+    """Return the number of pairs of labels of the same unit, and the share of equal ones, 0..1; None without a pair."""
+    equal = [first == second for unit in units for first, second in combinations(unit, 2)]
+    return len(equal), _rounded(_mean(map(float, equal)))
 
 
 Rated = Mapping[tuple[UUID, str], Mapping[str, str]]
@@ -177,8 +160,7 @@ def _question(question: Question, reviewed: Sequence[ReviewedCall], rated: Rated
         question.question or ", ".join(question.phrases[:3]),
         question.type,
         sum(map(len, units)),
-        _rounded(agreeing(units)),
-        _rounded(krippendorff_alpha(units)),
+        *percent_agreement(units),
         _rounded(_mean(map(float, beside))),
     )
 
@@ -186,11 +168,9 @@ def _question(question: Question, reviewed: Sequence[ReviewedCall], rated: Rated
 def _call(card: Scorecard, asked: Sequence[Question], one: ReviewedCall, rated: Rated) -> CallAgreement:
     scores = {who: score_of(card, asked, review) for who, review in one.reviews.items()}
     known = [value for value in scores.values() if value is not None]
-    share = agreeing(rated[one.call_id, q.key].values() for q in asked)
+    _, share = percent_agreement(rated[one.call_id, q.key].values() for q in asked)
     machine = score_of(card, asked, one.machine)
-    return CallAgreement(
-        one.call_id, _rounded(share), scores, machine, _points(max(known) - min(known)) if known else None
-    )
+    return CallAgreement(one.call_id, share, scores, machine, _points(max(known) - min(known)) if known else None)
 
 
 def score_of(card: Scorecard, asked: Sequence[Question], answers: Answers) -> float | None:

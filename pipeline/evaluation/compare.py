@@ -4,7 +4,7 @@
     comparison = compare(formats.read(Path("truth.jsonl")), heard)
     comparison.verdict("base", "wer").sentence
 
-`pipeline.evaluation.frames` has it as data frames, `pipeline.evaluation.page` as a page that works without a network.
+`pipeline.evaluation.frames` returns it as data frames.
 """
 
 from collections import defaultdict

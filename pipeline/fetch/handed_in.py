@@ -49,8 +49,10 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
-def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
+def hand_in(folder: Path, file: Path, call_id: UUID, name: str | None = None) -> str:
     """Copy `file` for one call; return the URL to submit. The same content has the same URL, but for its token.
+
+    `name` replaces the file's name in the URL: under another name it is another recording.
 
     Raises `NoRoom` and `OSError`. A file needs its size twice: the service stores it before the copy is removed.
     """
@@ -75,7 +77,7 @@ def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
         if isinstance(error, OSError) and error.errno in FULL:
             raise _no_room(folder, size, shutil.disk_usage(folder).free) from error
         raise
-    return f"https://{HOST}/{digest.hexdigest()[:16]}/{quote(file.name)}?token={token}"
+    return f"https://{HOST}/{digest.hexdigest()[:16]}/{quote(name or file.name)}?token={token}"
 
 
 def _no_room(folder: Path, size: int, free: int) -> NoRoom:

@@ -25,7 +25,7 @@ from db.records.complete import complete as complete_call
 from db.secrets import credentials
 from db.secrets.encryption import Sealer
 from db.secrets.recording_urls import UrlSealer
-from db.server import partitions, readiness
+from db.server import readiness
 from db.workspace import settings
 from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call, Job
@@ -48,7 +48,6 @@ from serve_app.operations.estimates import CALL, RtfxMeter
 from serve_app.operations.metric_names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
 
 RTFX_SECONDS = 5.0  # how often a Conductor stores the measured real-time factors
-PARTITIONS_SECONDS = 60.0  # how often a Conductor looks whether the next partitions are due
 PEERS_SECONDS = 1.0  # how often a Conductor checks for others that died on its machine, and for quarantined jobs
 log = logging.getLogger("ray.serve")
 
@@ -93,7 +92,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self.heartbeat = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"claim": self._claim_jobs, "listen": self._listen, "partitions": self._make_partitions}
+        return {"claim": self._claim_jobs, "listen": self._listen}
 
     def _held(self) -> list[tuple[Lease, "asyncio.Task[None]"]]:
         return list(self._running.values())
@@ -244,13 +243,6 @@ class ConductorLoop(LeaseLoop[Lease]):
         """Wake the claiming loop as soon as a job is announced."""
         async for _ in jobs.wakes(self._database):
             self._wake.set()
-
-    async def _make_partitions(self) -> None:
-        """Make partitions ahead of the calls to come, where an operator has partitioned tables."""
-        while not self._stopping:
-            for name in await partitions.make_ahead(self._database):
-                log.info("conductor: partition %s is there for calls to come", name)
-            await asyncio.sleep(PARTITIONS_SECONDS)
 
     def _begin(self, lease: Lease) -> None:
         task = asyncio.create_task(self._conduct(lease), name=f"call {lease.call.call_id}")

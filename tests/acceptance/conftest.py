@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
 from tests.collector import Collector, collecting
+from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 

@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.service import ray_access
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.listening import Door, doors
 from tests.synthetic_calls import synthetic_calls
 

@@ -14,8 +14,8 @@ import srt
 
 from db.core.database import EVERY_WORKSPACE
 from db.workspace import access_log, keys
-from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 SHORT = "08_flite_voices_stereo"

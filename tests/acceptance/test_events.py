@@ -4,9 +4,9 @@ from standardwebhooks.webhooks import Webhook
 
 from db.events import endpoints
 from db.secrets.encryption import Sealer
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import payload, signing
 from tests.acceptance.running import Client
+from tests.file_server import FileServer
 from tests.receiver import receiving
 from tests.synthetic_calls import synthetic_calls
 

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from db.server import embedded
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 SAMPLES: list[Sample] = synthetic_calls()

@@ -11,10 +11,10 @@ import httpx
 
 from db.events import endpoints
 from db.secrets.encryption import Sealer
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.acceptance.running import Client, RunningService
 from tests.collector import Collector
+from tests.file_server import FileServer
 from tests.receiver import receiving
 from tests.synthetic_calls import synthetic_calls
 

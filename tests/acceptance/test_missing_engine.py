@@ -7,10 +7,10 @@ import pytest
 
 from db.server import embedded, migrate
 from pipeline.checkpoints import store
-from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_bad_recordings import body
+from tests.file_server import FileServer
 from tests.synthetic_calls import FOLDER
 
 MODEL = "segmentation-3.0+campplus"

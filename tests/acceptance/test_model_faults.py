@@ -17,9 +17,9 @@ import soundfile
 
 from db.records.views import CallRecord
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.llm_server import MODEL, Endpoint, error
 from tests.support.conductors import STEREO, finding, until
 from tests.support.llm_by_hand import answer

@@ -21,10 +21,10 @@ from db.experiments import gold_sets
 from db.server import embedded, migrate
 from db.workspace import directory, keys
 from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord, digest, in_order, plain
-from serve_app.cli.calls.file_server import FileServer
 from switchboard import AsyncClient
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import RunningService
+from tests.file_server import FileServer
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

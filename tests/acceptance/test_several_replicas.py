@@ -14,10 +14,10 @@ from db.events import endpoints
 from db.queue import backlog as queue
 from db.secrets.encryption import Sealer
 from db.server import embedded, migrate
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.receiver import receiving
 from tests.support.conductors import until
 from tests.synthetic_calls import synthetic_calls

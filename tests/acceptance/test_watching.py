@@ -8,9 +8,9 @@ from os import kill
 import httpx
 import pytest
 
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.operations import metric_names
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 SHORT = "08_flite_voices_stereo"

@@ -11,13 +11,13 @@ import pytest
 from db.core.database import EVERY_WORKSPACE, Reader
 from db.queue.stage_times import stages_done
 from serve_app.app import HEAP
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
 from serve_app.operations.cost import engine_work
 from serve_app.operations.scaling_options import ScalingOptions
 from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
+from tests.file_server import FileServer
 from tests.synthetic_calls import FOLDER, synthetic_calls
 
 SAMPLES = {sample.name: sample for sample in synthetic_calls()}

@@ -17,9 +17,9 @@ from pipeline.analysis import AnalysisOptions
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
+from tests.file_server import FileServer
 from tests.postgres import World
 from tests.reading_api import api, base  # noqa: F401 (fixtures)
 from tests.support.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.cli.calls.file_server import FileServer
+from tests.file_server import FileServer
 from tests.journeys.pages import ROOT, below, named, typed
 from tests.journeys.person import SECONDS, Person, lines_wider_than
 

@@ -333,17 +333,16 @@ class QuestionAgreement(Model):
     """
     How far reviewers agree on a question.
 
-    `agreement`, 0..1: of all pairs of answers to the same call, the share that is the same. `alpha`: Krippendorff's, at
-    most 1; 0: as by chance; None: fewer than two answers, or everybody always said the same. `with_machine`, 0..1: the
-    share of answers that are the machine's; None: it has none.
+    `agreement`, 0..1: the share of equal pairs among the `pairs` of answers of two reviewers to the same call; None: no
+    pair. `with_machine`, 0..1: the share of answers that equal the machine's; None: it has none.
     """
 
     question: str
     title: str
     type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str
     answers: int
+    pairs: int
     agreement: float | None
-    alpha: float | None
     with_machine: float | None
 
 
@@ -669,6 +668,7 @@ class Word(Model):
 class Agreement(Model):
     """What came of a calibration. Calls and questions stand in the order of their disagreement, the worst first."""
 
+    pairs: int
     agreement: float | None
     reviewers: list[ReviewerAgreement]
     questions: list[QuestionAgreement]

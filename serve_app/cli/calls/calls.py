@@ -191,19 +191,6 @@ app.reads()(edits.edits)
 app.writes()(edits.undo)
 
 
-@app.command()
-def schema() -> None:
-    """Print the JSON Schema of a record, as `calls show --json` and `calls export --format json` write it.
-
-    Example:
-
-      switchboard calls schema > record.schema.json
-    """
-    from serve_app.cli.calls.record_schema import SCHEMA_FILE
-
-    print(SCHEMA_FILE.read_text(encoding="utf-8"), end="")
-
-
 @app.writes()
 async def reseal(database: "Database") -> Answer:
     """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.

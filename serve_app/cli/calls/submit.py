@@ -1,8 +1,6 @@
 """`switchboard submit`: calls to the service over HTTP, as a telephony system sends them."""
 
-import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +10,6 @@ from uuid import UUID, uuid4
 import typer
 
 from pipeline.fetch import handed_in
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from serve_app.cli.ui.lookup import need_uuid
@@ -77,21 +74,12 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until completed or failed, then print the record.")
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the service to fetch and to process.")] = 900.0,
-    serve_host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address of this machine on which files are served to a service elsewhere.",
-            show_default="127.0.0.1",
-        ),
-    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.")] = 900.0,
     json_: Json = False,
 ) -> None:
     """Submit calls to a running service.
 
-    A URL is sent as it is. A local file is handed to the service if that is yours and on this machine. To any other,
-    this command serves it by a small HTTP server until it has been fetched: only the named files, under random paths.
+    A URL is sent as it is. A local file is handed to your own service on this machine; a service elsewhere takes URLs.
     Without any recording, the call is announced (first phase); submit its recording later under the same --call-id.
 
     Examples:
@@ -122,12 +110,13 @@ def submit(
         "teamId": team,
         "userId": user,
     }
-    folder = service.handed_in if service and serve_host is None else None
-    with FileServer(serve_host or "127.0.0.1") if local and folder is None else nullcontext() as file_server:
-        sent = _submit(url, key, _bodies(names, second, call_id, described, file_server or folder), folder)
-        if not json_:
-            show(sent)
-        records = _stay(sent, file_server, key, url, wait, timeout, service)
+    folder = service.handed_in if service else None
+    if local and folder is None:
+        raise _takes_no_files(url, local)
+    sent = _submit(url, key, _bodies(names, second, call_id, described), folder)
+    if not json_:
+        show(sent)
+    records = _wait(sent, key, timeout, service) if wait else []
     if json_:
         print_json([_as_json(one, records) for one in sent])
     else:
@@ -168,21 +157,26 @@ def _require_key(key: str | None) -> str:
     return key
 
 
-def _bodies(
-    names: Sequence[str],
-    second: str | None,
-    call_id: str | None,
-    described: dict[str, Any],
-    way: FileServer | Path | None,
-) -> list[tuple[str, dict[str, Any]]]:
-    """The name and body of each submission; without a recording, of one announcement. `way`: of local files.
+def _takes_no_files(url: str, files: Sequence[str]) -> CommandError:
+    return CommandError(
+        f"{url} takes no file of this machine: {', '.join(files)}.",
+        "Files can be handed to a service that you run on this machine. To any other, submit a URL: put the recording "
+        "into a bucket or on a web server that the service can fetch from, and pass its https URL.",
+        USAGE,
+    )
 
-    In a body for a file to be handed in stands its path.
+
+def _bodies(
+    names: Sequence[str], second: str | None, call_id: str | None, described: dict[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name and body of each submission; without a recording, of one announcement.
+
+    The body for a file to be handed in has its path.
     """
     bodies = []
     for name in names or (None,):
         own = call_id or str(uuid4())
-        body = {"callId": own, "recordingUrl": _address(name, way), "recordingUrl2": _address(second, way)}
+        body = {"callId": own, "recordingUrl": _address(name), "recordingUrl2": _address(second)}
         body |= described
         bodies.append((name or "announcement", {field: value for field, value in body.items() if value is not None}))
     return bodies
@@ -262,63 +256,12 @@ def show(sent: Sequence[Sent]) -> None:
             console.print(f"{one.name}: {one.reply['status']}  callId {one.reply['callId']}{job}", markup=False)
 
 
-def _stay(
-    sent: Sequence[Sent],
-    file_server: FileServer | None,
-    key: str,
-    url: str,
-    wait: bool,
-    timeout: float,
-    service: this_machine.LocalService | None,
-) -> list[Any]:
-    """Wait until files are fetched or, with `wait`, until the calls have ended; return their records."""
+def _wait(sent: Sequence[Sent], key: str, timeout: float, service: this_machine.LocalService | None) -> list[Any]:
+    """Wait until the accepted calls have ended; return their records."""
     from serve_app.cli.calls.follow import follow_calls
 
-    accepted = [one for one in sent if one.reply and "jobId" in one.reply]
-    if not accepted:
-        return []
-    if file_server is not None and _service_is_here(url):
-        _warn_of_guard(file_server)
-    if wait:
-        settings = service.settings if service else None
-        return follow_calls([UUID(one.call_id) for one in accepted], key, timeout, settings)
-    if file_server is not None:
-        _wait_for_fetch(file_server, timeout)
-    return []
-
-
-def _wait_for_fetch(file_server: FileServer, timeout: float) -> None:
-    console = err()
-    console.print("Serving the files until the service has fetched them (Ctrl-C stops) ...")
-    ends = time.monotonic() + timeout
-    try:
-        while file_server.waiting and time.monotonic() < ends:
-            time.sleep(0.1)
-    except KeyboardInterrupt:
-        pass
-    for file in file_server.waiting:
-        console.print(f"[yellow]{file} was not fetched; `switchboard calls list` may say why.[/]")
-    if file_server.waiting:
-        raise typer.Exit(FAILED)
-
-
-def _warn_of_guard(file_server: FileServer) -> None:
-    """The service is on this machine, so its settings are probably ours: say it when they refuse our address."""
-    from serve_app.settings import Settings
-
-    allowed = Settings().fetch.allowed_hosts
-    if not any(entry.split(":")[0] in (file_server.host, *this_machine.LOCAL) or "/" in entry for entry in allowed):
-        err().print(
-            f"[yellow]The service fetches from {file_server.host} only if its settings allow it: inside your own "
-            f"network it fetches from named hosts only. Start it with\n"
-            f"  SWITCHBOARD_FETCH__ALLOWED_HOSTS={file_server.host} switchboard up[/]",
-        )
-
-
-def _service_is_here(url: str) -> bool:
-    from urllib.parse import urlsplit
-
-    return urlsplit(url).hostname in this_machine.LOCAL
+    call_ids = [UUID(one.call_id) for one in sent if one.reply and "jobId" in one.reply]
+    return follow_calls(call_ids, key, timeout, service.settings if service else None) if call_ids else []
 
 
 def _is_url(name: str) -> bool:
@@ -331,15 +274,9 @@ def _check_files(names: Sequence[str]) -> None:
         raise CommandError(f"No such file: {', '.join(absent)}", "A recording is a file or a URL (https://...).", USAGE)
 
 
-def _address(name: str | None, way: FileServer | Path | None) -> str | Path | None:
-    """The URL of a recording; of a local file the one under which it is served, or its path if it is handed in."""
-    if name is None or _is_url(name):
-        return name
-    file = Path(name).resolve()
-    if isinstance(way, Path):
-        return file
-    assert way is not None
-    return way.add(file)
+def _address(name: str | None) -> str | Path | None:
+    """Return the URL of a recording, or the path of a local file."""
+    return name if name is None or _is_url(name) else Path(name).resolve()
 
 
 def _as_json(one: Sent, records: Sequence[Any]) -> dict[str, Any]:

@@ -56,7 +56,6 @@ def node_checks(gpus: int | None = None) -> Checks:
     return [
         ("packages", machine.python_and_packages),
         ("torch and the GPU", lambda: gpu.libraries_and_gpu(settings, strict=True, promised=gpus)),
-        ("limits", machine.open_files),
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
@@ -67,25 +66,23 @@ def node_checks(gpus: int | None = None) -> Checks:
 def all_checks(gpus: int | None = None) -> Checks:
     """(subject, check) in the order they are shown. Settings that cannot be used are a failed check, and left out."""
     from serve_app import settings as all_settings
-    from serve_app.cli.doctor import analysis, gpu, machine, models, secrets, service, webhooks
+    from serve_app.cli.doctor import analysis, gpu, machine, models, secrets, service
 
     settings, faults = all_settings.usable()
     return [
         ("packages", machine.python_and_packages),
         ("torch and the GPU", lambda: gpu.libraries_and_gpu(settings, promised=gpus)),
-        ("limits", machine.open_files),
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
         ("data folder", lambda: service.data_folder(settings)),
         ("storage", lambda: service.storage(settings)),
         ("database", lambda: service.database(settings)),
-        ("Ray", lambda: service.ray_and_ports(settings)),
+        ("Ray and ports", lambda: service.ray_and_ports(settings)),
         ("models", lambda: models.checkpoints(settings)),
         ("analysis", lambda: analysis.endpoint(settings)),
         ("secrets", lambda: secrets.sealing(settings)),
         ("recording URLs", lambda: secrets.recording_urls(settings)),
-        ("webhooks", lambda: webhooks.endpoints(settings)),
     ]
 
 

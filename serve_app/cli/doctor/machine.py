@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, packages, limits, HAProxy, decoder."""
+"""Checks of the machine: Python, packages, HAProxy, decoder."""
 
 import os
 import platform
@@ -14,7 +14,6 @@ LOCK = Path(__file__).parents[3] / "requirements.lock"
 SOCKETS = ("RAY_SERVE_HAPROXY_SOCKET_PATH", "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH")  # of node.env
 LONGEST_SOCKET = 97  # characters that HAProxy takes
 NODE_FOLDER = 57  # what Serve puts into the path: a folder named after the node
-ENOUGH_OPEN_FILES = 8192  # Ray's processes hold a socket or two for each other and for every replica
 
 
 def python_and_packages() -> Iterator[Check]:
@@ -78,21 +77,6 @@ def _against_lock() -> list[str]:
         if not requirement.specifier.contains(version, prereleases=True):
             differing.append(f"{requirement.name} {version} ({requirement.specifier})")
     return differing
-
-
-def open_files() -> Iterator[Check]:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < ENOUGH_OPEN_FILES:
-        ceiling = "" if hard == resource.RLIM_INFINITY or hard >= ENOUGH_OPEN_FILES else f" (the hard limit is {hard})"
-        yield warn(
-            "open files", f"limit {soft}", f"`ulimit -n {ENOUGH_OPEN_FILES}` before starting a service{ceiling}."
-        )
-    else:
-        yield good("open files", "no limit" if soft == resource.RLIM_INFINITY else f"limit {soft}")
 
 
 def haproxy() -> Iterator[Check]:

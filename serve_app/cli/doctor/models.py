@@ -16,13 +16,11 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     from serve_app.service.named_models import aligns
 
     store = settings.checkpoints
-    yield _store(settings)
     engine = asr.engine_class(settings.asr)
     if engine.CHECKPOINTS is None:
         yield from _at_a_server("recognition model", engine, settings.asr)
     else:
         yield _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)[1]
-    yield _doubt(settings)
     if aligns(engine):
         if settings.alignment.on:
             aligner = alignment.aligner_class(settings.alignment)
@@ -35,7 +33,6 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     pipeline, check = _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
     yield check
     yield _voices(settings, pipeline, separating)
-    yield _embedding(settings)
 
 
 def _device(engine: Any, options: Any) -> str:
@@ -62,32 +59,6 @@ def _at_a_server(name: str, engine: Any, options: Any) -> Iterator[Check]:
         yield warn(name, f"{parts.hostname} is spoken to without encryption", "Sound goes there: use https.")
 
 
-def _embedding(settings: Any) -> Check:
-    """Whether calls can be searched by meaning: to be off is no fault, to be on without a model is."""
-    from pipeline import embedding
-    from pipeline.errors import CallError
-
-    name = "search by meaning"
-    if not settings.embedding.on:
-        return good(name, "off (SWITCHBOARD_EMBEDDING__ENGINE)")
-    try:
-        engine = embedding.load(settings.embedding, settings.checkpoints)
-    except CallError as error:
-        return bad(name, *error.message.split(". ", 1))
-    return good(name, f"{engine.name}, {engine.dimension} dimensions")
-
-
-def _doubt(settings: Any) -> Check:
-    """Whether single words are marked as probably wrong: only those of an engine that was measured."""
-    from pipeline.asr.doubt import calibration_of, family
-
-    engine = f"{settings.asr.engine} {settings.asr.model}"
-    if calibration_of(engine) is None:
-        advice = "Passages that are improbable as a whole are still marked."
-        return warn("unsure words", f"not marked one by one: no calibration for {settings.asr.engine}", advice)
-    return good("unsure words", f"marked as measured for {settings.asr.engine}, {family(engine)}")
-
-
 def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
     """Whether voices are matched: only by an embedder that was calibrated."""
     from pipeline.checkpoints.resolve import is_path
@@ -102,24 +73,6 @@ def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
         advice = "`switchboard voiceprints calibrate FOLDER --out FILE`, then set SWITCHBOARD_ROLES__CALIBRATION=FILE."
         return warn("voices", f"not matched: no calibration for {name}", advice)
     return good("voices", f"matched from a cosine of {found.threshold:g} by {name}")
-
-
-def _store(settings: Any) -> Check:
-    """What of the lock the store has; every file is hashed."""
-    from pipeline.checkpoints import store
-    from pipeline.checkpoints.lock import locked
-    from pipeline.errors import CheckpointDamaged
-
-    folder = settings.checkpoints or store.default_folder()
-    here = [one for one in locked().values() if store.is_here(one, folder)]
-    for one in here:
-        try:
-            store.verify(one, folder)
-        except CheckpointDamaged as error:
-            return bad("checkpoint store", *error.message.split(". ", 1))
-    if not here:
-        return good("checkpoint store", f"empty: {folder}")
-    return good("checkpoint store", f"{', '.join(one.name for one in here)} in {folder}")
 
 
 def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) -> tuple[str, Check]:

@@ -134,8 +134,6 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     if migrate.is_current(url):
         yield good("migrations", "up to date")
         yield _isolation(url)
-        yield from _passages(url)
-        yield from _partitions(url)
         return
     try:
         migrate.require_released(url)
@@ -147,51 +145,6 @@ def _server(url: str, origin: str) -> Iterator[Check]:
             "the schema is not this version's",
             "`switchboard migrate` brings it up to date; `up` does it too.",
         )
-
-
-def _passages(url: str) -> Iterator[Check]:
-    """How far search by meaning is, where it is switched on, and whether it is of the model of the settings."""
-    import psycopg
-
-    from serve_app.settings import usable
-
-    options = usable()[0].embedding
-    with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
-        connection.execute("SELECT set_config('switchboard.workspace', '*', true)")
-        row = connection.execute("SELECT model, (SELECT count(*) FROM passages_due) FROM passage_model").fetchone()
-    if row is None:
-        return
-    model, due = row
-    name = "passages"
-    if options.on and options.model != model and Path(options.model).name != model:
-        advice = "`switchboard search index` makes all of them again, with the model of the settings."
-        yield bad(name, f"of {model}, and the settings name {options.model}", advice)
-    elif not options.on and due:
-        advice = "Set SWITCHBOARD_EMBEDDING__ENGINE, or `switchboard search remove`."
-        yield warn(name, f"{counted(due, 'call')} due, and no embedding engine is named", advice)
-    else:
-        yield good(name, f"of {model}; {counted(due, 'call')} due")
-
-
-def _partitions(url: str) -> Iterator[Check]:
-    """Where an operator has partitioned tables: whether that came to its end, and partitions are there before calls."""
-    from db.server import partitions
-
-    tables = [table for table in partitions.look(url) if table.is_partitioned]
-    if not tables:
-        return
-    if len(tables) < len(partitions.TABLES) or partitions.unfinished(url):
-        yield warn("partitions", "`switchboard partition` was interrupted", "Run it again: it resumes.")
-        return
-    told = ", ".join(f"{table.partitions} of {table.name}" for table in tables)
-    if strayed := sum(table.strayed for table in tables):
-        yield warn(
-            "partitions",
-            f"{told}; {counted(strayed, 'row')} in default partitions",
-            "They are used as all others. Why no partition was there in time, the log of the Conductors says.",
-        )
-    else:
-        yield good("partitions", told)
 
 
 def _isolation(url: str) -> Check:
@@ -213,17 +166,14 @@ def _isolation(url: str) -> Check:
 def ray_and_ports(settings: Any) -> Iterator[Check]:
     from serve_app.cli.doctor.access import ray_doors
 
-    own = {service.facts["ray_address"]: service for service in running() if "ray_address" in service.facts}
-    for address, service in own.items():
-        yield good("Ray", f"the service at {service.facts.get('url')} runs here, its Ray at {address}")
-        yield from ray_doors(address)
+    addresses = {service.facts["ray_address"] for service in running() if "ray_address" in service.facts}
     cluster = _ray_address()
-    if cluster is not None and cluster not in own:
-        yield good("Ray", f"a cluster runs at {cluster}; `switchboard up --address auto` joins it")
-        yield from ray_doors(cluster)
-    if own or cluster is not None:
+    if cluster is not None:
+        addresses.add(cluster)
+    for address in sorted(addresses):
+        yield from ray_doors(address)
+    if addresses:
         return
-    yield good("Ray", "not running (`switchboard up` starts it)")
     ports = {settings.http.port: "the service", DASHBOARD_PORT: "Ray's dashboard", GCS_PORT: "Ray"}
     taken = [f"{port} ({use})" for port, use in ports.items() if _answers("127.0.0.1", port)]
     if taken:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import typer
@@ -23,7 +23,6 @@ from serve_app.cli.ui.table import Table, table
 if TYPE_CHECKING:
     from db.records.views import CallRecord
     from pipeline.domain.speech import Label
-    from serve_app.cli.calls.file_server import FileServer
     from serve_app.demo.samples import Sample
     from serve_app.service.service import Endpoints
     from serve_app.settings import Settings
@@ -79,7 +78,6 @@ def demo(
 
       switchboard demo 01 08 --no-keep
     """
-    from serve_app.cli.calls.file_server import FileServer
     from serve_app.service.children import adopt_orphans
     from serve_app.service.run_folder import discard_own, own
     from serve_app.service.service import Service
@@ -91,25 +89,24 @@ def demo(
     adopt_orphans()
     _fetch_checkpoints(settings)
     samples = ready_samples(data_dir / "calls", tuple(calls or ()))
-    with FileServer() as files:
-        service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
-        try:
-            endpoints = service.start()
-            console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
-            started = time.monotonic()
-            workspace_id, key = asyncio.run(_prepare_workspace(endpoints.database_url))
-            played = _submit(samples, files, endpoints.submit_url, key)
-            engines = service.wait_for_engines(timeout)
-            if engines.problems:
-                raise CommandError("An engine cannot work.", " ".join(engines.problems.values()), FAILED)
-            say_engines(engines)
-            records = asyncio.run(_follow(endpoints.database_url, workspace_id, played, timeout))
-            report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
-            print_json(report) if as_json else _show(samples, records, report)
-            if keep or (keep is None and sys.stdout.isatty() and not as_json):
-                _keep_running(endpoints, workspace_id, key, data_dir)
-        finally:
-            service.stop()
+    service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
+    try:
+        endpoints = service.start()
+        console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
+        started = time.monotonic()
+        workspace_id, key = asyncio.run(_prepare_workspace(endpoints.database_url))
+        played = _submit(samples, settings.handed_in, endpoints.submit_url, key)
+        engines = service.wait_for_engines(timeout)
+        if engines.problems:
+            raise CommandError("An engine cannot work.", " ".join(engines.problems.values()), FAILED)
+        say_engines(engines)
+        records = asyncio.run(_follow(endpoints.database_url, workspace_id, played, timeout))
+        report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
+        print_json(report) if as_json else _show(samples, records, report)
+        if keep or (keep is None and sys.stdout.isatty() and not as_json):
+            _keep_running(endpoints, workspace_id, key, data_dir)
+    finally:
+        service.stop()
     if report["completed"] < len(samples):
         raise CommandError(
             f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
@@ -120,7 +117,7 @@ def demo(
 
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
-    """Production's settings but for the default engines' models, the folder, the port, and 127.0.0.1 to fetch from."""
+    """Production's settings but for the default engines' models, the folder and the port."""
     from serve_app.service.ports import free_port
     from serve_app.settings import Settings
 
@@ -130,7 +127,6 @@ def demo_settings(data_dir: Path, port: int) -> "Settings":
         "storage": None,
         "data_dir": data_dir.resolve(),
         "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or free_port()}),
-        "fetch": settings.fetch.model_copy(update={"allowed_hosts": ("127.0.0.1",)}),
         "asr": settings.asr.model_copy(update=_model(settings.asr.engine, "model")),
         "diarization": settings.diarization.model_copy(update=_model(settings.diarization.engine, "pipeline")),
         "processing": settings.processing.model_copy(update={"drain_seconds": 2.0}),
@@ -215,15 +211,20 @@ async def _issue_link(database_url: str, workspace_id: UUID, console_url: str) -
         return link_url(console_url, secret)
 
 
-def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[DemoResult]:
-    """POST each sample; those of two phases twice, the first without a recording.
+def _submit(samples: "list[Sample]", folder: Path, submit_url: str, key: str) -> list[DemoResult]:
+    """Hand in and POST each sample; those of two phases twice, the first without a recording.
 
     A sample has the same callId in every demo, and its recording another URL: it is processed again.
     """
-    played = []
+    from pipeline.fetch.handed_in import hand_in
+
+    played, run = [], uuid4().hex[:8]
     with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=10.0, trust_env=False) as client:
         for sample in samples:
-            bodies = sample.submissions(files.add, UUID(sample.body["callId"]))
+            call_id = UUID(sample.body["callId"])
+            names = [f"{run}-{recording.name}" for recording in sample.recordings]
+            urls = [hand_in(folder, file, call_id, name) for file, name in zip(sample.recordings, names, strict=True)]
+            bodies = sample.submissions(dict(zip(sample.recordings, urls, strict=True)).__getitem__, call_id)
             answers = [_post(client, submit_url, body) for body in bodies]
             statuses = tuple(answer["status"] for answer in answers)
             played.append(DemoResult(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))

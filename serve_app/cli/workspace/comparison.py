@@ -1,5 +1,3 @@
-"""What commands show of a comparison: in the terminal, as JSON, as a table for a data frame, as a page."""
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -30,7 +28,6 @@ def _metric(name: str) -> str:
 By = Annotated[str, typer.Option("--by", metavar="METRIC", parser=_metric, help="For slices and the worst calls.")]
 Worst = Annotated[int, typer.Option("--worst", min=0, max=1000, help="How many calls to name.")]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="A row for each system and call.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="A page with all of it, for a browser.")]
 Price = Annotated[
     float | None,
     typer.Option(
@@ -38,15 +35,6 @@ Price = Annotated[
         min=0,
         help="What an hour of processing costs, in any currency, for the cost per hour of audio.",
         show_default="SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR",
-    ),
-]
-ConsoleUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--console",
-        metavar="URL",
-        help="The console that --html links calls to.",
-        show_default="this machine's console",
     ),
 ]
 
@@ -63,24 +51,12 @@ def progress(pairs: Iterable[T], name: str) -> Iterable[T]:
     return track(list(pairs), f"Measuring {name}", console=err(), transient=True, disable=not err().is_terminal)
 
 
-def write(
-    comparison: "Comparison", csv: Path | None, html: Path | None, heading: str, by: str, console: str | None, note: str
-) -> None:
-    """Write a row for each system and call to `csv`, and a page that links calls to the console to `html`."""
+def write_csv(comparison: "Comparison", file: Path) -> None:
+    """Write a row for each system and call."""
     from pipeline.evaluation.frames import by_call
-    from pipeline.evaluation.page import render
-    from serve_app.settings import Settings
 
-    if csv is not None:
-        _writing(csv, by_call(comparison).to_csv(index=False))
-    if html is not None:
-        _writing(html, render(comparison, heading, by, console or Settings().console_url, note))
-        err().print(f"Open {html} in a browser.", markup=False)
-
-
-def _writing(file: Path, text: str) -> None:
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(by_call(comparison).to_csv(index=False), encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{file} was not written: {error}.", "", FAILED) from error
 

@@ -51,8 +51,6 @@ async def score(
     worst: report.Worst = 5,
     price_per_hour: report.Price = None,
     csv_: report.Csv = None,
-    html: report.Html = None,
-    console: report.ConsoleUrl = None,
 ) -> Answer:
     """Measure recognition against a gold set: words, speakers, times, tasks, contacts, speed and cost.
 
@@ -64,7 +62,7 @@ async def score(
 
       switchboard gold score returns
 
-      switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl --html compared.html
+      switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl
     """
     from pipeline.evaluation import formats
     from pipeline.evaluation.compare import compare
@@ -81,7 +79,8 @@ async def score(
         if not any(system.scores for system in comparison.systems):
             raise CommandError(f"None of the calls of {gold.name}@{gold.version} has a transcript.", "", FAILED)
         note = f"{gold.name}@{gold.version}, digest {gold.digest[:12]}"
-        report.write(comparison, csv_, html, " and ".join(scoring.sides), by, console, note)
+        if csv_ is not None:
+            report.write_csv(comparison, csv_)
         return Answer(
             {"set": fields(gold), **report.as_json(comparison, by, worst)},
             [f"{note}: {gold.left} calls", *report.lines(comparison, by, worst)],

@@ -53,8 +53,6 @@ async def compare(
     worst: report.Worst = 5,
     price_per_hour: report.Price = None,
     csv_: report.Csv = None,
-    html: report.Html = None,
-    console: report.ConsoleUrl = None,
 ) -> Answer:
     """Compare a run with the records or another run: changed words and findings; with --gold, which is better.
 
@@ -67,7 +65,7 @@ async def compare(
 
       switchboard runs compare tiny
 
-      switchboard runs compare tiny --gold returns --html compared.html
+      switchboard runs compare tiny --gold returns --csv calls.csv
 
       switchboard runs compare tiny base --gold returns
     """
@@ -84,7 +82,8 @@ async def compare(
             comparison = compared(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
             if not any(system.scores for system in comparison.systems):
                 raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
-            report.write(comparison, csv_, html, f"{wanted.beside} and {run.name}", by, console, gold)
+            if csv_ is not None:
+                report.write_csv(comparison, csv_)
         against = None if comparison is None else report.as_json(comparison, by, worst)
         lines = _lines(wanted, differences, worst if comparison is None else 0)
         notes = []

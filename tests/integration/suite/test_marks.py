@@ -5,7 +5,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.postgres import PARTITIONED, World
+from tests.postgres import World
 
 A = "https://store.example/a.wav"
 LATER = "UPDATE turns SET look_at = now() + interval '1 hour' WHERE team_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff'"
@@ -32,7 +32,6 @@ async def entries_read(world: World) -> int:
     return int(row["n"])
 
 
-@pytest.mark.skipif(PARTITIONED, reason="counts reads of plain tables")
 @pytest.mark.parametrize("held", [False, True])
 async def test_a_claim_reads_as_little_beside_a_snapshot_as_without(
     world: World, postgres_url: str, held: bool

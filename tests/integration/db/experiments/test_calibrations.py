@@ -1,7 +1,5 @@
 """Calibrations: reviewers answer the same calls, see others only after handing in, and how far they agree."""
 
-import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,7 +7,6 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 from db.core.database import Reader
 from db.experiments import reviews
@@ -18,7 +15,6 @@ from db.records.corrections import Editor
 from db.workspace import admin_log, questions
 from pipeline.domain.calibration import Answers
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
-from serve_app.cli import app
 from switchboard import AsyncClient
 from switchboard.errors import Conflict, InvalidRequest, NotFound
 from tests.integration.db.records.test_answer_edits import answered, made
@@ -75,10 +71,10 @@ async def test_two_reviewers_see_each_other_after_handing_in_and_how_far_they_ag
     await hand_in(world, BOB, calibration)
     found = (await agreed(world, BOB, calibration)).agreement
     assert found == (await agreed(world, ANA, calibration)).agreement
-    assert found.agreement == round(4 / 6, 3)
+    assert (found.pairs, found.agreement) == (6, round(4 / 6, 3))
     by_key = {x.question: x for x in found.questions}
     assert (by_key["offered"].agreement, by_key["notice"].agreement, by_key["why"].agreement) == (0.5, 0.5, 1.0)
-    assert (by_key["why"].alpha, by_key["offered"].with_machine) == (None, 0.75)
+    assert (by_key["why"].pairs, by_key["offered"].with_machine) == (2, 0.75)
     ana, bob = found.reviewers
     assert (ana.score, ana.from_machine) == (66.7, 0.0)
     assert bob.score == pytest.approx(66.7, abs=0.1) and bob.from_machine == pytest.approx(0, abs=0.1)  # 33.3 and 100
@@ -244,7 +240,7 @@ async def test_over_http_reviewers_are_keys_and_the_client_does_it_all(world: Wo
             assert seen.calls[0].answers["offered"] is None
             await second.hand_in_review(one.calibration_id)
             found = (await first.agreement(one.calibration_id)).agreement
-            assert found.agreement == 0.667 and len(found.reviewers) == 2
+            assert (found.pairs, found.agreement, len(found.reviewers)) == (3, 0.667, 2)
             assert [x.question for x in found.disagreements] == ["offered"]
             assert (await lead.close_calibration(one.calibration_id)).closed_at is not None
             assert (await lead.agreement(one.calibration_id)).agreement == found
@@ -264,33 +260,3 @@ async def test_over_http_reviewers_are_keys_and_the_client_does_it_all(world: Wo
                 await lead.delete_calibration(one.calibration_id)
     reads = await world.rows("SELECT what, detail FROM reads")
     assert {(row["what"], row["detail"]) for row in reads} == {("record", "calibration")}
-
-
-async def test_the_command_line_calibrates(world: World, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
-    await questions.set_questions(world.database, world.workspace_id, [OFFERED, WHY, NOTICE, CARD])
-    call_id = str(await analyzed(world))
-
-    def run(*arguments: str, code: int = 0) -> str:
-        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
-            made = thread.submit(CliRunner().invoke, app, ["calibrations", *arguments], env={"COLUMNS": "80"}).result()
-        assert made.exit_code == code, made.output
-        return " ".join(str(made.output).split())
-
-    assert "1 call by 'service', version 1" in run("create", "march", "service", "--call", call_id)
-    assert "No scorecard 'tea'" in run("create", "april", "tea", "--call", call_id, code=1)
-    whole = ("offered=yes", "why=the price", "notice=not said")
-    assert "notice=not said" in run("answer", "march", call_id, *whole, "--reviewer", "Ana")
-    assert "Write QUESTION=ANSWER" in run("answer", "march", call_id, "offered", code=2)
-    assert "One of: yes, no" in run("answer", "march", call_id, "offered=tea", code=1)
-    run("answer", "march", call_id, "offered=no", *whole[1:], "--reviewer", "Bob")
-    assert "offered=no" in run("show", "march", "--reviewer", "Bob")
-    assert "Handed in: 1 call" in run("hand-in", "march", "--reviewer", "Ana")
-    assert "Hand in your own answers first" in run("agreement", "march", "--reviewer", "Bob", code=1)
-    run("hand-in", "march", "--reviewer", "Bob")
-    told = run("agreement", "march", "--reviewer", "Bob")
-    assert "offered 2 0% 0.00 50%" in told and "Ana 66.7 +16.7 +0.0" in told and "Ana: yes, Bob: no" in told
-    assert json.loads(run("list", "--json"))[0]["reviewers"][0]["name"] == "Ana"
-    assert "Ana (handed in), Bob (handed in)" in run("list")
-    assert "Closed" in run("close", "march") and "Removed" in run("delete", "march")
-    assert "No calibration 'march'" in run("show", "march", code=1)

@@ -22,13 +22,13 @@ from pipeline.domain.edits import EditKind
 from pipeline.domain.speech import ChunkText, Transcript, Word
 from pipeline.errors import LeaseLost
 from pipeline.runtime.workers import Workers
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.conductor.runs import RunLoop
 from serve_app.experiments.configuration import RunOptions
 from serve_app.settings import Settings
 from tests import fixture_checkpoints
+from tests.file_server import FileServer
 from tests.postgres import World
 from tests.support.conductors import LEASE, WatchedWorkers, completed, shown, until
 from tests.tuned import tuned

@@ -30,8 +30,8 @@ from db.intake.group_commit import Grouping
 from db.queue import jobs
 from db.records import views
 from db.workspace import directory, keys
+from serve_app import openapi
 from serve_app.http.limits import LimitOptions
-from serve_app.intake import openapi
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests import serving
@@ -225,7 +225,7 @@ def secrets(telephony: Telephony) -> tuple[str, str]:
     return telephony.wide, telephony.sales_only
 
 
-CONTRACT = schemathesis.openapi.from_dict(openapi.document())
+CONTRACT = schemathesis.openapi.from_dict(openapi.submit_document())
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 

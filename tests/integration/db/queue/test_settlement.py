@@ -17,11 +17,11 @@ import soundfile
 from db.core.database import Database
 from db.queue import backlog
 from db.queue.backlog import Pace
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from tests.chaos.deadly_conductor import OPTIONS, PAUSE, conducting
 from tests.chaos.wire import WAYS, Wire
 from tests.cluster import ROOT
+from tests.file_server import FileServer
 from tests.postgres import World
 
 SPEED = 100.0  # seconds of audio that other calls get done in a second: what a second of a place is worth

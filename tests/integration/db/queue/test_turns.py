@@ -3,14 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-import pytest
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
 from db.queue import backlog, charges, jobs
 from db.queue.backlog import Pace
 from pipeline.errors import RecordingNotReady
-from tests.postgres import PARTITIONED, World
+from tests.postgres import World
 
 A = "https://store.example/a.wav"
 
@@ -180,7 +179,6 @@ async def test_a_lane_whose_calls_wait_for_later_holds_up_nobody(world: World) -
     assert await taken(world, 5, one_by_one=False) == ["b", "b"]
 
 
-@pytest.mark.skipif(PARTITIONED, reason="counts reads of plain tables")
 async def test_a_claim_reads_a_few_index_entries_of_a_long_queue(world: World) -> None:
     """Also right after a burst, when the planner's statistics know nothing of it."""
     await queue(world, world.team_id, 3000)

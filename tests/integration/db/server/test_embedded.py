@@ -28,7 +28,7 @@ from pipeline.errors import StateUnavailable
 from tests.paths import ROOT
 from tests.postgres import World, new_world
 
-START = "import sys, pathlib; from db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
+START = "import sys, pathlib; from db.server import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def folder(one_folder: Path) -> Iterator[Path]:
 
 BOUND = """
 import pathlib, sys, time
-from db import embedded
+from db.server import embedded
 print(embedded.start(pathlib.Path(sys.argv[1]), outlives=False), flush=True)
 time.sleep(600)
 """
@@ -255,7 +255,7 @@ def test_who_is_let_pass_may_pass_and_not_read_and_others_gain_nothing(one_folde
 
 ADD_USER = """
 import pwd, sys
-from db import embedded
+from db.server import embedded
 embedded.SYSTEM_USER = sys.argv[1]
 print("ready", flush=True)
 sys.stdin.readline()

@@ -21,8 +21,8 @@ from pipeline.analysis.llm.prompt import tokens
 from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
 from pipeline.domain.questions import Question
 from pipeline.steps.llm_requests import Asking
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor.spending import ModelSpending
+from tests.file_server import FileServer
 from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures)
     PLAIN,
     Engines,

@@ -29,7 +29,7 @@ from db.search.call_list import CallFilter
 from db.search.task_list import TaskFilter
 from db.workspace import access_log, directory, keys
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import openapi
+from serve_app import openapi
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
 from tests.finished import START, TALK, findings, finished, gold_of_all, received, task, work
@@ -113,7 +113,7 @@ async def test_a_call_with_all_that_is_known_of_it(api: Api) -> None:
     assert record["transcript"]["turns"][1]["words"][3]["text"] == "invoice"
     assert [one["title"] for one in record["tasks"]] == ["Send the offer"]
     assert answer.headers["cache-control"] == "private, no-cache"
-    schema = {**openapi.document(), "$ref": "#/components/schemas/CallRecord"}
+    schema = {**openapi.api_document(), "$ref": "#/components/schemas/CallRecord"}
     jsonschema.Draft202012Validator(schema).validate(record)
     moments = api.get(f"/calls/{call_id}/events").json()["items"]
     assert {"submitted", "process queued", "completed"} <= {one["what"] for one in moments}
@@ -306,7 +306,7 @@ async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, wo
 
 
 async def test_the_contract_is_served_and_other_paths_are_not(api: Api) -> None:
-    assert api.client.get(f"{api.base}/openapi.json").json() == openapi.document()
+    assert api.client.get(f"{api.base}/openapi.json").json() == openapi.api_document()
     nothing = api.get("/nothing")
     assert (nothing.status_code, nothing.json()["type"]) == (404, "urn:switchboard:problem:no-such-route")
 
@@ -352,7 +352,7 @@ async def test_nothing_that_fits_the_contract_or_breaks_it_gets_a_5xx(api: Api, 
     _, writer = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "writer")
     from hypothesis import HealthCheck, Phase, given, settings
 
-    schema = schemathesis.openapi.from_dict(openapi.document())
+    schema = schemathesis.openapi.from_dict(openapi.api_document())
     for result in schema.get_all_operations():
         operation = result.ok()
         if operation.path == "/events/stream":

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from db.workspace import directory, keys, llm_usage
-from serve_app.api import openapi
+from serve_app import openapi
 from serve_app.api.administration import ROUTES
 from serve_app.api.routing import Route
 from serve_app.http.camel_json import camel
@@ -145,7 +145,7 @@ async def test_what_belongs_to_others_is_not_there(admin: Admin, subtests: pytes
 
 
 async def test_answers_are_as_the_contract_says(admin: Admin, subtests: pytest.Subtests) -> None:
-    document = openapi.document()
+    document = openapi.api_document()
     for route in ROUTES:
         ids = await things(admin.world)
         if route.name == "removeTeam":

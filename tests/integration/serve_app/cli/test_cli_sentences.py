@@ -11,9 +11,6 @@ from typer.testing import CliRunner
 
 from serve_app.cli import COMMANDS, app
 from tests.integration.serve_app.cli.test_cli_width import (
-    ASKED,
-    CALIBRATION,
-    CARD,
     MEMBER,
     QUESTIONS,
     RECORDING,
@@ -32,7 +29,7 @@ OF_MODELS = {
     "checkpoints fetch",
     "voiceprints calibrate",
 }  # they need models, and say so: likewise
-DATA = {"calls export", "calls schema", "webhooks schema"}  # JSON, for programs
+DATA = {"calls export", "webhooks schema"}  # JSON, for programs
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +51,6 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
     named = ("--workspace", WORKSPACE)
     return [
         ("migrate", ()),
-        ("partition", ()),
-        ("partition", ("--yes",)),
         ("plan", ("--calls-per-day", "250000", "--minutes", "3.5", "--mono-share", "0.25")),
         ("backup create", (str(people.parent / "backups"),)),
         ("backup verify", (str(people.parent / "backups"),)),
@@ -100,17 +95,6 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("questions try", (str(people.with_name("questions.toml")), "--call", failed, *named)),
         ("questions set", (str(people.with_name("questions.toml")), *named)),
         ("questions set", (str(people.with_name("wrong.toml")), *named)),
-        ("calibrations create", ("second", CARD, "--call", call, *named)),
-        ("calibrations create", (CALIBRATION, CARD, "--call", call, *named)),
-        ("calibrations answer", (CALIBRATION, call, "anger=said", *named)),
-        ("calibrations answer", (CALIBRATION, call, f"{ASKED}=no", *named)),
-        ("calibrations agreement", (CALIBRATION, *named)),
-        ("calibrations hand-in", (CALIBRATION, *named)),
-        ("calibrations hand-in", (CALIBRATION, "--reviewer", MEMBER, *named)),
-        ("calibrations agreement", (CALIBRATION, *named)),
-        ("calibrations close", (CALIBRATION, *named)),
-        ("calibrations delete", ("second", *named)),
-        ("calibrations delete", ("second", *named)),
         ("questions scores", ("anger", *named)),
         ("questions scores", ("nothing", *named)),
         ("questions delete", ("anger", *named)),

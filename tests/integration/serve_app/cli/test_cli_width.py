@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from db.core.database import Database, Reader
 from db.events import outbox
 from db.events.outbox import Attempt, DeliveryVerdict
+from db.experiments import reviews
 from db.intake.group_commit import Grouping
 from db.queue import jobs
 from db.records import correct
@@ -121,9 +122,7 @@ class Filled:
         self.job = made("jobs", "list", "--failed")[0]["jobId"]
         state.run(self._deliver)
         state.run(self._read)
-        made("calibrations", "create", CALIBRATION, CARD, "--call", str(self.completed))
-        answer = f"{ASKED}=yes"
-        made("calibrations", "answer", CALIBRATION, str(self.completed), answer, "--reviewer", MEMBER)
+        state.run(self._review)
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
         made(
             "runs", "create", "the-small-checkpoint.on-frequent-billing-questions", "--set", "asr.model=whisper-tiny.en"
@@ -178,6 +177,13 @@ class Filled:
         made = await correct.make(database, reader, person, self.completed, swapped)
         await correct.undo(database, reader, person, self.completed, made.edit.edit_id)
 
+    async def _review(self, database: Database) -> None:
+        key = await keys.find(database, self.secret)
+        assert key is not None
+        march = await reviews.create(database, key.workspace_id, CALIBRATION, CARD, [self.completed])
+        scope = (database, key.workspace_id, Editor(None, None, MEMBER), march.calibration_id)
+        await reviews.answer(*scope, self.completed, {ASKED: "yes"})
+
     async def _deliver(self, database: Database) -> None:
         for delivery in await outbox.claim(database, 10, 10, {}, 30.0):
             answer = "<html><head><title>503 Service Temporarily Unavailable</title></head>"
@@ -204,8 +210,6 @@ class Filled:
             "workspaces digits": (),
             "questions list": (),
             "questions show": ("anger",),
-            "calibrations list": (),
-            "calibrations show": (CALIBRATION, "--reviewer", MEMBER),
             "teams list": (),
             "members list": (),
             "contacts list": (),

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from uuid import uuid4
 
-from serve_app.cli.calls.file_server import FileServer
+from tests.file_server import FileServer
 from tests.postgres import World
 from tests.support.conductors import (
     ANALYSIS,

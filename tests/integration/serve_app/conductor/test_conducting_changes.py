@@ -8,7 +8,7 @@ import pytest
 
 from db.queue import backlog
 from pipeline.analysis import AnalysisOptions
-from serve_app.cli.calls.file_server import FileServer
+from tests.file_server import FileServer
 from tests.llm_server import MODEL, Endpoint
 from tests.postgres import World
 from tests.support.conductors import (

@@ -13,7 +13,7 @@ import pytest
 from db.core.database import Database
 from db.server import embedded, migrate
 from pipeline.runtime.workers import LocalWorkers
-from serve_app.cli.calls.file_server import FileServer
+from tests.file_server import FileServer
 from tests.postgres import NOTHING_DURABLE, World, new_world
 from tests.support.conductors import LEASE, Conduct, WatchedWorkers, completed, ended, until
 

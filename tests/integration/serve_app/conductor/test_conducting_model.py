@@ -19,7 +19,7 @@ from db.records.views import CallRecord
 from db.workspace import questions
 from pipeline.analysis import AnalysisOptions
 from pipeline.domain.questions import Question
-from serve_app.cli.calls.file_server import FileServer
+from tests.file_server import FileServer
 from tests.integration.db.experiments.test_runs import call, made, settings  # noqa: F401 (fixtures)
 from tests.llm_server import MODEL, Endpoint
 from tests.postgres import World

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.conductor import loop
+from tests.file_server import FileServer
 from tests.postgres import World
 from tests.support.conductors import Conduct, Line, WatchedWorkers, completed, ended, recognized, shown, until
 

@@ -13,9 +13,9 @@ from db.events import endpoints
 from db.intake.group_commit import Grouping
 from db.queue import jobs, origins
 from pipeline.observability import tracing
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.webhooks import signing
 from tests.collector import Collector, collecting
+from tests.file_server import FileServer
 from tests.integration.serve_app.webhooks.test_delivery import SEALER, delivering
 from tests.postgres import World
 from tests.receiver import receiving

@@ -1,10 +1,11 @@
 """A second demo: it uses the workspace of the first one, and the same calls are processed again."""
 
 import asyncio
+from pathlib import Path
 
 from db.core.database import Database
 from db.workspace import directory, keys
-from serve_app.cli.calls.file_server import FileServer
+from pipeline.fetch.handed_in import make_private
 from serve_app.cli.run import demo
 from serve_app.demo.samples import load_samples
 from tests.integration.db.intake.test_submit_over_http import served
@@ -24,13 +25,14 @@ async def test_a_second_demo_uses_the_same_workspace_with_a_new_key(database: Da
     assert sender is not None and sender.workspace_id == first_id
 
 
-async def test_a_second_demo_starts_new_jobs_for_the_same_calls(postgres_url: str) -> None:
-    samples = load_samples()  # nothing fetches their recordings here
-    with served(postgres_url) as base, FileServer() as files:
+async def test_a_second_demo_starts_new_jobs_for_the_same_calls(postgres_url: str, tmp_path: Path) -> None:
+    samples = [sample for sample in load_samples() if not sample.needs_sounds]
+    folder = make_private(tmp_path / "handed-in")
+    with served(postgres_url) as base:
         runs = []
         for _ in range(2):
             _, key = await demo._prepare_workspace(postgres_url)
-            runs.append(await asyncio.to_thread(demo._submit, samples, files, f"{base}/submit", key))
+            runs.append(await asyncio.to_thread(demo._submit, samples, folder, f"{base}/submit", key))
     first, second = runs
     assert [call.call_id for call in first] == [call.call_id for call in second]
     assert [call.statuses for call in first] == [call.statuses for call in second]

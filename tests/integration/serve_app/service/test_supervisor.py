@@ -35,7 +35,7 @@ def worker(url, ready):
     if kind == "fails":
         raise SystemExit(3)
     if kind == "drains":
-        from db import migrate
+        from db.server import migrate
         migrate.migrate(url)
     os.environ[MARK] = str(folder)
     if kind == "drains":

@@ -42,7 +42,7 @@ def stored() -> Path:
 @pytest.fixture(scope="module")
 def embedding(stored: Path) -> Any:
     from pipeline.diarization import campplus
-    from pipeline.diarization.campplus_pipeline import CAMPlusPlusEmbedding, EMBEDDING_FILE
+    from pipeline.diarization.campplus_pipeline import EMBEDDING_FILE, CAMPlusPlusEmbedding
 
     calibration = calibration_of(f"pyannote {NAME}")
     assert calibration is not None

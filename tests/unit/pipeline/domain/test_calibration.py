@@ -1,17 +1,15 @@
-"""Agreement of reviewers: published examples of Krippendorff's alpha, labels of answers, differences of scores."""
+"""Agreement of reviewers, labels of answers, differences of scores."""
 
 from uuid import UUID
 
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from pipeline.domain.calibration import (
     Answers,
     ReviewedCall,
-    agreeing,
     agreement_of,
-    krippendorff_alpha,
     label_of,
+    percent_agreement,
     score_of,
 )
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
@@ -27,57 +25,9 @@ CARD = Scorecard(
 )
 
 
-def units(*observers: str) -> list[list[str]]:
-    """The labels of each unit; a dot: none."""
-    return [[one for one in unit if one != "."] for unit in zip(*map(str.split, observers), strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("observers", "alpha"),
-    [
-        # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), section A: two observers, two categories.
-        (("0 1 0 0 0 0 0 0 1 0", "1 1 1 0 0 1 0 0 0 0"), 0.095),
-        # The same, section C: four observers, five categories, missing data.
-        (
-            (
-                "1 2 3 3 2 1 4 1 2 . . .",
-                "1 2 3 3 2 2 4 1 2 5 . 3",
-                ". 3 3 3 2 3 4 2 2 5 1 .",
-                "1 2 3 3 2 4 4 1 2 5 1 .",
-            ),
-            0.743,
-        ),
-        # Wikipedia, Krippendorff's alpha, "A computational example": three coders, nominal.
-        (
-            (
-                ". . . . . 3 4 1 2 1 1 3 3 . 3",
-                "1 . 2 1 3 3 4 3 . . . . . . .",
-                ". . 2 1 3 4 4 . 2 1 1 3 3 . 4",
-            ),
-            0.691,
-        ),
-    ],
-)
-def test_alpha_is_that_of_published_examples(observers: tuple[str, ...], alpha: float) -> None:
-    found = krippendorff_alpha(units(*observers))
-    assert found is not None and round(found, 3) == alpha
-
-
-def test_of_two_reviewers_and_many_calls_alpha_is_nearly_cohens_kappa() -> None:
-    one = ["yes", "yes", "no", "n/a", "yes", "no", "no", "yes"] * 200
-    other = ["yes", "no", "no", "n/a", "yes", "yes", "no", "yes"] * 200
-    found = krippendorff_alpha(zip(one, other, strict=True))
-    assert found == pytest.approx(cohen_kappa_score(one, other), abs=0.001)
-
-
-@pytest.mark.parametrize("labels", [[], [["yes"]], [["yes", "yes"], ["yes", "yes"]]])
-def test_alpha_is_not_defined_where_nothing_varies_or_nothing_can_be_paired(labels: list[list[str]]) -> None:
-    assert krippendorff_alpha(labels) is None
-
-
 def test_agreement_is_the_share_of_equal_pairs() -> None:
-    assert agreeing([["yes", "yes", "no"], ["no", "no"]]) == 2 / 4
-    assert agreeing([["yes"], []]) is None
+    assert percent_agreement([["yes", "yes", "no"], ["no", "no"]]) == (4, 0.5)
+    assert percent_agreement([["yes"], []]) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +66,11 @@ def test_reviewers_questions_calls_and_disagreements_are_told() -> None:
         ReviewedCall(SECOND, {"offered": "yes", "product": "B", "notice": None}, {"ana": LENIENT, "bob": LENIENT}),
     ]
     found = agreement_of(CARD, ASKED, reviewed, {"ana": "Ana", "bob": "Bob"})
-    assert found.agreement == 0.833
+    assert (found.pairs, found.agreement) == (6, 0.833)
     by_key = {one.question: one for one in found.questions}
     assert found.questions[0].question == "offered", "the worst first"
-    assert (by_key["offered"].agreement, by_key["offered"].alpha, by_key["offered"].answers) == (0.5, 0.0, 4)
-    assert (by_key["product"].agreement, by_key["product"].alpha) == (1.0, None)
+    assert (by_key["offered"].agreement, by_key["offered"].pairs, by_key["offered"].answers) == (0.5, 2, 4)
+    assert (by_key["product"].agreement, by_key["product"].pairs) == (1.0, 2)
     assert (by_key["offered"].with_machine, by_key["product"].with_machine) == (0.75, 0.5)
     assert by_key["notice"].with_machine == 0.0, "of the one call in which the machine answered it"
     ana, bob = found.reviewers
@@ -137,5 +87,5 @@ def test_reviewers_questions_calls_and_disagreements_are_told() -> None:
 
 def test_one_reviewer_agrees_with_nobody_yet() -> None:
     found = agreement_of(CARD, ASKED, [ReviewedCall(FIRST, {}, {"ana": STRICT})], {"ana": "Ana"})
-    assert found.agreement is None and found.disagreements == ()
+    assert (found.pairs, found.agreement, found.disagreements) == (0, None, ())
     assert (found.reviewers[0].from_group, found.reviewers[0].from_machine) == (0.0, None)

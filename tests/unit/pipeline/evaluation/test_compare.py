@@ -1,20 +1,17 @@
-"""Systems side by side: who is better, where, in which calls; as data frames and as a page."""
+"""Systems side by side: who is better, where, in which calls; as data frames."""
 
-import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from uuid import UUID
 
 import pytest
 
-from pipeline.evaluation import frames, page
+from pipeline.evaluation import frames
 from pipeline.evaluation.compare import Comparison, SystemVerdict, compare
 from pipeline.evaluation.moments import HeardPiece
 from pipeline.evaluation.report import Rate
-from pipeline.evaluation.truth import TrueCall, TrueTask, TrueTurn, TrueWord
+from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord
 
 SAID = "one two three four five six seven eight nine ten"
-EVIL = '"><script>alert(1)</script>'
 
 
 def call(number: int, text: str, language: str = "de", **more: object) -> TrueCall:
@@ -136,46 +133,3 @@ def test_frames_hold_what_is_pooled(comparison: Comparison) -> None:
     assert wide[wide["system"] == "first"]["wer"].mean() == pytest.approx(0.15)
     slices = frames.slices(comparison, "wer")
     assert len(slices) == 12 and set(slices["slice"]) == {"language", "agent"}
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attributes)))
-
-
-def test_the_page_needs_no_network_and_leads_to_the_sound(comparison: Comparison) -> None:
-    text = page.render(comparison, "first and better", "wer", "http://127.0.0.1:8000/console/", "desk@1")
-    tags = Page(text).tags
-    assert not [tag for tag, its in tags if tag in ("link", "img", "iframe") or "src" in its]
-    assert not re.search(r"@import|url\(", text)
-    links = {str(its["href"]) for tag, its in tags if tag == "a"}
-    base = f"http://127.0.0.1:8000/console/calls/{UUID(int=1)}"
-    assert {base, f"{base}#t=0.0"} <= links and all(one.startswith("http://127.0.0.1:8000/console/") for one in links)
-    assert "better is better by 10.0 points (10.0 to 10.0)" in text
-    assert "few has no transcript of 9 of the calls" in text
-    assert "jiwer 4" in text, "what it was measured with"
-
-
-def test_the_page_says_what_others_wrote_as_they_wrote_it() -> None:
-    truth = replace(call(1, EVIL, EVIL), tasks=(TrueTask(EVIL, EVIL),))
-    sides = {EVIL: [replace(call(1, SAID), tasks=())], "b": [call(1, EVIL)]}
-    text = page.render(compare([truth], sides, {truth.name: {"agent": EVIL}}), EVIL, note=EVIL, console='x"onload=')
-    assert "alert(1)</script>" not in text
-    assert len([tag for tag, _ in Page(text).tags if tag == "script"]) == 1, "its own"
-    assert not [its for _, its in Page(text).tags if "onload" in its]
-
-
-def test_calls_that_the_console_cannot_have_are_no_links() -> None:
-    assert page.call_url("http://x/console", "monday") is None
-    assert page.call_url(None, str(UUID(int=1))) is None
-    assert page.call_url("http://x/console", str(UUID(int=1)), 12.34) == f"http://x/console/calls/{UUID(int=1)}#t=12.3"
-
-
-def test_nothing_heard_is_no_page() -> None:
-    with pytest.raises(ValueError, match="none of the calls has a transcript"):
-        page.render(compare([call(1, SAID)], {"a": []}), "a")

@@ -2,31 +2,26 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
 from serve_app.cli import app
-from serve_app.cli.calls import file_server
-from serve_app.cli.calls.file_server import FileServer
 from serve_app.cli.ui.problems import read_problem
 
 runner = CliRunner()
 
 
 class Service:
-    """Remembers what was posted; answers 202 unless `refusal` is set; fetches recordings, at once."""
+    """Remembers what was posted; answers 202 unless `refusal` is set."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], Any]] = []
-        self.fetched: list[bytes] = []
         self.refusal: tuple[int, dict[str, Any]] | None = None
         service = self
 
@@ -51,9 +46,6 @@ class Service:
     def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.refusal:
             return self.refusal
-        for url in (body.get("recordingUrl"), body.get("recordingUrl2")):
-            if url and "127.0.0.1" in url:
-                self.fetched.append(httpx.get(url, trust_env=False).content)
         job = {"jobId": "11111111-1111-4111-8111-111111111111"} if "recordingUrl" in body else {}
         return 202, {"status": "transcribing" if job else "received", "callId": body["callId"], **job}
 
@@ -95,29 +87,14 @@ def test_a_url_is_sent_as_it_is_with_the_key_and_the_described_fields(service: S
     assert "jobId 11111111-1111-4111-8111-111111111111" in result.output
 
 
-def test_local_files_of_both_legs_are_handed_out_until_they_are_fetched(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "rep leg.wav").write_bytes(b"rep" * 1000)
-    (tmp_path / "customer.wav").write_bytes(b"customer")
-    result = submit(service, str(tmp_path / "rep leg.wav"), "--second", str(tmp_path / "customer.wav"))
-    assert result.exit_code == 0, result.output
-    assert service.fetched == [b"rep" * 1000, b"customer"]
-
-
-def test_a_refusal_to_fetch_from_this_machine_is_foretold(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_is_not_ours_on_this_machine_takes_no_file(service: Service, tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"audio")
-    assert "SWITCHBOARD_FETCH__ALLOWED_HOSTS" in submit(service, str(tmp_path / "a.wav")).output
-    monkeypatch.setenv("SWITCHBOARD_FETCH__ALLOWED_HOSTS", '["127.0.0.1"]')
-    assert "SWITCHBOARD_FETCH__ALLOWED_HOSTS" not in submit(service, str(tmp_path / "a.wav")).output
-
-
-def test_a_file_that_nobody_fetches_is_named_when_window_ends(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "a.wav").write_bytes(b"audio")
-    service.answer = lambda body: (202, {"status": "transcribing", "callId": body["callId"], "jobId": "j"})  # type: ignore[method-assign]
-    result = submit(service, str(tmp_path / "a.wav"), "--timeout", "0.2")
-    assert result.exit_code == 1
-    assert "a.wav was not fetched" in result.output
+    for arguments in ((str(tmp_path / "a.wav"),), ("https://pbx.example/1.wav", "--second", str(tmp_path / "a.wav"))):
+        result = submit(service, *arguments)
+        assert result.exit_code == 2
+        said = " ".join(result.output.split())
+        assert f"{service.url} takes no file of this machine" in said and "into a bucket" in said
+    assert service.requests == []
 
 
 def test_without_a_recording_the_call_is_announced(service: Service) -> None:
@@ -150,38 +127,3 @@ def test_an_overloaded_service_says_when_to_try_again(service: Service) -> None:
 def test_an_answer_that_is_no_problem_document_is_told_by_its_status() -> None:
     problem = read_problem(502, {}, b"<html>Bad gateway</html>")
     assert (problem.status, problem.title, problem.faults) == (502, "The service answered 502", ())
-
-
-def test_only_the_named_files_are_handed_out_and_only_under_their_random_paths(tmp_path: Path) -> None:
-    (tmp_path / "a.wav").write_bytes(b"audio")
-    (tmp_path / "secret.txt").write_text("secret")
-    with FileServer() as hand_out:
-        url = hand_out.add(tmp_path / "a.wav")
-        base = url.rsplit("/", 2)[0]
-        assert httpx.head(url, trust_env=False).headers["content-length"] == "5"
-        assert hand_out.waiting == [tmp_path / "a.wav"]
-        assert httpx.get(url, trust_env=False).content == b"audio"
-        deadline = time.monotonic() + 5  # the server notes it after the client has the last byte
-        while hand_out.waiting and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert hand_out.waiting == []
-        for path in ("/", "/a.wav", "/x/a.wav", "/..%2fsecret.txt"):
-            assert httpx.get(base + path, trust_env=False).status_code == 404
-        assert httpx.get(url.replace("a.wav", "secret.txt"), trust_env=False).status_code == 404
-
-
-def test_files_are_never_served_on_a_port_that_the_fetcher_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[int] = []
-
-    class First:
-        """The first three ports that the system chooses."""
-
-        def __contains__(self, port: int) -> bool:
-            chosen.append(port)
-            return len(chosen) <= 3
-
-    monkeypatch.setattr(file_server, "SERVICE_PORTS", First())
-    with FileServer() as server:
-        assert server._server is not None
-        assert server._server.server_port == chosen[3]
-    assert len(set(chosen)) == 4

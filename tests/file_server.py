@@ -1,4 +1,4 @@
-"""Serves local files over HTTP while a service fetches them: only the files named, each under a random path."""
+"""Serves local files over HTTP, as a telephony system does: only the added ones, each under a random path."""
 
 import secrets
 import shutil
@@ -12,7 +12,6 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from pipeline.fetch.address import SERVICE_PORTS
-from serve_app.cli.ui.errors import USAGE, CommandError
 
 MEDIA_TYPES = {
     ".wav": "audio/wav",
@@ -46,14 +45,7 @@ class FileServer:
     _server: ThreadingHTTPServer | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self._server = self._listening()
-        except OSError as error:
-            raise CommandError(
-                f"Cannot serve files on {self.host}: {error.strerror or error}.",
-                "--serve-host takes an address of this machine that the service can reach.",
-                USAGE,
-            ) from error
+        self._server = self._listening()
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
         return self
@@ -117,6 +109,6 @@ class FileServer:
                 return file
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Silent: the terminal belongs to the command's own output."""
+                """Log nothing."""
 
         return Handler

@@ -4,10 +4,10 @@ from typing import Any
 
 import jsonschema
 
+from serve_app import openapi
 from serve_app.http.problems import REFUSALS
-from serve_app.intake import openapi
 
-DOCUMENT: dict[str, Any] = openapi.document()
+DOCUMENT: dict[str, Any] = openapi.submit_document()
 
 
 def validator(model: str) -> jsonschema.Draft202012Validator:

@@ -1,0 +1,411 @@
+"""OpenAPI 3.1 documents of /submit and of the API, from the routes, models and refusals that answer requests.
+
+`make generate` writes both. The API serves its document; that of /submit is only a file, since under `base_url`
+only /submit answers.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any, get_args
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import models_json_schema
+
+from db.records.correct import Current
+from serve_app.api import errors as of_api
+from serve_app.api.app import EVERY_ROUTE, Route
+from serve_app.api.queries import QueryParameters
+from serve_app.http import problems
+from serve_app.http.camel_json import camel, renamed
+from serve_app.http.json_body import Fault
+from serve_app.http.limits import LimitOptions
+from serve_app.http.problems import Refusal, problem_type
+from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
+
+_REF = "#/components/schemas/{model}"
+_CALL = "7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"
+_JOB = "b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11"
+_START = {
+    "callId": _CALL,
+    "from": "+493012345678",
+    "to": "+4940987654",
+    "startTime": "2026-11-20T09:30:00+01:00",
+    "outgoing": True,
+}
+_EXAMPLES = {
+    "start": {"summary": "The call starts: metadata only", "value": _START},
+    "finish": {
+        "summary": "The call has ended: the stable fields again, and the recording",
+        "value": {**_START, "duration": 184, "recordingUrl": "https://pbx.example.com/recordings/7f1c6a52.wav"},
+    },
+    "legs": {
+        "summary": "One file per leg, with a workspace-wide key",
+        "value": {
+            **_START,
+            "recordingUrl": "https://pbx.example.com/recordings/7f1c6a52-a.wav",
+            "recordingUrl2": "https://pbx.example.com/recordings/7f1c6a52-b.wav",
+            "teamId": "0d5a8a4e-52c1-4f57-8d0c-3b1f6b0a9c11",
+        },
+    },
+}
+_OBJECTS = {
+    "call_id": "The sender's callId.",
+    "edit_id": "The edit.",
+    "task_id": "The task.",
+    "team_id": "The team.",
+    "user_id": "The member.",
+    "contact_id": "The contact.",
+    "key_id": "The key; its secret is not its id.",
+    "run_id": "The run.",
+    "question_key": "The question's key.",
+    "scorecard_key": "The scorecard's key.",
+    "calibration_id": "The calibration.",
+}
+_KEYS = ("question_key", "scorecard_key")
+_OF_ADMINS = {
+    of_api.AdminBodyRefused,
+    of_api.OutsideTeam,
+    of_api.NoSuchObject,
+    of_api.Taken,
+    of_api.InUse,
+    of_api.LastKey,
+    of_api.RunRefusal,
+    of_api.QuestionRefusal,
+}
+_OF_EDITS = {of_api.EditBodyRefused, of_api.SomethingElse, of_api.EditIdUsed}
+_OF_BODIES = {
+    *_OF_EDITS,
+    of_api.AdminBodyRefused,
+    problems.BodyTooSlow,
+    problems.BodyTooLarge,
+    problems.MediaTypeRefused,
+}
+_LIMITED = {"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'}
+_SAMPLES: dict[type[Refusal], Refusal] = {
+    problems.BodyRefused: problems.BodyRefused(
+        [
+            Fault("/startTime", "startTime is required."),
+            Fault("", "Key number 3 of the body is not a field of a submission. Did you mean recordingUrl?"),
+        ]
+    ),
+    problems.TooManyRequests: problems.TooManyRequests(1),
+    problems.BacklogFull: problems.BacklogFull(LimitOptions.BACKLOG_RETRY_SECONDS),
+    of_api.InvalidQuery: of_api.InvalidQuery([Fault("/limit", "limit: Input should be less than or equal to 200.")]),
+    of_api.EditBodyRefused: of_api.EditBodyRefused([Fault("/new", "new: Field required.")]),
+    of_api.AdminBodyRefused: of_api.AdminBodyRefused([Fault("/name", "name: Field required.")]),
+    of_api.SomethingElse: of_api.SomethingElse(
+        {"current": {"value": "invoices", "turn": 1, "start": 3.5, "end": 4.1, "speaker": "customer"}}
+    ),
+    of_api.NoSuchRange: of_api.NoSuchRange(4096),
+    of_api.TooManyReads: of_api.TooManyReads(_LIMITED),
+}
+
+
+def submit_document() -> dict[str, Any]:
+    """Return the document of /submit."""
+    return _document(
+        "Switchboard: submit a call",
+        "Takes in telephone calls for transcription and analysis. One endpoint; a call is sent "
+        "once, or when it starts and again when it ends. Submissions with the same callId are one record.",
+        "{base_url}",
+        "An API key of the sender's workspace: workspace-wide, or for one team.",
+        {"/submit": {"post": _submit_operation()}},
+        {"schemas": _submit_schemas()},
+    )
+
+
+def api_document() -> dict[str, Any]:
+    """Return the document of the API."""
+    schemas: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+    for route in EVERY_ROUTE:
+        paths.setdefault(_path(route), {})[route.method.lower()] = _operation(route, schemas, responses)
+    schemas["Problem"] = _api_problem()
+    return _document(
+        "Switchboard API",
+        "Read and correct calls; manage questions, scorecards, runs, teams, members, contacts and "
+        "keys. Lists come in pages: `next` is the `cursor` of the page behind, which stays where it is while calls "
+        "come in. A key of a team reads that team's calls, a key of the workspace reads all of them.",
+        "{base_url}/api/v1",
+        "An API key with the scope `read`; with the scope `edit` for what is corrected, "
+        "with `admin` for workspace, teams, new and changed members and contacts, keys and changes.",
+        paths,
+        {"responses": responses, "schemas": dict(sorted(schemas.items()))},
+    )
+
+
+def _document(
+    title: str, description: str, url: str, key: str, paths: dict[str, Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    base_url = {"default": "http://127.0.0.1:8000", "description": "host and path prefix"}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": title,
+            "version": version("switchboard-calls"),
+            "description": description,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": url, "variables": {"base_url": base_url}}],
+        "security": [{"apiKey": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer", "description": key}},
+            **components,
+        },
+    }
+
+
+def _by_status(kinds: Iterable[type[Refusal]]) -> dict[str, list[type[Refusal]]]:
+    by_status: dict[str, list[type[Refusal]]] = {}
+    for kind in kinds:
+        by_status.setdefault(str(kind.status), []).append(kind)
+    return dict(sorted(by_status.items()))
+
+
+def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
+    samples = {kind.kind: _sample(kind) for kind in kinds}
+    headers = {name: _header() for sample in samples.values() for name in sample.headers}
+    if problems.TooManyRequests in kinds:
+        headers |= _rates()
+    return {
+        "description": " ".join(sample.detail for sample in samples.values()),
+        "headers": {"X-Request-Id": _header("Identifies this request in the service's log."), **headers},
+        "content": {
+            problems.PROBLEM: {
+                "schema": {"$ref": _REF.format(model=Problem.__name__)},
+                "examples": {
+                    name: {"value": json.loads(bytes(problems.answer(sample).body))} for name, sample in samples.items()
+                },
+            }
+        },
+    }
+
+
+def _sample(kind: type[Refusal]) -> Refusal:
+    if kind.status == 503:
+        unavailable: Refusal = kind(LimitOptions.RETRY_AFTER_SECONDS)  # type: ignore[arg-type]
+        return unavailable
+    return _SAMPLES.get(kind) or kind()
+
+
+def _header(description: str = "") -> dict[str, Any]:
+    return {"schema": {"type": "string"}, **({"description": description} if description else {})}
+
+
+def _rates() -> dict[str, Any]:
+    """Return the headers of the IETF draft "RateLimit header fields for HTTP"."""
+    return {
+        "RateLimit-Policy": _header("The key's quota `q` in a window of `w` seconds."),
+        "RateLimit": _header(
+            "Requests left to the key, `r`, and the seconds `t` until its whole quota is available again or, if "
+            "`r` is 0, until it may send one request."
+        ),
+    }
+
+
+def _submit_operation() -> dict[str, Any]:
+    kilobytes = LimitOptions.BODY_BYTES // 1024
+    return {
+        "operationId": "submitCall",
+        "summary": "Submit a call",
+        "description": "Idempotent by callId: any request may be sent again. The answer follows the request: "
+        "`transcribing` with a jobId when it carries a recordingUrl, else `received`.",
+        "requestBody": {
+            "required": True,
+            "description": f"A JSON object of at most {kilobytes} KiB (a setting). Other keys than these are refused.",
+            "content": {
+                "application/json": {"schema": {"$ref": _REF.format(model="SubmitBody")}, "examples": _EXAMPLES}
+            },
+        },
+        "responses": {
+            "202": _accepted(),
+            **{status: _refused(kinds) for status, kinds in _by_status(problems.REFUSALS).items()},
+        },
+    }
+
+
+def _accepted() -> dict[str, Any]:
+    return {
+        "description": "Recorded for good.",
+        "headers": {"X-Request-Id": _header("Identifies this request in the service's log."), **_rates()},
+        "content": {
+            "application/json": {
+                "schema": {"$ref": _REF.format(model="SubmitReply")},
+                "examples": {
+                    "received": {"value": {"status": "received", "callId": _CALL}},
+                    "transcribing": {"value": {"status": "transcribing", "callId": _CALL, "jobId": _JOB}},
+                },
+            }
+        },
+    }
+
+
+def _submit_schemas() -> dict[str, Any]:
+    models: list[type[BaseModel]] = [SubmitBody, SubmitReply, Problem]
+    _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
+    schemas: dict[str, Any] = definitions["$defs"]
+    for schema in schemas.values():
+        for described in schema["properties"].values():
+            described.pop("title", None)  # pydantic makes it from the name
+    present = {"type": "string"}  # `null` is "not sent", so dependentRequired does not express it
+    schemas["SubmitBody"] |= {
+        "if": {"required": ["recordingUrl2"], "properties": {"recordingUrl2": present}},
+        "then": {"required": ["recordingUrl"], "properties": {"recordingUrl": present}},
+    }
+    schemas["SubmitReply"]["properties"]["jobId"] = {
+        "type": "string",
+        "description": SubmitReply.model_fields["job_id"].description,
+    }
+    problem = schemas["Problem"]["properties"]
+    problem["type"]["enum"] = [problem_type(kind) for kind in problems.REFUSALS]
+    problem["errors"] = {
+        "type": "array",
+        "items": {"$ref": _REF.format(model="BodyFault")},
+        "description": Problem.model_fields["errors"].description,
+    }
+    return schemas
+
+
+def _api_problem() -> dict[str, Any]:
+    problem = Problem.model_json_schema(ref_template=_REF)
+    fault = problem.pop("$defs")["BodyFault"]
+    properties = problem["properties"]
+    properties["type"]["enum"] = sorted({problem_type(kind) for kind in of_api.REFUSALS})
+    properties["current"] = renamed(TypeAdapter(Current).json_schema(mode="serialization"))
+    properties["current"]["type"] = ["object", "null"]
+    properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the parameters."}
+    return dict(problem)
+
+
+def _path(route: Route) -> str:
+    return re.sub(r"\{(\w+)(?::uuid)?\}", lambda name: f"{{{camel(name[1])}}}", route.path)
+
+
+def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {media: {"schema": _binary(media)} for media in route.media}
+    if route.answer is not None:
+        content["application/json"] = {"schema": _schema(route.answer, schemas)}
+    etag = _header("Names this answer: send it in If-None-Match, and 304 says that nothing has changed.")
+    ok = {"description": route.summary + ".", "headers": {"ETag": etag, **_rates()}, "content": content}
+    responses: dict[str, Any] = {"200": ok}
+    if route.name == "playCall":
+        responses["206"] = {**ok, "description": "The bytes that Range asks for."}
+    if route.name == "compareRun":
+        responses["202"] = {**ok, "description": "It is being measured: ask again after Retry-After."}
+    if route.body is not None:
+        responses["201"] = {**ok, "description": "It is kept. 200: this request had kept it before."}
+    if not route.lasts and route.method == "GET":
+        responses["304"] = {"description": "Nothing has changed."}
+    return {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": [*_path_parameters(route), *_parameters(route.query, schemas)],
+        **({} if route.body is None else {"requestBody": _body(route.body, schemas)}),
+        "responses": responses | _refusals(route, refused),
+    }
+
+
+def _body(body: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = TypeAdapter(body).json_schema(ref_template=_REF)
+    schemas.update(schema.pop("$defs", {}))
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _binary(media: str) -> dict[str, Any]:
+    return {} if media.startswith(("audio", "application/octet")) else {"type": "string"}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    uuid, key = {"type": "string", "format": "uuid"}, {"type": "string", "minLength": 1}
+    return [
+        {
+            "name": camel(name),
+            "in": "path",
+            "required": True,
+            "schema": key if name in _KEYS else uuid,
+            "description": description,
+        }
+        for name, description in _OBJECTS.items()
+        if name in route.path
+    ]
+
+
+def _parameters(model: type[QueryParameters], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    query = model.model_json_schema(ref_template=_REF)
+    schemas.update(query.get("$defs", {}))
+    parameters = []
+    for name, property_ in query["properties"].items():
+        schema = _not_null(property_)
+        parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+        if schema.get("type") == "array":
+            parameter |= {"style": "form", "explode": False}
+        if "description" in property_:
+            parameter["description"] = property_["description"]
+        parameters.append(parameter)
+    return parameters
+
+
+def _not_null(property_: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter that is present: an omitted one is null."""
+    schema = {key: value for key, value in property_.items() if key not in ("anyOf", "title", "description")}
+    others = [kind for kind in property_.get("anyOf", ()) if kind != {"type": "null"}]
+    if others:
+        schema.pop("default", None)
+        schema |= others[0]
+    if schema.get("type") == "string" and not {"format", "enum", "const"} & schema.keys():
+        schema.setdefault("minLength", 1)
+    return schema
+
+
+def _schema(answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = renamed(TypeAdapter(answer).json_schema(mode="serialization", ref_template=_REF))
+    schemas.update(schema.pop("$defs", {}))
+    if "$ref" in schema:
+        return dict(schema)
+    of = "Of".join(item.__name__ for item in get_args(answer))  # the items of a page
+    name = str(schema["title"]) + (f"Of{of}" if of else "")
+    schemas[name] = schema
+    return {"$ref": _REF.format(model=name)}
+
+
+def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
+    """Return references by status to refusals, each described once in `refused`."""
+    left_out = _left_out(route)
+    references = {}
+    for status, kinds in _by_status(kind for kind in of_api.REFUSALS if kind not in left_out).items():
+        name = "_or_".join(kind.__name__ for kind in kinds)
+        refused.setdefault(name, _refused(kinds))
+        references[status] = {"$ref": f"#/components/responses/{name}"}
+    return references
+
+
+def _left_out(route: Route) -> set[type[Refusal]]:
+    """Return the refusals of other routes."""
+    left_out: set[type[Refusal]] = set()
+    if "call_id" not in route.path:
+        left_out |= {of_api.NoSuchCall, of_api.NotThereYet}
+    of_calibrations = route.path.startswith("/calibrations")
+    if not of_calibrations:
+        left_out.add(of_api.CalibrationRefusal)
+    if not route.admin:
+        left_out |= _OF_ADMINS
+        if "run_id" in route.path:
+            left_out.remove(of_api.NoSuchObject)
+        if route.name == "compareRun":
+            left_out.remove(of_api.RunRefusal)
+        if of_calibrations:
+            left_out -= {of_api.NoSuchObject, of_api.AdminBodyRefused}
+            left_out |= {*_OF_EDITS, of_api.TooManyEdits, of_api.NotThereYet}
+    else:
+        left_out |= {*_OF_EDITS, of_api.TooManyEdits}
+    if route.name != "playCall":
+        left_out.add(of_api.NoSuchRange)
+    if route.body is None:
+        left_out |= _OF_BODIES
+    if route.method == "GET":
+        left_out.add(of_api.TooManyEdits)
+    return left_out
