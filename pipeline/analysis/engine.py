@@ -55,7 +55,7 @@ class Spending(Protocol):
 class AsksModel(Protocol):
     """An engine that asks a language model, in three steps: only the second one waits, and it takes no processor."""
 
-    def requests(self, material: Material, known: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
+    def requests(self, material: Material, cached: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
         """What has to be asked beyond the answers that are known, in order. Never raises."""
 
     async def ask(
@@ -159,10 +159,10 @@ def asks_model(options: AnalysisOptions) -> bool:
 
 
 def model_requests(
-    material: Material, options: AnalysisOptions, known: Mapping[str, ModelText]
+    material: Material, options: AnalysisOptions, cached: Mapping[str, ModelText]
 ) -> tuple[ModelRequest, ...]:
     """What a language model has to be asked about the call beyond what is known, by an engine that asks one."""
-    return _asking(options).requests(material, known)
+    return _asking(options).requests(material, cached)
 
 
 async def ask(

@@ -39,17 +39,17 @@ def checked(finding: Finding, transcript: Transcript) -> Finding:
     the evidence becomes None.
     """
     faults: list[str] = []
-    kept = []
+    valid = []
     for evidence in finding.evidence:
         why = fault(evidence, transcript)
         faults.extend([why] if why else [])
-        kept.extend([] if why else [evidence])
+        valid.extend([] if why else [evidence])
     value = _checked_value(finding.value, transcript, faults)
     if not faults:
         return finding
     dropped = "; ".join(dict.fromkeys(faults))
     note = f"{finding.note}; evidence dropped: {dropped}" if finding.note else f"evidence dropped: {dropped}"
-    return replace(finding, value=value, evidence=tuple(kept), note=note)
+    return replace(finding, value=value, evidence=tuple(valid), note=note)
 
 
 def _checked_value(value: Any, transcript: Transcript, faults: list[str]) -> Any:

@@ -63,42 +63,42 @@ def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
     )
     active: dict[str, Span] = {}
     begun: tuple[float, str, str] | None = None
-    found, held = [], {}
+    stretches, active_spans = [], {}
     for time, begins, label, span in edges:
         if begins:
             active[label] = span
             if len(active) == 2:
-                holder = min(active, key=lambda one: (active[one].start, one == label))
+                holder = min(active, key=lambda party: (active[party].start, party == label))
                 (by,) = active.keys() - {holder}
-                begun, held = (time, holder, by), dict(active)
+                begun, active_spans = (time, holder, by), dict(active)
         else:
             del active[label]
             if len(active) == 1 and begun:
                 start, holder, by = begun
-                found.append(SpeechOverlap(start, time, holder, by, held[holder], held[by]))
+                stretches.append(SpeechOverlap(start, time, holder, by, active_spans[holder], active_spans[by]))
                 begun = None
-    return tuple(found)
+    return tuple(stretches)
 
 
-def classify(overlap: SpeechOverlap, said: Sequence[Word], pack: Pack) -> OverlapKind:
+def classify(overlap: SpeechOverlap, words: Sequence[Word], pack: Pack) -> OverlapKind:
     """`said`: the words of `overlap.own`, none where they are not known; `pack`: of their language."""
-    held, own = overlap.held, overlap.own
-    if held.start == own.start:
+    holder_span, by_span = overlap.held, overlap.own
+    if holder_span.start == by_span.start:
         return OverlapKind.TOGETHER
-    keeps = held.end >= own.end
-    if keeps and _is_listening(own, said, pack):
+    keeps = holder_span.end >= by_span.end
+    if keeps and _is_listening(by_span, words, pack):
         return OverlapKind.BACKCHANNEL
-    after = held.end - own.start
+    after = holder_span.end - by_span.start
     if not keeps and after <= SEAM:
         return OverlapKind.SEAM
     return OverlapKind.INTERRUPTION if not keeps and after <= YIELDS else OverlapKind.ATTEMPT
 
 
-def _is_listening(own: Span, said: Sequence[Word], pack: Pack) -> bool:
+def _is_listening(span: Span, words: Sequence[Word], pack: Pack) -> bool:
     listening = pack.words("statistics", "backchannels")
-    if not said or not listening:
-        return own.duration <= SHORT_UNHEARD
-    return own.duration <= SHORT and all(_bare(word.text) in listening for word in said)
+    if not words or not listening:
+        return span.duration <= SHORT_UNHEARD
+    return span.duration <= SHORT and all(_bare(word.text) in listening for word in words)
 
 
 def _bare(word: str) -> str:

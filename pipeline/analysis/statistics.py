@@ -32,7 +32,7 @@ class StatisticsStep:
         duration = material.transcript.duration
         floor = measure(spoken, duration, union([span for spans in other.values() for span in spans]))
         crossed = _crossed(material, spoken)
-        held = hold(spoken, other)
+        hold_seconds = hold(spoken, other)
         talking = union([span for spans in spoken.values() for span in spans])
         value: dict[str, Any] = {
             "definitions_version": DEFINITIONS,
@@ -43,15 +43,15 @@ class StatisticsStep:
             "silence_share": rounded(_ratio(floor.silence, duration), 4),
             "dead_air_seconds": rounded(sum(floor.dead_air)),
             "dead_airs": len(floor.dead_air),
-            "hold_seconds": rounded(held),
-            "hold_share": rounded(_ratio(held, duration), 4),
+            "hold_seconds": rounded(hold_seconds),
+            "hold_share": rounded(_ratio(hold_seconds, duration), 4),
             "other_seconds": {name: rounded(seconds(spans)) for name, spans in other.items()},
             "overlap_seconds": rounded(floor.overlap),
             "overlap_share": rounded(_ratio(floor.overlap, duration), 4),
             "overlaps": {
                 name.value: {
-                    "count": sum(one is name for _, one, _ in crossed),
-                    "seconds": rounded(sum(length for _, one, length in crossed if one is name)),
+                    "count": sum(kind is name for _, kind, _ in crossed),
+                    "seconds": rounded(sum(length for _, kind, length in crossed if kind is name)),
                 }
                 for name in OverlapKind
             },
@@ -64,7 +64,7 @@ class StatisticsStep:
 
 def _note(material: Material, spoken: Spoken) -> str | None:
     """What keeps the figures from being those of the whole call."""
-    if any(own and all(label.kind is LabelKind.GAP for label in own) for own in material.transcript.labels):
+    if any(labels and all(label.kind is LabelKind.GAP for label in labels) for labels in material.transcript.labels):
         return "one party's recording is missing: shares and silences are of the other party alone"
     return None if spoken else "nobody speaks in this call"
 
@@ -87,46 +87,46 @@ class Floor:
 def _parties(material: Material, spoken: Spoken, floor: Floor, crossed: Crossed) -> dict[str, dict[str, Any]]:
     words, asked = _words(material), _questions(material)
     talk = {label: seconds(spans) for label, spans in spoken.items()}
-    came_in = Counter((label, one) for label, one, _ in crossed)
+    came_in = Counter((label, kind) for label, kind, _ in crossed)
     minutes = material.transcript.duration / 60
-    made: dict[str, dict[str, Any]] = {}
+    parties: dict[str, dict[str, Any]] = {}
     for speaker in material.transcript.speakers:
         label = speaker.label
-        own, count = talk.get(label, 0.0), len(words.get(label, ()))
-        made[label] = {
+        talk_seconds, count = talk.get(label, 0.0), len(words.get(label, ()))
+        parties[label] = {
             "role": speaker.role.value,
-            "talk_seconds": rounded(own),
-            "talk_ratio": rounded(_ratio(own, sum(talk.values())), 4),
+            "talk_seconds": rounded(talk_seconds),
+            "talk_ratio": rounded(_ratio(talk_seconds, sum(talk.values())), 4),
             "longest_monologue_seconds": rounded(floor.monologue.get(label, 0.0)),
             "patience_seconds": rounded(_mean(floor.pauses.get(label, []))),
             "words": count,
-            "words_per_minute": rounded(_ratio(count, own / 60), 1),
+            "words_per_minute": rounded(_ratio(count, talk_seconds / 60), 1),
             "questions": asked[label],
             "questions_per_minute": rounded(_ratio(asked[label], minutes)),
             "backchannels": came_in[label, OverlapKind.BACKCHANNEL],
             "interruptions": came_in[label, OverlapKind.INTERRUPTION],
             "interruption_attempts": came_in[label, OverlapKind.ATTEMPT],
         }
-    return made
+    return parties
 
 
 def spoken_spans(material: Material) -> Spoken:
     """Per speaker, the union of their spans in order: voice activity where it is known, the turns otherwise."""
-    found: dict[str, list[Span]] = {label: list(spans) for label, spans in material.speech.items()}
-    if not found:
+    spans_by_party: dict[str, list[Span]] = {label: list(spans) for label, spans in material.speech.items()}
+    if not spans_by_party:
         for turn in material.transcript.turns:
             if not turn.machine:
-                found.setdefault(turn.speaker, []).append(Span(turn.start, turn.end))
-    return {label: union(spans) for label, spans in found.items() if spans}
+                spans_by_party.setdefault(turn.speaker, []).append(Span(turn.start, turn.end))
+    return {label: union(spans) for label, spans in spans_by_party.items() if spans}
 
 
 def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
     """Where the line carries something that no party says, in any channel: a `LabelKind`'s value and its spans."""
-    found: dict[str, list[Span]] = {}
+    spans_by_kind: dict[str, list[Span]] = {}
     for label in sorted((one for own in material.transcript.labels for one in own), key=lambda one: one.start):
         if label.kind not in NOT_SOUND:
-            found.setdefault(label.kind.value, []).append(Span(label.start, label.end))
-    return {name: union(spans) for name, spans in found.items()}
+            spans_by_kind.setdefault(label.kind.value, []).append(Span(label.start, label.end))
+    return {name: union(spans) for name, spans in spans_by_kind.items()}
 
 
 def hold(spoken: Spoken, other: dict[str, tuple[Span, ...]]) -> float:
@@ -155,7 +155,7 @@ def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Fl
         if not heard_from or end >= heard_until:
             heard_until, heard_from = end, label
         monologue[label] = max(monologue.get(label, 0.0), end - run_start)
-    overlap = sum(one.duration for one in overlaps(spoken))
+    overlap = sum(stretch.duration for stretch in overlaps(spoken))
     silence = max(0.0, duration - seconds(covered))
     inner = Span(order[0][0], heard_until) if order else Span(0.0, 0.0)
     return Floor(overlap, silence, changes, monologue, pauses, _dead_air(inner, covered))
@@ -169,14 +169,14 @@ def _dead_air(inner: Span, covered: tuple[Span, ...]) -> tuple[float, ...]:
 def _crossed(material: Material, spoken: Spoken) -> Crossed:
     words, language = _words(material), {turn.speaker: turn.language for turn in material.transcript.turns}
     whole = material.transcript.language
-    middles = {label: [_middle(word) for word in said] for label, said in words.items()}
-    made = []
-    for one in overlaps(spoken):
-        own, said = pack(language.get(one.by, whole)), middles.get(one.by, [])
-        first, last = bisect_left(said, one.own.start), bisect_right(said, one.own.end)
-        inside = words[one.by][first:last] if said else []
-        made.append((one.by, classify(one, inside, own if own.known else pack(whole)), one.duration))
-    return made
+    middles = {label: [_middle(word) for word in party_words] for label, party_words in words.items()}
+    crossed = []
+    for overlap in overlaps(spoken):
+        party_pack, word_middles = pack(language.get(overlap.by, whole)), middles.get(overlap.by, [])
+        first, last = bisect_left(word_middles, overlap.own.start), bisect_right(word_middles, overlap.own.end)
+        inside = words[overlap.by][first:last] if word_middles else []
+        crossed.append((overlap.by, classify(overlap, inside, party_pack if party_pack.known else pack(whole)), overlap.duration))
+    return crossed
 
 
 def _middle(word: Word) -> float:
@@ -184,25 +184,25 @@ def _middle(word: Word) -> float:
 
 
 def _words(material: Material) -> dict[str, list[Word]]:
-    found: dict[str, list[Word]] = {}
+    words: dict[str, list[Word]] = {}
     for turn in material.transcript.turns:
         if not turn.machine:
-            found.setdefault(turn.speaker, []).extend(turn.words)
-    return {label: sorted(said, key=_middle) for label, said in found.items()}
+            words.setdefault(turn.speaker, []).extend(turn.words)
+    return {label: sorted(party_words, key=_middle) for label, party_words in words.items()}
 
 
 def _questions(material: Material) -> Counter[str]:
     asked: Counter[str] = Counter()
-    for said in read(material):
-        asked[said.turn.speaker] += _asked(said)
+    for turn in read(material):
+        asked[turn.turn.speaker] += _asked(turn)
     return asked
 
 
-def _asked(said: Said) -> int:
+def _asked(turn: Said) -> int:
     """Sentences that end with a question mark; a turn without any mark is one if it is worded as a question."""
-    if not any(mark in said.text for mark in ".?!…"):
-        return int(said.pack.matches("statistics", "questions", said.text))
-    return sum(sentence.text.rstrip().endswith("?") for sentence in said.sentences)
+    if not any(mark in turn.text for mark in ".?!…"):
+        return int(turn.pack.matches("statistics", "questions", turn.text))
+    return sum(sentence.text.rstrip().endswith("?") for sentence in turn.sentences)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -59,12 +59,12 @@ class Rules:
 def run_all(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
     """All steps in order. A step that fails leaves a finding with an empty value and the reason in its note."""
     findings = dict(material.findings)
-    made = []
+    new_findings = []
     for entry in steps:
         finding = run(entry, replace(material, findings=dict(findings)))
         findings[finding.step] = finding
-        made.append(finding)
-    return tuple(made)
+        new_findings.append(finding)
+    return tuple(new_findings)
 
 
 def run(entry: str, material: Material) -> Finding:

@@ -67,32 +67,32 @@ def read(material: Material, machines: bool = False) -> tuple[Said, ...]:
     A turn in a language without a pack is read with the pack of the call.
     """
     transcript = material.transcript
-    said = next((said for of, said in _last[:] if of is transcript), None)  # comparing would cost as much as reading
-    if said is None:
+    turns = next((turns for of, turns in _last[:] if of is transcript), None)  # comparing would cost as much as reading
+    if turns is None:
         role_of, whole = roles(transcript), pack(transcript.language)
-        said = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
-        _last[:] = [(transcript, said)]
-    return said if machines else tuple(one for one in said if not one.turn.machine)
+        turns = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
+        _last[:] = [(transcript, turns)]
+    return turns if machines else tuple(turn for turn in turns if not turn.turn.machine)
 
 
 def _said(turn: Turn, role: Role, whole: Pack) -> Said:
-    own = pack(turn.language)
-    words = own if own.known else whole
+    own_pack = pack(turn.language)
+    turn_pack = own_pack if own_pack.known else whole
     text = straighten(turn.text)
-    return Said(turn, role, text, tuple(_sentences(turn, role, text, words)), words)
+    return Said(turn, role, text, tuple(_sentences(turn, role, text, turn_pack)), turn_pack)
 
 
-def _sentences(turn: Turn, role: Role, text: str, words: Pack) -> Iterator[Sentence]:
+def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[Sentence]:
     first = 0
-    short = words.words("text", "abbreviations")
+    short = turn_pack.words("text", "abbreviations")
     for end in _ENDS.finditer(text):
         before = re.split(r"\W+", text[: end.start() - 1].lower())[-1]
         if text[end.start() - 1] == "." and before in short:
             continue
-        yield Sentence(turn, role, first, end.start(), text[first : end.start()], words)
+        yield Sentence(turn, role, first, end.start(), text[first : end.start()], turn_pack)
         first = end.end()
     if first < len(text):
-        yield Sentence(turn, role, first, len(text), text[first:], words)
+        yield Sentence(turn, role, first, len(text), text[first:], turn_pack)
 
 
 def other(role: Role) -> str | None:

@@ -110,5 +110,5 @@ def analyze_audio(
     if audio.duration < LEAST_SECONDS:
         cut = ()
         warnings += (f"The recording is {audio.duration:.2f} s long: too short for a word; nothing is recognized.",)
-    kept = keypad_digits.without_digits(labeled, keep_digits)
-    return AudioAnalysis(loaded.layout, audio.duration, speech, cut, warnings, kept)
+    labels = keypad_digits.without_digits(labeled, keep_digits)
+    return AudioAnalysis(loaded.layout, audio.duration, speech, cut, warnings, labels)

@@ -58,10 +58,10 @@ def cut(
         pieces = [
             piece for span in union(spans) if span.duration > 0 for piece in _pieces(span, max_seconds, channel, audio)
         ]
-        between = tuple(one[channel] if channel < len(one) else () for one in (events, gaps))
-        for held in _gathered(pieces, max_seconds, max_pause, max_skipped_pause, *between):
-            packed = tuple(held) if len(held) > 1 else ()
-            chunks.append(Chunk(channel, held[0].start, held[-1].end, pieces=packed))
+        between = tuple(spans_of_channel[channel] if channel < len(spans_of_channel) else () for spans_of_channel in (events, gaps))
+        for group in _gathered(pieces, max_seconds, max_pause, max_skipped_pause, *between):
+            packed = tuple(group) if len(group) > 1 else ()
+            chunks.append(Chunk(channel, group[0].start, group[-1].end, pieces=packed))
     return tuple(chunks)
 
 
@@ -93,26 +93,26 @@ def _gathered(
     gaps: Sequence[Span],
 ) -> list[list[Span]]:
     """The pieces of each chunk."""
-    gathered: list[list[Span]] = []
+    groups: list[list[Span]] = []
     seconds = 0.0  # of sound in the last one
     for piece in pieces:
-        pause = piece.start - gathered[-1][-1].end if gathered else math.inf
-        if gathered and _holds(gaps, gathered[-1][-1].end, piece.start):
+        pause = piece.start - groups[-1][-1].end if groups else math.inf
+        if groups and _holds(gaps, groups[-1][-1].end, piece.start):
             pause = math.inf
         if pause <= max_pause and seconds + pause + piece.duration <= max_seconds:
-            gathered[-1][-1] = Span(gathered[-1][-1].start, piece.end)
+            groups[-1][-1] = Span(groups[-1][-1].start, piece.end)
             seconds += pause + piece.duration
         elif (
             max_pause < pause <= max_skipped_pause
             and seconds + piece.duration <= max_seconds
-            and not _holds(events, gathered[-1][-1].end, piece.start)
+            and not _holds(events, groups[-1][-1].end, piece.start)
         ):
-            gathered[-1].append(piece)
+            groups[-1].append(piece)
             seconds += piece.duration
         else:
-            gathered.append([piece])
+            groups.append([piece])
             seconds = piece.duration
-    return gathered
+    return groups
 
 
 def _holds(events: Sequence[Span], start: float, end: float) -> bool:

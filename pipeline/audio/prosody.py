@@ -65,7 +65,7 @@ def track(audio: Audio, channel: int, speech: Sequence[Span]) -> PitchTrack:
 
 def slices(track: PitchTrack) -> Slices:
     """The track in slices; those with less than 0.2 s of speech are left out. Figures are rounded."""
-    kept: list[tuple[int, float | None, float | None, float, float]] = []
+    rows: list[tuple[int, float | None, float | None, float, float]] = []
     index = np.floor(track.time / SLICE + 1e-6).astype(int)
     numbers, firsts = np.unique(index, return_index=True)
     for number, first, last in zip(numbers, firsts, np.append(firsts, len(index))[1:], strict=True):
@@ -74,8 +74,8 @@ def slices(track: PitchTrack) -> Slices:
         voiced = track.voiced[first:last]
         level = 10 * np.log10(max(ENERGY_FLOOR, float(track.power[first:last].mean())))
         pitch, spread = _pitch(track.pitch[first:last][voiced])
-        kept.append((int(number), pitch, spread, round(level, 1), round(float(voiced.mean()), 2)))
-    columns = zip(*kept, strict=True) if kept else ((),) * 5
+        rows.append((int(number), pitch, spread, round(level, 1), round(float(voiced.mean()), 2)))
+    columns = zip(*rows, strict=True) if rows else ((),) * 5
     return Slices(*map(tuple, columns))
 
 
@@ -95,13 +95,13 @@ def _blocks(duration: float, speech: Sequence[Span]) -> Iterator[tuple[float, li
         start, end = number * _BLOCK, min((number + 1) * _BLOCK, duration)
         while first < len(speech) and speech[first].end <= start:
             first += 1
-        here = []
+        inside = []
         for span in speech[first:]:
             if span.start >= end:
                 break
-            here.append(Span(max(span.start, start), min(span.end, end)))
-        if here:
-            yield start, here
+            inside.append(Span(max(span.start, start), min(span.end, end)))
+        if inside:
+            yield start, inside
 
 
 def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> PitchTrack:
@@ -116,14 +116,14 @@ def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> Pit
         sound = np.pad(sound, (0, _WINDOW - len(sound)))
         count = 1
     time = start - before + (np.arange(count) * _HOP + _WINDOW / 2) / _RATE
-    chosen = _inside(time, speech)
-    windows = np.lib.stride_tricks.sliding_window_view(sound, _WINDOW)[::_HOP][:count][chosen]
-    found = yin.pitch(windows, _RATE, LOWEST, HIGHEST, TROUGH)
+    in_speech = _inside(time, speech)
+    windows = np.lib.stride_tricks.sliding_window_view(sound, _WINDOW)[::_HOP][:count][in_speech]
+    pitch = yin.pitch(windows, _RATE, LOWEST, HIGHEST, TROUGH)
     power = np.mean(windows**2, axis=1)
-    strength = _periodicity(windows, found)
+    strength = _periodicity(windows, pitch)
     loud = power > 10 ** (QUIET_DB / 10)
-    inside = (found > LOWEST * 1.02) & (found < HIGHEST * 0.98)  # at an edge YIN found no trough, only the edge
-    return PitchTrack(time[chosen], found, loud & inside & (strength >= VOICED_FROM), power)
+    inside = (pitch > LOWEST * 1.02) & (pitch < HIGHEST * 0.98)  # at an edge YIN found no trough, only the edge
+    return PitchTrack(time[in_speech], pitch, loud & inside & (strength >= VOICED_FROM), power)
 
 
 def _inside(time: npt.NDArray[np.float64], speech: list[Span]) -> npt.NDArray[np.bool_]:
@@ -141,8 +141,8 @@ def _periodicity(windows: Floats, pitch: Floats) -> Floats:
     if not len(windows):
         return np.zeros(0, np.float32)
     rest = windows - windows.mean(axis=1, keepdims=True)
-    left = rest[:, : _WINDOW // 2]
-    right = np.take_along_axis(rest, lag[:, None] + half[None, :], axis=1)
-    norm = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
-    strength: Floats = ((left * right).sum(axis=1) / np.maximum(norm, 1e-9)).astype(np.float32)
+    first_half = rest[:, : _WINDOW // 2]
+    delayed = np.take_along_axis(rest, lag[:, None] + half[None, :], axis=1)
+    norm = np.sqrt((first_half**2).sum(axis=1) * (delayed**2).sum(axis=1))
+    strength: Floats = ((first_half * delayed).sum(axis=1) / np.maximum(norm, 1e-9)).astype(np.float32)
     return strength

@@ -24,8 +24,8 @@ def pitch(windows: Floats, rate: int, lowest: float, highest: float, trough: flo
     is_trough[:, 1:-1] &= difference[:, 1:-1] <= difference[:, 2:]
     deep = is_trough & (difference < trough)
     period = np.where(deep.any(axis=1), np.argmax(deep, axis=1), np.argmin(difference, axis=1))
-    found: Floats = (rate / (shortest + period + _between(difference, period))).astype(np.float32)
-    return found
+    frequencies: Floats = (rate / (shortest + period + _between(difference, period))).astype(np.float32)
+    return frequencies
 
 
 def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
@@ -36,12 +36,12 @@ def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
     spectrum = rfft(windows, size, axis=1)
     power = spectrum.real**2 + spectrum.imag**2
     same = irfft(power, size, axis=1)[:, : longest + 1]
-    lost = np.cumsum(windows[:, :longest] ** 2, axis=1)  # what a shift by 1, 2, ... samples leaves out
-    difference = 2 * (same[:, :1] - same[:, 1:]) - lost
+    dropped = np.cumsum(windows[:, :longest] ** 2, axis=1)  # what a shift by 1, 2, ... samples leaves out
+    difference = 2 * (same[:, :1] - same[:, 1:]) - dropped
     mean = np.cumsum(difference, axis=1) / np.arange(1, longest + 1, dtype=np.float32)
     floor = np.finfo(np.float32).tiny
-    found: Floats = difference[:, shortest - 1 :] / (mean[:, shortest - 1 :] + floor)
-    return found
+    normalized: Floats = difference[:, shortest - 1 :] / (mean[:, shortest - 1 :] + floor)
+    return normalized
 
 
 def _between(difference: Floats, at: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:

@@ -26,14 +26,14 @@ class _Stated(BaseModel):
     model_config = ConfigDict(frozen=True, json_schema_extra={"additionalProperties": False})
 
 
-def _line(longest: int) -> BeforeValidator:
+def _line(max_length: int) -> BeforeValidator:
     """One line of printable text, cut to a length."""
 
     def clean(value: Any) -> Any:
         if not isinstance(value, str):
             return value
         printable = "".join(sign if sign.isprintable() else " " for sign in value)
-        return " ".join(printable.split())[:longest]
+        return " ".join(printable.split())[:max_length]
 
     return BeforeValidator(clean)
 
@@ -115,14 +115,14 @@ def schema(limited: bool = True) -> dict[str, Any]:
 
     Longer ones are read all the same: a server that knows no such limits is asked without.
     """
-    made = ModelAnswer.model_json_schema()
-    objects = [made, *made["$defs"].values()] if limited else []
-    for name, described in ((name, one) for of in objects for name, one in of.get("properties", {}).items()):
+    model_schema = ModelAnswer.model_json_schema()
+    objects = [model_schema, *model_schema["$defs"].values()] if limited else []
+    for name, described in ((name, field_schema) for definition in objects for name, field_schema in definition.get("properties", {}).items()):
         if described.get("type") == "array":
             described["maxItems"] = _ITEMS[name]
         elif name in _CHARACTERS and described.get("type") == "string":
             described["maxLength"] = _CHARACTERS[name]
-    return made
+    return model_schema
 
 
 class UnreadableAnswer(Exception):
@@ -134,27 +134,27 @@ def complete_items(text: str) -> tuple[ModelAnswer, int]:
     text = _THOUGHTS.sub("", text)
     first = text.find("{")
     try:
-        found = from_json(text[first:], allow_partial=True) if first >= 0 else {}
+        data = from_json(text[first:], allow_partial=True) if first >= 0 else {}
     except ValueError:
-        found = {}
-    found = found if isinstance(found, dict) else {}
-    kept: dict[str, Any] = {"outcome": None}
-    for name, of in _LISTED.items():
-        listed = found.get(name)
-        kept[name] = [one for one in listed if _whole(of, one)] if isinstance(listed, list) else []
-    contact = found.get("contact")
+        data = {}
+    data = data if isinstance(data, dict) else {}
+    complete: dict[str, Any] = {"outcome": None}
+    for name, model in _LISTED.items():
+        listed = data.get(name)
+        complete[name] = [item for item in listed if _whole(model, item)] if isinstance(listed, list) else []
+    contact = data.get("contact")
     contact = contact if isinstance(contact, dict) else {}
-    kept["contact"] = {
+    complete["contact"] = {
         name: contact[name] if _whole(StatedFact, contact.get(name)) else None for name in StatedContact.model_fields
     }
-    kept["outcome"] = found.get("outcome") if _whole(StatedOutcome, found.get("outcome")) else None
-    items = sum(map(len, (kept["tasks"], kept["summary"], kept["topics"], kept["tones"])))
-    return ModelAnswer.model_validate(kept), items + sum(map(bool, kept["contact"].values())) + bool(kept["outcome"])
+    complete["outcome"] = data.get("outcome") if _whole(StatedOutcome, data.get("outcome")) else None
+    items = sum(map(len, (complete["tasks"], complete["summary"], complete["topics"], complete["tones"])))
+    return ModelAnswer.model_validate(complete), items + sum(map(bool, complete["contact"].values())) + bool(complete["outcome"])
 
 
-def _whole(of: type[_Stated], found: Any) -> bool:
+def _whole(model: type[_Stated], value: Any) -> bool:
     try:
-        of.model_validate(found)
+        model.model_validate(value)
     except ValidationError:
         return False
     return True
@@ -167,12 +167,12 @@ def parsed(text: str) -> ModelAnswer:
     if first < 0:
         raise UnreadableAnswer("There is no JSON object in it.")
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, first)
+        data, _ = json.JSONDecoder().raw_decode(text, first)
     except (ValueError, RecursionError) as error:
         raise UnreadableAnswer(f"It is not JSON: {error}") from None
     try:
-        return ModelAnswer.model_validate(found)
+        return ModelAnswer.model_validate(data)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)[:MOST_FAULTS]
-        told = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in faults)
-        raise UnreadableAnswer(f"It does not fit the schema: {told}") from None
+        details = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in faults)
+        raise UnreadableAnswer(f"It does not fit the schema: {details}") from None

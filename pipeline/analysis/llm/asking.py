@@ -40,7 +40,7 @@ async def ask(
             unanswered[request.key] = failed[request.topic]
             continue
         try:
-            told = await _answer(client, request)
+            text = await _answer(client, request)
         except BudgetReached as error:
             failed |= dict.fromkeys(TOPICS, Unanswered(str(error), BUDGET_REACHED))
             unanswered[request.key] = failed[request.topic]
@@ -53,7 +53,7 @@ async def ask(
             why = Unanswered(f"its answer could not be used ({type(error).__name__})")
             unanswered[request.key] = failed[request.topic] = why
         else:
-            await keep(request.key, told)
+            await keep(request.key, text)
     return unanswered
 
 
@@ -63,41 +63,41 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
     completion = await client.ask(request.messages, _schema(request))
     if completion.prompt_tokens is not None and completion.prompt_tokens < request.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
-    told = ModelText(completion.text, completion.cut_off)
+    text = ModelText(completion.text, completion.cut_off)
     try:
-        await asyncio.to_thread(_check, request, told)
+        await asyncio.to_thread(_check, request, text)
     except UnreadableAnswer as error:
         again = await client.ask(repair(request.messages, completion.text, str(error)), _schema(request))
-        told = ModelText(again.text, again.cut_off)
+        text = ModelText(again.text, again.cut_off)
         try:
-            await asyncio.to_thread(_check, request, told)
+            await asyncio.to_thread(_check, request, text)
         except UnreadableAnswer:
             raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
-    return told
+    return text
 
 
 def _schema(request: ModelRequest) -> Callable[[bool], dict[str, Any]]:
     """The schema of the answer, with its longest lists and texts or without."""
-    own = request.schema
-    return answer.schema if own is None else lambda _: own
+    question_schema = request.schema
+    return answer.schema if question_schema is None else lambda _: question_schema
 
 
-def _check(request: ModelRequest, told: ModelText) -> None:
+def _check(request: ModelRequest, text: ModelText) -> None:
     """Raises `NoAnswer` or `UnreadableAnswer` for what is of no use."""
     if request.topic == "call":
-        read(told)
+        read(text)
     else:
-        questions.stated(told.text)
+        questions.stated(text.text)
 
 
-def read(told: ModelText) -> tuple[ModelAnswer, bool]:
+def read(text: ModelText) -> tuple[ModelAnswer, bool]:
     """What is stated, and whether it is only what is whole of an answer. Raises `NoAnswer`, `UnreadableAnswer`."""
-    if not told.cut_off:
-        return parsed(told.text), False
-    found, statements = complete_items(told.text)
+    if not text.cut_off:
+        return parsed(text.text), False
+    model_answer, statements = complete_items(text.text)
     if not statements:
         raise NoAnswer("the model's answer was cut off at its longest, before its first statement was whole")
-    return found, True
+    return model_answer, True
 
 
 def blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

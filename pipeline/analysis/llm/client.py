@@ -93,14 +93,14 @@ class ModelClient:
 
     def _adapt(self, fault: dict[str, Any]) -> bool:
         """Whether there is another way to ask. A server that does not say what it refuses means the format."""
-        named = str(fault.get("param") or "") + " " + str(fault.get("message") or "")
-        if "context" in named and "length" in named:
+        fault_text = str(fault.get("param") or "") + " " + str(fault.get("message") or "")
+        if "context" in fault_text and "length" in fault_text:
             return False
-        if "max_completion_tokens" in named and self._length == "max_tokens":
+        if "max_completion_tokens" in fault_text and self._length == "max_tokens":
             self._length = "max_completion_tokens"
-        elif "temperature" in named and "temperature" not in self._left_out:
+        elif "temperature" in fault_text and "temperature" not in self._left_out:
             self._left_out.add("temperature")
-        elif self._limited and any(name in named for name in ("maxLength", "maxItems")):
+        elif self._limited and any(name in fault_text for name in ("maxLength", "maxItems")):
             self._limited = False
         elif self._format is not None:
             self._format = _FORMATS[_FORMATS.index(self._format) + 1]
@@ -144,10 +144,10 @@ class ModelClient:
 
     async def _post(self, body: dict[str, Any]) -> Reply:
         """A limit on each read would not end a server that sends a byte a minute: this is one on the whole."""
-        left = max(self._deadline - time.monotonic(), 0.001)
+        remaining = max(self._deadline - time.monotonic(), 0.001)
         try:
-            async with asyncio.timeout(left):
-                return await _exchange(self._url, body, bearer(self._options.api_key), left)
+            async with asyncio.timeout(remaining):
+                return await _exchange(self._url, body, bearer(self._options.api_key), remaining)
         except TimeoutError:
             raise EndpointDown(self._late()) from None
 
@@ -162,9 +162,9 @@ class ModelClient:
     def _refused(self, reply: Reply) -> NoAnswer:
         """Never the endpoint's own sentence: some of them repeat a part of the key."""
         code = str(_fault(reply.body).get("code") or "")
-        told = f" ({code})" if _CODE.fullmatch(code) else ""
+        detail = f" ({code})" if _CODE.fullmatch(code) else ""
         kind = EndpointDown if reply.status in DOWN else NoAnswer
-        return kind(f"the endpoint {self._host} answered {reply.status}{told}")
+        return kind(f"the endpoint {self._host} answered {reply.status}{detail}")
 
 
 @cache
@@ -188,22 +188,22 @@ async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], sec
         return Reply(response.status_code, response.headers, bytes(received))
 
 
-async def _settle(reserved: ReservedRequest, reply: Reply, prompt: int) -> None:
+async def _settle(reserved: ReservedRequest, reply: Reply, estimated_prompt_tokens: int) -> None:
     """As the endpoint counts; without its `usage` by the length of what was sent and came. Refusals cost nothing."""
     if reply.status != 200:
         await reserved.settle(0, 0)
         return
-    told = _json(reply.body)
-    usage = told.get("usage") if isinstance(told, dict) else None
-    sent, said = (usage.get(f"{one}_tokens") if isinstance(usage, dict) else None for one in ("prompt", "completion"))
-    if isinstance(sent, int) and isinstance(said, int) and min(sent, said) >= 0:
-        await reserved.settle(sent, said)
+    data = _json(reply.body)
+    usage = data.get("usage") if isinstance(data, dict) else None
+    prompt_tokens, completion_tokens = (usage.get(f"{kind}_tokens") if isinstance(usage, dict) else None for kind in ("prompt", "completion"))
+    if isinstance(prompt_tokens, int) and isinstance(completion_tokens, int) and min(prompt_tokens, completion_tokens) >= 0:
+        await reserved.settle(prompt_tokens, completion_tokens)
         return
     try:
         text = _completion(reply.body).text
     except NoAnswer:
         text = reply.body.decode(errors="replace")
-    await reserved.settle(prompt, tokens(text), estimated=True)
+    await reserved.settle(estimated_prompt_tokens, tokens(text), estimated=True)
 
 
 def _json(body: bytes) -> Any:
@@ -215,21 +215,21 @@ def _json(body: bytes) -> Any:
 
 def _fault(body: bytes) -> dict[str, Any]:
     """The `error` object of a refusal; Ollama and others send a sentence in its place."""
-    told = _json(body)
-    error = told.get("error", told) if isinstance(told, dict) else {}
+    data = _json(body)
+    error = data.get("error", data) if isinstance(data, dict) else {}
     return error if isinstance(error, dict) else {"message": str(error)}
 
 
 def _completion(body: bytes) -> Completion:
     try:
-        told = json.loads(body)
-        choices = told["choices"]
+        data = json.loads(body)
+        choices = data["choices"]
         if not choices:
             raise NoAnswer("the endpoint's answer holds no choice")
         choice, message = choices[0], choices[0]["message"]
         refused = bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter"
         text = message.get("content")
-        tokens = (told.get("usage") or {}).get("prompt_tokens")
+        tokens = (data.get("usage") or {}).get("prompt_tokens")
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         raise NoAnswer("the endpoint's answer is not a chat completion") from None
     if refused:

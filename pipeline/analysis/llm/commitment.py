@@ -26,22 +26,22 @@ _PARTIES = {Role.REP: "rep", Role.CUSTOMER: "customer"}
 class Commitments:
     """What each sentence of a call commits its speaker, its listener or a third person to, by the rules' weights."""
 
-    def __init__(self, said: tuple[Said, ...], now: datetime) -> None:
+    def __init__(self, turns: tuple[Said, ...], now: datetime) -> None:
         """`said` is without machines: they undertake nothing."""
-        self._said = said
-        self._place = {turn.turn.index: at for at, turn in enumerate(said)}
-        self._known = any(turn.pack.known for turn in said)
+        self._said = turns
+        self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
+        self._known = any(turn.pack.known for turn in turns)
         self._likely: dict[tuple[int, int], dict[str, float]] = {}
         weights = shipped_weights()
 
         def judge(candidate: Candidate, around: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
-            weighed = dict(zip(CLASSES, weights.probabilities(features(candidate, around, verdict)), strict=True))
-            known = self._likely.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
-            for who, probability in weighed.items():
-                known[who] = max(known.get(who, 0.0), probability)
+            probabilities = dict(zip(CLASSES, weights.probabilities(features(candidate, around, verdict)), strict=True))
+            highest = self._likely.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
+            for who, probability in probabilities.items():
+                highest[who] = max(highest.get(who, 0.0), probability)
             return weights.judge(candidate, around, verdict)
 
-        commitments(said, now, judge)
+        commitments(turns, now, judge)
 
     def by(self, owner: str, evidence: Evidence) -> bool:
         """Whether the transcript shows that `owner` ("rep", "customer", "other", "unknown") undertook what is quoted.
@@ -69,37 +69,37 @@ class Commitments:
         """The rules' probability that what is quoted commits anybody."""
         at = self._place.get(evidence.turn)
         touched = self._touched(at, evidence) if at is not None else []
-        return max((1.0 - self._weighed(one).get(CLASSES[0], 1.0) for one in touched), default=0.0)
+        return max((1.0 - self._weighed(sentence).get(CLASSES[0], 1.0) for sentence in touched), default=0.0)
 
     def _own(self, at: int, evidence: Evidence, who: tuple[str, ...]) -> bool:
         """Whether the quoted sentences commit one of `who`, or give a promise or assent to what stands before them."""
         if not self._known:
             return True
         turn = self._said[at]
-        for one in self._touched(at, evidence):
-            weighed = self._weighed(one)
-            others = [weighed.get(role, 0.0) for role in (SPEAKER, LISTENER, THIRD) if role not in who]
-            likely = sum(weighed.get(role, 0.0) for role in who)
+        for sentence in self._touched(at, evidence):
+            probabilities = self._weighed(sentence)
+            others = [probabilities.get(role, 0.0) for role in (SPEAKER, LISTENER, THIRD) if role not in who]
+            likely = sum(probabilities.get(role, 0.0) for role in who)
             if likely >= LEAST and likely >= max(others, default=0.0):
                 return True
-        return any(one.first == 0 for one in self._touched(at, evidence)) and self._answers(at, turn)
+        return any(touched.first == 0 for touched in self._touched(at, evidence)) and self._answers(at, turn)
 
     def _answers(self, at: int, reply: Said) -> bool:
         """Whether a turn assents to what the other party asked for or offered just before it."""
         if not at or self._said[at - 1].turn.speaker == reply.turn.speaker:
             return False
         asked = self._said[at - 1].sentences[-1:]
-        return any(proposes(one) for one in asked) and (_accepts(reply) or _promises(reply, asked))
+        return any(proposes(sentence) for sentence in asked) and (_accepts(reply) or _promises(reply, asked))
 
     def _taken_up(self, at: int, evidence: Evidence) -> bool:
         """Whether the other party takes it up right after: by a promise of the same, or by assent to a proposal that
         the turn ends with. "Okay" is no assent to a claim of what somebody will do.
         """
         turn, touched = self._said[at], self._touched(at, evidence)
-        reply = next((one for one in self._said[at + 1 : at + 1 + REPLY_WITHIN] if _differ(one, turn)), None)
+        reply = next((later for later in self._said[at + 1 : at + 1 + REPLY_WITHIN] if _differ(later, turn)), None)
         if reply is None or not touched:
             return False
-        proposed = touched[-1] is turn.sentences[-1] and any(proposes(one) for one in touched)
+        proposed = touched[-1] is turn.sentences[-1] and any(proposes(sentence) for sentence in touched)
         return (proposed and _accepts(reply)) or _promises(reply, touched)
 
     def _touched(self, at: int, evidence: Evidence) -> list[Sentence]:
@@ -107,7 +107,7 @@ class Commitments:
         turn = self._said[at]
         first = turn.turn.text.find(evidence.quote)
         last = first + len(evidence.quote)
-        return [one for one in turn.sentences if one.first < last and first < one.last]
+        return [sentence for sentence in turn.sentences if sentence.first < last and first < sentence.last]
 
     def _weighed(self, sentence: Sentence) -> dict[str, float]:
         return self._likely.get((sentence.turn.index, sentence.first), {})
@@ -118,7 +118,7 @@ def _differ(reply: Said, turn: Said) -> bool:
 
 
 def _refuses(reply: Said) -> bool:
-    return any(reply.pack.matches("tasks", key, one.text) for key in ("refuse", "decline") for one in reply.sentences)
+    return any(reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline") for sentence in reply.sentences)
 
 
 def _accepts(reply: Said) -> bool:
@@ -132,9 +132,9 @@ def _promises(reply: Said, asked: Sequence[Sentence]) -> bool:
     """A promise to do just that: "I'll do that", or one in words of what was asked."""
     if _refuses(reply):
         return False
-    words = frozenset(stem for one in asked for stem in stems(one.text, one.pack))
+    words = frozenset(stem for sentence in asked for stem in stems(sentence.text, sentence.pack))
     return any(
-        one.pack.matches("tasks", "promise", one.text)
-        or (one.pack.matches("tasks", "commit", one.text) and words & stems(one.text, one.pack))
-        for one in reply.sentences
+        sentence.pack.matches("tasks", "promise", sentence.text)
+        or (sentence.pack.matches("tasks", "commit", sentence.text) and words & stems(sentence.text, sentence.pack))
+        for sentence in reply.sentences
     )

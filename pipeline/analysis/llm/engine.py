@@ -61,16 +61,16 @@ class LanguageModel:
         unanswered = blocking(lambda: self.ask(self.requests(material, {}), keep))
         return self.conclude(material, ModelAnswers(texts, unanswered))
 
-    def requests(self, material: Material, known: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
+    def requests(self, material: Material, cached: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
         if not _has_words(material):
             return ()
-        found = _with_findings(material, run_all(material)) if material.roster.questions else material
+        analyzed = _with_findings(material, run_all(material)) if material.roster.questions else material
         try:
-            every = [*self._of_call(found), *self._of_questions(found, questions.asked(found))]
+            requests = [*self._of_call(analyzed), *self._of_questions(analyzed, questions.asked(analyzed))]
         except Exception as error:  # `conclude` meets it as well, and says so in its notes
             log.error("the language model cannot be asked: %s", type(error).__name__)
             return ()
-        return tuple(one for one in every if one.key not in known)
+        return tuple(request for request in requests if request.key not in cached)
 
     async def ask(
         self, requests: Sequence[ModelRequest], keep: Keep, spending: Spending | None = None
@@ -81,29 +81,29 @@ class LanguageModel:
         built = run_all(material)
         if not _has_words(material):
             return built
-        found = _with_findings(material, built)
-        made = self._analyzed(found, built, answers)
-        return tuple(self._answered(one, found, answers) if one.step == QuestionsStep.name else one for one in made)
+        analyzed = _with_findings(material, built)
+        findings = self._analyzed(analyzed, built, answers)
+        return tuple(self._answered(finding, analyzed, answers) if finding.step == QuestionsStep.name else finding for finding in findings)
 
     def _of_call(self, material: Material) -> list[ModelRequest]:
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
         language = self._options.language or material.transcript.language
-        every = (messages(part, len(pieces), at, language) for at, part in enumerate(pieces))
+        prompts = (messages(part, len(pieces), at, language) for at, part in enumerate(pieces))
         return [
-            ModelRequest(key_of(self._options, asked), "call", tuple(asked), words=part.words)
-            for part, asked in zip(pieces, every, strict=True)
+            ModelRequest(key_of(self._options, prompt), "call", tuple(prompt), words=part.words)
+            for part, prompt in zip(pieces, prompts, strict=True)
         ]
 
-    def _of_questions(self, material: Material, wanted: Sequence[AskedQuestion]) -> list[ModelRequest]:
+    def _of_questions(self, material: Material, asked_questions: Sequence[AskedQuestion]) -> list[ModelRequest]:
         """The workspace's own questions: one more request for each part."""
-        pieces = parts(material.transcript, self._options.max_transcript_tokens) if wanted else []
-        every = [questions.messages(wanted, part) for part in pieces]
-        form = questions.schema(wanted)
-        return [ModelRequest(key_of(self._options, asked), "questions", tuple(asked), form) for asked in every]
+        pieces = parts(material.transcript, self._options.max_transcript_tokens) if asked_questions else []
+        prompts = [questions.messages(asked_questions, part) for part in pieces]
+        answer_schema = questions.schema(asked_questions)
+        return [ModelRequest(key_of(self._options, prompt), "questions", tuple(prompt), answer_schema) for prompt in prompts]
 
-    def _analyzed(self, found: Material, built: tuple[Finding, ...], answers: ModelAnswers) -> tuple[Finding, ...]:
+    def _analyzed(self, material: Material, built: tuple[Finding, ...], answers: ModelAnswers) -> tuple[Finding, ...]:
         try:
-            reading = self._read(found, answers)
+            reading = self._read(material, answers)
         except NotAsked as error:
             return _all_by_rule(built, str(error), error.code)
         except NoAnswer as error:
@@ -111,12 +111,12 @@ class LanguageModel:
         except Exception as error:  # its text may hold what was sent, the key among it
             log.error("the language model's answer could not be used: %s", type(error).__name__)
             return _all_by_rule(built, f"its answer could not be used ({type(error).__name__})")
-        made: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for finding in built:
-            by_template = finding.step == SummaryStep.name and found.roster.summary is not None
-            told = replace(found, findings={**found.findings, **made})
-            made[finding.step] = self._finding(SummaryStep().run(told) if by_template else finding, reading, found)
-        return tuple(made.values())
+            by_template = finding.step == SummaryStep.name and material.roster.summary is not None
+            with_findings = replace(material, findings={**material.findings, **findings})
+            findings[finding.step] = self._finding(SummaryStep().run(with_findings) if by_template else finding, reading, material)
+        return tuple(findings.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:
         """What the model states about every part. Raises `NoAnswer`."""
@@ -129,21 +129,21 @@ class LanguageModel:
 
     def _answered(self, built: Finding, material: Material, answers: ModelAnswers) -> Finding:
         """The answers to the workspace's own questions."""
-        wanted = questions.asked(material)
-        if not wanted:
+        asked_questions = questions.asked(material)
+        if not asked_questions:
             return built
-        by_phrases = [answer(one, material) for one in material.roster.questions if one.type != "tracker"]
-        trackers = [track(one, material) for one in material.roster.questions if one.type == "tracker"]
+        by_phrases = [answer(question, material) for question in material.roster.questions if question.type != "tracker"]
+        trackers = [track(question, material) for question in material.roster.questions if question.type == "tracker"]
         try:
-            texts = [_text_of(request, answers).text for request in self._of_questions(material, wanted)]
-            said = questions.answered(texts, material, wanted, by_phrases)
+            texts = [_text_of(request, answers).text for request in self._of_questions(material, asked_questions)]
+            model_answers = questions.answered(texts, material, asked_questions, by_phrases)
         except Exception as error:  # its text may hold what was sent, the key among it
             why = str(error) if isinstance(error, NoAnswer) else f"its answer cannot be used ({type(error).__name__})"
             if not isinstance(error, NotAsked):
                 log.warning("own questions by phrases: %s", why)
             note = f"answered by phrases, not by the language model: {why}"
             return replace(built, value={**built.value, "answers": questions.unanswered(by_phrases, why)}, note=note)
-        value = {**finding_of(said, trackers, material).value, "engine": self.name}
+        value = {**finding_of(model_answers, trackers, material).value, "engine": self.name}
         return evidence_checked(replace(built, value=value), material.transcript)
 
     def _finding(self, built: Finding, reading: ReadAnswer, material: Material) -> Finding:
@@ -156,11 +156,11 @@ class LanguageModel:
         )
         notes += [CUT_OFF] if reading.cut_off else []
         note = "; ".join(notes) or None
-        made = make(reading, built, material)
-        if made is None:
+        model_finding = make(reading, built, material)
+        if model_finding is None:
             return replace(built, note=_joined(built.note, f"{note}; made by rule")) if note else built
-        note = _joined(made.note, note) if note else made.note
-        finding = replace(made, version=VERSION, value={**made.value, "engine": self.name}, note=note)
+        note = _joined(model_finding.note, note) if note else model_finding.note
+        finding = replace(model_finding, version=VERSION, value={**model_finding.value, "engine": self.name}, note=note)
         return evidence_checked(finding, material.transcript)
 
 
@@ -188,11 +188,11 @@ def _all_by_rule(built: tuple[Finding, ...], why: str, not_asked: str | None = N
     """`not_asked`: the code of why nobody asked the model, which who held it back has logged."""
     if not_asked is None:
         log.warning("analysis by rule: %s", why)
-    told = f"made by rule, not by the language model: {why}"
+    reason = f"made by rule, not by the language model: {why}"
     more = {"not_asked": not_asked} if not_asked else {}
 
     def by_rule(finding: Finding) -> Finding:
-        return replace(finding, value=finding.value | more, note=_joined(finding.note, told))
+        return replace(finding, value=finding.value | more, note=_joined(finding.note, reason))
 
     return tuple(by_rule(finding) if finding.step in MAKERS else finding for finding in built)
 

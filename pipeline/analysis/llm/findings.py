@@ -24,14 +24,14 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
         return None
     agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
     listed = []
-    for one in reading.tasks:
-        day, owned = one.task.due_date, agent if one.task.owner == "rep" else None
-        plain = {**asdict(one.task), "owner_user_id": owned, "due_date": day.isoformat() if day else None}
-        listed.append({**plain, "due_time": one.due_time, "stated_by": ["model"]})
+    for timed in reading.tasks:
+        day, owner_id = timed.task.due_date, agent if timed.task.owner == "rep" else None
+        plain = {**asdict(timed.task), "owner_user_id": owner_id, "due_date": day.isoformat() if day else None}
+        listed.append({**plain, "due_time": timed.due_time, "stated_by": ["model"]})
     by_rule = built.value.get("tasks", [])
     joined, only = _joined(listed, by_rule)
     note = f"{only} of {len(joined)} tasks are stated by the rules alone" if only else None
-    evidence = tuple(Evidence(**one["evidence"]) for one in joined)
+    evidence = tuple(Evidence(**task["evidence"]) for task in joined)
     return replace(built, value={"tasks": joined}, evidence=evidence, note=note)
 
 
@@ -40,34 +40,34 @@ def _joined(stated: list[dict[str, Any]], by_rule: list[dict[str, Any]]) -> tupl
 
     Two witnesses who agree are wrong only if both are; what the rules alone state counts half.
     """
-    kept, only = list(stated), 0
+    joined, only = list(stated), 0
     for rule in by_rule:
-        same = next((at for at, one in enumerate(kept) if _one_place(one, rule)), None)
+        same = next((at for at, task in enumerate(joined) if _one_place(task, rule)), None)
         if same is not None:
-            kept[same] = _agreed(kept[same], rule)
+            joined[same] = _agreed(joined[same], rule)
         elif rule["confidence"] >= SURE:
-            kept.append({**rule, "confidence": round(rule["confidence"] / 2, 2), "stated_by": ["rules"]})
+            joined.append({**rule, "confidence": round(rule["confidence"] / 2, 2), "stated_by": ["rules"]})
             only += 1
-    return sorted(kept, key=lambda one: one["evidence"]["start"]), only
+    return sorted(joined, key=lambda task: task["evidence"]["start"]), only
 
 
-def _one_place(one: dict[str, Any], rule: dict[str, Any]) -> bool:
+def _one_place(task: dict[str, Any], rule: dict[str, Any]) -> bool:
     """Of one owner, in the same words, or by like names in a turn and the answer to it."""
     from rapidfuzz import fuzz
 
-    if one["owner"] != rule["owner"] or "rules" in one["stated_by"]:
+    if task["owner"] != rule["owner"] or "rules" in task["stated_by"]:
         return False
-    said, again = one["evidence"], rule["evidence"]
-    if said["start"] < again["end"] and again["start"] < said["end"]:
+    stated_at, rule_at = task["evidence"], rule["evidence"]
+    if stated_at["start"] < rule_at["end"] and rule_at["start"] < stated_at["end"]:
         return True
-    near = abs(said["turn"] - again["turn"]) <= 1
-    return near and fuzz.token_set_ratio(one["title"].casefold(), rule["title"].casefold()) >= ALIKE
+    near = abs(stated_at["turn"] - rule_at["turn"]) <= 1
+    return near and fuzz.token_set_ratio(task["title"].casefold(), rule["title"].casefold()) >= ALIKE
 
 
-def _agreed(one: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
+def _agreed(task: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
     confidence = round(1 - (1 - CONFIDENCE) * (1 - rule["confidence"]), 2)
-    due = {key: rule[key] for key in ("due_expression", "due_date", "due_time")} if one["due_date"] is None else {}
-    return {**one, **due, "confidence": max(one["confidence"], confidence), "stated_by": ["model", "rules"]}
+    due = {key: rule[key] for key in ("due_expression", "due_date", "due_time")} if task["due_date"] is None else {}
+    return {**task, **due, "confidence": max(task["confidence"], confidence), "stated_by": ["model", "rules"]}
 
 
 def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
@@ -78,19 +78,19 @@ def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding
     """
     if not reading.facts:
         return None
-    facts, known, note = reading.facts, built.value.get("contact_id"), None
-    found = ContactsStep().run(material, facts)
-    if known and found.value["contact_id"] is None:
+    facts, contact_id, note = reading.facts, built.value.get("contact_id"), None
+    finding = ContactsStep().run(material, facts)
+    if contact_id and finding.value["contact_id"] is None:
         facts = {field: fact for field, fact in facts.items() if field not in IDENTITY}
-        found = ContactsStep().run(material, facts)
+        finding = ContactsStep().run(material, facts)
         note = "the model heard somebody who is no contact; by what the rules heard it is one"
-        if found.value["contact_id"] != known:
+        if finding.value["contact_id"] != contact_id:
             return None
-    heard = {
+    mentioned = {
         field: {**fact, "engine": "llm" if field in facts else "rules"} if fact else None
-        for field, fact in found.value["heard"].items()
+        for field, fact in finding.value["heard"].items()
     }
-    return replace(found, value={**found.value, "heard": heard}, note=note)
+    return replace(finding, value={**finding.value, "heard": mentioned}, note=note)
 
 
 def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
@@ -104,17 +104,17 @@ def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding 
     value, evidence = dict(built.value), built.evidence
     if material.roster.summary is None:
         value |= {
-            "text": " ".join(told.text for told in reading.sentences),
+            "text": " ".join(sentence.text for sentence in reading.sentences),
             "sentences": [
-                {"text": told.text, "speaker": None, "turns": [told.evidence.turn], "evidence": asdict(told.evidence)}
-                for told in reading.sentences
+                {"text": sentence.text, "speaker": None, "turns": [sentence.evidence.turn], "evidence": asdict(sentence.evidence)}
+                for sentence in reading.sentences
             ],
         }
-        evidence = tuple(told.evidence for told in reading.sentences)
+        evidence = tuple(sentence.evidence for sentence in reading.sentences)
     if outcome:
         value |= {"outcome": outcome.text, "outcome_evidence": asdict(outcome.evidence)}
     if reading.topics:
-        value["topics"] = [_topic(told) for told in reading.topics]
+        value["topics"] = [_topic(topic) for topic in reading.topics]
     return replace(built, value=value, evidence=evidence, note=None)
 
 
@@ -128,27 +128,27 @@ def _outcome(reading: ReadAnswer, built: Finding, material: Material) -> Grounde
     return stated if fits.get(stated.text, by_rule is None and not open_tasks) else None
 
 
-def _topic(told: GroundedText) -> dict[str, Any]:
-    return {"text": told.text, "turns": [told.evidence.turn], "evidence": asdict(told.evidence)}
+def _topic(topic: GroundedText) -> dict[str, Any]:
+    return {"text": topic.text, "turns": [topic.evidence.turn], "evidence": asdict(topic.evidence)}
 
 
 def tone_of_voice(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
     """The labels of the parties and of the call; everything else in it is the rules'."""
     if not reading.tones:
         return None
-    said = Grounding(material).labels
-    parties = dict(built.value.get("parties") or dict.fromkeys(sorted(said)))
+    labels = Grounding(material).labels
+    parties = dict(built.value.get("parties") or dict.fromkeys(sorted(labels)))
     for label, (_, score) in reading.tones.items():
         parties[label] = {**(parties.get(label) or {}), **_plain(score), "confidence": None}  # a model gives none
     scores = [party["score"] for party in parties.values() if party]
     value = {"turns": [], "trend": None, **built.value, "parties": parties, "overall": _plain(fmean(scores))}
-    evidence: tuple[Evidence, ...] = tuple(told.evidence for told, _ in reading.tones.values())
+    evidence: tuple[Evidence, ...] = tuple(text.evidence for text, _ in reading.tones.values())
     return replace(built, value=value, evidence=evidence, confidence=0.5)
 
 
 def _plain(score: float) -> dict[str, Any]:
-    made = tone(score)
-    return {**asdict(made), "basis": list(made.basis)}
+    mean_tone = tone(score)
+    return {**asdict(mean_tone), "basis": list(mean_tone.basis)}
 
 
 MAKERS: dict[str, Callable[[ReadAnswer, Finding, Material], Finding | None]] = {

@@ -34,7 +34,7 @@ class Grounding:
         self._turns = {turn.index: turn for turn in material.transcript.turns}
         self._roles = roles(material.transcript)
         self._whole = pack(material.transcript.language)
-        self._sentences = {said.turn.index: said.sentences for said in read(material, machines=True)}
+        self._sentences = {turn.turn.index: turn.sentences for turn in read(material, machines=True)}
         self._start = material.call.start_time
         self._zone = material.roster.time_zone
         self._said, spoken = read(material), material.transcript.language
@@ -80,29 +80,29 @@ class Grounding:
                 return quote(turn, first, last)
         return None
 
-    def party(self, named: str | None) -> str | None:
+    def party(self, stated: str | None) -> str | None:
         """A party that speaks in this call; "unknown" where it is not known which speaker that is."""
-        known = {role.value for role in self._roles.values()}
-        return "unknown" if named in PARTIES and named not in known else named
+        present = {role.value for role in self._roles.values()}
+        return "unknown" if stated in PARTIES and stated not in present else stated
 
     def bears_out(self, sentence: str, evidence: Evidence) -> bool:
         """Whether a sentence of a summary is about this call, and what it says was agreed or will be done was."""
         if not self.wording.tells_it(sentence, evidence):
             return False
-        texts = [straighten(one) for one in (sentence, evidence.quote)]  # in whatever language the model writes
+        texts = [straighten(text) for text in (sentence, evidence.quote)]  # in whatever language the model writes
         if not any(pack(language).matches("summary", "agreed", text) for language in available() for text in texts):
             return True
-        named = self.wording.names_it(sentence, self.wording.role(evidence), evidence)
-        return named and self.committed.by_anybody(evidence)
+        is_supported = self.wording.names_it(sentence, self.wording.role(evidence), evidence)
+        return is_supported and self.committed.by_anybody(evidence)
 
     def due(self, stated: Quote) -> Due | None:
         """When, by our own rules, from what is quoted: the expression that holds the quote, else what the quote says by
         itself, else what it overlaps. None if it is not said; without a day if nothing definite follows from it."""
-        said = self.evidence(stated)
-        if said is None:
+        evidence = self.evidence(stated)
+        if evidence is None:
             return None
-        words, turn = self._pack(said), self.turn(said)
-        text = straighten(said.quote).rstrip(" .,;:!?…")
+        words, turn = self._pack(evidence), self.turn(evidence)
+        text = straighten(evidence.quote).rstrip(" .,;:!?…")
         first = straighten(turn.text).find(text)
         near = list(self._expressions(turn, words, first, first + len(text)))
         whole = next((due for due in near if due.first <= first and first + len(text) <= due.last), None)
@@ -121,28 +121,28 @@ class Grounding:
                     due, expression=expression, first=sentence.first + due.first, last=sentence.first + due.last
                 )
 
-    def fact(self, field: str, value: str, said: Sequence[Evidence]) -> str | None:
+    def fact(self, field: str, value: str, quotes: Sequence[Evidence]) -> str | None:
         """What was said of it, as it is written; None if the evidence does not hold it."""
-        words, text = self._pack(said[0]), straighten(" ".join(evidence.quote for evidence in said))
+        words, text = self._pack(quotes[0]), straighten(" ".join(evidence.quote for evidence in quotes))
         if field == "email":
             return value.lower() if value.lower() in {address.text for address in emails(text, words)} else None
         if field == "phone":
             digits = re.sub(r"\D", "", value)
             runs = [run.text for run in digit_runs(text, words)]
             return next((run for run in runs if digits and digits.endswith(run.lstrip("+").lstrip("0") or "-")), None)
-        return value if self._holds(value, text, self.turn(said[0]), words) else None
+        return value if self._holds(value, text, self.turn(quotes[0]), words) else None
 
     def _holds(self, value: str, text: str, turn: Turn, words: Pack) -> bool:
         """Whether each word of a value is said: as a word, letter by letter, or as a figure."""
         sentence = Sentence(turn, self._roles.get(turn.speaker, Role.UNKNOWN), 0, len(text), text, words)
-        said = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
+        spoken = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
         spelled = {folded(word.text) for word in spelled_words(text, words)}
-        wanted = _tokens(value)
-        return bool(wanted) and all(word in spelled or _said(word, said) for word in wanted)
+        expected = _tokens(value)
+        return bool(expected) and all(word in spelled or _said(word, spoken) for word in expected)
 
     def _pack(self, evidence: Evidence) -> Pack:
-        own = pack(self.turn(evidence).language)
-        return own if own.known else self._whole
+        turn_pack = pack(self.turn(evidence).language)
+        return turn_pack if turn_pack.known else self._whole
 
 
 def _tokens(text: str) -> list[str]:

@@ -90,10 +90,10 @@ class Example:
 def example_of(language: str | None) -> Example:
     """That of a language, by its code (de, pt-BR); English where it has none."""
     code = (language or "").lower().partition("-")[0]
-    known = {path.stem: path for path in EXAMPLES.glob("*.json")}
-    found = json.loads(known.get(code, known["en"]).read_text(encoding="utf-8"))
-    lines = (f"[{at}] {speaker} ({speaker}): {text}" for at, (speaker, text) in enumerate(found["lines"]))
-    return Example(tuple(lines), found["answer"])
+    paths = {path.stem: path for path in EXAMPLES.glob("*.json")}
+    example = json.loads(paths.get(code, paths["en"]).read_text(encoding="utf-8"))
+    lines = (f"[{at}] {speaker} ({speaker}): {text}" for at, (speaker, text) in enumerate(example["lines"]))
+    return Example(tuple(lines), example["answer"])
 
 
 def tokens(text: str) -> int:
@@ -101,41 +101,41 @@ def tokens(text: str) -> int:
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
-def parts(transcript: Transcript, most_tokens: int) -> list[PromptPart]:
+def parts(transcript: Transcript, max_tokens: int) -> list[PromptPart]:
     """The transcript by turns in parts of at most so many tokens, each beginning with the last turns of the one before.
 
     A turn that is longer than what may overlap is cut between words; its pieces keep its number.
     """
-    lines = [line for turn in transcript.turns for line in _lines(turn, transcript, most_tokens // SHARE)]
-    found: list[PromptPart] = []
+    lines = [line for turn in transcript.turns for line in _lines(turn, transcript, max_tokens // SHARE)]
+    prompt_parts: list[PromptPart] = []
     current: list[str] = []
     size = fresh = 0
     for line in lines:
-        if fresh and size + tokens(line) > most_tokens:
-            found.append(PromptPart(tuple(current)))
-            current, fresh = _tail(current, most_tokens // SHARE), 0
+        if fresh and size + tokens(line) > max_tokens:
+            prompt_parts.append(PromptPart(tuple(current)))
+            current, fresh = _tail(current, max_tokens // SHARE), 0
             size = sum(map(tokens, current))
         current.append(line)
         size, fresh = size + tokens(line), fresh + 1
-    return [*found, PromptPart(tuple(current))] if fresh else found
+    return [*prompt_parts, PromptPart(tuple(current))] if fresh else prompt_parts
 
 
-def _tail(lines: list[str], most_tokens: int) -> list[str]:
-    kept: list[str] = []
+def _tail(lines: list[str], max_tokens: int) -> list[str]:
+    tail: list[str] = []
     for line in reversed(lines[-OVERLAP:]):
-        if sum(map(tokens, kept)) + tokens(line) > most_tokens:
+        if sum(map(tokens, tail)) + tokens(line) > max_tokens:
             break
-        kept.insert(0, line)
-    return kept
+        tail.insert(0, line)
+    return tail
 
 
-def _lines(turn: Turn, transcript: Transcript, most_tokens: int) -> Iterator[str]:
+def _lines(turn: Turn, transcript: Transcript, max_tokens: int) -> Iterator[str]:
     role = next((speaker.role for speaker in transcript.speakers if speaker.label == turn.speaker), Role.UNKNOWN)
     head = f"[{turn.index}] {turn.speaker} ({'machine' if turn.machine else role.value}): "
     words: list[Word] = []
     size = tokens(head)
     for word in turn.words:
-        if words and size + tokens(" " + word.text) > most_tokens:
+        if words and size + tokens(" " + word.text) > max_tokens:
             yield head + text_of(words)
             words, size = [], tokens(head)
         words.append(word)
@@ -151,17 +151,17 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     """
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
-    shown = example_of(language)
-    told = INSTRUCTIONS.format(
+    example = example_of(language)
+    instructions = INSTRUCTIONS.format(
         sentences=SENTENCES if of == 1 else 2,
-        lines="\n".join(shown.lines),
-        example=json.dumps(shown.answer, ensure_ascii=False),
+        lines="\n".join(example.lines),
+        example=json.dumps(example.answer, ensure_ascii=False),
         language=f"the language {language}" if language else "the language of the call",
         schema=json.dumps(schema(), ensure_ascii=False),
     )
     which = "" if of == 1 else f"PromptPart {at + 1} of {of} of one call; state what this part holds.\n"
     return [
-        {"role": "system", "content": told},
+        {"role": "system", "content": instructions},
         {"role": "user", "content": f"{which}BEGIN {mark}\n{text}\nEND {mark}"},
     ]
 

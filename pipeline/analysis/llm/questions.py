@@ -67,12 +67,12 @@ class AskedQuestion:
 
 def asked(material: Material) -> list[AskedQuestion]:
     """The questions that this call can be asked."""
-    found: list[AskedQuestion] = []
+    asked_questions: list[AskedQuestion] = []
     for question in material.roster.questions:
         turns = asked_turns(question, material) if question.type != "tracker" else None
         if isinstance(turns, AskedTurns):
-            found.append(AskedQuestion(f"q{len(found) + 1}", question, turns))
-    return found
+            asked_questions.append(AskedQuestion(f"q{len(asked_questions) + 1}", question, turns))
+    return asked_questions
 
 
 def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
@@ -90,15 +90,15 @@ def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
             "choice": {"enum": list(question.choices), "type": "string"},
             "number": {"type": "number"},
         }
-        given = {
+        answer_object = {
             "type": "object",
             "properties": {"answer": kinds.get(question.type, {"type": "string"}), "quote": quote},
             "required": ["answer", "quote"],
             "additionalProperties": False,
         }
-        return {"anyOf": [given, {"type": "null"}]}
+        return {"anyOf": [answer_object, {"type": "null"}]}
 
-    properties = {each.name: one(each.question) for each in questions}
+    properties = {asked_question.name: one(asked_question.question) for asked_question in questions}
     return {
         "title": "Answers",
         "type": "object",
@@ -112,51 +112,51 @@ def messages(questions: Sequence[AskedQuestion], part: PromptPart) -> list[Messa
     """Instructions with the questions, and the transcript in a block that nobody in the call can close."""
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
-    told = INSTRUCTIONS.format(questions="\n".join(map(_line, questions)))
+    instructions = INSTRUCTIONS.format(questions="\n".join(map(_line, questions)))
     return [
-        {"role": "system", "content": f"{told}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}"},
+        {"role": "system", "content": f"{instructions}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}"},
         {"role": "user", "content": f"BEGIN {mark}\n{text}\nEND {mark}"},
     ]
 
 
-def _line(one: AskedQuestion) -> str:
-    question = one.question
+def _line(asked_question: AskedQuestion) -> str:
+    question = asked_question.question
     of = "" if question.party == "anyone" else f"; in words of the {question.party}"
     choices = f": {', '.join(question.choices)}" if question.choices else ""
-    return f"{one.name} ({question.type}{choices}{of}): {question.question}"
+    return f"{asked_question.name} ({question.type}{choices}{of}): {question.question}"
 
 
 def answered(
-    texts: Sequence[str], material: Material, wanted: Sequence[AskedQuestion], built: Sequence[QuestionAnswer]
+    texts: Sequence[str], material: Material, asked_questions: Sequence[AskedQuestion], built: Sequence[QuestionAnswer]
 ) -> list[QuestionAnswer]:
     """The answers in the texts of all parts: the model's where the transcript bears them out, else those of the phrases
     (`built`). Raises `NoAnswer`.
     """
-    found: dict[str, QuestionAnswer] = {}
+    answers: dict[str, QuestionAnswer] = {}
     missed: dict[str, str] = {}
     grounding = Grounding(material)
     for text in texts:
-        said_ = stated(text)
-        for one in wanted:
-            key, told = one.question.key, said_.get(one.name)
-            if key not in found and (answer := _answer(one, told, grounding, material)):
-                found[key] = answer
-            elif one.name not in said_:
+        stated_answers = stated(text)
+        for asked_question in asked_questions:
+            key, data = asked_question.question.key, stated_answers.get(asked_question.name)
+            if key not in answers and (answer := _answer(asked_question, data, grounding, material)):
+                answers[key] = answer
+            elif asked_question.name not in stated_answers:
                 missed[key] = CUT_OFF
-            elif told is not None:
+            elif data is not None:
                 missed.setdefault(key, NOT_BORNE_OUT)
-    for key in _of_worn_quotes(found):
-        del found[key]
+    for key in _of_worn_quotes(answers):
+        del answers[key]
         missed[key] = NOT_BORNE_OUT
-    return [found.get(one.key) or _by_phrases(one, missed.get(one.key)) for one in built]
+    return [answers.get(by_phrases.key) or _by_phrases(by_phrases, missed.get(by_phrases.key)) for by_phrases in built]
 
 
-def _of_worn_quotes(found: Mapping[str, QuestionAnswer]) -> list[str]:
+def _of_worn_quotes(answers: Mapping[str, QuestionAnswer]) -> list[str]:
     """The questions that one and the same quote answers with too many others: a small model that fills in a form puts
     the words it has last read under whatever is asked, and there they are indeed.
     """
-    uses = Counter(one.evidence for one in found.values())
-    return [key for key, one in found.items() if uses[one.evidence] > MOST_OF_ONE_QUOTE]
+    uses = Counter(answer.evidence for answer in answers.values())
+    return [key for key, answer in answers.items() if uses[answer.evidence] > MOST_OF_ONE_QUOTE]
 
 
 def _by_phrases(answer: QuestionAnswer, missed: str | None) -> QuestionAnswer:
@@ -168,57 +168,57 @@ def _by_phrases(answer: QuestionAnswer, missed: str | None) -> QuestionAnswer:
 
 def unanswered(built: Sequence[QuestionAnswer], why: str) -> list[dict[str, Any]]:
     """The phrases' answers where the model gave none; those without phrases say why it did not."""
-    told = f"the language model gave no answer: {why}"
-    return [plain(replace(one, reason=told) if one.reason == NO_MODEL else one) for one in built]
+    reason = f"the language model gave no answer: {why}"
+    return [plain(replace(answer, reason=reason) if answer.reason == NO_MODEL else answer) for answer in built]
 
 
 def stated(text: str) -> Mapping[str, Any]:
     """What the answer holds, as far as it is whole. Raises `NoAnswer`."""
     first = text.find("{", max(text.rfind("</think>"), 0))
     try:
-        told = from_json(text[first:], allow_partial=True) if first >= 0 else None
+        data = from_json(text[first:], allow_partial=True) if first >= 0 else None
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        data = None
+    if not isinstance(data, dict):
         raise NoAnswer("the model's answer to the questions is not JSON")
-    return told
+    return data
 
 
-def _answer(one: AskedQuestion, told: Any, grounding: Grounding, material: Material) -> QuestionAnswer | None:
+def _answer(asked_question: AskedQuestion, data: Any, grounding: Grounding, material: Material) -> QuestionAnswer | None:
     try:
-        given = _StatedAnswer.model_validate(told)
+        stated_answer = _StatedAnswer.model_validate(data)
     except ValidationError:
         return None  # null, or what was cut off
-    evidence = grounding.evidence(given.quote)
-    by = next((turn for turn in one.turns.turns if evidence and turn.turn.index == evidence.turn), None)
-    if evidence is None or by is None or not one.turns.holds(evidence):
+    evidence = grounding.evidence(stated_answer.quote)
+    turn = next((turn for turn in asked_question.turns.turns if evidence and turn.turn.index == evidence.turn), None)
+    if evidence is None or turn is None or not asked_question.turns.holds(evidence):
         return None
-    value = _value(one.question, given.answer, evidence, by, material)
+    value = _value(asked_question.question, stated_answer.answer, evidence, turn, material)
     if value is None:
         return None
-    return said(one.question, value, by, evidence, "model", round(CONFIDENCE * sureness(evidence, by), 2))
+    return said(asked_question.question, value, turn, evidence, "model", round(CONFIDENCE * sureness(evidence, turn), 2))
 
 
 def _value(
-    question: Question, answer: str | float, evidence: Evidence, by: Said, material: Material
+    question: Question, answer: str | float, evidence: Evidence, turn: Said, material: Material
 ) -> str | float | None:
     """The answer in its type, if the quote bears it out; None otherwise."""
     text = " ".join(str(answer).split())[:MOST_ANSWER]
     if question.type == "yes/no":
         return text.lower() if text.lower() in ("yes", "no") else None
     if question.type == "choice":
-        return next((one for one in question.choices if one.casefold() == text.casefold()), None)
+        return next((choice for choice in question.choices if choice.casefold() == text.casefold()), None)
     if question.type == "number":
         return next(
-            (one.value for one in numbers(straighten(evidence.quote), by.pack) if _same(one.value, answer)), None
+            (number.value for number in numbers(straighten(evidence.quote), turn.pack) if _same(number.value, answer)), None
         )
     if question.type == "date":
         now = dates.local(material.call.start_time, material.roster.time_zone)
-        due = dates.find(straighten(evidence.quote), by.pack, now)
+        due = dates.find(straighten(evidence.quote), turn.pack, now)
         return due.day.isoformat() if due and due.day else None
-    spoken = {token.stem for token in tokens(_words(material), by.turn.language[:2])}
-    wanted = tokens(text, by.turn.language[:2])
-    return text if wanted and all(token.stem in spoken for token in wanted) else evidence.quote[:MOST_ANSWER]
+    spoken = {token.stem for token in tokens(_words(material), turn.turn.language[:2])}
+    answer_tokens = tokens(text, turn.turn.language[:2])
+    return text if answer_tokens and all(token.stem in spoken for token in answer_tokens) else evidence.quote[:MOST_ANSWER]
 
 
 def _same(value: str | float, answer: str | float) -> bool:
@@ -229,4 +229,4 @@ def _same(value: str | float, answer: str | float) -> bool:
 
 
 def _words(material: Material) -> str:
-    return " ".join(one.turn.text for one in read(material))
+    return " ".join(turn.turn.text for turn in read(material))

@@ -52,13 +52,13 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
     """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
     tasks = (_task(stated, grounding) for stated in answer.tasks)
-    heard = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
+    grounded_facts = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
     outcome = _told(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
-    kept = ReadAnswer(
+    reading = ReadAnswer(
         tasks=tuple(task for task in tasks if task),
-        facts={name: fact for name, fact in heard if fact},
+        facts={name: fact for name, fact in grounded_facts if fact},
         sentences=tuple(
-            told for told in _grounded(answer.summary, grounding) if grounding.bears_out(told.text, told.evidence)
+            sentence for sentence in _grounded(answer.summary, grounding) if grounding.bears_out(sentence.text, sentence.evidence)
         ),
         topics=_grounded(answer.topics, grounding),
         tones=_own_tones(answer, grounding),
@@ -66,29 +66,29 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
     )
     spoken = len(answer.summary) + len(answer.topics) + bool(answer.outcome)
     stated = Counter(tasks=len(answer.tasks), contacts=len(facts), summary=spoken, tone=len(answer.tones))
-    spoken = len(kept.sentences) + len(kept.topics) + bool(outcome)
-    left = Counter(tasks=len(kept.tasks), contacts=len(kept.facts), summary=spoken, tone=len(kept.tones))
-    return replace(kept, stated=stated, dropped=stated - left)
+    spoken = len(reading.sentences) + len(reading.topics) + bool(outcome)
+    remaining = Counter(tasks=len(reading.tasks), contacts=len(reading.facts), summary=spoken, tone=len(reading.tones))
+    return replace(reading, stated=stated, dropped=stated - remaining)
 
 
 def _grounded(stated: Sequence[StatedSentence | StatedTopic], grounding: Grounding) -> tuple[GroundedText, ...]:
-    told = (_told(one.text, grounding.evidence(one.quote)) for one in stated)
-    return tuple(one for one in told if one)
+    texts = (_told(statement.text, grounding.evidence(statement.quote)) for statement in stated)
+    return tuple(text for text in texts if text)
 
 
 def _own_tones(answer: ModelAnswer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
     """Those that show in the speaker's own words, with their scores."""
-    told = {one.speaker: _told(one.label, grounding.evidence(one.quote)) for one in answer.tones}
-    return {label: (one, SCORES[one.text]) for label, one in told.items() if one and _own(label, one, grounding)}
+    tones = {tone.speaker: _told(tone.label, grounding.evidence(tone.quote)) for tone in answer.tones}
+    return {label: (tone, SCORES[tone.text]) for label, tone in tones.items() if tone and _own(label, tone, grounding)}
 
 
 def _told(text: str, evidence: Evidence | None) -> GroundedText | None:
     return GroundedText(text, evidence) if evidence and text else None
 
 
-def _own(label: str, told: GroundedText, grounding: Grounding) -> bool:
+def _own(label: str, tone: GroundedText, grounding: Grounding) -> bool:
     """A speaker's tone shows in the speaker's own words."""
-    return label in grounding.labels and grounding.turn(told.evidence).speaker == label
+    return label in grounding.labels and grounding.turn(tone.evidence).speaker == label
 
 
 def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
@@ -99,9 +99,9 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
     if not grounding.committed.by(owner, evidence):
         return None
     due = grounding.due(stated.due) if stated.due else None
-    named = grounding.wording.names_it(stated.title, owner, evidence)
+    is_supported = grounding.wording.names_it(stated.title, owner, evidence)
     task = Task(
-        title=stated.title if named else evidence.quote[:MOST_TITLE],
+        title=stated.title if is_supported else evidence.quote[:MOST_TITLE],
         owner=owner,
         kind=stated.kind,
         evidence=evidence,
@@ -115,67 +115,67 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
 
 def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
     """Each of its quotes has to hold; the first one stays as its evidence."""
-    said = [evidence for quote in stated.quotes if (evidence := grounding.evidence(quote))]
-    if not said or len(said) < len(stated.quotes) or any(grounding.turn(evidence).machine for evidence in said):
+    quotes = [evidence for quote in stated.quotes if (evidence := grounding.evidence(quote))]
+    if not quotes or len(quotes) < len(stated.quotes) or any(grounding.turn(evidence).machine for evidence in quotes):
         return None
-    value = grounding.fact(name, stated.value, said)
-    return Fact(value, said[0]) if value else None
+    value = grounding.fact(name, stated.value, quotes)
+    return Fact(value, quotes[0]) if value else None
 
 
 def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
     """One reading of all parts. What the overlap holds twice is one; of a fact or an outcome the last one stands."""
     return ReadAnswer(
-        tasks=tuple(once(task for one in readings for task in one.tasks))[:MOST_TASKS],
-        facts={name: fact for one in readings for name, fact in one.facts.items()},
-        sentences=_distinct(told for one in readings for told in one.sentences)[:MOST_SENTENCES],
-        topics=_distinct(told for one in readings for told in one.topics)[:MOST_TOPICS],
+        tasks=tuple(once(task for reading in readings for task in reading.tasks))[:MOST_TASKS],
+        facts={name: fact for reading in readings for name, fact in reading.facts.items()},
+        sentences=_distinct(sentence for reading in readings for sentence in reading.sentences)[:MOST_SENTENCES],
+        topics=_distinct(topic for reading in readings for topic in reading.topics)[:MOST_TOPICS],
         tones=_tones(readings),
-        outcome=next((one.outcome for one in reversed(readings) if one.outcome), None),
-        stated=sum((one.stated for one in readings), Counter()),
-        dropped=sum((one.dropped for one in readings), Counter()),
-        cut_off=any(one.cut_off for one in readings),
+        outcome=next((reading.outcome for reading in reversed(readings) if reading.outcome), None),
+        stated=sum((reading.stated for reading in readings), Counter()),
+        dropped=sum((reading.dropped for reading in readings), Counter()),
+        cut_off=any(reading.cut_off for reading in readings),
     )
 
 
-def _distinct(told: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
+def _distinct(texts: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
     """By text, and in the order in which it is said."""
     first: dict[str, GroundedText] = {}
-    for one in told:
-        first.setdefault(one.text.casefold(), one)
+    for text in texts:
+        first.setdefault(text.text.casefold(), text)
     return tuple(first.values())
 
 
 def _tones(readings: Sequence[ReadAnswer]) -> dict[str, tuple[GroundedText, float]]:
     """The mean of the parts, beside the words of the part furthest from neutral."""
-    labels = dict.fromkeys(label for one in readings for label in one.tones)
-    found = {}
+    labels = dict.fromkeys(label for reading in readings for label in reading.tones)
+    tones = {}
     for label in labels:
-        own = [one.tones[label] for one in readings if label in one.tones]
-        strongest = max(own, key=lambda tone: abs(tone[1]))
-        found[label] = (strongest[0], fmean(score for _, score in own))
-    return found
+        label_tones = [reading.tones[label] for reading in readings if label in reading.tones]
+        strongest = max(label_tones, key=lambda tone: abs(tone[1]))
+        tones[label] = (strongest[0], fmean(score for _, score in label_tones))
+    return tones
 
 
 def once(tasks: Iterable[TimedTask]) -> list[TimedTask]:
     """One task said twice is one: the first evidence stays, a day wins over none."""
-    kept: list[TimedTask] = []
-    for one in tasks:
-        at = next((at for at, known in enumerate(kept) if _same(known.task, one.task)), None)
+    distinct: list[TimedTask] = []
+    for timed in tasks:
+        at = next((at for at, other in enumerate(distinct) if _same(other.task, timed.task)), None)
         if at is None:
-            kept.append(one)
-        elif kept[at].task.due_date is None and one.task.due_date is not None:
-            task = replace(kept[at].task, due_expression=one.task.due_expression, due_date=one.task.due_date)
-            kept[at] = TimedTask(task, one.due_time)
-    return sorted(kept, key=lambda one: one.task.evidence.start)
+            distinct.append(timed)
+        elif distinct[at].task.due_date is None and timed.task.due_date is not None:
+            task = replace(distinct[at].task, due_expression=timed.task.due_expression, due_date=timed.task.due_date)
+            distinct[at] = TimedTask(task, timed.due_time)
+    return sorted(distinct, key=lambda item: item.task.evidence.start)
 
 
-def _same(known: Task, again: Task) -> bool:
+def _same(first: Task, second: Task) -> bool:
     from rapidfuzz import fuzz
 
-    if known.owner != again.owner:
+    if first.owner != second.owner:
         return False
-    if known.due_date and again.due_date and known.due_date != again.due_date:
+    if first.due_date and second.due_date and first.due_date != second.due_date:
         return False
-    near = known.evidence.start < again.evidence.end and again.evidence.start < known.evidence.end
-    likeness = fuzz.token_sort_ratio(known.title.casefold(), again.title.casefold())
+    near = first.evidence.start < second.evidence.end and second.evidence.start < first.evidence.end
+    likeness = fuzz.token_sort_ratio(first.title.casefold(), second.title.casefold())
     return likeness >= (SAME_PLACE if near else SAME_TITLE)

@@ -37,13 +37,13 @@ def stems(text: str, pack: Pack) -> frozenset[str]:
 def figures(text: str, pack: Pack) -> frozenset[str]:
     """Numbers above two, written or spoken, as digits."""
     tokens = list(TOKEN.finditer(_THOUSANDS.sub("", straighten(text).lower())))
-    found, at = set(), 0
+    numbers, at = set(), 0
     while at < len(tokens):
         spoken, length = number_at(tokens, at, pack)
         if spoken and spoken.isdigit() and int(spoken) > COUNTED:
-            found.add(str(int(spoken)))
+            numbers.add(str(int(spoken)))
         at += max(1, length)
-    return frozenset(found)
+    return frozenset(numbers)
 
 
 class CallWording:
@@ -52,9 +52,9 @@ class CallWording:
     `translated`: titles are written in another language than the call's, so that of words only figures can be compared.
     """
 
-    def __init__(self, said: tuple[Said, ...], translated: bool) -> None:
-        self._said, self._translated = said, translated
-        self._place = {turn.turn.index: at for at, turn in enumerate(said)}
+    def __init__(self, turns: tuple[Said, ...], translated: bool) -> None:
+        self._said, self._translated = turns, translated
+        self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
 
     def names_it(self, title: str, owner: str, evidence: Evidence) -> bool:
         """Whether a title says what the owner undertook: half of its words, and every number, by the quoted turn, by
@@ -63,15 +63,15 @@ class CallWording:
         if at is None:
             return False
         quoted = self._said[at]
-        near, own = [quoted, *self._answered(at)], self._own(at, owner)
-        if not figures(title, quoted.pack) <= _figures(own):
+        near, supporting = [quoted, *self._answered(at)], self._own(at, owner)
+        if not figures(title, quoted.pack) <= _figures(supporting):
             return False
         words = stems(title, quoted.pack)
         if self._translated or not quoted.pack.known or not words:
             return True
-        theirs, there = _stems(self._said) - _stems(own), _stems(near)
+        theirs, there = _stems(self._said) - _stems(supporting), _stems(near)
         about_it = bool(words & there) or not there  # "I will do that" names nothing by itself
-        return about_it and not words & theirs and _share(words, _stems(own)) >= ENOUGH
+        return about_it and not words & theirs and _share(words, _stems(supporting)) >= ENOUGH
 
     def tells_it(self, sentence: str, evidence: Evidence) -> bool:
         """Whether a sentence is about its quote and this call: a word of it in the quoted turn, a third of them in the
@@ -104,16 +104,16 @@ class CallWording:
         before = self._said[at - 1] if at else None
         if before is None or before.turn.speaker == self._said[at].turn.speaker:
             return []
-        return [before] if any(proposes(one) for one in before.sentences[-1:]) else []
+        return [before] if any(proposes(sentence) for sentence in before.sentences[-1:]) else []
 
 
-def _stems(said: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
-    return frozenset(stem for turn in said for stem in stems(turn.text, turn.pack))
+def _stems(turns: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
+    return frozenset(stem for turn in turns for stem in stems(turn.text, turn.pack))
 
 
-def _figures(said: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
-    return frozenset(figure for turn in said for figure in figures(turn.text, turn.pack))
+def _figures(turns: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
+    return frozenset(figure for turn in turns for figure in figures(turn.text, turn.pack))
 
 
-def _share(words: frozenset[str], known: frozenset[str]) -> float:
-    return len(words & known) / len(words)
+def _share(sentence_stems: frozenset[str], call_stems: frozenset[str]) -> float:
+    return len(sentence_stems & call_stems) / len(sentence_stems)

@@ -43,17 +43,17 @@ class SaidPhrase:
 @lru_cache(maxsize=50_000)
 def stem(word: str, language: str) -> str:
     """The stem of a word in lower case, without accents; the word itself where the language has no stemmer."""
-    named = name(language).lower()
-    if named not in snowballstemmer.algorithms():
+    algorithm = name(language).lower()
+    if algorithm not in snowballstemmer.algorithms():
         return folded(word)
-    return folded(snowballstemmer.stemmer(named).stemWord(word))  # a new one: it holds the word that it works on
+    return folded(snowballstemmer.stemmer(algorithm).stemWord(word))  # a new one: it holds the word that it works on
 
 
 @lru_cache(maxsize=4096)
 def tokens(text: str, language: str) -> tuple[Token, ...]:
     """The words of a text, in order."""
-    found = _TOKEN.finditer(straighten(text))
-    return tuple(Token(folded(m[0]), stem(m[0].lower(), language), m.start(), m.end()) for m in found)
+    matches = _TOKEN.finditer(straighten(text))
+    return tuple(Token(folded(m[0]), stem(m[0].lower(), language), m.start(), m.end()) for m in matches)
 
 
 @lru_cache(maxsize=4096)
@@ -80,19 +80,19 @@ _GAP = _Element(GAP)
 
 @lru_cache(maxsize=20_000)
 def _elements(phrase: str, language: str) -> tuple[_Element, ...]:
-    made: list[_Element] = []
+    elements: list[_Element] = []
     for part in _IN_PHRASE.findall(straighten(phrase)):
         if part in (GAP, "…"):
-            made.append(_GAP)
+            elements.append(_GAP)
         elif part.endswith("*"):
-            made.append(_Element(folded(part[:-1]), prefix=True))
+            elements.append(_Element(folded(part[:-1]), prefix=True))
         else:
-            made.append(_Element(folded(part), stem(part.lower(), language)))
-    while made and made[-1] is _GAP:
-        made.pop()
-    while made and made[0] is _GAP:
-        made.pop(0)
-    return tuple(made)
+            elements.append(_Element(folded(part), stem(part.lower(), language)))
+    while elements and elements[-1] is _GAP:
+        elements.pop()
+    while elements and elements[0] is _GAP:
+        elements.pop(0)
+    return tuple(elements)
 
 
 def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: int) -> int | None:
@@ -109,12 +109,12 @@ def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: i
     return _end(elements, at + 1, words, place + 1)
 
 
-def find(phrases: Iterable[str], said: Said, language: str) -> Iterator[SaidPhrase]:
+def find(phrases: Iterable[str], turn: Said, language: str) -> Iterator[SaidPhrase]:
     """Each place of a turn where one of the phrases is said, phrase by phrase."""
-    words, known = tokens(said.turn.text, language), _known(said.turn.text, language)
+    words, forms = tokens(turn.turn.text, language), _known(turn.turn.text, language)
     for phrase in phrases:
         elements = _elements(phrase, language)
-        here = all(one.prefix or one is _GAP or one.text in known or one.stem in known for one in elements)
-        for place in range(len(words) if elements and here else 0):
+        may_match = all(element.prefix or element is _GAP or element.text in forms or element.stem in forms for element in elements)
+        for place in range(len(words) if elements and may_match else 0):
             if (end := _end(elements, 0, words, place)) is not None:
-                yield SaidPhrase(said, words[place].first, words[end - 1].last)
+                yield SaidPhrase(turn, words[place].first, words[end - 1].last)

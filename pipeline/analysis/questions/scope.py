@@ -30,28 +30,28 @@ class AskedTurns:
 
     def holds(self, evidence: Evidence) -> bool:
         """Whether a quote is of these turns and lies within the time."""
-        mine = any(one.turn.index == evidence.turn for one in self.turns)
-        return mine and self.start <= evidence.start and evidence.end <= self.end
+        is_included = any(turn.turn.index == evidence.turn for turn in self.turns)
+        return is_included and self.start <= evidence.start and evidence.end <= self.end
 
 
 def asked_turns(question: Question, material: Material) -> AskedTurns | NotLookedAt:
     """What machines say does not count. Minutes count from the first word of a person, and before the last one."""
     if refused := _not_of_these_calls(question, material):
         return refused
-    spoken = [one for one in read(material) if one.turn.words]
+    spoken = [turn for turn in read(material) if turn.turn.words]
     if not spoken:
         return NotLookedAt("not_asked", "nobody speaks in this call")
-    mine = tuple(one for one in spoken if question.party in ("anyone", one.role.value))
-    if not mine:
+    included = tuple(turn for turn in spoken if question.party in ("anyone", turn.role.value))
+    if not included:
         return NotLookedAt("not_asked", _why_silent(question, spoken))
-    first, last = min(one.turn.start for one in spoken), max(one.turn.end for one in spoken)
+    first, last = min(turn.turn.start for turn in spoken), max(turn.turn.end for turn in spoken)
     end = last if question.first is None else min(last, first + question.first * MINUTE)
     start = first if question.last is None else max(first, last - question.last * MINUTE)
-    return AskedTurns(mine, start, end)
+    return AskedTurns(included, start, end)
 
 
 def _why_silent(question: Question, spoken: Sequence[Said]) -> str:
-    if any(one.role is Role.UNKNOWN for one in spoken):
+    if any(turn.role is Role.UNKNOWN for turn in spoken):
         return f"it is not known which voice is the {question.party}'s"
     return f"the {question.party} says nothing in this call"
 
@@ -66,8 +66,8 @@ def _not_of_these_calls(question: Defined, material: Material) -> NotLookedAt | 
     if question.teams and str(call.team_id) not in question.teams:
         return NotLookedAt("out_of_scope", "the call is of another team")
     if question.languages and spoken not in question.languages:
-        told = f"the call is in {spoken}" if spoken else "its language is not known"
-        return NotLookedAt("out_of_scope" if spoken else "not_asked", told)
+        reason = f"the call is in {spoken}" if spoken else "its language is not known"
+        return NotLookedAt("out_of_scope" if spoken else "not_asked", reason)
     if question.direction is None:
         return None
     outgoing = _outgoing(material)
@@ -81,6 +81,6 @@ def _not_of_these_calls(question: Defined, material: Material) -> NotLookedAt | 
 def _outgoing(material: Material) -> bool | None:
     if material.call.outgoing is not None:
         return material.call.outgoing
-    found = material.findings.get("direction")
-    told: bool | None = found.value.get("outgoing") if found else None
-    return told
+    finding = material.findings.get("direction")
+    outgoing: bool | None = finding.value.get("outgoing") if finding else None
+    return outgoing

@@ -27,8 +27,8 @@ class QuestionsStep:
 
     def run(self, material: Material) -> Finding:
         asked = material.roster.questions
-        answers = [answer(one, material) for one in asked if one.type != "tracker"]
-        return finding(answers, [track(one, material) for one in asked if one.type == "tracker"], material)
+        answers = [answer(question, material) for question in asked if question.type != "tracker"]
+        return finding(answers, [track(question, material) for question in asked if question.type == "tracker"], material)
 
 
 def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult], material: Material) -> Finding:
@@ -44,20 +44,20 @@ def scores_of(
 ) -> list[dict[str, Any]]:
     """The score of each scorecard that is of such calls, as a finding holds it."""
     roster = material.roster
-    cards = [one for one in roster.scorecards if is_of_these_calls(one, material)]
-    return [plain(score(one, roster.questions, answers, trackers)) for one in cards]
+    cards = [card for card in roster.scorecards if is_of_these_calls(card, material)]
+    return [plain(score(card, roster.questions, answers, trackers)) for card in cards]
 
 
-def plain(one: QuestionAnswer | TrackerResult | ScorecardResult) -> dict[str, Any]:
+def plain(result: QuestionAnswer | TrackerResult | ScorecardResult) -> dict[str, Any]:
     """As a finding holds it."""
-    return {name: list(held) if isinstance(held, tuple) else held for name, held in asdict(one).items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
 
 
-def blank(question: Question, looked: NotLookedAt | None = None) -> QuestionAnswer:
+def blank(question: Question, excluded: NotLookedAt | None = None) -> QuestionAnswer:
     """An answer that is none: nobody said it, or why it was not looked for."""
-    looked = looked or NotLookedAt("not_said", None)
+    excluded = excluded or NotLookedAt("not_said", None)
     shared = (question.key, question.version, question.type, question.question)
-    return QuestionAnswer(*shared, looked.state, weight=question.weight, reason=looked.reason)
+    return QuestionAnswer(*shared, excluded.state, weight=question.weight, reason=excluded.reason)
 
 
 def answer(question: Question, material: Material) -> QuestionAnswer:
@@ -67,19 +67,19 @@ def answer(question: Question, material: Material) -> QuestionAnswer:
         return blank(question, turns)
     if not question.has_phrases:
         return blank(question, NotLookedAt("not_asked", NO_MODEL))
-    found = _choice(question, turns, material) if question.type == "choice" else _first(question, turns, material)
-    if found is None:
+    place = _choice(question, turns, material) if question.type == "choice" else _first(question, turns, material)
+    if place is None:
         return blank(question)
-    value, match, evidence = found
+    value, match, evidence = place
     return said(question, value, match.said, evidence, "phrases", sureness(evidence, match.said))
 
 
 def said(
-    question: Question, value: str | float, by: Said, evidence: Evidence, found_by: Any, confidence: float
+    question: Question, value: str | float, turn: Said, evidence: Evidence, found_by: Any, confidence: float
 ) -> QuestionAnswer:
     """An answer that was given."""
     shared = (question.key, question.version, question.type, question.question)
-    return QuestionAnswer(*shared, "said", value, by.turn.speaker, evidence, found_by, confidence, question.weight)
+    return QuestionAnswer(*shared, "said", value, turn.turn.speaker, evidence, found_by, confidence, question.weight)
 
 
 _Place = tuple[str | float, SaidPhrase, Evidence]
@@ -90,23 +90,23 @@ def _first(question: Question, turns: AskedTurns, material: Material) -> _Place 
     for match, evidence in _matches(question.phrases, question, turns, material):
         if question.type == "yes/no":
             return "yes", match, evidence
-        found = value_of(question.type, match, material)
-        if found is not None:
-            return found.value, match, _with(match, found)
+        spoken = value_of(question.type, match, material)
+        if spoken is not None:
+            return spoken.value, match, _with(match, spoken)
     return None
 
 
-def _with(match: SaidPhrase, found: FoundValue) -> Evidence:
-    return quote(match.said.turn, min(match.first, found.first), max(match.last, found.last))
+def _with(match: SaidPhrase, value: FoundValue) -> Evidence:
+    return quote(match.said.turn, min(match.first, value.first), max(match.last, value.last))
 
 
 def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
     """The choice that is named most often; of equals the first."""
-    named = {value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()}
-    said_ = [(value, places) for value, places in named.items() if places]
-    if not said_:
+    places_by_choice = {value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()}
+    spoken_choices = [(value, places) for value, places in places_by_choice.items() if places]
+    if not spoken_choices:
         return None
-    value, places = min(said_, key=lambda one: (-len(one[1]), one[1][0][1].start))
+    value, places = min(spoken_choices, key=lambda entry: (-len(entry[1]), entry[1][0][1].start))
     return value, *places[0]
 
 
@@ -115,14 +115,14 @@ def _matches(
 ) -> Iterator[tuple[SaidPhrase, Evidence]]:
     """Where phrases are said in what is asked about, in order, without those that `unless` takes back."""
     whole = material.transcript.language or ""
-    for one in turns.turns:
-        language = (one.turn.language if one.turn.language not in ("", "und") else whole)[:2]
-        found = sorted(find(phrases, one, language), key=lambda match: (match.first, -match.last))
-        kept = -1
-        for match in found:
-            evidence = quote(one.turn, match.first, match.last)
-            if match.first >= kept and turns.holds(evidence) and not _taken_back(question.unless, match, language):
-                kept = match.last
+    for turn in turns.turns:
+        language = (turn.turn.language if turn.turn.language not in ("", "und") else whole)[:2]
+        matches = sorted(find(phrases, turn, language), key=lambda match: (match.first, -match.last))
+        end = -1
+        for match in matches:
+            evidence = quote(turn.turn, match.first, match.last)
+            if match.first >= end and turns.holds(evidence) and not _taken_back(question.unless, match, language):
+                end = match.last
                 yield match, evidence
 
 

@@ -26,21 +26,21 @@ class FoundValue:
     last: int
 
 
-def sentence_of(said: Said, first: int) -> Sentence | None:
+def sentence_of(turn: Said, first: int) -> Sentence | None:
     """The sentence of a turn that its character `first` is in."""
-    return next((one for one in said.sentences if one.first <= first < one.last), None)
+    return next((sentence for sentence in turn.sentences if sentence.first <= first < sentence.last), None)
 
 
 def numbers(text: str, pack: Pack) -> Iterator[FoundValue]:
     """The numbers of a text, in figures or words, in order."""
-    found = [FoundValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
+    values = [FoundValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
     tokens, at = list(TOKEN.finditer(text)), 0
     while at < len(tokens):
         digits, length = number_at(tokens, at, pack)
         if digits is not None and not tokens[at].group().isdigit():
-            found.append(FoundValue(float(digits), tokens[at].start(), tokens[at + length - 1].end()))
+            values.append(FoundValue(float(digits), tokens[at].start(), tokens[at + length - 1].end()))
         at += length if digits is not None else 1
-    yield from sorted(found, key=lambda one: one.first)
+    yield from sorted(values, key=lambda value: value.first)
 
 
 def _figure(text: str) -> float:
@@ -61,10 +61,10 @@ def value_of(kind: str, match: SaidPhrase, material: Material) -> FoundValue | N
         return _text(match, sentence)
     if kind == "date":
         return _date(match, sentence, material)
-    found = list(numbers(sentence.text, sentence.pack))
-    placed = [FoundValue(one.value, one.first + sentence.first, one.last + sentence.first) for one in found]
-    behind = [one for one in placed if one.first >= match.last]
-    before = [one for one in placed if one.last <= match.first]
+    values = list(numbers(sentence.text, sentence.pack))
+    placed = [FoundValue(value.value, value.first + sentence.first, value.last + sentence.first) for value in values]
+    behind = [value for value in placed if value.first >= match.last]
+    before = [value for value in placed if value.last <= match.first]
     return behind[0] if behind else before[-1] if before else None
 
 
@@ -89,7 +89,7 @@ def _text(match: SaidPhrase, sentence: Sentence) -> FoundValue | None:
     return FoundValue(rest[:MOST_TEXT], first, first + len(rest)) if rest else None
 
 
-def sureness(evidence: Evidence, said: Said) -> float:
+def sureness(evidence: Evidence, turn: Said) -> float:
     """How surely the words of a quote were recognized: the mean of their confidence, 0..1."""
-    heard = [w.confidence for w in said.turn.words if w.start >= evidence.start and w.end <= evidence.end]
-    return round(sum(heard) / len(heard), 2) if heard else 0.0
+    confidences = [w.confidence for w in turn.turn.words if w.start >= evidence.start and w.end <= evidence.end]
+    return round(sum(confidences) / len(confidences), 2) if confidences else 0.0

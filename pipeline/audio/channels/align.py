@@ -103,22 +103,22 @@ class Line:
         return _median(self.votes)
 
 
-def align(legs: Sequence[Audio], heard: Sequence[Activity]) -> Alignment:
+def align(legs: Sequence[Audio], activities: Sequence[Activity]) -> Alignment:
     """Compare two legs of one channel each; `heard` says where each is loud. Reads at most some minutes at a time."""
-    votes = by_speaker([_votes(legs, heard, source) for source in (0, 1)])
+    votes = by_speaker([_votes(legs, activities, source) for source in (0, 1)])
     lines = [agreeing(votes[source], legs[1 - source].duration) for source in (0, 1)]
     cast = sum(line.cast for line in lines)
-    sure = [line for line, other in zip(lines, reversed(lines), strict=True) if line.agreed or line.confirms(other)]
+    reliable = [line for line, other in zip(lines, reversed(lines), strict=True) if line.agreed or line.confirms(other)]
     none = Alignment(False, 0.0, 0.0, max(len(line.votes) for line in lines), cast, (lines[0].cast, lines[1].cast))
-    if not sure or (len(sure) == 2 and abs(lines[0].shift + lines[1].shift) > BOTH_WAYS):
+    if not reliable or (len(reliable) == 2 and abs(lines[0].shift + lines[1].shift) > BOTH_WAYS):
         return none
     # What leg 0 says of leg 1, leg 1 says of leg 0 with the other sign.
-    says = [(line, sign) for line, sign in zip(lines, (1, -1), strict=True) if line in sure]
-    drifts = [sign * drift for line, sign in says if (drift := drift_of(line.votes))]
+    estimates = [(line, sign) for line, sign in zip(lines, (1, -1), strict=True) if line in reliable]
+    drifts = [sign * drift for line, sign in estimates if (drift := drift_of(line.votes))]
     drift = float(np.mean(drifts)) if drifts else 0.0
     # What agrees in the middle of the call would not agree at its beginning if the legs run at different paces.
-    begins = [sign * _median(line.votes, sign * drift) for line, sign in says]
-    return Alignment(True, float(np.mean(begins)), drift, sum(len(line.votes) for line in sure), cast)
+    begins = [sign * _median(line.votes, sign * drift) for line, sign in estimates]
+    return Alignment(True, float(np.mean(begins)), drift, sum(len(line.votes) for line in reliable), cast)
 
 
 def by_speaker(votes: Sequence[Sequence[Vote]]) -> list[list[Vote]]:
@@ -141,34 +141,34 @@ def _median(votes: Sequence[Vote], drift: float = 0.0) -> float:
     return float(np.median([vote.shift - drift * vote.moment for vote in votes if vote.shift is not None]))
 
 
-def _votes(legs: Sequence[Audio], heard: Sequence[Activity], source: int) -> list[Vote]:
-    if not (heard[0].live and heard[1].live):
+def _votes(legs: Sequence[Audio], activities: Sequence[Activity], source: int) -> list[Vote]:
+    if not (activities[0].live and activities[1].live):
         return []
     votes = []
-    for first, last in _windows(legs[source], heard[source]):
+    for first, last in _windows(legs[source], activities[source]):
         samples = legs[source].read(0, first, last)
-        found = _find(samples, first, legs[1 - source])
+        match = _find(samples, first, legs[1 - source])
         moment = first / SAMPLE_RATE
-        votes.append(Vote(moment, None) if found is None else Vote(moment, moment - found[0], found[1]))
+        votes.append(Vote(moment, None) if match is None else Vote(moment, moment - match[0], match[1]))
     return votes
 
 
-def _windows(leg: Audio, heard: Activity) -> list[tuple[int, int]]:
+def _windows(leg: Audio, activity: Activity) -> list[tuple[int, int]]:
     """Windows with speech in them, long ones if there are enough."""
-    found: list[tuple[int, int]] = []
+    with_speech: list[tuple[int, int]] = []
     for seconds in SECONDS:
-        windows = compare.spread(leg.length, heard.frames, seconds, WINDOWS)
-        found = [(a, b) for a, b in windows if _speech_seconds(leg.read(0, a, b)) >= min(SPEECH, seconds / 3)]
-        if len(found) >= FEW:
+        windows = compare.spread(leg.length, activity.frames, seconds, WINDOWS)
+        with_speech = [(a, b) for a, b in windows if _speech_seconds(leg.read(0, a, b)) >= min(SPEECH, seconds / 3)]
+        if len(with_speech) >= FEW:
             break
-    return found
+    return with_speech
 
 
 def _speech_seconds(samples: Samples) -> float:
     from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-    found = get_speech_timestamps(samples.astype(np.float32) / np.float32(32768), VadOptions(threshold=0.3))
-    return float(sum(one["end"] - one["start"] for one in found)) / SAMPLE_RATE
+    timestamps = get_speech_timestamps(samples.astype(np.float32) / np.float32(32768), VadOptions(threshold=0.3))
+    return float(sum(timestamp["end"] - timestamp["start"] for timestamp in timestamps)) / SAMPLE_RATE
 
 
 def _find(samples: Samples, first: int, other: Audio) -> tuple[float, float] | None:
@@ -191,10 +191,10 @@ def _find(samples: Samples, first: int, other: Audio) -> tuple[float, float] | N
     if peak is None:
         return None
     place = begin + (peak - before) * REDUCED
-    ours, theirs = (
+    power, other_power = (
         float(np.mean(in_band(x) ** 2)) for x in (samples, padded(other, 0, round(place), round(place) + len(samples)))
     )
-    return place / SAMPLE_RATE, 10 * float(np.log10((theirs + 1e-12) / (ours + 1e-12)))
+    return place / SAMPLE_RATE, 10 * float(np.log10((other_power + 1e-12) / (power + 1e-12)))
 
 
 def _clear_peak(curve: npt.NDArray[np.float32]) -> float | None:
@@ -209,9 +209,9 @@ def _clear_peak(curve: npt.NDArray[np.float32]) -> float | None:
         return None
     if not 0 < best < len(curve) - 1:
         return float(best)
-    left, right = float(curve[best - 1]), float(curve[best + 1])
-    bend = left - 2 * height + right
-    return best + (0.5 * (left - right) / bend if bend else 0.0)
+    before, after = float(curve[best - 1]), float(curve[best + 1])
+    bend = before - 2 * height + after
+    return best + (0.5 * (before - after) / bend if bend else 0.0)
 
 
 def _reduced(samples: Samples) -> npt.NDArray[np.float32]:

@@ -86,8 +86,8 @@ class Arranged(Audio):
         if not track.rows:
             return (Span(0.0, self.duration),)
         start, pace = track.start / SAMPLE_RATE, track.pace
-        lacking = in_all([self.sources[source].gaps(row) for source, row in track.rows])
-        return tuple(Span(start + gap.start / pace, start + gap.end / pace) for gap in lacking)
+        missing = in_all([self.sources[source].gaps(row) for source, row in track.rows])
+        return tuple(Span(start + gap.start / pace, start + gap.end / pace) for gap in missing)
 
     def extent(self, channel: int) -> tuple[int, int]:
         """The samples (first, last exclusive) of the call that a channel's source covers."""
@@ -103,12 +103,12 @@ def _between(
     samples: npt.NDArray[np.float64], whole: npt.NDArray[np.int64], part: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Values at `whole` + `part` (0..1) by Lagrange's cubic through four samples: -0.5 dB at 3.4 kHz at worst."""
-    before, here, after, next_one = (samples[whole + step] for step in (-1, 0, 1, 2))
+    before, here, after, second_after = (samples[whole + step] for step in (-1, 0, 1, 2))
     value: npt.NDArray[np.float64] = (
         -before * part * (part - 1) * (part - 2) / 6
         + here * (part + 1) * (part - 1) * (part - 2) / 2
         - after * (part + 1) * part * (part - 2) / 2
-        + next_one * (part + 1) * part * (part - 1) / 6
+        + second_after * (part + 1) * part * (part - 1) / 6
     )
     return value
 

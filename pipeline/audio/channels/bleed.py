@@ -58,22 +58,22 @@ class Found:
         return self.peak / float(np.sqrt(self.windows))
 
 
-def find(audio: Audio, heard: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG) -> tuple[Found, ...]:
+def find(audio: Audio, activities: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG) -> tuple[Found, ...]:
     """The bleeds of two channels, at most one in each direction. `skip`: stretches that both channels share; `lag`:
     samples by which a bleed may come late."""
-    there, back = (_in_direction(audio, heard, source, skip, lag) for source in (0, 1))
-    if there and back and abs(there.delay + back.delay) <= NEAR:
+    forward, backward = (_in_direction(audio, activities, source, skip, lag) for source in (0, 1))
+    if forward and backward and abs(forward.delay + backward.delay) <= NEAR:
         # While one party speaks, a little of the other's speech and its bleed show the same two channels mirrored.
-        weaker, stronger = sorted((there, back), key=lambda one: one.peak_of_one)
+        weaker, stronger = sorted((forward, backward), key=lambda bleed: bleed.peak_of_one)
         if weaker.peak_of_one < MIRRORED * stronger.peak_of_one:
             return (stronger,)
-    return tuple(one for one in (there, back) if one is not None)
+    return tuple(bleed for bleed in (forward, backward) if bleed is not None)
 
 
 def _in_direction(
-    audio: Audio, heard: Sequence[Activity], source: int, skip: Sequence[Stretch], lag: int
+    audio: Audio, activities: Sequence[Activity], source: int, skip: Sequence[Stretch], lag: int
 ) -> Found | None:
-    windows = _source_alone(audio, heard, source, skip)
+    windows = _source_alone(audio, activities, source, skip)
     compared = [(window, _curve(audio, source, *window, lag)) for window in windows]
     windows = [window for window, curve in compared if curve is not None]
     curves = [curve for _, curve in compared if curve is not None]
@@ -84,19 +84,19 @@ def _in_direction(
     if peak < (SURE if len(curves) >= FEW_WINDOWS else SURE_OF_FEW):
         return None
     steps = [step for step in steps if len(steps) == 1 or _height(curves[step[0] : step[1]], step[2]) >= SURE]
-    wheres = np.concatenate([np.full(last - first, where) for first, last, where in steps])
+    positions = np.concatenate([np.full(last - first, where) for first, last, where in steps])
     followed = [window for first, last, _ in steps for window in windows[first:last]]
     shown = [_shown(curve, where) for first, last, where in steps for curve in curves[first:last]]
     share = float(np.mean(shown)) * len(shown) / len(curves)
     if share < LEAST_SHARE:
         return None
-    lags = (wheres - LEAD).tolist()
+    lags = (positions - LEAD).tolist()
     transferred = transfer(audio, source, lags, followed)
     level = _level(audio, source, lags, followed, transferred)
     delay = int(np.median(lags))
-    loudest = float(np.percentile(heard[source].levels[heard[source].frames], 90))
-    above = loudest + level - heard[1 - source].floor
-    if above < (NOISE_DB if _common_noise(audio, heard, source, delay) else HIDDEN_DB):
+    loudest = float(np.percentile(activities[source].levels[activities[source].frames], 90))
+    above = loudest + level - activities[1 - source].floor
+    if above < (NOISE_DB if _common_noise(audio, activities, source, delay) else HIDDEN_DB):
         return None  # nobody hears it, or it is a noise that both channels have
     paths = _paths(source, steps, windows, transferred)
     return Found(Bleed(source, level, delay / SAMPLE_RATE, share), paths, peak, len(curves))
@@ -123,18 +123,18 @@ def _paths(
     source: int, steps: Sequence[delays.Step], windows: Sequence[tuple[int, int]], transferred: tuple[float, ...]
 ) -> tuple[Path, ...]:
     """The path of each step. Where between two windows a delay jumps nobody knows, so both hold there."""
-    found = []
+    paths = []
     for at, (_, _, where) in enumerate(steps):
         first = windows[steps[at - 1][1] - 1][1] - SAMPLE_RATE // 2 if at else 0
         last = windows[steps[at + 1][0]][0] + SAMPLE_RATE // 2 if at + 1 < len(steps) else None
-        found.append(Path(source, 1 - source, where - LEAD, transferred, max(0, first), last))
-    return tuple(found)
+        paths.append(Path(source, 1 - source, where - LEAD, transferred, max(0, first), last))
+    return tuple(paths)
 
 
-def _common_noise(audio: Audio, heard: Sequence[Activity], source: int, delay: int) -> bool:
+def _common_noise(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -> bool:
     """True where both channels hold the same noise in pauses, `delay` samples apart."""
-    pauses = ~heard[source].frames
-    other = np.roll(~heard[1 - source].frames, -round(delay / FRAME))
+    pauses = ~activities[source].frames
+    other = np.roll(~activities[1 - source].frames, -round(delay / FRAME))
     starts = np.flatnonzero(np.convolve(pauses & other, np.ones(PAUSE), "valid") == PAUSE)
     both, ours, theirs = 0.0, 0.0, 0.0
     for start in starts[:: max(PAUSE, len(starts) // 60)]:
@@ -148,15 +148,15 @@ def _common_noise(audio: Audio, heard: Sequence[Activity], source: int, delay: i
 
 
 def _source_alone(
-    audio: Audio, heard: Sequence[Activity], source: int, skip: Sequence[Stretch]
+    audio: Audio, activities: Sequence[Activity], source: int, skip: Sequence[Stretch]
 ) -> list[tuple[int, int]]:
     """Windows in which the source is heard, and louder than the other channel."""
     chosen = []
-    for first, last in compare.spread(audio.length, heard[source].frames, SECONDS, WINDOWS):
+    for first, last in compare.spread(audio.length, activities[source].frames, SECONDS, WINDOWS):
         if any(first < stretch.last and last > stretch.first for stretch in skip):
             continue
         ours, theirs = (
-            _mean_level(heard[channel].levels[first // FRAME : last // FRAME]) for channel in (source, 1 - source)
+            _mean_level(activities[channel].levels[first // FRAME : last // FRAME]) for channel in (source, 1 - source)
         )
         if ours - theirs >= LOUDER_DB:
             chosen.append((first, last))
@@ -186,8 +186,8 @@ def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.ND
         return None
     cross *= 1 / (strength + 1e-3 * strength.max()) ** WHITENING
     curve = irfft(cross, size)[: LEAD + lag + 1].astype(np.float64)
-    found: npt.NDArray[np.float64] = curve / _deviation(curve)
-    return found
+    normalized: npt.NDArray[np.float64] = curve / _deviation(curve)
+    return normalized
 
 
 def _tonal(power: Floats) -> bool:
@@ -208,17 +208,17 @@ def transfer(audio: Audio, source: int, lags: Sequence[int], windows: Sequence[t
     Frames in which the other channel is the much louder one say nothing: its own party speaks.
     """
     x, y = _powers(audio, source, lags, windows)
-    there = y.sum(axis=1) > 0  # a leg may begin later or end earlier than the other
-    noise = NOISE * np.quantile(y[there], NOISE_SHARE, axis=0) if there.any() else 0.0
-    theirs = (x.sum(axis=1) * LIKE > y.sum(axis=1)) & there
-    if not theirs.any():
+    covered = y.sum(axis=1) > 0  # a leg may begin later or end earlier than the other
+    noise = NOISE * np.quantile(y[covered], NOISE_SHARE, axis=0) if covered.any() else 0.0
+    usable = (x.sum(axis=1) * LIKE > y.sum(axis=1)) & covered
+    if not usable.any():
         return (0.0,) * BANDS
-    x, y = x[theirs], np.maximum(y[theirs] - noise, 0)
-    found = []
+    x, y = x[usable], np.maximum(y[usable] - noise, 0)
+    transfers = []
     for band in range(BANDS):
         loud = x[:, band] >= np.quantile(x[:, band], 1 - LOUD_FRAMES)
-        found.append(float(np.median(y[loud, band] / (x[loud, band] + 1e-12))))
-    return tuple(min(one, LIKE) for one in found)
+        transfers.append(float(np.median(y[loud, band] / (x[loud, band] + 1e-12))))
+    return tuple(min(value, LIKE) for value in transfers)
 
 
 def _powers(

@@ -58,9 +58,9 @@ class Match:
     apart: int = 0
 
 
-def compare(audio: Audio, heard: npt.NDArray[np.bool_]) -> Match:
+def compare(audio: Audio, active: npt.NDArray[np.bool_]) -> Match:
     """Compare channels 0 and 1 in the windows where `heard` (20 ms frames) says that there is sound."""
-    windows = _matches(audio, spread(audio.length, heard))
+    windows = _matches(audio, spread(audio.length, active))
     if not windows:
         return Match((), 0.0)
     correlations = np.array([window.correlation for window in windows])
@@ -76,24 +76,24 @@ def compare(audio: Audio, heard: npt.NDArray[np.bool_]) -> Match:
     return Match(windows, float(same.mean()), abs(correlation), gain, shift, 1 if correlation > 0 else -1, apart)
 
 
-def fuller(heard: Sequence[Activity], match: Match) -> int:
+def fuller(activities: Sequence[Activity], match: Match) -> int:
     """Of two channels with the same audio the one in which less is missing, else the louder; never a sum that may
     cancel."""
-    missing = _missing(heard)
+    missing = _missing(activities)
     if abs(missing[0] - missing[1]) >= LIVE_SECONDS:
         return missing.index(min(missing))
     return 0 if match.gain_db <= 0 else 1
 
 
-def _missing(heard: Sequence[Activity]) -> list[float]:
+def _missing(activities: Sequence[Activity]) -> list[float]:
     """For each channel the seconds in which it holds nothing at all while something is heard on the other."""
-    frames = [(heard[one].levels < LOST_DB) & heard[1 - one].frames for one in (0, 1)]
-    return [float(one.sum()) * FRAME / SAMPLE_RATE for one in frames]
+    frames = [(activities[channel].levels < LOST_DB) & activities[1 - channel].frames for channel in (0, 1)]
+    return [float(missing.sum()) * FRAME / SAMPLE_RATE for missing in frames]
 
 
-def complete(heard: Sequence[Activity]) -> bool:
+def complete(activities: Sequence[Activity]) -> bool:
     """Whether either channel holds most of what is heard on the other: else they are two, whatever they share."""
-    return all(lost <= MISSING_SHARE * heard[1 - one].seconds for one, lost in enumerate(_missing(heard)))
+    return all(missing <= MISSING_SHARE * activities[1 - channel].seconds for channel, missing in enumerate(_missing(activities)))
 
 
 def _commonest(gains: npt.NDArray[np.float64]) -> float:
@@ -103,7 +103,7 @@ def _commonest(gains: npt.NDArray[np.float64]) -> float:
 
 
 def spread(
-    length: int, heard: npt.NDArray[np.bool_], seconds: float = WINDOW, most: int = MAX_WINDOWS
+    length: int, active: npt.NDArray[np.bool_], seconds: float = WINDOW, max_windows: int = MAX_WINDOWS
 ) -> list[tuple[int, int]]:
     """Windows (first, last sample) with at least a quarter of sound in them, at most so many, evenly spread."""
     size = min(length, round(seconds * SAMPLE_RATE))
@@ -112,13 +112,13 @@ def spread(
     loud = [
         (start, min(length, start + size))
         for start in starts
-        if heard[start // FRAME : (start + size) // FRAME].sum() >= enough
+        if active[start // FRAME : (start + size) // FRAME].sum() >= enough
     ]
     if not loud and length:
-        center = int(np.argmax(heard)) * FRAME if len(heard) else 0
+        center = int(np.argmax(active)) * FRAME if len(active) else 0
         loud = [(max(0, center - size // 4), min(length, center + size))]
-    step = max(1.0, len(loud) / most)
-    return [loud[int(index * step)] for index in range(min(len(loud), most))]
+    step = max(1.0, len(loud) / max_windows)
+    return [loud[int(index * step)] for index in range(min(len(loud), max_windows))]
 
 
 def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMatch, ...]:
@@ -138,12 +138,12 @@ def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMat
     def best(index: int) -> WindowMatch:
         if abs(near[index].correlation) >= MATCH:
             return near[index]
-        beside = [other for other in (index - 1, index + 1) if 0 <= other < len(near)]
-        if index % 2 and not any(map(matching, beside)):
+        neighbors = [other for other in (index - 1, index + 1) if 0 <= other < len(near)]
+        if index % 2 and not any(map(matching, neighbors)):
             return near[index]
         far = matching(index)
         confirmed = far is not None and any(
-            other is not None and abs(other.shift - far.shift) <= SAME_LAG for other in map(matching, beside)
+            other is not None and abs(other.shift - far.shift) <= SAME_LAG for other in map(matching, neighbors)
         )
         return far if far is not None and confirmed else near[index]
 
@@ -164,8 +164,8 @@ def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
         return None
     size = next_fast_len(len(b), real=True)  # only shifts at which all of `a` lies in `b` are looked at
     matched = irfft(rfft(b, size) * np.conj(rfft(a, size)), size)[: len(energy_b)]
-    held = energy_b >= loudest * 10 ** (-QUIETER_DB / 10)
-    correlations = np.where(held, matched / np.sqrt(energy_a * np.maximum(energy_b, 1e-12)), 0.0)
+    loud = energy_b >= loudest * 10 ** (-QUIETER_DB / 10)
+    correlations = np.where(loud, matched / np.sqrt(energy_a * np.maximum(energy_b, 1e-12)), 0.0)
     best = int(np.argmax(np.abs(correlations)))
     correlation = float(correlations[best])
     if abs(correlation) < MATCH:
@@ -183,8 +183,8 @@ def _match(audio: Audio, first: int, last: int) -> WindowMatch:
     window = _correlated(first, last, a, b)
     missing = _empty(a) | _empty(b)
     if missing.any() and (~missing).sum() >= len(missing) / 4:
-        kept = np.repeat(~missing, FRAME)[: len(a)].astype(np.float32)
-        rest = _correlated(first, last, a * kept, b * kept)
+        present = np.repeat(~missing, FRAME)[: len(a)].astype(np.float32)
+        rest = _correlated(first, last, a * present, b * present)
         if abs(rest.correlation) >= max(MATCH, abs(window.correlation)):
             return rest
     return window

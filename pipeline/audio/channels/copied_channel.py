@@ -27,21 +27,21 @@ MISSING, MISSING_SHARE = 2, 0.05  # so many windows in which it should show and 
 OWN_SECONDS = 2.0  # of sound that the mix alone holds
 
 
-def find(audio: Audio, heard: Sequence[Activity], match: Match) -> bleed.Found | None:
+def find(audio: Audio, activities: Sequence[Activity], match: Match) -> bleed.Found | None:
     """The party that the other channel holds as well, as a bleed of about 0 dB; None where neither does.
 
     `match`: the comparison of channels 0 and 1. Where both would do, both are nearly the same and neither is a party's.
     """
     shift = round(match.shift)
-    found = [one for source in (0, 1) if (one := _in(audio, heard, source, shift if source == 0 else -shift))]
-    return found[0] if len(found) == 1 else None
+    candidates = [candidate for source in (0, 1) if (candidate := _in(audio, activities, source, shift if source == 0 else -shift))]
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _in(audio: Audio, heard: Sequence[Activity], source: int, delay: int) -> bleed.Found | None:
-    alone = heard[1 - source].frames & ~_widened(heard[source].frames, delay)
+def _in(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -> bleed.Found | None:
+    alone = activities[1 - source].frames & ~_widened(activities[source].frames, delay)
     if alone.sum() * FRAME / SAMPLE_RATE < OWN_SECONDS:
         return None
-    windows = spread(audio.length, heard[source].frames, SECONDS, WINDOWS)
+    windows = spread(audio.length, activities[source].frames, SECONDS, WINDOWS)
     if len(windows) < FEWEST:
         return None
     projected = _all_projected(audio, source, delay, windows)
@@ -53,7 +53,7 @@ def _in(audio: Audio, heard: Sequence[Activity], source: int, delay: int) -> ble
     missing = int((~shown & (projected[:, 2] <= level + HEARD_OVER_DB)).sum())
     if at_level.mean() < CONTAINED or abs(level) > LOUD_DB or missing >= max(MISSING, MISSING_SHARE * len(windows)):
         return None
-    chosen = [window for window, right in zip(windows, at_level, strict=True) if right]
+    chosen = [window for window, at_gain in zip(windows, at_level, strict=True) if at_gain]
     path = Path(source, 1 - source, delay, bleed.transfer(audio, source, [delay] * len(chosen), chosen))
     share = float(at_level.mean())
     return bleed.Found(Bleed(source, level, delay / SAMPLE_RATE, share), (path,), float("inf"), len(windows))
@@ -63,13 +63,13 @@ def _all_projected(
     audio: Audio, source: int, delay: int, windows: Sequence[tuple[int, int]]
 ) -> npt.NDArray[np.float64] | None:
     """`_projected` of each window; None as soon as too few of them can show the party."""
-    found, hidden = [], 0
+    projections, hidden = [], 0
     for first, last in windows:
-        found.append(_projected(audio, source, delay, first, last))
-        hidden += found[-1][1] < EXPLAINS
+        projections.append(_projected(audio, source, delay, first, last))
+        hidden += projections[-1][1] < EXPLAINS
         if len(windows) - hidden < CONTAINED * len(windows):
             return None
-    return np.array(found)
+    return np.array(projections)
 
 
 def _widened(frames: npt.NDArray[np.bool_], delay: int) -> npt.NDArray[np.bool_]:

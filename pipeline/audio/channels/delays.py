@@ -29,8 +29,8 @@ def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
     places = _distinct(best[strength.max(axis=1) >= SPEAKS], APART * near)
     if len(places) < 2:
         return []
-    spoken = np.stack([strength[:, max(0, place - near) : place + near + 1].max(axis=1) for place in places], axis=1)
-    course = _course(np.minimum(spoken, MOST))
+    scores = np.stack([strength[:, max(0, place - near) : place + near + 1].max(axis=1) for place in places], axis=1)
+    course = _course(np.minimum(scores, MOST))
     edges = [0, *(np.flatnonzero(np.diff(course)) + 1).tolist(), len(course)]
     return [
         (first, last, _place(curves[first:last], places[course[first]], near))
@@ -42,27 +42,27 @@ def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
 def _distinct(places: npt.NDArray[np.int64], apart: int) -> list[int]:
     """The places, those that many others lie near first, without what lies within `apart` of one before."""
     counts = (np.abs(places[:, None] - places[None, :]) <= apart).sum(axis=1) if len(places) else places
-    found: list[int] = []
+    distinct: list[int] = []
     for at in np.argsort(-counts, kind="stable"):
-        if all(abs(int(places[at]) - other) > apart for other in found):
-            found.append(int(places[at]))
-    return found
+        if all(abs(int(places[at]) - other) > apart for other in distinct):
+            distinct.append(int(places[at]))
+    return distinct
 
 
-def _course(spoken: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _course(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """For each window the index of its delay. `spoken`: how much each window speaks for each delay."""
-    windows, count = spoken.shape
-    total = spoken[0]
-    came = np.zeros((windows, count), np.int64)
+    windows, count = scores.shape
+    total = scores[0]
+    previous = np.zeros((windows, count), np.int64)
     for at in range(1, windows):
         jumped = int(total.argmax())
         stays = total >= total[jumped] - JUMP
-        came[at] = np.where(stays, np.arange(count), jumped)
-        total = np.where(stays, total, total[jumped] - JUMP) + spoken[at]
+        previous[at] = np.where(stays, np.arange(count), jumped)
+        total = np.where(stays, total, total[jumped] - JUMP) + scores[at]
     course = np.zeros(windows, np.int64)
     course[-1] = int(total.argmax())
     for at in range(windows - 1, 0, -1):
-        course[at - 1] = came[at, course[at]]
+        course[at - 1] = previous[at, course[at]]
     return course
 
 

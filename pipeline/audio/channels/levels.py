@@ -51,8 +51,8 @@ def activity(audio: Audio, channel: int) -> Activity:
     recorded = _recorded(levels)
     floor = max(QUIET_DB, float(np.percentile(recorded, 10))) if len(recorded) >= SHOWS_FLOOR else QUIET_DB
     rising = levels > floor + RISE_DB
-    beside = np.pad(rising, 1)
-    lasting = rising & (beside[:-2] | beside[2:])  # a click is one frame; speech lasts
+    neighbors = np.pad(rising, 1)
+    lasting = rising & (neighbors[:-2] | neighbors[2:])  # a click is one frame; speech lasts
     return Activity(levels, lasting, floor)
 
 

@@ -54,7 +54,7 @@ class Lateness:
         return f"Both parties are delayed in the other's file: its start is known to {self.within:.2f} s."
 
 
-def measured(found: Sequence[Found]) -> Lateness:
+def measured(bleeds: Sequence[Found]) -> Lateness:
     """What the bleeds of two aligned legs say."""
-    delays = {one.bleed.source: one.bleed.delay for one in found}
+    delays = {detected.bleed.source: detected.bleed.delay for detected in bleeds}
     return Lateness(delays.get(0), delays.get(1))

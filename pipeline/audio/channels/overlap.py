@@ -39,42 +39,42 @@ class Overlap:
     def as_evidence(self) -> dict[str, float]:
         """The figures by name, as a layout keeps them."""
         evidence = {"shared_seconds": sum(stretch.span.duration for stretch in self.shared)}
-        for one in self.found:
-            evidence[f"bleed_peak_{one.bleed.source}"] = one.peak
-            evidence[f"bleed_windows_{one.bleed.source}"] = float(one.windows)
+        for detected in self.found:
+            evidence[f"bleed_peak_{detected.bleed.source}"] = detected.peak
+            evidence[f"bleed_windows_{detected.bleed.source}"] = float(detected.windows)
         return evidence
 
     def sentences(self) -> tuple[str, ...]:
         """For people."""
-        said = [
-            f"Channel {one.source} bleeds into channel {1 - one.source} at {one.level_db:.0f} dB, "
-            f"{one.delay * 1000:.0f} ms later; it is suppressed there."
-            for one in self.bleed
+        sentences = [
+            f"Channel {bleed.source} bleeds into channel {1 - bleed.source} at {bleed.level_db:.0f} dB, "
+            f"{bleed.delay * 1000:.0f} ms later; it is suppressed there."
+            for bleed in self.bleed
         ]
         for channel in (0, 1):
-            kept = [stretch for stretch in self.shared if keeper(stretch) == channel]
-            if kept:
-                seconds = sum(stretch.span.duration for stretch in kept)
-                said.append(f"{seconds:.0f} s are the same on both channels and are kept on channel {channel}.")
-        return tuple(said)
+            stretches = [stretch for stretch in self.shared if keeper(stretch) == channel]
+            if stretches:
+                seconds = sum(stretch.span.duration for stretch in stretches)
+                sentences.append(f"{seconds:.0f} s are the same on both channels and are kept on channel {channel}.")
+        return tuple(sentences)
 
 
 NOTHING = Overlap((), (), ())
 
 
-def find(audio: Audio, heard: Sequence[Activity], match: Match, lag: int = bleed.LAG) -> Overlap:
+def find(audio: Audio, activities: Sequence[Activity], match: Match, lag: int = bleed.LAG) -> Overlap:
     """What channels 0 and 1 have in common. `match`: their comparison in windows; `lag`: samples by which a bleed may
     come late."""
-    if not (heard[0].live and heard[1].live):
+    if not (activities[0].live and activities[1].live):
         return NOTHING
-    party = copied_channel.find(audio, heard, match)
+    party = copied_channel.find(audio, activities, match)
     if party:
         return Overlap((party,), (), party.paths, party.bleed.source)
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
-    found, alone = _separated(audio, heard, runs, lag)
+    detected, alone = _separated(audio, activities, runs, lag)
     shared = tuple(_widened(audio, run) for run in alone)
-    paths = [path for one in found for path in one.paths] + [_path(audio, stretch) for stretch in shared]
-    return Overlap(found, shared, tuple(paths))
+    paths = [path for bleed_found in detected for path in bleed_found.paths] + [_path(audio, stretch) for stretch in shared]
+    return Overlap(detected, shared, tuple(paths))
 
 
 def keeper(stretch: Stretch) -> int:
@@ -83,30 +83,30 @@ def keeper(stretch: Stretch) -> int:
 
 
 def _separated(
-    audio: Audio, heard: Sequence[Activity], runs: Sequence[Stretch], lag: int
+    audio: Audio, activities: Sequence[Activity], runs: Sequence[Stretch], lag: int
 ) -> tuple[tuple[bleed.Found, ...], list[Stretch]]:
     """The bleeds, and of the runs of matching windows those that are no part of one: they are shared.
 
     Bleed goes on outside the runs, or comes at several delays; what runs alone hold is shared.
     """
-    whole = bleed.find(audio, heard, lag=lag)
+    whole = bleed.find(audio, activities, lag=lag)
     if not runs:
         return whole, []
-    outside = {one.bleed.source: one.bleed.level_db for one in bleed.find(audio, heard, runs, lag)}
-    known = [
-        one
-        for one in whole
-        if len(one.paths) > 1 or abs(outside.get(one.bleed.source, float("inf")) - one.bleed.level_db) <= EXPLAINED_DB
+    outside = {detected.bleed.source: detected.bleed.level_db for detected in bleed.find(audio, activities, runs, lag)}
+    steady = [
+        detected
+        for detected in whole
+        if len(detected.paths) > 1 or abs(outside.get(detected.bleed.source, float("inf")) - detected.bleed.level_db) <= EXPLAINED_DB
     ]
-    alone = [run for run in runs if not any(_explains(one, run) for one in known)]
-    return (bleed.find(audio, heard, alone, lag) if alone else whole), alone
+    alone = [run for run in runs if not any(_explains(detected, run) for detected in steady)]
+    return (bleed.find(audio, activities, alone, lag) if alone else whole), alone
 
 
-def _explains(found: bleed.Found, run: Stretch) -> bool:
+def _explains(detected: bleed.Found, run: Stretch) -> bool:
     """Whether a run is as loud and as late as a bleed."""
-    gain, shift = (run.gain_db, run.shift) if found.bleed.source == 0 else (-run.gain_db, -run.shift)
-    near = min(abs(shift - path.delay) for path in found.paths)
-    return abs(gain - found.bleed.level_db) <= EXPLAINED_DB and near <= EXPLAINED_SAMPLES
+    gain, shift = (run.gain_db, run.shift) if detected.bleed.source == 0 else (-run.gain_db, -run.shift)
+    near = min(abs(shift - path.delay) for path in detected.paths)
+    return abs(gain - detected.bleed.level_db) <= EXPLAINED_DB and near <= EXPLAINED_SAMPLES
 
 
 def _path(audio: Audio, stretch: Stretch) -> Path:

@@ -57,57 +57,57 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
     if sound.channels == 1:
         reason = "The file has one channel." if source_channels == 1 else "One channel remains."
         return rows, Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, reason)
-    heard = activity(rows, 0), activity(rows, 1)
-    evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
-    if not (heard[0].live and heard[1].live):
-        audio, layout = _one_sided(rows, source_channels, heard, evidence)
+    activities = activity(rows, 0), activity(rows, 1)
+    evidence = {f"heard_seconds_{channel}": activity_of_channel.seconds for channel, activity_of_channel in enumerate(activities)}
+    if not (activities[0].live and activities[1].live):
+        audio, layout = _one_sided(rows, source_channels, activities, evidence)
     else:
-        match = compare(rows, heard[0].frames | heard[1].frames)
+        match = compare(rows, activities[0].frames | activities[1].frames)
         evidence |= as_evidence(match)
-        if is_same(match) and complete(heard) and not _party_alone(rows, heard, match):
-            audio, layout = _identical(rows, source_channels, heard, match, evidence)
+        if is_same(match) and complete(activities) and not _party_alone(rows, activities, match):
+            audio, layout = _identical(rows, source_channels, activities, match, evidence)
         else:
-            audio, layout = _apart(rows, source_channels, heard, match, evidence)
+            audio, layout = _apart(rows, source_channels, activities, match, evidence)
     return audio, layout
 
 
-def _party_alone(rows: Arranged, heard: tuple[Activity, Activity], match: Match) -> bool:
+def _party_alone(rows: Arranged, activities: tuple[Activity, Activity], match: Match) -> bool:
     """Whether one channel holds one party and the other both, though that party speaks nearly all the time."""
-    return match.apart >= APART_ALONE and copied_channel.find(rows, heard, match) is not None
+    return match.apart >= APART_ALONE and copied_channel.find(rows, activities, match) is not None
 
 
 def _one_sided(
-    rows: Arranged, source_channels: int, heard: tuple[Activity, Activity], evidence: dict[str, float]
+    rows: Arranged, source_channels: int, activities: tuple[Activity, Activity], evidence: dict[str, float]
 ) -> tuple[Arranged, Layout]:
-    kept = max((0, 1), key=lambda channel: (heard[channel].seconds, heard[channel].loudest, -channel))
-    if heard[kept].live:
-        reason = f"Channel {1 - kept} is silent: channel {kept} is treated as a mixed recording."
+    live = max((0, 1), key=lambda channel: (activities[channel].seconds, activities[channel].loudest, -channel))
+    if activities[live].live:
+        reason = f"Channel {1 - live} is silent: channel {live} is treated as a mixed recording."
     else:
         reason = "Both channels are silent."
     # The other party might only not have spoken yet: the less likely, the longer this one has.
-    confidence = 1 - 2.0 ** -(heard[kept].seconds / TURN_SECONDS) if heard[kept].live else 0.0
-    return _only(rows, kept), Layout(LayoutKind.ONE_SIDED, 1, source_channels, confidence, evidence, reason)
+    confidence = 1 - 2.0 ** -(activities[live].seconds / TURN_SECONDS) if activities[live].live else 0.0
+    return _only(rows, live), Layout(LayoutKind.ONE_SIDED, 1, source_channels, confidence, evidence, reason)
 
 
 def _identical(
     rows: Arranged,
     source_channels: int,
-    heard: tuple[Activity, Activity],
+    activities: tuple[Activity, Activity],
     match: Match,
     evidence: dict[str, float],
     what: str = "channels",
 ) -> tuple[Arranged, Layout]:
     reason = f"Both {what} carry the same audio: {match.share:.0%} of {len(match.windows)} windows match{_how(match)}."
     layout = Layout(LayoutKind.IDENTICAL, 1, source_channels, confidence(match), evidence, reason)
-    return _only(rows, fuller(heard, match)), layout
+    return _only(rows, fuller(activities, match)), layout
 
 
 def _apart(
-    rows: Arranged, source_channels: int, heard: tuple[Activity, Activity], match: Match, evidence: dict[str, float]
+    rows: Arranged, source_channels: int, activities: tuple[Activity, Activity], match: Match, evidence: dict[str, float]
 ) -> tuple[Arranged, Layout]:
-    found = overlap.find(rows, heard, match)
-    if found.party is not None:
-        reason = f"Channel {found.party} carries one party, channel {1 - found.party} both."
+    common = overlap.find(rows, activities, match)
+    if common.party is not None:
+        reason = f"Channel {common.party} carries one party, channel {1 - common.party} both."
     elif is_same(match):
         reason = "The two channels differ: much of the sound of one is missing from the other."
     else:
@@ -119,41 +119,41 @@ def _apart(
         2,
         source_channels,
         confidence(match),
-        evidence | found.as_evidence(),
-        " ".join((reason, *found.sentences())),
-        found.bleed,
+        evidence | common.as_evidence(),
+        " ".join((reason, *common.sentences())),
+        common.bleed,
     )
-    return replace(rows, paths=found.paths), layout
+    return replace(rows, paths=common.paths), layout
 
 
 def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     sounds = first.audio, second.audio
     source_channels = first.source_channels + second.source_channels
     legs = [Arranged(sounds, (_as_leg(sound, index),)) for index, sound in enumerate(sounds)]
-    heard = [activity(leg, 0) for leg in legs]
-    evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
+    activities = [activity(leg, 0) for leg in legs]
+    evidence = {f"heard_seconds_{channel}": activity_of_leg.seconds for channel, activity_of_leg in enumerate(activities)}
     evidence |= {f"seconds_{channel}": leg.duration for channel, leg in enumerate(legs)}
-    alignment = align(legs, heard)
+    alignment = align(legs, activities)
     stamps = _stamps(first, second)
     if alignment.aligned:
-        laid, alignment = _by_sound(legs, alignment)
+        pair, alignment = _by_sound(legs, alignment)
         began = _aligned(alignment), 1.0
     else:
-        guess = _guess(legs, (heard[0], heard[1]), stamps)
-        laid = _laid(legs, replace(alignment, offset=guess.offset))
+        guess = _guess(legs, (activities[0], activities[1]), stamps)
+        pair = _laid(legs, replace(alignment, offset=guess.offset))
         evidence |= guess.as_evidence()
         began = guess.sentence, guess.confidence
     evidence = alignment.as_evidence() | evidence
-    if laid.match.windows:
-        evidence |= as_evidence(laid.match)
-    if laid.same:
-        audio, layout = _identical(laid.rows, source_channels, laid.heard, laid.match, evidence, "files")
+    if pair.match.windows:
+        evidence |= as_evidence(pair.match)
+    if pair.same:
+        audio, layout = _identical(pair.rows, source_channels, pair.heard, pair.match, evidence, "files")
         apart = f" {began[0]}" if abs(alignment.offset) >= TOGETHER else ""
-        return audio, replace(layout, starts=laid.starts, reason=layout.reason + apart)
+        return audio, replace(layout, starts=pair.starts, reason=layout.reason + apart)
     if stamps:
         evidence["start_times_seconds"], evidence["start_times_within"] = turn_alignment.apart_by(stamps)
-    if alignment.aligned and laid.common.party is None:
-        late = lateness.measured(laid.common.found)
+    if alignment.aligned and pair.common.party is None:
+        late = lateness.measured(pair.common.found)
         evidence |= late.as_evidence()
         began = " ".join(filter(None, (began[0], late.sentence()))), late.confidence
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
@@ -161,13 +161,13 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
         LayoutKind.TWO_FILES,
         2,
         source_channels,
-        min(confidence(laid.match) if laid.match.windows else 1.0, began[1]),
-        evidence | laid.common.as_evidence(),
-        " ".join(("One file per leg was sent.", began[0], *laid.common.sentences())),
-        laid.common.bleed,
-        laid.starts,
+        min(confidence(pair.match) if pair.match.windows else 1.0, began[1]),
+        evidence | pair.common.as_evidence(),
+        " ".join(("One file per leg was sent.", began[0], *pair.common.sentences())),
+        pair.common.bleed,
+        pair.starts,
     )
-    return replace(laid.rows, paths=laid.common.paths), layout
+    return replace(pair.rows, paths=pair.common.paths), layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +187,14 @@ class _Laid:
 
 def _laid(legs: Sequence[Arranged], alignment: Alignment) -> _Laid:
     rows = _placed(legs, alignment)
-    heard, match = (activity(rows, 0), activity(rows, 1)), Match((), 0.0)
-    if heard[0].live and heard[1].live:
-        match = compare(rows, (heard[0].frames | heard[1].frames) & _covered(rows, len(heard[0].frames)))
-        if is_same(match) and complete(heard) and _holds_all(rows, heard, fuller(heard, match)):
-            return _Laid(rows, heard, match, True, overlap.NOTHING)
+    activities, match = (activity(rows, 0), activity(rows, 1)), Match((), 0.0)
+    if activities[0].live and activities[1].live:
+        match = compare(rows, (activities[0].frames | activities[1].frames) & _covered(rows, len(activities[0].frames)))
+        if is_same(match) and complete(activities) and _holds_all(rows, activities, fuller(activities, match)):
+            return _Laid(rows, activities, match, True, overlap.NOTHING)
     # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
-    common = overlap.NOTHING if alignment.unrelated else overlap.find(rows, heard, match, lateness.LONGEST)
-    return _Laid(rows, heard, match, False, common)
+    common = overlap.NOTHING if alignment.unrelated else overlap.find(rows, activities, match, lateness.LONGEST)
+    return _Laid(rows, activities, match, False, common)
 
 
 def _stamps(first: Decoded, second: Decoded) -> tuple[Started, Started] | None:
@@ -205,30 +205,30 @@ def _stamps(first: Decoded, second: Decoded) -> tuple[Started, Started] | None:
 
 
 def _guess(
-    legs: Sequence[Arranged], heard: tuple[Activity, Activity], stamps: tuple[Started, Started] | None
+    legs: Sequence[Arranged], activities: tuple[Activity, Activity], stamps: tuple[Started, Started] | None
 ) -> turn_alignment.Guess:
     seconds = legs[0].duration, legs[1].duration
-    if stamps is None or not (heard[0].live and heard[1].live):
-        return turn_alignment.guess(heard, seconds)
-    return turn_alignment.stamped(heard, seconds, stamps)
+    if stamps is None or not (activities[0].live and activities[1].live):
+        return turn_alignment.guess(activities, seconds)
+    return turn_alignment.stamped(activities, seconds, stamps)
 
 
 def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Alignment]:
     """What one party alone named is corrected by the other one, once both are found."""
-    laid = _laid(legs, alignment)
-    late = lateness.measured(laid.common.found)
-    if laid.same or laid.common.party is not None or abs(late.correction) < lateness.WORTH:
-        return laid, alignment
+    pair = _laid(legs, alignment)
+    late = lateness.measured(pair.common.found)
+    if pair.same or pair.common.party is not None or abs(late.correction) < lateness.WORTH:
+        return pair, alignment
     corrected = replace(alignment, offset=alignment.offset + late.correction)
     return _laid(legs, corrected), corrected
 
 
 def _swapped(audio: Arranged, layout: Layout) -> tuple[Arranged, Layout]:
     """The same channels, the rep's first; figures and sentences go on naming those of the files."""
-    tracks, paths = audio.tracks[::-1], tuple(replace(one, source=one.target, target=one.source) for one in audio.paths)
+    tracks, paths = audio.tracks[::-1], tuple(replace(path, source=path.target, target=path.source) for path in audio.paths)
     return replace(audio, tracks=tracks, paths=paths), replace(
         layout,
-        bleed=tuple(replace(one, source=1 - one.source) for one in layout.bleed),
+        bleed=tuple(replace(bleed, source=1 - bleed.source) for bleed in layout.bleed),
         starts=layout.starts[::-1],
         swapped=True,
         reason=f"{layout.reason} {SWAPPED}",
@@ -239,9 +239,9 @@ def _one_leg(file: Decoded, leg: int, swapped: bool) -> tuple[Arranged, Layout]:
     """The only one of two files that could be fetched is still of one party."""
     tracks = [ArrangedTrack(()), ArrangedTrack(())]
     tracks[leg] = _as_leg(file.audio, 0)
-    whose, lost = ("the rep's", "the customer's") if (leg == 0) != swapped else ("the customer's", "the rep's")
+    whose, missing = ("the rep's", "the customer's") if (leg == 0) != swapped else ("the customer's", "the rep's")
     reason = (
-        f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {lost} is missing."
+        f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {missing} is missing."
     )
     layout = Layout(LayoutKind.TWO_FILES, 2, file.source_channels, 1.0, {}, reason, starts=(0.0, 0.0))
     return Arranged((file.audio,), tuple(tracks)), layout
@@ -255,10 +255,10 @@ def _covered(rows: Arranged, count: int) -> npt.NDArray[np.bool_]:
     return covered
 
 
-def _holds_all(rows: Arranged, heard: tuple[Activity, Activity], kept: int) -> bool:
+def _holds_all(rows: Arranged, activities: tuple[Activity, Activity], channel: int) -> bool:
     """Whether nothing is heard in the other file before the kept one begins or after it ends."""
-    first, last = rows.extent(kept)
-    other = heard[1 - kept].frames
+    first, last = rows.extent(channel)
+    other = activities[1 - channel].frames
     outside = int(other[: first // FRAME].sum() + other[-(-last // FRAME) :].sum())
     return outside * FRAME / SAMPLE_RATE < LIVE_SECONDS
 

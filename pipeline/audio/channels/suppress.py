@@ -66,13 +66,13 @@ class Path:
 def suppress(read: Read, target: int, block: int, paths: Sequence[Path]) -> Floats:
     """Block `block` (samples block * BLOCK to (block + 1) * BLOCK) of channel `target` without its bleed, float32."""
     start = block * BLOCK
-    ours = [path for path in paths if path.target == target and _touches(path, start)]
-    if not ours:
+    active_paths = [path for path in paths if path.target == target and _touches(path, start)]
+    if not active_paths:
         return read(target, start, start + BLOCK)
     frames = spectra(read, target, block)
     power = in_bands(frames)
     bleed = np.zeros_like(power)
-    for path in ours:
+    for path in active_paths:
         bleed = np.maximum(bleed, _predicted(read, path, block, paths))
     gains = _gains(power, bleed)[REACH:-REACH]
     return _joined(frames[REACH:-REACH] * gains[:, _BIN])
@@ -94,14 +94,14 @@ def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Flo
     ]
     if back:
         # What the source's channel has from the target's party itself must not be taken out of that party's channel.
-        heard, there = in_bands(spectra(read, path.target, block)), power
+        target_power, source_power = in_bands(spectra(read, path.target, block)), power
         echoed, returns = np.zeros_like(power), np.zeros_like(power)
         for other in back:
-            held = other.strength(block)
-            late = in_bands(spectra(read, path.target, block, path.delay + other.delay)) * held
-            echoed, returns = np.maximum(echoed, late), np.maximum(returns, held)
+            return_strength = other.strength(block)
+            late = in_bands(spectra(read, path.target, block, path.delay + other.delay)) * return_strength
+            echoed, returns = np.maximum(echoed, late), np.maximum(returns, return_strength)
         power = np.maximum(power - echoed, 0) / np.maximum(1 - strength * returns, 0.2)
-        power *= _source_leads(heard, there, strength)[:, None]
+        power *= _source_leads(target_power, source_power, strength)[:, None]
     spread_out = power.copy()  # a frame's bleed may begin in the frame before or end in the next
     spread_out[1:] = np.maximum(spread_out[1:], 0.5 * power[:-1])
     spread_out[:-1] = np.maximum(spread_out[:-1], 0.5 * power[1:])
@@ -109,20 +109,20 @@ def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Flo
     return predicted
 
 
-def _source_leads(heard: Floats, source: Floats, strength: Floats) -> npt.NDArray[np.bool_]:
+def _source_leads(target: Floats, source: Floats, strength: Floats) -> npt.NDArray[np.bool_]:
     """Frames in which the target is not the louder channel: else its own party speaks, and the source has that."""
-    ours, theirs = (_around(power[:, _TELEPHONE].sum(axis=1)) for power in (heard, source))
+    target_level, source_level = (_around(power[:, _TELEPHONE].sum(axis=1)) for power in (target, source))
     bleed = _around((source * strength)[:, _TELEPHONE].sum(axis=1))
-    leads: npt.NDArray[np.bool_] = ours <= np.maximum(theirs, 1.3 * bleed)
+    leads: npt.NDArray[np.bool_] = target_level <= np.maximum(source_level, 1.3 * bleed)
     return leads
 
 
 def _gains(power: Floats, bleed: Floats) -> Floats:
     """Amplitude per frame and band."""
     gains = np.sqrt(np.clip(1 - OVERESTIMATE * bleed / (power + FAINT), FLOOR**2, 1))
-    own = _around(power[:, _TELEPHONE].sum(axis=1))
-    theirs = _around(bleed[:, _TELEPHONE].sum(axis=1))
-    alone = (own < OWN_RATIO * theirs) & (theirs > FAINT)
+    total = _around(power[:, _TELEPHONE].sum(axis=1))
+    predicted = _around(bleed[:, _TELEPHONE].sum(axis=1))
+    alone = (total < OWN_RATIO * predicted) & (predicted > FAINT)
     closed: Floats = np.where(alone[:, None], np.float32(CLOSED), gains).astype(np.float32)
     return closed
 
@@ -145,8 +145,8 @@ def spectra(read: Read, channel: int, block: int, delay: int = 0) -> npt.NDArray
     first = (block * FRAMES - 1 - REACH) * HOP
     samples = read(channel, first - delay, first - delay + (FRAMES + 1 + 2 * REACH) * HOP + FRAME - HOP)
     rows = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
-    found: npt.NDArray[np.complex64] = rfft(rows * WINDOW, axis=1)
-    return found
+    transformed: npt.NDArray[np.complex64] = rfft(rows * WINDOW, axis=1)
+    return transformed
 
 
 def in_bands(frames: npt.NDArray[np.complex64]) -> Floats:

@@ -42,23 +42,23 @@ class Guess:
 
     def as_evidence(self) -> dict[str, float]:
         """The figures by name, as a layout keeps them."""
-        found = {"offset_seconds": self.offset, "at_once_seconds": self.at_once}
-        return found if self.within is None else found | {"offset_within_seconds": self.within}
+        evidence = {"offset_seconds": self.offset, "at_once_seconds": self.at_once}
+        return evidence if self.within is None else evidence | {"offset_within_seconds": self.within}
 
 
-def guess(heard: tuple[Activity, Activity], seconds: tuple[float, float]) -> Guess:
+def guess(activities: tuple[Activity, Activity], seconds: tuple[float, float]) -> Guess:
     """`seconds`: how long each leg is. If the turns do not decide, the legs begin together, with low confidence.
 
     A silent leg has no turns, so nothing can be in the wrong order.
     """
     ended = seconds[0] - seconds[1]
-    length = min(len(one.frames) for one in heard)
-    if not length or not all(one.live for one in heard):
+    length = min(len(activity.frames) for activity in activities)
+    if not length or not all(activity.live for activity in activities):
         return Guess(0.0, 1.0, 0.0, "One of the files is silent.")
-    begins, ends = (_at_once(heard, length, late) for late in (False, True))
+    begins, ends = (_at_once(activities, length, late) for late in (False, True))
     later = ends < begins
     fewer, more = sorted((begins, ends))
-    chance = float(np.prod([one.frames.mean() for one in heard])) * length * FRAME / SAMPLE_RATE
+    chance = float(np.prod([activity.frames.mean() for activity in activities])) * length * FRAME / SAMPLE_RATE
     same = abs(ended) < LEAST
     if fewer > max(LEAST, CHANCE * chance) or not (same or fewer + LEAST <= OTHER * (more + LEAST)):
         text = "They share too little speech to decide whether they began together"
@@ -72,49 +72,49 @@ def guess(heard: tuple[Activity, Activity], seconds: tuple[float, float]) -> Gue
     )
 
 
-def stamped(heard: tuple[Activity, Activity], seconds: tuple[float, float], times: tuple[Started, Started]) -> Guess:
+def stamped(activities: tuple[Activity, Activity], seconds: tuple[float, float], times: tuple[Started, Started]) -> Guess:
     """Like `guess`, with the start times in the files: they decide if the parties take turns then.
 
     Times to the second leave a second on either side, within which the turns decide if the parties never talk at the
     same time there. If there is about as much simultaneous speech as by chance, the files are not used.
     """
-    by_turns = guess(heard, seconds)
+    by_turns = guess(activities, seconds)
     apart, within = apart_by(times)
-    beside = min(seconds[0], apart + seconds[1]) - max(0.0, apart)
+    overlapping = min(seconds[0], apart + seconds[1]) - max(0.0, apart)
     stamps = f"the start times in the files ({times[0].source}, to {within:g} s)"
-    if beside < OVERLAPPING * min(seconds):
+    if overlapping < OVERLAPPING * min(seconds):
         return replace(
             by_turns, sentence=f"{by_turns.sentence} But {stamps} cannot be right: the files would hardly overlap."
         )
     if by_turns.confidence == SURE and abs(by_turns.offset - apart) <= max(within / 2, STEP):
         return replace(by_turns, sentence=f"{by_turns.sentence} So say {stamps}.", within=within)
-    chance = float(np.prod([one.frames.mean() for one in heard])) * beside
+    chance = float(np.prod([activity.frames.mean() for activity in activities])) * overlapping
     steps = np.arange(-within, within + STEP, STEP) if within > STEP else np.zeros(1)
-    at_once = np.array([_at_offset(heard, apart + step) for step in steps])
-    fewest = float(at_once.min())
-    if fewest > max(LEAST, BELIEVED * chance):
+    at_once = np.array([_at_offset(activities, apart + step) for step in steps])
+    least_crosstalk = float(at_once.min())
+    if least_crosstalk > max(LEAST, BELIEVED * chance):
         talk = "the parties would talk at the same time"
         return replace(by_turns, sentence=f"{by_turns.sentence} But {stamps} are not used: {talk}.")
-    moved = float(np.median(steps[at_once <= fewest + STEP])) if fewest <= LEAST else 0.0
-    told, offset = STAMPED if len(steps) == 1 else UNSURE, apart + moved
+    moved = float(np.median(steps[at_once <= least_crosstalk + STEP])) if least_crosstalk <= LEAST else 0.0
+    confidence, offset = STAMPED if len(steps) == 1 else UNSURE, apart + moved
     later, by = "second" if offset > 0 else "first", abs(offset)
     text = f"They share no speech to compare; by {stamps} the {later} began {by:.2f} s later."
-    return Guess(offset, told, fewest, text, within)
+    return Guess(offset, confidence, least_crosstalk, text, within)
 
 
 def apart_by(times: tuple[Started, Started]) -> tuple[float, float]:
     """By how many seconds the second file began later, as the files say, and by how many that may be wrong."""
-    return times[1].seconds - times[0].seconds, max(one.within for one in times)
+    return times[1].seconds - times[0].seconds, max(time.within for time in times)
 
 
-def _at_offset(heard: tuple[Activity, Activity], offset: float) -> float:
+def _at_offset(activities: tuple[Activity, Activity], offset: float) -> float:
     """Seconds in which both are heard where leg 1 begins `offset` seconds after leg 0."""
     later = round(offset * SAMPLE_RATE / FRAME)
-    first, second = heard[0].frames[max(0, later) :], heard[1].frames[max(0, -later) :]
+    first, second = activities[0].frames[max(0, later) :], activities[1].frames[max(0, -later) :]
     length = min(len(first), len(second))
     return float((first[:length] & second[:length]).sum()) * FRAME / SAMPLE_RATE
 
 
-def _at_once(heard: tuple[Activity, Activity], length: int, late: bool) -> float:
-    first, second = (one.frames[-length:] if late else one.frames[:length] for one in heard)
+def _at_once(activities: tuple[Activity, Activity], length: int, late: bool) -> float:
+    first, second = (activity.frames[-length:] if late else activity.frames[:length] for activity in activities)
     return float((first & second).sum()) * FRAME / SAMPLE_RATE
