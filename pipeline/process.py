@@ -29,7 +29,7 @@ from pipeline.runtime.workers import Workers
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.seconds import speech_by_speaker
 from pipeline.steps.call_run import CallRun
-from pipeline.steps.llm_requests import Asker, Asking
+from pipeline.steps.llm_requests import LlmClient, LlmScheduler
 
 MOST_ANSWERS = 32  # of a language model, kept of a call: more than a call needs: speakers and instructions change
 
@@ -38,7 +38,7 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenCall:
+class RecognizedCall:
     """What was said in a call; what remains is to say who said it and what it means."""
 
     audio: AudioAnalysis  # its labels name what machines say, as the transcript's do
@@ -55,7 +55,7 @@ class Outcome:
 
     transcript: Transcript
     findings: tuple[Finding, ...]
-    spoken: SpokenCall  # what the findings rest on, with the rep's voiceprint
+    spoken: RecognizedCall  # what the findings rest on, with the rep's voiceprint
     warnings: tuple[str, ...]
     late: TimedOut | None = None  # why there are no findings: the analysis missed its deadline
     analysis_warnings: tuple[str, ...] = ()  # which the next analysis of the call replaces
@@ -77,7 +77,7 @@ async def process(
     options: ProcessOptions | None = None,
     last_try: bool = False,
     fetched: tuple[str, ...] | None = None,
-    asker: Asker | None = None,
+    asker: LlmClient | None = None,
 ) -> Outcome:
     """Run every stage, from the recording's address to the findings.
 
@@ -118,7 +118,7 @@ async def fetch_recordings(
     return run.warnings
 
 
-async def _run_sound_stages(run: "CallRun") -> SpokenCall:
+async def _run_sound_stages(run: "CallRun") -> RecognizedCall:
     """The stages that need sound."""
     run.recordings = await run.stage(Stage.FETCH, run.fetch)
     if run.call.recording_url2 and len(run.recordings) == 1 and not run.warnings:  # an earlier attempt left it out
@@ -128,12 +128,12 @@ async def _run_sound_stages(run: "CallRun") -> SpokenCall:
     recognition, prosody = run.stage(Stage.RECOGNITION, lambda: run.recognize(audio)), run.prosody(audio)
     if audio.layout.kind.separated:
         (recognized, audio, voiceprint), measured = await _both(_then_voiceprint(run, audio, recognition), prosody)
-        return SpokenCall(audio, recognized, None, voiceprint, run.warnings, measured)
+        return RecognizedCall(audio, recognized, None, voiceprint, run.warnings, measured)
     diarized = run.stage(Stage.DIARIZATION, lambda: run.diarize(audio))
     (recognized, diarization), measured = await _both(_both(recognition, diarized), prosody)
     diarization = await run.recluster(recognized, diarization)
     refined = await run.refine_labels(audio, recognized, diarization)
-    return SpokenCall(refined, recognized, diarization, None, run.warnings, measured)
+    return RecognizedCall(refined, recognized, diarization, None, run.warnings, measured)
 
 
 async def _then_voiceprint(
@@ -149,11 +149,11 @@ async def conclude(
     call: Call,
     workers: Workers,
     roster: Roster,
-    spoken: SpokenCall,
+    spoken: RecognizedCall,
     record: Record = _record_nothing,
     options: ProcessOptions | None = None,
     recall: Recall = _recall_nothing,
-    asker: Asker | None = None,
+    asker: LlmClient | None = None,
 ) -> Outcome:
     """Run speakers and analysis: they are cheap and depend on metadata, so they run again whenever it changes.
 
@@ -178,7 +178,7 @@ async def conclude(
         call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
     )
     analyzing = Analyzing(workers, material, options, audio.duration)
-    findings, unasked, late = await _analyzed(analyzing, record, recall, asker or Asking().of(None))
+    findings, unasked, late = await _analyzed(analyzing, record, recall, asker or LlmScheduler().of(None))
     undone = spoken.recognized.undone
     skipped = (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
     unfinished = (late.message,) if late else ()
@@ -203,7 +203,7 @@ class Analyzing:
 
 
 async def _analyzed(
-    analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
+    analyzing: Analyzing, record: Record, recall: Recall, asker: LlmClient
 ) -> tuple[tuple[Finding, ...], tuple[str, ...], TimedOut | None]:
     """The findings with warnings, or why there are none: that does not withhold the transcript."""
     try:
@@ -222,7 +222,7 @@ def _unmarked(recognized: Recognized) -> tuple[str, ...]:
 
 
 async def _asking(
-    analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
+    analyzing: Analyzing, record: Record, recall: Recall, asker: LlmClient
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """With what a language model has answered for this call before: it is asked nothing again, whenever this process
     ends. It is waited for in the event loop; what it answers in the workers."""
@@ -244,7 +244,7 @@ async def _asking(
     return await analyzing.compute(Stage.ANALYSIS, analysis.conclude, answers), unasked
 
 
-def _unmatched(spoken: SpokenCall, options: ProcessOptions) -> tuple[str, ...]:
+def _unmatched(spoken: RecognizedCall, options: ProcessOptions) -> tuple[str, ...]:
     """A warning for each embedder without a calibration: its voiceprints recognize no member."""
     made = [spoken.voiceprint] if spoken.voiceprint else []
     made += spoken.diarization.voiceprints.values() if spoken.diarization else []

@@ -36,7 +36,7 @@ from pipeline.asr.engine import AsrOptions, Engine
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
 from pipeline.observability import logs, tracing
-from pipeline.observability.context import Carried, carried, carrying
+from pipeline.observability.context import WorkContext, current_context, work_context
 from pipeline.observability.metrics import BATCH_FILL
 from pipeline.observability.spans import on_request
 from pipeline.observability.work_clock import counted
@@ -45,7 +45,7 @@ from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.task_limiter import TaskLimiter
-from pipeline.runtime.workers import Held, Recognition, Samples, opened
+from pipeline.runtime.workers import Recognition, RemoteRef, Samples, opened
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
@@ -191,7 +191,7 @@ class RayWorkers:
         self._transcriber = transcriber
         self._diarizer = diarizer
         self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=0)(_run)
-        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=0, num_returns=2)(_run_and_tell)
+        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=0, num_returns=2)(_run_and_signal)
         self._pause = pause
         self._cpus_per_task = cpus_per_task
         self._sharing = 1
@@ -232,11 +232,11 @@ class RayWorkers:
 
         return await self._as_task(fn, run)
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        async def run() -> Held:
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
+        async def run() -> RemoteRef:
             result, done = self._hold.remote(task_context(), fn, *map(opened, args))
             await _or_killed(done)
-            return Held(result)
+            return RemoteRef(result)
 
         return await self._as_task(fn, run)
 
@@ -250,24 +250,24 @@ class RayWorkers:
                 return await run()
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         return await self._ask(  # type: ignore[no-any-return]
             self._transcriber, "transcribe", [audio.inside], chunks, tuple(vocabulary), with_fallback
         )
 
-    async def diarize(self, audio: Held) -> Diarization:
+    async def diarize(self, audio: RemoteRef) -> Diarization:
         return await self._ask(self._diarizer, "diarize", [audio.inside])  # type: ignore[no-any-return]
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._ask(self._diarizer, "voiceprint", [audio.inside], channel, speech)  # type: ignore[no-any-return]
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
         return await self._ask(self._diarizer, "voices", [audio.inside], channel, speech)  # type: ignore[no-any-return]
 
     async def _ask(self, replicas: DeploymentHandle, method: str, *args: Any) -> Any:
         beside_others = alone = 0  # deaths of a replica that ran this request
-        work = replace(carried(), timed=True)
+        work = replace(current_context(), timed=True)
         while alone < TRIES_ALONE:
             begun = False
             try:
@@ -303,13 +303,13 @@ class TaskLost(EngineLost):
 LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
 
 
-TaskContext = tuple[bool, Carried]
+TaskContext = tuple[bool, WorkContext]
 """Whether a task logs JSON, and what its work belongs to."""
 
 
 def task_context() -> TaskContext:
     """That of a task which is started now."""
-    return logs.as_json(), carried()
+    return logs.as_json(), current_context()
 
 
 def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
@@ -318,13 +318,13 @@ def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
     as_json, work = about
     task_log.prepare(as_json)
     begun = time.monotonic()
-    with carrying(work):
+    with work_context(work):
         done = fn(*args)
         log.info("task %s: %.2f s", fn.__name__, time.monotonic() - begun)
     return done
 
 
-def _run_and_tell(about: TaskContext, fn: Callable[..., T], *args: Any) -> tuple[T, None]:
+def _run_and_signal(about: TaskContext, fn: Callable[..., T], *args: Any) -> tuple[T, None]:
     """Two results: one that stays where it is, and a small one to wait for, which raises what `fn` raised."""
     return _run(about, fn, *args), None
 

@@ -15,7 +15,7 @@ import ray
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.errors import CheckpointMissing, EngineUnavailable, WorkerLost
-from pipeline.observability.context import carried
+from pipeline.observability.context import current_context
 from pipeline.runtime.actors import (
     KILLED_SECONDS,
     LOST,
@@ -27,9 +27,9 @@ from pipeline.runtime.actors import (
     _unwrapped,
     task_context,
 )
-from pipeline.runtime.niced import NicedEngine, NicedProcess
+from pipeline.runtime.low_priority import LowPriorityEngine, LowPriorityProcess
 from pipeline.runtime.task_limiter import TaskLimiter
-from pipeline.runtime.workers import Held, opened
+from pipeline.runtime.workers import RemoteRef, opened
 
 START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its checkpoint and load
 TRIES = 3  # of a request whose engine dies
@@ -40,7 +40,9 @@ OWN = {"SWITCHBOARD_BACKGROUND": "1"}  # an environment of its own, by which Ray
 class OnDemand:
     """An engine in an actor that is started when it is asked for the first time, and again after it died."""
 
-    def __init__(self, kind: type[NicedEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]) -> None:
+    def __init__(
+        self, kind: type[LowPriorityEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]
+    ) -> None:
         """`arguments`: of `kind`."""
         self._make = ray.remote(num_cpus=0, num_gpus=gpus, runtime_env={"env_vars": env})(kind)
         self._arguments = tuple(arguments)
@@ -85,7 +87,9 @@ class Processes:
     """Actors for CPU work, at most `room()`; each runs one function at a time, and stays for the next."""
 
     def __init__(self, room: Callable[[], int]) -> None:
-        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": OWN})(NicedProcess)
+        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": OWN})(
+            LowPriorityProcess
+        )
         self._limiter = TaskLimiter(room)
         self._idle: list[Any] = []
 
@@ -138,8 +142,8 @@ class BackgroundWorkers(RayWorkers):
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         return await self._in_process(fn, args)
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        return Held(await self._in_process(fn, args, held=True))
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
+        return RemoteRef(await self._in_process(fn, args, held=True))
 
     async def _in_process(self, fn: Callable[..., Any], args: Sequence[Any], held: bool = False) -> Any:
         for _ in range(TRIES_OF_A_TASK):
@@ -147,7 +151,7 @@ class BackgroundWorkers(RayWorkers):
                 async with self._processes.one() as actor:
                     result = done = None
                     if held:
-                        result, done = actor.run_and_tell.options(num_returns=2).remote(
+                        result, done = actor.run_and_signal.options(num_returns=2).remote(
                             task_context(), fn, *map(opened, args)
                         )
                     else:
@@ -163,7 +167,7 @@ class BackgroundWorkers(RayWorkers):
 
     async def _ask(self, replicas: Any, method: str, *args: Any) -> Any:
         if isinstance(replicas, OnDemand):
-            return await replicas.ask(method, *args, work=carried())
+            return await replicas.ask(method, *args, work=current_context())
         return await super()._ask(replicas, method, *args)
 
 

@@ -23,7 +23,7 @@ Samples = npt.NDArray[np.float32]
 VOICE_SECONDS = 180.0  # of speech that a voiceprint is made from: more changes nothing and costs memory
 
 
-class Held:
+class RemoteRef:
     """A handle on a result that stays where it was made. Only `Workers` looks inside."""
 
     __slots__ = ("inside",)
@@ -34,7 +34,7 @@ class Held:
 
 def opened(arg: Any) -> Any:
     """Return what a handle holds; any other argument as it is."""
-    return arg.inside if isinstance(arg, Held) else arg
+    return arg.inside if isinstance(arg, RemoteRef) else arg
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Recognition:
 class Workers(Protocol):
     """What `process` asks for. Every method may raise `EngineError`; `compute` and `hold` pass on what `fn` raises.
 
-    `audio` is always a `Held` of `pipeline.audio.analyze.Loaded`.
+    `audio` is always a `RemoteRef` of `pipeline.audio.analyze.Loaded`.
     """
 
     def of(self, owner: Hashable) -> "Workers":
@@ -66,24 +66,24 @@ class Workers(Protocol):
         """The identity of the diarizer in use; see `Recognition.identity`."""
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run a CPU function outside the event loop; `Held` arguments arrive as what they hold."""
+        """Run a CPU function outside the event loop; `RemoteRef` arguments arrive as what they hold."""
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
         """Like `compute`, but the result stays there and a handle comes back. If canceled, it ends when `fn` has ended:
         what `fn` wrote can be removed then."""
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         """Recognize chunks; results in the order of `chunks`. See `pipeline.asr.Engine` for the rest."""
 
-    async def diarize(self, audio: Held) -> Diarization:
+    async def diarize(self, audio: RemoteRef) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         """A voiceprint of one channel's speech; None when too little was said."""
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
         """The voiceprint of each of several stretches of a channel; None if too little was said."""
 
 
@@ -129,11 +129,11 @@ class LocalWorkers:
                 left.set()
                 raise
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
         with cancellable() as left:
             work = asyncio.ensure_future(asyncio.to_thread(fn, *map(opened, args)))
             try:
-                return Held(await asyncio.shield(work))
+                return RemoteRef(await asyncio.shield(work))
             except asyncio.CancelledError:
                 left.set()
                 await asyncio.wait([work])
@@ -141,7 +141,7 @@ class LocalWorkers:
                 raise
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         return await self._in_batches(
             audio,
@@ -149,22 +149,22 @@ class LocalWorkers:
             lambda engine, samples, batch: engine.transcribe(samples, batch, [vocabulary] * len(batch), with_fallback),
         )
 
-    async def diarize(self, audio: Held) -> Diarization:
+    async def diarize(self, audio: RemoteRef) -> Diarization:
         return await self._run("diarizer", lambda engine: engine.diarize(audio.inside.audio))  # type: ignore[no-any-return]
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._run(  # type: ignore[no-any-return]
             "diarizer", lambda engine: engine.voiceprint(spoken(audio.inside.audio, channel, speech))
         )
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
         sound = audio.inside.audio
         return await self._run(  # type: ignore[no-any-return]
             "diarizer", lambda engine: engine.voices([sound.cut(channel, span.start, span.end) for span in speech])
         )
 
     async def _in_batches(
-        self, audio: Held, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
+        self, audio: RemoteRef, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
     ) -> list[Any]:
         """Run as many batches at once as the transcriber takes; only their sound is in memory.
 

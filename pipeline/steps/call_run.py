@@ -40,14 +40,14 @@ from pipeline.fetch.storage import all_stored, flaw_of
 from pipeline.observability.spans import observed
 from pipeline.options import ProcessOptions
 from pipeline.runtime.deadlines import deadline
-from pipeline.runtime.workers import Held, Workers
+from pipeline.runtime.workers import RemoteRef, Workers
 from pipeline.speakers import gate
-from pipeline.speakers.channel_voices import worth_asking
+from pipeline.speakers.channel_voices import needs_voice_check
 from pipeline.speakers.machines import Voices, refine
 from pipeline.speakers.reclustering import pieces_to_embed, reclustered, with_margin
 from pipeline.steps.machine_voices import cluster_voices
 from pipeline.steps.recognize import recognize, with_sound
-from pipeline.steps.recordings import Legs
+from pipeline.steps.recordings import RecordingFetcher
 from pipeline.steps.vocabulary import vocabulary
 
 T = TypeVar("T")
@@ -72,8 +72,8 @@ class CallRun:
     warnings: tuple[str, ...] = ()
     may_fetch: bool = True
     seconds: float = 0.0  # of the call's audio, once it is known
-    _loading: asyncio.Task[Held] | None = field(default=None)
-    _decoding: asyncio.Future[Held] | None = field(default=None)
+    _loading: asyncio.Task[RemoteRef] | None = field(default=None)
+    _decoding: asyncio.Future[RemoteRef] | None = field(default=None)
     _verified: bool = False  # this run has fetched the recordings
     _name: str = field(default_factory=sound.new_name)  # of its folder of decoded sound
 
@@ -118,7 +118,9 @@ class CallRun:
             await self.record(Stage.LEG, recording)
 
         options = self.options
-        legs = Legs(self.call, self.workers, keep, options.storage, options.fetch, self.access, options.handed_in)
+        legs = RecordingFetcher(
+            self.call, self.workers, keep, options.storage, options.fetch, self.access, options.handed_in
+        )
         found = await legs.all(stored)
         fetched = tuple(leg for leg in found if isinstance(leg, Recording))
         failures = [leg for leg in found if isinstance(leg, BaseException)]
@@ -186,7 +188,7 @@ class CallRun:
         Nor if the stored sound of a call that was processed before this stage existed is gone: words decide then.
         """
         spans = diarization.spans if diarization else ()
-        stretches = await self.workers.compute(worth_asking, recognized.texts, len(audio.labels), spans)
+        stretches = await self.workers.compute(needs_voice_check, recognized.texts, len(audio.labels), spans)
         if not any(stretches):
             return ()
         if await self._out_of_reach(Stage.VOICES):
@@ -274,13 +276,13 @@ class CallRun:
             return tuple(spans if channel == CUSTOMER else () for channel, spans in enumerate(audio.speech))
         return audio.speech
 
-    async def sound(self) -> Held:
+    async def sound(self) -> RemoteRef:
         """The decoded samples, loaded once and only when a stage needs them."""
         if self._loading is None:
             self._loading = asyncio.create_task(self._load())
         return await asyncio.shield(self._loading)
 
-    async def _load(self) -> Held:
+    async def _load(self) -> RemoteRef:
         await self.restore_recordings()
         files = 2 if self.call.recording_url2 else 1
         with observed("decoding"):
@@ -324,7 +326,7 @@ class CallRun:
             self._decoding.cancel()
             self._decoding.add_done_callback(self._remove_sound)
 
-    def _remove_sound(self, decoded: "asyncio.Future[Held] | None" = None) -> None:
+    def _remove_sound(self, decoded: "asyncio.Future[RemoteRef] | None" = None) -> None:
         if decoded is not None and not decoded.cancelled():
             decoded.exception()  # mark it as retrieved
         folder = sound.join(self.options.scratch_folder, self._name)

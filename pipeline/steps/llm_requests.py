@@ -1,4 +1,4 @@
-"""Asking a language model for the calls of one process: few at a time, owners in turn, and no crowd before a dead
+"""LlmScheduler a language model for the calls of one process: few at a time, owners in turn, and no crowd before a dead
 endpoint."""
 
 import logging
@@ -19,7 +19,7 @@ DOWN = "endpoint_down"
 log = logging.getLogger(__name__)
 
 
-class Asker(Protocol):
+class LlmClient(Protocol):
     """What `process` asks a language model through."""
 
     async def ask(
@@ -40,7 +40,7 @@ class ModelEndpoint:
         return self.failed >= DOWN_AFTER
 
 
-class Asking:
+class LlmScheduler:
     """Requests of at most `places` calls at once; owners take turns, as `TaskLimiter` says.
 
     A call waits for its turn as long as it takes: a model that is slow slows calls down, as an engine does. One that is
@@ -53,9 +53,9 @@ class Asking:
         self._limiter = TaskLimiter(lambda: places)
         self._endpoints: defaultdict[tuple[str | None, str | None], ModelEndpoint] = defaultdict(ModelEndpoint)
 
-    def of(self, owner: Hashable) -> "OwnersAsking":
+    def of(self, owner: Hashable) -> "WorkspaceLlmQueue":
         """Asks for calls of one owner (a workspace)."""
-        return OwnersAsking(self, owner)
+        return WorkspaceLlmQueue(self, owner)
 
     async def ask(
         self, owner: Hashable, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
@@ -87,10 +87,10 @@ def _learn(endpoint: ModelEndpoint, down: bool, options: AnalysisOptions) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class OwnersAsking:
-    """An `Asker` for the calls of one owner."""
+class WorkspaceLlmQueue:
+    """An `LlmClient` for the calls of one owner."""
 
-    asking: Asking
+    asking: LlmScheduler
     owner: Hashable
 
     async def ask(

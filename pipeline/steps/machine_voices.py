@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from pipeline.domain.speech import Span, SpeakerSpan
-from pipeline.runtime.workers import Held, Workers
+from pipeline.runtime.workers import RemoteRef, Workers
 from pipeline.speakers.channel_voices import by_voice
 from pipeline.speakers.machines import Voices
 from pipeline.speakers.roles import RoleOptions
 
 
 async def cluster_voices(
-    workers: Workers, audio: Held, stretches: Sequence[Sequence[Span]], options: RoleOptions
+    workers: Workers, audio: RemoteRef, stretches: Sequence[Sequence[Span]], options: RoleOptions
 ) -> Voices:
     """Return the voice of each of a channel's `stretches`, by channel.
 

@@ -13,19 +13,21 @@ from pipeline.asr.safety import Suspect
 from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, Chunk, ChunkText, Recognized
 from pipeline.language.identification import at, guess, misheard, of_chunk, spread, stretches
-from pipeline.runtime.workers import Held, Workers
+from pipeline.runtime.workers import RemoteRef, Workers
 
 # With 1.0 and 8 the development half of `bench/real` (tiny.en) has one of 6,484 words more right, and decoding again
 # costs 1.4 times as much: there most calls have one suspect window. Less bounds what a hopeless call costs.
-AGAIN_SHARE = 0.25  # passes that decoding again may take, as a share of those of the first decoding,
-AGAIN_FLOOR = 2  # and so many more: a short call has few windows
-AGAIN_EACH = 8  # passes that a suspect window takes about: 3 where its second text is good, 21 where nothing helps
-FEWEST_AT_ONCE = 2  # windows
+RETRY_BUDGET_SHARE = 0.25  # passes that decoding again may take, as a share of those of the first decoding,
+RETRY_BUDGET_MIN = 2  # and so many more: a short call has few windows
+RETRY_BUDGET_PER_WINDOW = (
+    8  # passes that a suspect window takes about: 3 where its second text is good, 21 where nothing helps
+)
+MIN_AT_ONCE = 2  # windows
 
 
 async def recognize(
     workers: Workers,
-    sound: Held,
+    sound: RemoteRef,
     audio: AudioAnalysis,
     engine: str,
     vocabulary: Sequence[str],
@@ -52,7 +54,7 @@ async def recognize(
 
 
 async def _first_pass(
-    workers: Workers, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str]
+    workers: Workers, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str]
 ) -> list[ChunkText]:
     """Every chunk once: a few of each channel in the language that the engine detects, the rest in what these suggest.
 
@@ -70,7 +72,7 @@ async def _first_pass(
 
 
 async def _in_the_right_language(
-    workers: Workers, audio: Held, texts: Sequence[ChunkText], vocabulary: Sequence[str]
+    workers: Workers, audio: RemoteRef, texts: Sequence[ChunkText], vocabulary: Sequence[str]
 ) -> list[ChunkText]:
     wrong = misheard(texts, stretches(texts))
     corrected = [replace(texts[index].chunk, language=code) for index, code in wrong.items()]
@@ -84,18 +86,18 @@ async def _in_the_right_language(
 
 async def _again(
     workers: Workers,
-    audio: Held,
+    audio: RemoteRef,
     texts: Sequence[ChunkText],
     suspects: Sequence[Suspect],
     vocabulary: Sequence[str],
 ) -> dict[int, ChunkText]:
     """The second texts of the suspect windows, by index, the worst first, until the budget is spent."""
     known = stretches(texts)
-    budget = AGAIN_SHARE * sum(text.decodings for text in texts) + AGAIN_FLOOR
+    budget = RETRY_BUDGET_SHARE * sum(text.decodings for text in texts) + RETRY_BUDGET_MIN
     waiting = sorted(suspects, key=lambda s: (-len(s.reasons), texts[s.index].mean_log_probability, s.index))
     found: dict[int, ChunkText] = {}
     while waiting and budget > 0:
-        count = max(FEWEST_AT_ONCE, int(budget / AGAIN_EACH))
+        count = max(MIN_AT_ONCE, int(budget / RETRY_BUDGET_PER_WINDOW))
         asked, waiting = [suspect.index for suspect in waiting[:count]], waiting[count:]
         chunks = [texts[index].chunk for index in asked]
         chunks = [replace(chunk, language=at(known, chunk) or chunk.language) for chunk in chunks]

@@ -13,7 +13,7 @@ from pipeline.fetch.storage import flaw_of
 from pipeline.runtime.workers import Workers
 
 
-class Legs:
+class RecordingFetcher:
     """Fetches a call's recordings into `storage`. `keep` is called with each of two as soon as it is stored.
 
     `handed_in_folder`: for files of this machine, see `pipeline.fetch.handed_in`.

@@ -21,7 +21,7 @@ from serve_app.api.errors import (
     NoSuchCall,
     NoSuchObject,
     NoSuchRange,
-    NotThereYet,
+    NotReady,
     OutsideTeam,
     QuestionRefusal,
     RunRefusal,
@@ -198,7 +198,7 @@ def _schema(answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
 def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
     """References to what is refused by status, each described once in `refused`."""
     of_calls = "call_id" in route.path
-    left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotThereYet}
+    left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotReady}
     of_calibrations = route.path.startswith("/calibrations")
     if not of_calibrations:
         left_out.add(CalibrationRefusal)
@@ -210,7 +210,7 @@ def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
             left_out.remove(RunRefusal)
         if of_calibrations:
             left_out -= {NoSuchObject, AdminBodyRefused}
-            left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits, NotThereYet}
+            left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits, NotReady}
     else:
         left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits}
     if route.name != "playCall":

@@ -31,12 +31,12 @@ from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call, Job
 from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, StorageError, WorkerLost
 from pipeline.observability import tracing
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, conclude, fetch_recordings, process
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.policy import Voices
-from pipeline.steps.llm_requests import Asking
+from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import Producers, producers
 from serve_app.conductor.journal import Journal
 from serve_app.conductor.lease_loop import LeaseLoop, T
@@ -78,7 +78,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
-        self.asking = Asking(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
+        self.asking = LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         self._model = ModelQueue(self.asking, self._wake.set)
         self._options = options
         self._process_options = process_options
@@ -89,7 +89,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._ended = asyncio.Event()  # set when a job ends
         self._checked_at = self._published_at = -math.inf
         self._rtfx = RtfxMeter()
-        self._unsettled: list[turns.HeldTurn] = []  # of jobs that were lost or interrupted, not charged yet
+        self._unsettled: list[turns.UsedSlot] = []  # of jobs that were lost or interrupted, not charged yet
         self.heartbeat = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -149,7 +149,7 @@ class ConductorLoop(LeaseLoop[Lease]):
     async def _publish_rtfx(self) -> None:
         """Store the measured real-time factors."""
         await readiness.come_round(self._database)
-        await backlog.note_paces(self._database, self._rtfx.take())
+        await backlog.record_rtfx(self._database, self._rtfx.take())
         await self._settle_lost()
 
     async def _claim(self) -> bool:
@@ -266,7 +266,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._wake.set()
 
     async def _conduct(self, lease: Lease) -> None:
-        with carrying(carried_by(lease)):
+        with work_context(work_context_of(lease)):
             await self._run_to_its_end(lease)
 
     async def _run_to_its_end(self, lease: Lease) -> None:
@@ -300,12 +300,12 @@ class ConductorLoop(LeaseLoop[Lease]):
         with tracing.span("fetch" if lease.fetching else lease.job.kind, "consumer", attempt=lease.job.attempts):
             await (self._fetch(lease) if lease.fetching else self._process(lease))
 
-    def _turn_held(self, lease: Lease) -> list[turns.HeldTurn]:
+    def _turn_held(self, lease: Lease) -> list[turns.UsedSlot]:
         """Return what the job has held until now, to be charged to its lane; nothing if that is done."""
         worked = self._rtfx.so_far(CALL, lease.job.job_id)
-        return [turns.HeldTurn(lease.turn, worked)] if lease.turn is not None and worked > 0 else []
+        return [turns.UsedSlot(lease.slot, worked)] if lease.slot is not None and worked > 0 else []
 
-    async def _end_claim(self, lease: Lease, step: Callable[[list[turns.HeldTurn]], Awaitable[T]]) -> T:
+    async def _end_claim(self, lease: Lease, step: Callable[[list[turns.UsedSlot]], Awaitable[T]]) -> T:
         """Run the transaction that ends a claim and charges what it held. Raises LeaseLost."""
         return await self._conclude(lambda: step(self._turn_held(lease)))
 
@@ -457,10 +457,10 @@ class ConductorLoop(LeaseLoop[Lease]):
             self._rtfx.leave(lease.job.job_id)
 
 
-def carried_by(lease: Lease) -> Carried:
+def work_context_of(lease: Lease) -> WorkContext:
     """What the work on a job carries along."""
     named = {"call_id": lease.call.call_id, "call_job_id": lease.job.job_id, "request_id": lease.request_id}
-    return Carried({name: str(value) for name, value in named.items() if value}, lease.trace)
+    return WorkContext({name: str(value) for name, value in named.items() if value}, lease.trace)
 
 
 def _say(level: int, lease: Lease, what: str) -> None:

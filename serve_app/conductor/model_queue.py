@@ -8,13 +8,13 @@ from db.queue.jobs import Lease
 from pipeline.analysis import AnalysisOptions
 from pipeline.analysis.engine import Keep
 from pipeline.domain.insight import ModelRequest, Unanswered
-from pipeline.steps.llm_requests import Asking
+from pipeline.steps.llm_requests import LlmScheduler
 
 
 class ModelQueue:
     """Counts them while they wait for their turn and for the answer; `len()` says how many they are."""
 
-    def __init__(self, asking: Asking, on_change: Callable[[], None]) -> None:
+    def __init__(self, asking: LlmScheduler, on_change: Callable[[], None]) -> None:
         """`on_change` is called when a call begins to wait: there is room for another one."""
         self._asking = asking
         self._on_change = on_change
@@ -30,7 +30,7 @@ class ModelQueue:
     async def ask(
         self, lease: Lease, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
     ) -> dict[str, Unanswered]:
-        """As `Asking.ask`. Raises LeaseLost where an answer cannot be kept any longer."""
+        """As `LlmScheduler.ask`. Raises LeaseLost where an answer cannot be kept any longer."""
         self._jobs.add(lease.job.job_id)
         self._on_change()
         try:
@@ -41,7 +41,7 @@ class ModelQueue:
 
 @dataclass(frozen=True, slots=True)
 class JobAsking:
-    """An `Asker` for one job."""
+    """An `LlmClient` for one job."""
 
     queue: ModelQueue
     lease: Lease

@@ -32,11 +32,11 @@ from pipeline.errors import (
     NotFetched,
     RunNotReproducible,
 )
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from pipeline.process import process
+from pipeline.runtime.preemption import OTHER, LowPriorityWorkers, PreemptionGate, stage_at_work
 from pipeline.runtime.workers import Recognition, Workers
-from pipeline.runtime.yielding import OTHER, Turns, YieldingWorkers, stage_at_work
-from pipeline.steps.llm_requests import Asking
+from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import Producers, of_engines
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.loop import InternalError
@@ -95,10 +95,10 @@ class RunLoop(LeaseLoop[RunLease]):
         engines: RunEngines,
         settings: Settings,
         options: ProcessingOptions,
-        asking: Asking | None = None,
+        asking: LlmScheduler | None = None,
     ) -> None:
         super().__init__(database, "runs")
-        self._model = asking or Asking(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
+        self._model = asking or LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         self._engines = engines
         self._settings = settings
         self._options = options
@@ -107,7 +107,7 @@ class RunLoop(LeaseLoop[RunLease]):
         self._prepared: dict[UUID, Prepared] = {}
         self._preparing = asyncio.Lock()
         self._refused: dict[UUID, tuple[float, CallError | None]] = {}
-        self._turns = Turns(self._others_work, options.BACKFILL_SHARE, engines.room)
+        self._turns = PreemptionGate(self._others_work, options.BACKFILL_SHARE, engines.room)
         self._looked: tuple[float, bool] = (-FRESH_SECONDS, False)
         self._last_work = self._tidied_at = time.monotonic()
 
@@ -179,7 +179,7 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _conduct(self, lease: RunLease) -> None:
         ids = {"call_id": str(lease.lease.call.call_id), "run_id": str(lease.run_id)}
-        with carrying(Carried(ids)):
+        with work_context(WorkContext(ids)):
             await self._run_to_its_end(lease)
 
     async def _run_to_its_end(self, lease: RunLease) -> None:
@@ -208,7 +208,7 @@ class RunLoop(LeaseLoop[RunLease]):
         loaded = await self._wait_out(lambda: roster.load(self._database, lease.lease))
         asked = questions.only(Question, prepared.defined)
         known = replace(loaded, questions=asked, scorecards=questions.only(Scorecard, prepared.defined))
-        workers = YieldingWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
+        workers = LowPriorityWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
         outcome = await process(

@@ -18,7 +18,7 @@ from db.events.outbox import Attempt, Delivery, DeliveryVerdict
 from db.secrets.encryption import Sealer, SecretSealed
 from pipeline.errors import LeaseLost
 from pipeline.observability import tracing
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from serve_app.conductor.delivery_decision import DeliveryDecision, judge
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.operations.metric_names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
@@ -111,7 +111,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             log.error("events: a delivery failed unexpectedly, its lease runs out", exc_info=task.exception())
 
     async def _deliver(self, delivery: Delivery) -> None:
-        with carrying(_carried_by(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
+        with work_context(_work_context_of(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
             await self._deliver_once(delivery)
 
     async def _deliver_once(self, delivery: Delivery) -> None:
@@ -149,10 +149,10 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         )
 
 
-def _carried_by(delivery: Delivery) -> Carried:
+def _work_context_of(delivery: Delivery) -> WorkContext:
     data = delivery.event.data
     named = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
-    return Carried({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
+    return WorkContext({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
 
 
 def _unsent(delivery: Delivery, outcome: str) -> EndpointResponse:

@@ -41,9 +41,9 @@ from pipeline.errors import (
     TimedOut,
 )
 from pipeline.options import ProcessOptions
-from pipeline.process import SpokenCall, conclude, process
+from pipeline.process import RecognizedCall, conclude, process
 from pipeline.runtime.deadlines import DeadlineOptions
-from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from pipeline.speakers import machines
 from pipeline.steps.call_run import CallRun
 from tests.recording_server import AUDIO, reply, serving, stored_files
@@ -54,7 +54,7 @@ from tests.synthetic_calls import FOLDER
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 
 
-def spoken() -> SpokenCall:
+def spoken() -> RecognizedCall:
     """One voice of a mono call, which pauses for about four seconds."""
     chunk = Chunk(0, 0.0, 8.0, "en")
     words = tuple(
@@ -64,7 +64,7 @@ def spoken() -> SpokenCall:
     )
     heard = AudioAnalysis(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
     recognized = Recognized((ChunkText(chunk, "en", 1.0, words, -0.1, 0.0),), "faster-whisper by hand")
-    return SpokenCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
+    return RecognizedCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
 
 
 async def conclusion(options: ProcessOptions | None = None):
@@ -236,7 +236,7 @@ async def test_labels_are_refined_once_and_every_later_stage_reads_the_same() ->
     refinements: list[object] = []
 
     class Workers(LocalWorkers):
-        async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> None:
+        async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> None:
             asked.append(tuple(speech))
 
         async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -407,8 +407,8 @@ class Hanging(LocalWorkers):
 
     left = 0
 
-    async def hold(self, *_: Any) -> Held:
-        return Held(None)
+    async def hold(self, *_: Any) -> RemoteRef:
+        return RemoteRef(None)
 
     async def diarize(self, audio: Any) -> Any:
         try:

@@ -116,7 +116,7 @@ async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_
         async with conducting(world, tmp_path, workers, drain_seconds=5):
             await until(lambda: workers.at_work == ["other"])
             await world.execute("UPDATE jobs SET not_before = now() WHERE crashes = 2")
-            await until(lambda: world.rows(f"SELECT FROM jobs WHERE state = 'running' AND stage = '{jobs.HELD_BACK}'"))
+            await until(lambda: world.rows(f"SELECT FROM jobs WHERE state = 'running' AND stage = '{jobs.QUARANTINE}'"))
             world.call_id = uuid4()
             await world.submit(recording_url=second.url())
             await asyncio.sleep(0.3)
