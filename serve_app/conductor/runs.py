@@ -18,11 +18,9 @@ from uuid import UUID
 from db.core.database import Database
 from db.experiments import run_calls, runs
 from db.experiments.run_calls import RunLease, RunOutcome
-from db.queue import stage_results
 from db.records import roster
 from db.workspace import questions
 from pipeline.domain.questions import Defined, Question, Scorecard
-from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import (
     CallError,
     CheckpointDamaged,
@@ -33,13 +31,14 @@ from pipeline.errors import (
     RunNotReproducible,
 )
 from pipeline.observability.context import WorkContext, work_context
-from pipeline.process import process
-from pipeline.runtime.preemption import OTHER, LowPriorityWorkers, PreemptionGate, stage_at_work
+from pipeline.process import process_fetched
+from pipeline.runtime.preemption import LowPriorityWorkers, PreemptionGate
 from pipeline.runtime.workers import Recognition, Workers
 from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import Producers, of_engines
+from serve_app.conductor.job_runner import InternalError
+from serve_app.conductor.journal import RunJournal
 from serve_app.conductor.lease_loop import LeaseLoop
-from serve_app.conductor.loop import InternalError
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.conductor.spending import ModelSpending
@@ -95,10 +94,10 @@ class RunLoop(LeaseLoop[RunLease]):
         engines: RunEngines,
         settings: Settings,
         options: ProcessingOptions,
-        asking: LlmScheduler | None = None,
+        llm: LlmScheduler | None = None,
     ) -> None:
         super().__init__(database, "runs")
-        self._model = asking or LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
+        self._llm = llm or LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         self._engines = engines
         self._settings = settings
         self._options = options
@@ -107,14 +106,14 @@ class RunLoop(LeaseLoop[RunLease]):
         self._prepared: dict[UUID, Prepared] = {}
         self._preparing = asyncio.Lock()
         self._refused: dict[UUID, tuple[float, CallError | None]] = {}
-        self._turns = PreemptionGate(self._others_work, options.BACKFILL_SHARE, engines.room)
+        self._gate = PreemptionGate(self._others_work, options.BACKFILL_SHARE, engines.room)
         self._looked: tuple[float, bool] = (-FRESH_SECONDS, False)
         self._last_work = self._tidied_at = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"claim": self._work}
 
-    def _held(self) -> list[tuple[RunLease, "asyncio.Task[None]"]]:
+    def _leased_tasks(self) -> list[tuple[RunLease, "asyncio.Task[None]"]]:
         return list(self._running.values())
 
     async def _release(self, leases: list[RunLease]) -> None:
@@ -208,20 +207,11 @@ class RunLoop(LeaseLoop[RunLease]):
         loaded = await self._wait_out(lambda: roster.load(self._database, lease.lease))
         asked = questions.only(Question, prepared.defined)
         known = replace(loaded, questions=asked, scorecards=questions.only(Scorecard, prepared.defined))
-        workers = LowPriorityWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
+        workers = LowPriorityWorkers(prepared.workers.of(lease.lease.workspace_id), self._gate)
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
-        outcome = await process(
-            lease.lease.call,
-            workers,
-            known,
-            journal.record,
-            journal.recall,
-            options,
-            last_try=True,
-            fetched=(),
-            asker=self._model.of(lease.lease.workspace_id),
-        )
+        llm = self._llm.of(lease.lease.workspace_id)
+        outcome = await process_fetched(lease.lease.call, workers, known, journal, options=options, llm=llm)
         if outcome.late is not None:
             raise outcome.late
         warnings = (*outcome.warnings, *outcome.analysis_warnings)
@@ -256,7 +246,7 @@ class RunLoop(LeaseLoop[RunLease]):
             ) from error
         workers = self._engines.workers(options)
         try:
-            told = self._turns.take(partial(self._engines_of, workers), self._engines.start_seconds(workers))
+            told = self._gate.take(partial(self._engines_of, workers), self._engines.start_seconds(workers))
             (recognition, diarizer), _ = await told
             ours = configuration(stored or resolved(lease.settings, self._settings), recognition, diarizer)
             asked = await self._wait_out(partial(self._asked, lease))
@@ -296,32 +286,3 @@ def _differs(fixed: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
         f"The run began with other {' and '.join(what)} than this service has now: results would not be of one "
         "configuration. Create a new run."
     )
-
-
-class RunJournal:
-    """What stages recorded for this configuration, whichever job or run made it; written under the call's lease."""
-
-    def __init__(
-        self, database: Database, lease: RunLease, producers: Producers, wait_out: Callable[..., Awaitable[Any]]
-    ) -> None:
-        self._database = database
-        self._lease = lease
-        self._producers = producers
-        self._wait_out = wait_out
-        self._known: dict[Stage, Any] | None = None
-
-    async def recall(self, stage: Stage) -> Any:
-        if self._known is None:
-            loaded = partial(stage_results.load, self._database, self._lease.lease, self._producers)
-            self._known = await self._wait_out(loaded)
-        known = self._known.get(stage, NOT_RECORDED)
-        stage_at_work.set(str(stage) if known is NOT_RECORDED else OTHER)
-        return known
-
-    async def record(self, stage: Stage, result: Any) -> None:
-        stage_at_work.set(OTHER)
-        if stage not in self._producers and stage is not Stage.ANSWERS:  # speakers: kept with the call's result
-            return
-        producer = self._producers.get(stage, "")  # answers are known by what was asked
-        made = partial(run_calls.record, self._database, self._lease, stage, result, producer)
-        await self._wait_out(made)

@@ -48,7 +48,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
 
-    def _held(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
+    def _leased_tasks(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
         return [(delivery, task) for task, delivery in self._sending.items()]
 
     async def _release(self, leases: list[Delivery]) -> None:
@@ -128,7 +128,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             WEBHOOK_ATTEMPTS.inc(outcome=decision.verdict.value)
             if decision.verdict is DeliveryVerdict.DELIVERED:
                 WEBHOOK_DELIVERY.observe((delivery.clock.now() - delivery.event.at).total_seconds())
-            _tell(delivery, answer, decision)
+            _log_attempt(delivery, answer, decision)
 
     async def _attempt(self, delivery: Delivery) -> EndpointResponse:
         message_id = payload.message_id(delivery.event.event_id)
@@ -151,16 +151,16 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
 
 def _work_context_of(delivery: Delivery) -> WorkContext:
     data = delivery.event.data
-    named = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
-    return WorkContext({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
+    ids = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
+    return WorkContext({name: str(value) for name, value in ids.items() if value}, delivery.traceparent)
 
 
 def _unsent(delivery: Delivery, outcome: str) -> EndpointResponse:
     return EndpointResponse(Attempt(delivery.clock.now(), 0.0, None, outcome))
 
 
-def _tell(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
-    """A line for each attempt; of the receiver no more than the endpoint's id and the status."""
+def _log_attempt(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
+    """Write a line for each attempt; about the receiver only the endpoint's id and the status."""
     level = logging.INFO if decision.verdict is DeliveryVerdict.DELIVERED else logging.WARNING
     after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is DeliveryVerdict.RETRY else ""
     log.log(

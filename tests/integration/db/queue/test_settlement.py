@@ -32,7 +32,7 @@ ALONE = OPTIONS.model_copy(update={"concurrency": 1, "guests": 0, "drain_seconds
 async def conductor(world: World, folder: Path, fetches_only: bool = False) -> AsyncIterator[ConductorLoop]:
     loop = conducting(world.database, folder.as_uri(), ALONE)
     if fetches_only:
-        loop._suspect = uuid4()  # as if a quarantined job ran: no other call begins
+        loop._running.suspect = uuid4()  # as if a quarantined job ran: no other call begins
     await loop.start()
     try:
         yield loop
