@@ -118,9 +118,8 @@ async def process_fetched(
 
     Raises `NotFetched` if the store has lost a recording. Otherwise as `process`.
     """
-    return await _run(
-        CallRun(call, workers, roster, journal, options or ProcessOptions(), warnings=fetch_warnings), llm
-    )
+    run = CallRun(call, workers, roster, journal, options or ProcessOptions(), warnings=fetch_warnings)
+    return await _run(run, llm)
 
 
 async def _run(run: CallRun, llm: LlmClient | None) -> Outcome:

@@ -27,20 +27,20 @@ class AnalysisResult:
     late: TimedOut | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class CallAnalysis:
     """Analyzes the material of one call."""
 
-    def __init__(
-        self, workers: Workers, material: Material, options: ProcessOptions, seconds: float, journal: Journal
-    ) -> None:
-        """`seconds`: of the call's audio."""
-        self._workers, self._material, self._options = workers, material, options
-        self._seconds, self._journal = seconds, journal
+    workers: Workers
+    material: Material
+    options: ProcessOptions
+    seconds: float  # of the call's audio
+    journal: Journal
 
     async def run(self, llm: LlmClient) -> AnalysisResult:
         """Return the findings, or why there are none: a late analysis does not withhold the transcript."""
         try:
-            if analysis.asks_model(self._options.analysis):
+            if analysis.asks_model(self.options.analysis):
                 return await self._with_model(llm)
             return AnalysisResult(await self._compute(Stage.ANALYSIS, analysis.analyze))
         except TimedOut as error:
@@ -51,18 +51,18 @@ class CallAnalysis:
 
         This waits for the model in the event loop; the workers read its answers.
         """
-        recorded = await self._journal.recall(Stage.ANSWERS)
+        recorded = await self.journal.recall(Stage.ANSWERS)
         texts: ModelTexts = {} if recorded is NOT_RECORDED else dict(recorded)
 
         async def keep(key: str, text: ModelText) -> None:
             texts[key] = text
-            await self._journal.record(Stage.ANSWERS, dict([*texts.items()][-MAX_ANSWERS:]))
+            await self.journal.record(Stage.ANSWERS, dict([*texts.items()][-MAX_ANSWERS:]))
 
         requests = await self._compute(Stage.ANSWERS, analysis.model_requests, texts)
         unanswered: dict[str, Unanswered] = {}
         if requests:
             with observed(Stage.ANSWERS.display_name):
-                unanswered = await llm.ask(requests, self._options.analysis, keep)
+                unanswered = await llm.ask(requests, self.options.analysis, keep)
         findings = await self._compute(Stage.ANALYSIS, analysis.conclude, ModelAnswers(texts, unanswered))
         reasons = dict.fromkeys(answer.reason for answer in unanswered.values() if answer.not_asked)
         warnings = tuple(f"The findings are by rules, not by the language model: {reason}." for reason in reasons)
@@ -70,5 +70,5 @@ class CallAnalysis:
 
     async def _compute(self, stage: Stage, fn: Callable[..., Any], *args: Any) -> Any:
         """Run a CPU function of the analysis. Raises `TimedOut`."""
-        async with deadline(stage, self._options.deadlines.of(Stage.ANALYSIS, self._seconds)):
-            return await self._workers.compute(fn, self._material, self._options.analysis, *args)
+        async with deadline(stage, self.options.deadlines.of(Stage.ANALYSIS, self.seconds)):
+            return await self.workers.compute(fn, self.material, self.options.analysis, *args)

@@ -43,15 +43,8 @@ class DecodedSound:
         await self._recordings.restore()
         files = 2 if self._call.recording_url2 else 1
         with observed("decoding"):
-            decoding = self._workers.hold(
-                load,
-                self._recordings.stored,
-                self._options.decode,
-                files,
-                self._options.scratch_folder,
-                self._name,
-                self._roster.channels_swapped,
-            )
+            decode, scratch, swapped = self._options.decode, self._options.scratch_folder, self._roster.channels_swapped
+            decoding = self._workers.hold(load, self._recordings.stored, decode, files, scratch, self._name, swapped)
             self._decoding = asyncio.ensure_future(decoding)  # if canceled, it ends when nothing more is written
             return await asyncio.shield(self._decoding)
 

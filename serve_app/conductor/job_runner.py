@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 
 from db.queue.jobs import Lease
 from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched
@@ -21,14 +22,14 @@ class InternalError(EngineError):
     code = "internal_error"
 
 
+@dataclass(slots=True)
 class JobRunner:
     """Runs jobs and decides, for each way in which one may end, how its claim ends."""
 
-    def __init__(self, fetch: FetchJob, process: ProcessJob, end: ClaimEnd, running: RunningJobs) -> None:
-        self._fetch = fetch
-        self._process = process
-        self._end = end
-        self._running = running
+    fetch: FetchJob
+    process: ProcessJob
+    end: ClaimEnd
+    running: RunningJobs
 
     async def run(self, lease: Lease) -> None:
         with work_context(work_context_of(lease)):
@@ -44,23 +45,23 @@ class JobRunner:
             lost = f"job {lease.job.job_id} was superseded, or claimed by another Conductor"
             log_decision(logging.INFO, lease, lost)
         except NotFetched:
-            await self._end.fetch_again(lease)
+            await self.end.fetch_again(lease)
         except CallError as error:
-            await self._end.retry_or_fail(lease, error)
+            await self.end.retry_or_fail(lease, error)
         except Exception as error:
             log.exception("call %s: unexpected failure", lease.call.call_id)
             failure = InternalError(f"Unexpected {type(error).__name__} while processing the call.")
-            await self._end.retry_or_fail(lease, failure)
+            await self.end.retry_or_fail(lease, failure)
         finally:
-            self._end.leave(lease)
-            if self._end.unsettled and not self._running.closed:
-                await self._end.try_settle_lost()  # before another is claimed: a lane that is alone pays nothing
+            self.end.leave(lease)
+            if self.end.unsettled and not self.running.closed:
+                await self.end.try_settle_lost()  # before another is claimed: a lane that is alone pays nothing
 
     async def _attempt(self, lease: Lease) -> None:
         if lease.queued_at and lease.job.started_at:
             tracing.past("queue wait", lease.queued_at, lease.job.started_at)
         with tracing.span("fetch" if lease.fetching else lease.job.kind, "consumer", attempt=lease.job.attempts):
-            await (self._fetch.run(lease) if lease.fetching else self._process.run(lease))
+            await (self.fetch.run(lease) if lease.fetching else self.process.run(lease))
 
 
 def work_context_of(lease: Lease) -> WorkContext:

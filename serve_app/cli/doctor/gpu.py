@@ -36,7 +36,7 @@ try:
 except Exception as error:
     found["ctranslate2_error"] = f"{type(error).__name__}: {error}"
 try:
-    from pipeline import device
+    from pipeline.engines import device
     device.load_cublas()
     found["cublas"] = True
 except Exception:

@@ -52,7 +52,7 @@ def test_a_traceparent_is_read_as_w3c_says(text: str | None, known: str | None) 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
     code = (
-        "import sys; from pipeline import tracing; tracing.start('intake')\n"
+        "import sys; from pipeline.observability import tracing; tracing.start('intake')\n"
         "import serve_app.intake.submit\n"
         "before = {name for name in sys.modules if name.startswith('opentelemetry.sdk')}\n"
         "with tracing.span('POST /submit'): pass\n"
