@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from serve_app.cli.calls.file_server import FileServer
-from serve_app.conductor import loop
+from serve_app.conductor import claim_end
 from tests.postgres import World
 from tests.support.conductors import Conduct, Line, WatchedWorkers, completed, ended, recognized, shown, until
 
@@ -116,7 +116,7 @@ async def test_a_renewal_that_waits_for_the_end_of_a_claim_does_not_take_it_for_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It finds the lease gone as soon as the record is committed, before the task has heard of that."""
-    complete = loop.complete_call
+    complete = claim_end.complete_call
     async with conducting() as conductor:
 
         async def and_renewed(*given: Any) -> Any:
@@ -125,7 +125,7 @@ async def test_a_renewal_that_waits_for_the_end_of_a_claim_does_not_take_it_for_
             await asyncio.sleep(0)
             return done
 
-        with patch.object(loop, "complete_call", and_renewed), caplog.at_level(logging.INFO, "ray.serve"):
+        with patch.object(claim_end, "complete_call", and_renewed), caplog.at_level(logging.INFO, "ray.serve"):
             await world.submit(recording_url=files.add(short))
             await completed(world)
             await until(lambda: not conductor._running.by_id)
