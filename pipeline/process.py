@@ -1,45 +1,48 @@
 """The stages of a call, in order: the pipeline's table of contents.
 
-fetch -> audio -> asr beside prosody and diarization -> the rep's voiceprint (separated) -> speakers -> analysis
+fetch -> audio -> recognition, in parallel with prosody and diarization -> machine voices -> the rep's voiceprint (of
+separated channels) -> speakers -> analysis
 
-`process` knows every stage and no stage knows another. It calls `recall(stage)` before a stage: a result that an
-earlier attempt recorded takes the stage's place (`NOT_RECORDED`: the stage runs). It calls `record(stage, result)`
-after the stage. Of two recordings each is recorded on its own as well (`Stage.LEG`), so that neither is requested
-twice. Samples stay with the workers.
+This module knows every step (`steps/`); no step knows another or the order. Each stage is looked up in the `Journal`
+before it runs, and recorded after it. Of two recordings each is recorded by itself as well (`Stage.LEG`), so that
+neither is requested twice. Samples stay with the workers.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pipeline import analysis
 from pipeline.asr import doubt
 from pipeline.audio.labels.detector import PADDING
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
-from pipeline.domain.insight import Finding, Material, ModelAnswers, ModelText, ModelTexts, Roster, Unanswered
+from pipeline.domain.insight import Finding, Material, Roster
 from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
-from pipeline.domain.stage import NOT_RECORDED, Recall, Record, Stage
+from pipeline.domain.stage import Stage
 from pipeline.errors import TimedOut
-from pipeline.observability.spans import observed
+from pipeline.journal import Journal, MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.seconds import speech_by_speaker
+from pipeline.steps.analysis import CallAnalysis
+from pipeline.steps.audio import analyze_recordings, measure_prosody
 from pipeline.steps.call_run import CallRun
-from pipeline.steps.llm_requests import Asker, Asking
-
-MOST_ANSWERS = 32  # of a language model, kept of a call: more than a call needs: speakers and instructions change
+from pipeline.steps.llm_requests import LlmClient, LlmScheduler
+from pipeline.steps.machine_voices import refine_labels
+from pipeline.steps.recognize import recognize_call
+from pipeline.steps.recordings import RecordingFetcher
+from pipeline.steps.voices import diarize, recluster, rep_voiceprint
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenCall:
-    """What was said in a call; what remains is to say who said it and what it means."""
+class RecognizedCall:
+    """The words and voices of a call: all that needs its sound."""
 
     audio: AudioAnalysis  # its labels name what machines say, as the transcript's do
     recognized: Recognized
@@ -51,209 +54,179 @@ class SpokenCall:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What processing a call yields."""
+    """The result of processing a call."""
 
     transcript: Transcript
     findings: tuple[Finding, ...]
-    spoken: SpokenCall  # what the findings rest on, with the rep's voiceprint
+    recognized_call: RecognizedCall  # with the rep's voiceprint
     warnings: tuple[str, ...]
     late: TimedOut | None = None  # why there are no findings: the analysis missed its deadline
     analysis_warnings: tuple[str, ...] = ()  # which the next analysis of the call replaces
-
-
-async def _record_nothing(_stage: Stage, _result: Any) -> None: ...
-
-
-async def _recall_nothing(_stage: Stage) -> Any:
-    return NOT_RECORDED
 
 
 async def process(
     call: Call,
     workers: Workers,
     roster: Roster,
-    record: Record = _record_nothing,
-    recall: Recall = _recall_nothing,
+    journal: Journal | None = None,
     options: ProcessOptions | None = None,
     last_try: bool = False,
-    fetched: tuple[str, ...] | None = None,
-    asker: Asker | None = None,
+    llm: LlmClient | None = None,
 ) -> Outcome:
-    """Run every stage, from the recording's address to the findings.
+    """Fetch the recordings of a call, without credentials, and run every other stage.
 
-    `last_try`: of two files, one that still cannot be fetched is left out, and the other is processed alone.
-    `fetched`: the warnings of an earlier `fetch_recordings`, which has the credentials of recording servers; no server
-    is asked for a recording then.
-    `asker`: see `conclude`.
-    Raises `CallError`: its class says whether another attempt can help. `NotFetched` with `fetched` only.
+    `journal`: left out, nothing is resumed. `last_try`: of two recordings, one that still cannot be fetched is left
+    out, and the other is processed alone. `llm`: see `conclude`.
+    Raises `CallError`: its class says whether another attempt can help.
     """
-    options = options or ProcessOptions()
-    run = CallRun(call, workers, roster, record, recall, options, last_try)
-    if fetched is not None:
-        run.may_fetch, run.warnings = False, fetched
-    try:
-        spoken = await _run_sound_stages(run)
-    finally:
-        run.stop()
-    return await conclude(call, workers, roster, spoken, record, options, recall, asker)
+    journal, options = journal or MemoryJournal(), options or ProcessOptions()
+    fetcher = RecordingFetcher(call, workers, journal, options, last_try)
+    return await _run(CallRun(call, workers, roster, journal, options, fetcher), llm)
 
 
 async def fetch_recordings(
     call: Call,
     workers: Workers,
-    record: Record = _record_nothing,
-    recall: Recall = _recall_nothing,
+    journal: Journal | None = None,
     options: ProcessOptions | None = None,
     last_try: bool = False,
     access: Access | None = None,
 ) -> tuple[str, ...]:
     """Fetch the recordings of a call, except those that an earlier attempt stored and that are still intact.
 
-    `access`: the credentials of the workspace for recording servers; they never leave this process. Returns warnings
-    for the record. `process` fetches by itself, without credentials, if this has not run before.
+    `access`: the credentials of the workspace for recording servers; they never leave this process. Returns the
+    warnings for `process_fetched`. Otherwise as `process`.
     """
-    run = CallRun(call, workers, Roster(), record, recall, options or ProcessOptions(), last_try, access)
-    run.recordings = await run.stage(Stage.FETCH, run.fetch)
-    await run.restore_recordings()
-    return run.warnings
+    journal, options = journal or MemoryJournal(), options or ProcessOptions()
+    fetcher = RecordingFetcher(call, workers, journal, options, last_try, access)
+    run = CallRun(call, workers, Roster(), journal, options, fetcher)
+    run.recordings.stored = await run.stage(Stage.FETCH, run.recordings.fetch)
+    await run.recordings.restore()
+    return tuple(run.warnings)
 
 
-async def _run_sound_stages(run: "CallRun") -> SpokenCall:
-    """The stages that need sound."""
-    run.recordings = await run.stage(Stage.FETCH, run.fetch)
-    if run.call.recording_url2 and len(run.recordings) == 1 and not run.warnings:  # an earlier attempt left it out
-        run.warnings = ("One of the two recordings could not be fetched.",)
-    audio = await run.stage(Stage.AUDIO, run.analyze_audio, run.max_audio_seconds)
+async def process_fetched(
+    call: Call,
+    workers: Workers,
+    roster: Roster,
+    journal: Journal,
+    fetch_warnings: tuple[str, ...] = (),
+    options: ProcessOptions | None = None,
+    llm: LlmClient | None = None,
+) -> Outcome:
+    """Run every stage after `fetch_recordings`, whose warnings are `fetch_warnings`; request no recording.
+
+    Raises `NotFetched` if the store has lost a recording. Otherwise as `process`.
+    """
+    run = CallRun(call, workers, roster, journal, options or ProcessOptions(), warnings=fetch_warnings)
+    return await _run(run, llm)
+
+
+async def _run(run: CallRun, llm: LlmClient | None) -> Outcome:
+    try:
+        recognized_call = await _recognize(run)
+    finally:
+        run.sound.discard()
+    return await conclude(run.call, run.workers, run.roster, recognized_call, run.journal, run.options, llm)
+
+
+async def _recognize(run: CallRun) -> RecognizedCall:
+    """Run the stages that need sound."""
+    run.recordings.stored = await run.stage(Stage.FETCH, run.recordings.fetch)
+    if run.call.recording_url2 and len(run.recordings.stored) == 1 and not run.warnings:  # in an earlier attempt
+        run.warnings.append("One of the two recordings could not be fetched.")
+    audio = await run.stage(Stage.AUDIO, lambda: analyze_recordings(run), run.max_audio_seconds)
     run.seconds = audio.duration
-    recognition, prosody = run.stage(Stage.RECOGNITION, lambda: run.recognize(audio)), run.prosody(audio)
+    recognition = run.stage(Stage.RECOGNITION, lambda: recognize_call(run, audio))
+    prosody = measure_prosody(run, audio)
     if audio.layout.kind.separated:
-        (recognized, audio, voiceprint), measured = await _both(_then_voiceprint(run, audio, recognition), prosody)
-        return SpokenCall(audio, recognized, None, voiceprint, run.warnings, measured)
-    diarized = run.stage(Stage.DIARIZATION, lambda: run.diarize(audio))
-    (recognized, diarization), measured = await _both(_both(recognition, diarized), prosody)
-    diarization = await run.recluster(recognized, diarization)
-    refined = await run.refine_labels(audio, recognized, diarization)
-    return SpokenCall(refined, recognized, diarization, None, run.warnings, measured)
+        (recognized, refined, voiceprint), measured = await _both(_then_voiceprint(run, audio, recognition), prosody)
+        return RecognizedCall(refined, recognized, None, voiceprint, tuple(run.warnings), measured)
+    diarization = run.stage(Stage.DIARIZATION, lambda: diarize(run, audio))
+    (recognized, diarized), measured = await _both(_both(recognition, diarization), prosody)
+    reclustered = await recluster(run, recognized, diarized)
+    refined = await refine_labels(run, audio, recognized, reclustered)
+    return RecognizedCall(refined, recognized, reclustered, None, tuple(run.warnings), measured)
 
 
 async def _then_voiceprint(
-    run: "CallRun", audio: AudioAnalysis, recognition: Awaitable[Recognized]
+    run: CallRun, audio: AudioAnalysis, recognition: Awaitable[Recognized]
 ) -> tuple[Recognized, AudioAnalysis, Voiceprint | None]:
     """The rep's voiceprint waits for the words: only they separate an announcement on the rep's line from the rep."""
     recognized = await recognition
-    refined = await run.refine_labels(audio, recognized)
-    return recognized, refined, await run.rep_voiceprint(refined)
+    refined = await refine_labels(run, audio, recognized)
+    return recognized, refined, await rep_voiceprint(run, refined)
 
 
 async def conclude(
     call: Call,
     workers: Workers,
     roster: Roster,
-    spoken: SpokenCall,
-    record: Record = _record_nothing,
+    recognized_call: RecognizedCall,
+    journal: Journal | None = None,
     options: ProcessOptions | None = None,
-    recall: Recall = _recall_nothing,
-    asker: Asker | None = None,
+    llm: LlmClient | None = None,
 ) -> Outcome:
     """Run speakers and analysis: they are cheap and depend on metadata, so they run again whenever it changes.
 
-    A language model is asked only what it has not answered for this call; through `asker` where other calls ask it too.
+    `llm`: requests answers of a language model that this call does not have yet; left out, without waiting for other
+    calls.
     """
-    options = options or ProcessOptions()
-    audio = spoken.audio
+    journal, options = journal or MemoryJournal(), options or ProcessOptions()
+    audio = recognized_call.audio
+    transcript = await _identify_speakers(call, workers, roster, recognized_call, options)
+    await journal.record(Stage.SPEAKERS, transcript)
+    speech = speech_by_speaker(audio, transcript, PADDING)
+    by_voice = options.analysis.tone_by_voice
+    material = Material(call, transcript, roster, speech, prosody=recognized_call.prosody, tone_by_voice=by_voice)
+    analysis = CallAnalysis(workers, material, options, audio.duration, journal)
+    result = await analysis.run(llm or LlmScheduler().of(None))
+    warnings = (*recognized_call.warnings, *audio.warnings, *_skipped_windows(recognized_call.recognized))
+    warnings += (result.late.message,) if result.late else ()
+    warnings += (*_unmarked_words(recognized_call.recognized), *_unmatched_voices(recognized_call, options))
+    return Outcome(transcript, result.findings, recognized_call, warnings, result.late, result.warnings)
+
+
+async def _identify_speakers(
+    call: Call, workers: Workers, roster: Roster, recognized_call: RecognizedCall, options: ProcessOptions
+) -> Transcript:
+    audio = recognized_call.audio
     async with deadline(Stage.SPEAKERS, options.deadlines.of(Stage.SPEAKERS, audio.duration)):
-        transcript: Transcript = await workers.compute(
+        return await workers.compute(  # type: ignore[no-any-return]
             attribute,
             audio,
-            spoken.recognized,
-            spoken.diarization,
-            spoken.voiceprint,
+            recognized_call.recognized,
+            recognized_call.diarization,
+            recognized_call.voiceprint,
             roster,
             str(call.user_id) if call.user_id else None,
             options.roles,
         )
-    await record(Stage.SPEAKERS, transcript)
-    speech = speech_by_speaker(audio, transcript, PADDING)
-    material = Material(
-        call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
-    )
-    analyzing = Analyzing(workers, material, options, audio.duration)
-    findings, unasked, late = await _analyzed(analyzing, record, recall, asker or Asking().of(None))
-    undone = spoken.recognized.undone
-    skipped = (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
-    unfinished = (late.message,) if late else ()
-    uncalibrated = (*_unmarked(spoken.recognized), *_unmatched(spoken, options))
-    warnings = (*spoken.warnings, *audio.warnings, *skipped, *unfinished, *uncalibrated)
-    return Outcome(transcript, findings, spoken, warnings, late, unasked)
 
 
-@dataclass(frozen=True, slots=True)
-class Analyzing:
-    """A call that is analyzed."""
-
-    workers: Workers
-    material: Material
-    options: ProcessOptions
-    seconds: float  # of audio
-
-    async def compute(self, stage: Stage, fn: Callable[..., Any], *args: Any) -> Any:
-        """What a CPU function of the analysis returns. Raises `TimedOut`."""
-        async with deadline(stage, self.options.deadlines.of(Stage.ANALYSIS, self.seconds)):
-            return await self.workers.compute(fn, self.material, self.options.analysis, *args)
+def _skipped_windows(recognized: Recognized) -> tuple[str, ...]:
+    undone = recognized.undone
+    return (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
 
 
-async def _analyzed(
-    analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
-) -> tuple[tuple[Finding, ...], tuple[str, ...], TimedOut | None]:
-    """The findings with warnings, or why there are none: that does not withhold the transcript."""
-    try:
-        if analysis.asks_model(analyzing.options.analysis):
-            return *await _asking(analyzing, record, recall, asker), None
-        return await analyzing.compute(Stage.ANALYSIS, analysis.analyze), (), None
-    except TimedOut as error:
-        return (), (), error
-
-
-def _unmarked(recognized: Recognized) -> tuple[str, ...]:
-    """A warning where the recognizer has no calibration: nobody knows which of its words are probably wrong."""
+def _unmarked_words(recognized: Recognized) -> tuple[str, ...]:
+    """Return a warning if the recognizer has no calibration, which says which of its words are probably wrong."""
     if not recognized.texts or doubt.calibration_of(recognized.engine) is not None:
         return ()
     return (f"Words are not marked one by one as unsure: there is no calibration for {recognized.engine!r}.",)
 
 
-async def _asking(
-    analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """With what a language model has answered for this call before: it is asked nothing again, whenever this process
-    ends. It is waited for in the event loop; what it answers in the workers."""
-    recalled = await recall(Stage.ANSWERS)
-    texts: ModelTexts = {} if recalled is NOT_RECORDED else dict(recalled)
-
-    async def keep(key: str, text: ModelText) -> None:
-        texts[key] = text
-        await record(Stage.ANSWERS, dict([*texts.items()][-MOST_ANSWERS:]))
-
-    requests = await analyzing.compute(Stage.ANSWERS, analysis.model_requests, texts)
-    unanswered: dict[str, Unanswered] = {}
-    if requests:
-        with observed(Stage.ANSWERS.display_name):
-            unanswered = await asker.ask(requests, analyzing.options.analysis, keep)
-    answers = ModelAnswers(texts, unanswered)
-    held_back = dict.fromkeys(one.reason for one in unanswered.values() if one.not_asked)
-    unasked = tuple(f"The findings are by rules, not by the language model: {why}." for why in held_back)
-    return await analyzing.compute(Stage.ANALYSIS, analysis.conclude, answers), unasked
-
-
-def _unmatched(spoken: SpokenCall, options: ProcessOptions) -> tuple[str, ...]:
-    """A warning for each embedder without a calibration: its voiceprints recognize no member."""
-    made = [spoken.voiceprint] if spoken.voiceprint else []
-    made += spoken.diarization.voiceprints.values() if spoken.diarization else []
-    unknown = sorted({one.model for one in made if options.roles.calibration_of(one.model) is None})
+def _unmatched_voices(recognized_call: RecognizedCall, options: ProcessOptions) -> tuple[str, ...]:
+    """Return a warning for each embedder without a calibration: its voiceprints recognize no member."""
+    voiceprints = [recognized_call.voiceprint] if recognized_call.voiceprint else []
+    voiceprints += recognized_call.diarization.voiceprints.values() if recognized_call.diarization else []
+    models = {voiceprint.model for voiceprint in voiceprints}
+    unknown = sorted(model for model in models if options.roles.calibration_of(model) is None)
     return tuple(f"Voices are not matched: there is no calibration for {model!r}." for model in unknown)
 
 
 async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
-    """Run stages side by side. If one fails, the other is stopped and the error is raised as it is."""
+    """Run two stages in parallel. If one fails, the other is stopped and the error is raised as it is."""
     tasks = (asyncio.ensure_future(first), asyncio.ensure_future(second))
     try:
         return await asyncio.gather(*tasks)

@@ -81,7 +81,7 @@ class ConductorReplica:
         self._drain_seconds = settings.processing.drain_seconds
         await self._loop.start()
         await self._events.start()
-        self._runs = RunLoop(self._events_database, engines, settings, settings.processing, self._loop.asking)
+        self._runs = RunLoop(self._events_database, engines, settings, settings.processing, self._loop.llm)
         await self._passages.start()
         await self._runs.start()
         self._facts = DatabaseFacts(self._events_database, settings.scaling)

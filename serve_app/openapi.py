@@ -387,7 +387,7 @@ def _left_out(route: Route) -> set[type[Refusal]]:
     """Return the refusals of other routes."""
     left_out: set[type[Refusal]] = set()
     if "call_id" not in route.path:
-        left_out |= {of_api.NoSuchCall, of_api.NotThereYet}
+        left_out |= {of_api.NoSuchCall, of_api.NotReady}
     of_calibrations = route.path.startswith("/calibrations")
     if not of_calibrations:
         left_out.add(of_api.CalibrationRefusal)
@@ -399,7 +399,7 @@ def _left_out(route: Route) -> set[type[Refusal]]:
             left_out.remove(of_api.RunRefusal)
         if of_calibrations:
             left_out -= {of_api.NoSuchObject, of_api.AdminBodyRefused}
-            left_out |= {*_OF_EDITS, of_api.TooManyEdits, of_api.NotThereYet}
+            left_out |= {*_OF_EDITS, of_api.TooManyEdits, of_api.NotReady}
     else:
         left_out |= {*_OF_EDITS, of_api.TooManyEdits}
     if route.name != "playCall":

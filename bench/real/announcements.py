@@ -41,9 +41,9 @@ from pipeline.domain.speech import (
     LayoutKind,
     Recognized,
 )
-from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from pipeline.speakers import machines
-from pipeline.speakers.channel_voices import worth_asking
+from pipeline.speakers.channel_voices import needs_voice_check
 from pipeline.speakers.machines import Voices
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import by_machine
@@ -193,10 +193,10 @@ async def recorded(workers: LocalWorkers, case: AnnouncementCase, form: str) -> 
     engine = await workers.recognition()
     heard = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
     heard = replace(heard, chunks=tuple(replace(chunk, language=case.language) for chunk in heard.chunks))
-    recognized = await recognize(workers, Held(loaded), heard, engine.engine, ())
-    mixed = await workers.diarize(Held(loaded)) if form == "mixed" else None
-    stretches = worth_asking(recognized.texts, len(heard.labels), mixed.spans if mixed else ())
-    voices = await cluster_voices(workers, Held(loaded), stretches, RoleOptions())
+    recognized = await recognize(workers, RemoteRef(loaded), heard, engine.engine, ())
+    mixed = await workers.diarize(RemoteRef(loaded)) if form == "mixed" else None
+    stretches = needs_voice_check(recognized.texts, len(heard.labels), mixed.spans if mixed else ())
+    voices = await cluster_voices(workers, RemoteRef(loaded), stretches, RoleOptions())
     return RecognizedForm(case.name, form, case.parts, heard, recognized, mixed, voices)
 
 

@@ -107,7 +107,7 @@ def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     from pipeline.audio.decode.decoder import DecodeOptions
     from pipeline.audio.labels.detector import SpeechOptions
     from pipeline.domain.speech import Recording
-    from pipeline.runtime.workers import Held, LocalWorkers
+    from pipeline.runtime.workers import LocalWorkers, RemoteRef
     from pipeline.steps.recognize import recognize
 
     content = path.read_bytes()
@@ -118,7 +118,9 @@ def _recognized(path: Path, engine: Any) -> Sequence[Any]:
         return ()
     ships = doubt.calibration_of(engine.name)
     never = ships and ships.model_copy(update={"threshold": 1.0})  # doubtful for other reasons
-    found = asyncio.run(recognize(LocalWorkers(engine, None), Held(loaded), heard, engine.name, (), calibration=never))
+    found = asyncio.run(
+        recognize(LocalWorkers(engine, None), RemoteRef(loaded), heard, engine.name, (), calibration=never)
+    )
     return found.texts
 
 

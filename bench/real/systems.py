@@ -49,14 +49,15 @@ class Switchboard:
         )
         options = voices.DiarizationOptions(engine=engine, pipeline=diarization, device="cpu", threads=1)
         self._workers = _metered(lambda: asr.load(recognition), lambda: voices.load(options))
-        self.recorded: dict[str, Any] = {}  # what the stages of the last call gave
+        self.recorded: dict[Any, Any] = {}  # what the stages of the last call gave
 
     def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> SystemOutput:
         """The output for a recording of one or two channels, or one of each party; `terms` are the workspace's."""
         from pipeline.domain.call import Call
         from pipeline.domain.insight import Roster
         from pipeline.domain.speech import Recording
-        from pipeline.domain.stage import NOT_RECORDED
+        from pipeline.domain.stage import Stage
+        from pipeline.journal import MemoryJournal
         from pipeline.options import ProcessOptions
         from pipeline.process import process
 
@@ -66,21 +67,16 @@ class Switchboard:
             for channel, (path, content) in enumerate(zip(paths, contents, strict=True))
         )
 
-        async def recall(stage: str) -> Any:
-            return recordings if stage == "fetch" else NOT_RECORDED
-
-        async def record(stage: str, result: Any) -> None:
-            self.recorded[stage] = result
-
         asyncio.run(self._workers.load())
         self._workers.seconds.clear()
-        self.recorded.clear()
         call = Call(uuid.uuid4(), "anonymous", "anonymous", datetime.now(UTC))
         roster = Roster(terms=tuple(terms))
         before = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             options = ProcessOptions(scratch=Path(folder).as_uri())
-            outcome = asyncio.run(process(call, self._workers, roster, record, recall, options))
+            journal = MemoryJournal({Stage.FETCH: recordings})
+            outcome = asyncio.run(process(call, self._workers, roster, journal, options))
+            self.recorded = journal.results
         seconds = dict(self._workers.seconds)
         seconds["rest"] = max(0.0, time.process_time() - before - sum(seconds.values()))
         return _output(paths[0].stem, self.model, outcome.transcript, seconds)

@@ -23,7 +23,7 @@ from db.intake.submit import Accepted
 from db.secrets.recording_urls import UrlSealer
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 
 MOST = 32  # submissions in one transaction
 WAITING = 1024  # submissions that wait in all; more are refused
@@ -169,7 +169,7 @@ class Grouping:
             self._lines.pop(workspace_id, None)
             return
         group = line.under_way = _Group()
-        with carrying(Carried()):  # it belongs to several requests
+        with work_context(WorkContext()):  # it belongs to several requests
             group.task = asyncio.create_task(self._carry(workspace_id, line, group))
         self._tasks.add(group.task)
         group.task.add_done_callback(self._tasks.discard)

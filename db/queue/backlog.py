@@ -42,8 +42,8 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast finished work was done. Older work fades: these are sums with weights, and their quotients count."""
+class MeasuredRtfx:
+    """Weighted sums over finished work, from which the real-time factor follows; older work has less weight."""
 
     stage: str  # a stage of `pipeline.process`, or "call": a whole call in its Conductor
     channels: int  # 1 mixed, 2 separated
@@ -68,7 +68,7 @@ class Backlog:
 
     groups: tuple[Group, ...]
     later: int  # calls to be tried later
-    paces: tuple[Pace, ...]
+    paces: tuple[MeasuredRtfx, ...]
     engines: tuple[ReplicaState, ...]
 
     @property
@@ -238,10 +238,10 @@ async def place(database: Database, job_id: UUID) -> QueuePlace | None:
         return None if row is None else read(QueuePlace, row)
 
 
-async def note_paces(database: Database, measured: Iterable[Pace]) -> None:
-    """Add finished work to what is known of it; several Conductors may do so at once.
+async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> None:
+    """Add measured work to the stored sums; several Conductors may do so at once.
 
-    All that is known of a stage fades as much, whatever the channels: so their sums tell the mix of calls, too.
+    The older sums of a stage fade by the same factor for all channels, so they also show the mix of calls.
     """
     sums_of = {(pace.stage, pace.channels): pace for pace in measured}
     done: dict[str, float] = {}  # calls by stage
@@ -250,7 +250,7 @@ async def note_paces(database: Database, measured: Iterable[Pace]) -> None:
     if not done:
         return
     kinds = sorted(sums_of.keys() | {(stage, channels) for stage in done for channels in (1, 2)})
-    rows = [sums_of.get(kind, Pace(*kind, 0.0, 0.0, 0.0)) for kind in kinds]  # in one order: nobody waits in a circle
+    rows = [sums_of.get(kind, MeasuredRtfx(*kind, 0.0, 0.0, 0.0)) for kind in kinds]  # sorted, to avoid deadlocks
     new = insert(paces).values([columns(pace) for pace in rows])
     fade = sa.func.power(0.5, sa.case(done, value=new.excluded.stage) / MEMORY)
     sums = ("calls", "audio_seconds", "worked_seconds")
@@ -274,9 +274,9 @@ def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:
     return tuple(read(Group, row) for row in found if row.due), sum(row.calls for row in found if not row.due)
 
 
-async def _paces(connection: AsyncConnection) -> tuple[Pace, ...]:
+async def _paces(connection: AsyncConnection) -> tuple[MeasuredRtfx, ...]:
     rows = await connection.execute(sa.select(paces).order_by(paces.c.stage, paces.c.channels))
-    return tuple(read(Pace, row) for row in rows)
+    return tuple(read(MeasuredRtfx, row) for row in rows)
 
 
 async def _engines(connection: AsyncConnection) -> tuple[ReplicaState, ...]:

@@ -15,7 +15,7 @@ from db.core.database import EVERY_WORKSPACE, Database
 
 
 @dataclass(frozen=True, slots=True)
-class ChargedTurn:
+class ChargedSlot:
     """What a claim charged a lane for a job. `paid`: seconds of audio; None: those of a usual call.
 
     `settled_in`: the transactions that were to charge the difference; where the answer to a commit was lost, the server
@@ -29,10 +29,10 @@ class ChargedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTurn:
-    """A turn, and the seconds for which its job held the place of one call (shared between running calls)."""
+class UsedSlot:
+    """A charged slot, and the seconds for which its job used it (shared between running calls)."""
 
-    turn: ChargedTurn
+    slot: ChargedSlot
     worked_seconds: float
 
 
@@ -46,45 +46,45 @@ _OUTCOMES = sa.text(
 )
 
 
-async def settle(connection: AsyncConnection, helds: Sequence[HeldTurn]) -> list[HeldTurn]:
+async def settle(connection: AsyncConnection, slots: Sequence[UsedSlot]) -> list[UsedSlot]:
     """Charge lanes the difference between what their jobs held and what their turns had cost.
 
     In the transaction that ends what was held, as its last statement: so it is charged once, whatever dies. Returns
     those that an earlier transaction may still charge, because the server has not noticed that nobody waits for it.
     """
-    if not any(held.turn.settled_in for held in helds):
-        await _charge(connection, helds)
+    if not any(used.slot.settled_in for used in slots):
+        await _charge(connection, slots)
         return []
-    tried = sorted({one for held in helds for one in held.turn.settled_in})
+    tried = sorted({one for used in slots for one in used.slot.settled_in})
     outcomes = {row.transaction: row.outcome for row in await connection.execute(_OUTCOMES, {"transactions": tried})}
     due, unknown = [], []
-    for held in helds:
-        found = {outcomes[one] for one in held.turn.settled_in}
+    for used in slots:
+        found = {outcomes[one] for one in used.slot.settled_in}
         if "in progress" in found:
-            unknown.append(held)
+            unknown.append(used)
         elif found <= {"aborted"}:  # otherwise it has been charged, or was so long ago that nobody knows
-            due.append(held)
+            due.append(used)
     await _charge(connection, due)
     return unknown
 
 
-async def settle_lost(database: Database, helds: Sequence[HeldTurn]) -> list[HeldTurn]:
+async def settle_lost(database: Database, slots: Sequence[UsedSlot]) -> list[UsedSlot]:
     """Charge for jobs that their holder lost, which ended in another's transaction; return what `settle` does."""
-    if not helds:
+    if not slots:
         return []
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        return await settle(connection, helds)
+        return await settle(connection, slots)
 
 
-async def _charge(connection: AsyncConnection, helds: Sequence[HeldTurn]) -> None:
-    if not helds:
+async def _charge(connection: AsyncConnection, slots: Sequence[UsedSlot]) -> None:
+    if not slots:
         return
     values = {
-        "teams": [held.turn.team_id for held in helds],
-        "lives": [held.turn.live for held in helds],
-        "paid": [held.turn.paid for held in helds],
-        "worked": [held.worked_seconds for held in helds],
+        "teams": [used.slot.team_id for used in slots],
+        "lives": [used.slot.live for used in slots],
+        "paid": [used.slot.paid for used in slots],
+        "worked": [used.worked_seconds for used in slots],
     }
     transaction = (await connection.execute(_SETTLE, values)).one().transaction
-    for held in helds:
-        held.turn.settled_in.append(transaction)
+    for used in slots:
+        used.slot.settled_in.append(transaction)

@@ -17,7 +17,7 @@ from db.core.clock import Clock
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.rows import CALL_COLUMNS, from_now, to_call
 from db.core.tables import calls, jobs, stage_results
-from db.queue.charges import ChargedTurn, HeldTurn, settle
+from db.queue.charges import ChargedSlot, UsedSlot, settle
 from db.queue.origins import brought
 from pipeline.domain.call import Call, Job
 from pipeline.domain.stage import Stage
@@ -33,7 +33,7 @@ class Lease:
     """The right to work on a job while `job.run` is the newest, with the call as it was when the job was claimed.
 
     `fetching`: to fetch its recordings, no more; `job.run` counts the fetches then. `warnings`: of the last fetch.
-    `turn`: what its lane was charged for it; None where nothing was.
+    `slot`: what its lane was charged for it; None where nothing was.
     """
 
     job: Job
@@ -44,7 +44,7 @@ class Lease:
     clock: Clock
     fetching: bool = False
     warnings: tuple[str, ...] = ()
-    turn: ChargedTurn | None = None
+    slot: ChargedSlot | None = None
     channels_swapped: bool = False  # by a setting of its key or team, as its recording was submitted
     request_id: str | None = None  # of the submission that led to the job
     trace: str | None = None  # its traceparent
@@ -55,12 +55,13 @@ class Lease:
 # the server, and after an outage that the claimer itself has seen (`take_over` false), holders have the time of a lease
 # to renew first. A job without a worker was abandoned by somebody who knows that its holder is dead.
 _CLAIM = sa.text(
-    "SELECT claim_jobs(:worker, :count, :ttl, :quarantine_after, :suspects, :take_over, :held_back, :backfill, :guests)"
+    "SELECT claim_jobs(:worker, :count, :ttl, :quarantine_after, :suspects, :take_over, :quarantine, :backfill,"
+    " :guests)"
 )
 
 _CLAIM_FETCHES = sa.text("SELECT claim_fetches(:worker, :count, :ttl, :take_over, :per_workspace, :per_host, true)")
 
-HELD_BACK = "waiting to be alone"  # the stage of a suspect that is leased and not yet worked on
+QUARANTINE = "quarantined"  # the stage of a suspect that is claimed and waits until no other call runs
 NO_QUARANTINE = 2**31 - 1
 
 _RENEW = sa.text("""
@@ -103,14 +104,14 @@ async def claim(
     counts a crash. Several workers may claim at once; no job goes to two of them.
 
     Jobs with `quarantine_after` crashes or more may be what kills their worker: `suspects` claims only those, in the
-    stage `HELD_BACK`, in which the death of their worker is not counted against them. With `take_over` False no
+    stage `QUARANTINE`, in which the death of their worker is not counted against them. With `take_over` False no
     lease that merely ran out is taken over: the caller has just found the server again, as their holders may have.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "quarantine_after": quarantine_after}
     values |= {
         "suspects": suspects,
         "take_over": take_over,
-        "held_back": HELD_BACK,
+        "quarantine": QUARANTINE,
         "backfill": backfill,
         "guests": guests,
     }
@@ -196,9 +197,9 @@ async def retry(
     error: CallError,
     delay: float,
     counts_as_failure: bool,
-    held: Sequence[HeldTurn] = (),
+    used: Sequence[UsedSlot] = (),
 ) -> None:
-    """Back to the queue for `delay` seconds, with the reason; charge what was `held`. Raises LeaseLost.
+    """Back to the queue for `delay` seconds, with the reason; charge what was `used`. Raises LeaseLost.
 
     Where the recording got a newer address meanwhile, what the old one answered is no reason to wait. The first wait of
     `TOLD_FROM` or more is an event.
@@ -215,7 +216,7 @@ async def retry(
         )
         if pause >= TOLD_FROM and lease.job.kind == "process":
             await _note_delay(connection, lease)
-        await settle(connection, held)
+        await settle(connection, used)
 
 
 async def _note_delay(connection: AsyncConnection, lease: Lease) -> None:
@@ -225,15 +226,15 @@ async def _note_delay(connection: AsyncConnection, lease: Lease) -> None:
     )
 
 
-async def release(database: Database, leases: Sequence[Lease], held: Sequence[HeldTurn] = ()) -> list[HeldTurn]:
+async def release(database: Database, leases: Sequence[Lease], used: Sequence[UsedSlot] = ()) -> list[UsedSlot]:
     """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over.
 
-    What was `held` is charged; returns what `settle` does.
+    What was `used` is charged; returns what `settle` does.
     """
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.job.job_id):
             await connection.execute(sa.update(jobs).where(_held(lease)).values(**_waiting(lease, 0)))
-        return await settle(connection, held)
+        return await settle(connection, used)
 
 
 async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()) -> None:
@@ -244,17 +245,17 @@ async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()
         await change(connection, lease, **later, attempts=jobs.c.attempts - 1)  # fetching was part of this attempt
 
 
-async def fetch_again(database: Database, lease: Lease, held: Sequence[HeldTurn] = ()) -> None:
-    """The recordings are not in the store: back to those that are fetched; charge what was `held`. Raises LeaseLost."""
+async def fetch_again(database: Database, lease: Lease, used: Sequence[UsedSlot] = ()) -> None:
+    """The recordings are not in the store: back to those that are fetched; charge what was `used`. Raises LeaseLost."""
     async with database.transaction(lease.workspace_id) as connection:
         await lock(connection, lease)
         later = _waiting(lease, 0) | {"state": "fetching"}
         await change(connection, lease, **later, attempts=jobs.c.attempts - 1)
-        await settle(connection, held)
+        await settle(connection, used)
 
 
-async def fail(database: Database, lease: Lease, error: CallError, held: Sequence[HeldTurn] = ()) -> None:
-    """Fail the job and charge what was `held`. Raises LeaseLost.
+async def fail(database: Database, lease: Lease, error: CallError, used: Sequence[UsedSlot] = ()) -> None:
+    """Fail the job and charge what was `used`. Raises LeaseLost.
 
     Not yet, though, where the recording got a newer address meanwhile: then the job is queued again instead.
     A process job takes its call to `failed`, with the error's code, sentence and whether a retry could help. A call
@@ -269,7 +270,7 @@ async def fail(database: Database, lease: Lease, error: CallError, held: Sequenc
             await change(connection, lease, **_waiting(lease, 0), **_reason(error), failures=0)
         else:
             await _fail(connection, lease, error)
-        await settle(connection, held)
+        await settle(connection, used)
 
 
 async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> None:
@@ -384,8 +385,8 @@ def _lease(row: sa.Row[Any]) -> Lease:
     )
     warnings = tuple(row.fetch_warnings)
     first = row.kind == "process" and row.run == 1
-    turn = None if fetching else ChargedTurn(row.team_id, row.live, row.audio_seconds if first else 0.0)
+    slot = None if fetching else ChargedSlot(row.team_id, row.live, row.audio_seconds if first else 0.0)
     clock = Clock(row.started_at)  # the moment of the claim
     call = (to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
     led_to_it = (row.request_id, row.traceparent)
-    return Lease(job, *call, clock, fetching, warnings, turn, row.channels_swapped, *led_to_it, row.queued_at)
+    return Lease(job, *call, clock, fetching, warnings, slot, row.channels_swapped, *led_to_it, row.queued_at)

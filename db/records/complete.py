@@ -8,7 +8,7 @@ from db.core.database import Database
 from db.core.rows import to_call
 from db.core.tables import calls
 from db.queue import jobs, stage_results
-from db.queue.charges import HeldTurn, settle
+from db.queue.charges import UsedSlot, settle
 from db.queue.jobs import Lease
 from db.records import corrections, write
 from db.voices import voiceprints
@@ -27,11 +27,11 @@ async def complete(
     voiceprint: Voiceprint | None,
     warnings: Sequence[str] = (),
     voices: VoicePolicy | None = None,
-    held: Sequence[HeldTurn] = (),
+    used: Sequence[UsedSlot] = (),
     producers: Mapping[Stage, str] = stage_results.NONE_KNOWN,
     analysis_warnings: Sequence[str] = (),
 ) -> Call | None:
-    """Write the record of a call, finish its job and charge what it `held`. Raises LeaseLost.
+    """Write the record of a call, finish its job and charge what it `used`. Raises LeaseLost.
 
     Returns None when it is done. When a submission changed the call's data since the lease was loaded, it writes
     nothing and returns the call as it is now: run the analysis again and call with the lease's `call`
@@ -60,7 +60,7 @@ async def complete(
             .values(_completed(lease, [*warnings, *notes], analysis_warnings))
         )
         await voiceprints.follow(connection, lease)
-        await settle(connection, held)
+        await settle(connection, used)
     return None
 
 

@@ -31,7 +31,7 @@ class NoSuch(EditRefused):
     """There is no such call, edit or task that this writer may see."""
 
 
-class NothingHeard(EditRefused):
+class NoTranscript(EditRefused):
     """The call has no transcript of its present recording."""
 
 
@@ -260,7 +260,7 @@ def _near(one: CallEdit, wanted: WantedEdit) -> bool:
 async def _place(
     connection: AsyncConnection, call_pk: int, found: EditedCall, wanted: WantedEdit
 ) -> tuple[str | bool | None, Anchor | AnswerAnchor | None]:
-    """The machine's value and words that an edit is against. Raises `Stale`, `NothingHeard`, `CannotBe`."""
+    """The machine's value and words that an edit is against. Raises `Stale`, `NoTranscript`, `CannotBe`."""
     if wanted.kind is EditKind.ANSWER:
         return await _answer(connection, call_pk, found, wanted)
     if wanted.kind is EditKind.AGENT:
@@ -274,7 +274,7 @@ async def _place(
         await _known(connection, contacts.c.id, wanted.new, "There is no such contact that this key may see.")
         return edit_rows.as_text(machine), None
     if found.corrected is None:
-        raise NothingHeard
+        raise NoTranscript
     if wanted.kind is EditKind.ROLES:
         _guard(found.swapped, wanted.old)
         anchor = found.corrected.roles_anchor()
@@ -289,7 +289,7 @@ async def _answer(
 ) -> tuple[str | None, AnswerAnchor]:
     """The machine's answer, and the question. Raises `Stale`, `CannotBe`."""
     if not await _heard(connection, call_pk):
-        raise NothingHeard
+        raise NoTranscript
     own = await edit_rows.machine_answers(connection, call_pk)
     machine = own.by_key().get(wanted.question or "")
     if machine is None:

@@ -175,7 +175,9 @@ def _crossed(material: Material, spoken: Spoken) -> Crossed:
         party_pack, word_middles = pack(language.get(overlap.by, whole)), middles.get(overlap.by, [])
         first, last = bisect_left(word_middles, overlap.own.start), bisect_right(word_middles, overlap.own.end)
         inside = words[overlap.by][first:last] if word_middles else []
-        crossed.append((overlap.by, classify(overlap, inside, party_pack if party_pack.known else pack(whole)), overlap.duration))
+        crossed.append(
+            (overlap.by, classify(overlap, inside, party_pack if party_pack.known else pack(whole)), overlap.duration)
+        )
     return crossed
 
 

@@ -61,13 +61,14 @@ def beam(
         patience=1,  # terms: ok
         **(NO_REPEAT if no_repeat else {}),
     )
-    found = []
-    for tokenizer, result in zip(tokenizers, results, strict=True):
-        best = _decoding(tokenizer, list(result.sequences_ids[0]), result.scores[0], result.no_speech_prob)
-        every = zip(result.sequences_ids, result.scores, strict=True)
-        hypotheses = tuple((_words(tokenizer, tokens), score * len(tokens)) for tokens, score in every)
-        found.append(replace(best, hypotheses=hypotheses))
-    return found
+    return [_with_hypotheses(tokenizer, result) for tokenizer, result in zip(tokenizers, results, strict=True)]
+
+
+def _with_hypotheses(tokenizer: Any, result: Any) -> Decoding:
+    best = _decoding(tokenizer, list(result.sequences_ids[0]), result.scores[0], result.no_speech_prob)
+    scored = zip(result.sequences_ids, result.scores, strict=True)
+    hypotheses = tuple((_words(tokenizer, tokens), score * len(tokens)) for tokens, score in scored)
+    return replace(best, hypotheses=hypotheses)
 
 
 def drawn(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: int) -> Decoding:

@@ -58,7 +58,9 @@ def cut(
         pieces = [
             piece for span in union(spans) if span.duration > 0 for piece in _pieces(span, max_seconds, channel, audio)
         ]
-        between = tuple(spans_of_channel[channel] if channel < len(spans_of_channel) else () for spans_of_channel in (events, gaps))
+        between = tuple(
+            spans_of_channel[channel] if channel < len(spans_of_channel) else () for spans_of_channel in (events, gaps)
+        )
         for group in _gathered(pieces, max_seconds, max_pause, max_skipped_pause, *between):
             packed = tuple(group) if len(group) > 1 else ()
             chunks.append(Chunk(channel, group[0].start, group[-1].end, pieces=packed))

@@ -31,7 +31,7 @@ from pipeline.net.endpoint import REVEAL
 from pipeline.options import ProcessOptions
 from pipeline.runtime.actors import TranscriberReplica
 from pipeline.runtime.diarizer import DiarizerReplica
-from pipeline.runtime.workers import Held, LocalWorkers, Recognition
+from pipeline.runtime.workers import LocalWorkers, Recognition, RemoteRef
 
 T = TypeVar("T")
 NICE = 10  # live calls on the same machine go first
@@ -68,24 +68,24 @@ class ReplicaWorkers(LocalWorkers):
         return await self._transcriber.recognition()
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         return await self._transcriber.transcribe([_Here(audio)], chunks, tuple(vocabulary), with_fallback)
 
-    async def diarize(self, audio: Held) -> Diarization:
+    async def diarize(self, audio: RemoteRef) -> Diarization:
         return await self._diarizer.diarize([_Here(audio)])
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._diarizer.voiceprint([_Here(audio)], channel, speech)
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
         return await self._diarizer.voices([_Here(audio)], channel, speech)
 
 
 class _Here:
     """What a replica awaits to get at sound, which elsewhere is a reference into Ray's object store."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: RemoteRef) -> None:
         self._held = held
 
     def __await__(self) -> Generator[None, None, Any]:

@@ -16,8 +16,9 @@ from pipeline.backfill.source import Source, SourceFile
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Roster
 from pipeline.domain.speech import Recording, Speaker, Turn
-from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.domain.stage import Stage
 from pipeline.errors import CallError, RecordingUnreachable, told
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, process
 from pipeline.runtime.workers import Workers
@@ -93,11 +94,8 @@ async def _processed(
 ) -> Outcome:
     started = found.modified or datetime.now(UTC)
     call = Call(uuid5(NAMESPACE_URL, recording.sha256), UNKNOWN_NUMBER, UNKNOWN_NUMBER, started)
-
-    async def recall(stage: Stage) -> Any:
-        return (recording,) if stage is Stage.FETCH else NOT_RECORDED
-
-    return await process(call, workers, roster, recall=recall, options=options)
+    journal = MemoryJournal({Stage.FETCH: (recording,)})
+    return await process(call, workers, roster, journal, options=options)
 
 
 def _made(outcome: Outcome) -> dict[str, Any]:

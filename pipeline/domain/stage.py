@@ -1,6 +1,5 @@
 """The stages of a call: the name each is stored by, what it yields, and what people call it."""
 
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
@@ -52,7 +51,5 @@ class Stage(StrEnum):
         return next((stage.display_name for stage in cls if stage == name), name)
 
 
-Record = Callable[[Stage, Any], Awaitable[None]]
-Recall = Callable[[Stage], Awaitable[Any]]
 NOT_RECORDED = object()
-"""What `Recall` returns for a stage without a result: None is a result of some stages."""
+"""What `Journal.recall` returns for a stage without a result: None is a result of some stages."""

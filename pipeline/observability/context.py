@@ -1,4 +1,4 @@
-"""What goes with work from process to process: the ids that its log lines have as fields, and its trace."""
+"""The context of work, passed from process to process: ids for its log lines, and its trace."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -6,31 +6,31 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """`ids`: `call_id`, `call_job_id` and `request_id`, as far as they are known (Ray calls its own jobs `job_id`).
-    `trace`: the W3C `traceparent` of the open span, or the one that a sender brought along.
-    `timed`: the caller of a replica wants to know how long it worked; see `pipeline.observability.work_clock`."""
+class WorkContext:
+    """`ids`: `call_id`, `call_job_id` and `request_id`, where there are any (`job_id` is a job of Ray).
+    `trace`: the W3C `traceparent` of the open span, or the one that a sender sent.
+    `timed`: the caller of a replica wants its working time; see `pipeline.observability.work_clock`."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     trace: str | None = None
     timed: bool = False
 
 
-_NOTHING = Carried()
-_present: ContextVar[Carried] = ContextVar("carried", default=_NOTHING)
+_NOTHING = WorkContext()
+_present: ContextVar[WorkContext] = ContextVar("work_context", default=_NOTHING)
 
 
-def carried() -> Carried:
-    """What belongs to the work that runs now."""
+def current_context() -> WorkContext:
+    """Return the context of the work that runs now."""
     return _present.get()
 
 
-class carrying:  # noqa: N801 (used as a function)
-    """A context manager: its block, and the tasks and threads that the block starts, belong to `work`."""
+class work_context:  # noqa: N801 (used as a function)
+    """A context manager: its block, and the tasks and threads that the block starts, have the context `work`."""
 
     __slots__ = ("_token", "_work")
 
-    def __init__(self, work: Carried) -> None:
+    def __init__(self, work: WorkContext) -> None:
         self._work = work
 
     def __enter__(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import CallError
-from pipeline.observability.context import carried
+from pipeline.observability.context import current_context
 
 OURS = ("pipeline", "db", "serve_app", "switchboard")  # whose lines go where those of Ray Serve go
 SERVE = "ray.serve"
@@ -34,7 +34,7 @@ class OfWork(logging.Filter):
         self._as_json = as_json
 
     def filter(self, record: logging.LogRecord) -> bool:
-        work = carried()
+        work = current_context()
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {places(record.exc_info[1])}"

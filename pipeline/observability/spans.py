@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pipeline.observability import tracing
-from pipeline.observability.context import Carried, carrying
-from pipeline.observability.work_clock import Worked
+from pipeline.observability.context import WorkContext, work_context
+from pipeline.observability.work_clock import TimedResult
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -29,16 +29,17 @@ def observed(step: str, kind: str = "internal") -> Iterator[None]:
 
 
 def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-    """For a method of a `Replica` that another process asks: it gets what is carried with the request, and is
-    `observed`. A caller that wants it timed gets `Worked`."""
+    """Decorate a method of a `Replica` that other processes call: it runs in the caller's `WorkContext`, `observed`.
+
+    A caller that asked for its time gets a `TimedResult`."""
 
     @functools.wraps(method)
-    async def answered(self: Any, *args: Any, work: Carried | None = None, **options: Any) -> Any:
+    async def answered(self: Any, *args: Any, work: WorkContext | None = None, **options: Any) -> Any:
         if work is None:
             return await method(self, *args, **options)
-        with carrying(work), observed(method.__name__, "server"), self.clock.shared() as so_far:
+        with work_context(work), observed(method.__name__, "server"), self.clock.shared() as so_far:
             answer = await method(self, *args, **options)
-            return Worked(answer, so_far()) if work.timed else answer
+            return TimedResult(answer, so_far()) if work.timed else answer
 
     del answered.__wrapped__  # by whose signature, without `work`, Ray would check requests
     return answered

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 
-from pipeline.observability.context import Carried, carried, carrying
+from pipeline.observability.context import WorkContext, current_context, work_context
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORT_SECONDS = 1.0  # between two exports: a process that is killed takes the spans of so long along
@@ -62,7 +62,7 @@ def stop(seconds: float) -> None:
 def span(
     name: str, kind: str = "internal", links: Iterable[str] = (), **attributes: str | int | float
 ) -> AbstractContextManager[None]:
-    """A span around the block, below what is `carried`, and carried itself in the block.
+    """A span around the block, below the current span, and current itself in the block.
 
     `kind`: internal, server, client or consumer. `links`: further traceparents. An error is told by its code or class:
     its text may hold what others wrote. Without traces the block just runs.
@@ -73,7 +73,7 @@ def span(
 @contextmanager
 def _around(made: Span) -> Iterator[None]:
     try:
-        with carrying(Carried(carried().ids, _written(made))):
+        with work_context(WorkContext(current_context().ids, _written(made))):
             yield
     except BaseException as error:
         _failed(made, error)
@@ -91,7 +91,7 @@ def past(name: str, begun: datetime, ended: datetime, **attributes: str | int | 
 def _begin(name: str, kind: str, links: Iterable[str], begun: datetime | None, attributes: dict[str, Any]) -> Span:
     from opentelemetry import trace
 
-    work = carried()
+    work = current_context()
     ids = {f"switchboard.{key}": value for key, value in work.ids.items() if value}
     return (
         _providers[0]

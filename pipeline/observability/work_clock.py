@@ -73,10 +73,10 @@ class SharedClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
-    """What a replica answers to a request that is timed (`Carried.timed`). `seconds`: its share of the replica's."""
+class TimedResult:
+    """A replica's result for a timed request (`WorkContext.timed`). `seconds`: the request's share of its time."""
 
-    answer: Any
+    result: Any
     seconds: float
 
 
@@ -84,9 +84,9 @@ tally: ContextVar[list[float | None] | None] = ContextVar("tally", default=None)
 """Takes the seconds of each timed request; None of a replica that does not measure them."""
 
 
-def counted(answered: Any) -> Any:
-    """Return the answer of a timed request, its seconds added to the tally."""
-    seconds = answered.seconds if isinstance(answered, Worked) else None
-    if (into := tally.get()) is not None:
-        into.append(seconds)
-    return answered.answer if isinstance(answered, Worked) else answered
+def counted(response: Any) -> Any:
+    """Return the result of a timed request after adding its seconds to the tally."""
+    seconds = response.seconds if isinstance(response, TimedResult) else None
+    if (spent := tally.get()) is not None:
+        spent.append(seconds)
+    return response.result if isinstance(response, TimedResult) else response

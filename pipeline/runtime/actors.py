@@ -36,7 +36,7 @@ from pipeline.asr.engine import AsrOptions, Engine
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
 from pipeline.observability import logs, tracing
-from pipeline.observability.context import Carried, carried, carrying
+from pipeline.observability.context import WorkContext, current_context, work_context
 from pipeline.observability.metrics import BATCH_FILL
 from pipeline.observability.spans import on_request
 from pipeline.observability.work_clock import counted
@@ -45,11 +45,11 @@ from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.task_limiter import TaskLimiter
-from pipeline.runtime.workers import Held, Recognition, Samples, opened
+from pipeline.runtime.workers import Recognition, RemoteRef, Samples, opened
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
-TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried alone
+TRIES_WITH_OTHERS = 2  # deaths of its replica after which a request is tried alone
 TRIES_ALONE = 2  # deaths of a replica that ran nothing else, after which the request is to blame
 CLUSTER_SECONDS = 5.0  # for which the resources of the cluster are cached
 TRIES_OF_A_TASK = 2  # for a CPU task whose process dies
@@ -116,21 +116,23 @@ class TranscriberReplica(Replica):
         return self._transcribe(batch, with_fallback=True)
 
     def _transcribe(self, batch: list[PendingChunk], with_fallback: bool = False) -> list[ChunkText | Exception]:
-        """The texts of the chunks that can be read, and the errors of those that cannot."""
+        """Return the texts of the chunks that can be read, and the errors of those that cannot."""
         if not with_fallback:  # which has no batches
             BATCH_FILL.observe(len(batch) / self._engine.batch_size)
-        found = list(self._readers.map(_read, batch))
-        readable = [(one, wanted) for one, wanted in zip(found, batch, strict=True) if not isinstance(one, Exception)]
+        sounds = list(self._readers.map(_read, batch))
+        readable = [
+            (sound, pending) for sound, pending in zip(sounds, batch, strict=True) if not isinstance(sound, Exception)
+        ]
         texts: list[ChunkText] = []
         if readable:
-            words = [wanted.vocabulary for _, wanted in readable]
+            words = [pending.vocabulary for _, pending in readable]
             texts = self._engine.transcribe(
-                [samples for samples, _ in readable], [wanted.chunk for _, wanted in readable], words, with_fallback
+                [samples for samples, _ in readable], [pending.chunk for _, pending in readable], words, with_fallback
             )
         if len(texts) != len(readable):
             raise EngineError(f"The engine answered for {len(texts)} of {len(readable)} chunks.")
         answers = iter(texts)
-        return [one if isinstance(one, Exception) else next(answers) for one in found]
+        return [sound if isinstance(sound, Exception) else next(answers) for sound in sounds]
 
 
 def secrets_of(where: str) -> dict[str, str]:
@@ -148,9 +150,9 @@ async def _pending(audio: AudioRef, chunks: Sequence[Chunk], vocabulary: Sequenc
     return [PendingChunk(sound, chunk, tuple(vocabulary)) for chunk in chunks]
 
 
-def _read(wanted: PendingChunk) -> Samples | Exception:
+def _read(pending: PendingChunk) -> Samples | Exception:
     try:
-        return wanted.audio.sound(wanted.chunk)
+        return pending.audio.sound(pending.chunk)
     except Exception as error:
         return error
 
@@ -191,7 +193,7 @@ class RayWorkers:
         self._transcriber = transcriber
         self._diarizer = diarizer
         self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=0)(_run)
-        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=0, num_returns=2)(_run_and_tell)
+        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=0, num_returns=2)(_run_and_signal)
         self._pause = pause
         self._cpus_per_task = cpus_per_task
         self._sharing = 1
@@ -200,10 +202,10 @@ class RayWorkers:
         self._owner: Hashable = None
 
     def of(self, owner: Hashable) -> "RayWorkers":
-        """The same workers for calls of one owner: CPU tasks of several owners take turns."""
-        theirs = copy.copy(self)
-        theirs._owner = owner
-        return theirs
+        """Return the same workers for calls of one owner: CPU tasks of several owners take turns."""
+        workers = copy.copy(self)
+        workers._owner = owner
+        return workers
 
     def set_peer_count(self, sharing: int) -> None:
         """Set how many processes share this cluster, this one included."""
@@ -213,13 +215,13 @@ class RayWorkers:
         return math.ceil(int(self._cpus() / self._cpus_per_task) / self._sharing)
 
     async def recognition(self) -> Recognition:
-        return await self._told(self._transcriber, "recognition")  # type: ignore[no-any-return]
+        return await self._described(self._transcriber, "recognition")  # type: ignore[no-any-return]
 
     async def diarizer(self) -> str:
-        return await self._told(self._diarizer, "identity")  # type: ignore[no-any-return]
+        return await self._described(self._diarizer, "identity")  # type: ignore[no-any-return]
 
-    async def _told(self, replicas: DeploymentHandle, method: str) -> Any:
-        """What a replica says of itself."""
+    async def _described(self, replicas: DeploymentHandle, method: str) -> Any:
+        """Return what a replica reports about itself."""
         while True:  # it does not use the engine, so no replica dies of it
             try:
                 return await _unwrapped(getattr(replicas, method).remote())
@@ -228,20 +230,20 @@ class RayWorkers:
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         async def run() -> Any:
-            return await _or_killed(self._compute.remote(task_context(), fn, *map(opened, args)))
+            return await _await_or_kill(self._compute.remote(task_context(), fn, *map(opened, args)))
 
         return await self._as_task(fn, run)
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        async def run() -> Held:
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
+        async def run() -> RemoteRef:
             result, done = self._hold.remote(task_context(), fn, *map(opened, args))
-            await _or_killed(done)
-            return Held(result)
+            await _await_or_kill(done)
+            return RemoteRef(result)
 
         return await self._as_task(fn, run)
 
     async def _as_task(self, fn: Callable[..., Any], run: Callable[[], Awaitable[T]]) -> T:
-        """When it is this owner's turn: a span from here, since the processes of tasks send none."""
+        """Run when it is this owner's turn, in a span from here: the processes of tasks send none."""
         async with self._limiter.of(self._owner):
             with tracing.span(f"task {fn.__name__}"):
                 for _ in range(TRIES_OF_A_TASK - 1):
@@ -250,29 +252,29 @@ class RayWorkers:
                 return await run()
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         return await self._ask(  # type: ignore[no-any-return]
             self._transcriber, "transcribe", [audio.inside], chunks, tuple(vocabulary), with_fallback
         )
 
-    async def diarize(self, audio: Held) -> Diarization:
+    async def diarize(self, audio: RemoteRef) -> Diarization:
         return await self._ask(self._diarizer, "diarize", [audio.inside])  # type: ignore[no-any-return]
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._ask(self._diarizer, "voiceprint", [audio.inside], channel, speech)  # type: ignore[no-any-return]
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
         return await self._ask(self._diarizer, "voices", [audio.inside], channel, speech)  # type: ignore[no-any-return]
 
     async def _ask(self, replicas: DeploymentHandle, method: str, *args: Any) -> Any:
-        beside_others = alone = 0  # deaths of a replica that ran this request
-        work = replace(carried(), timed=True)
+        with_others = alone = 0  # deaths of a replica that ran this request
+        work = replace(current_context(), timed=True)
         while alone < TRIES_ALONE:
             begun = False
             try:
-                if beside_others < TRIES_BESIDE_OTHERS:
-                    return counted(await _or_dropped(getattr(replicas, method).remote(*args, work=work)))
+                if with_others < TRIES_WITH_OTHERS:
+                    return counted(await _await_or_cancel(getattr(replicas, method).remote(*args, work=work)))
                 alone_ = replicas.options(stream=True).alone
                 async for word in _streamed(alone_.remote(method, *args, work=work)):
                     if begun:
@@ -281,7 +283,7 @@ class RayWorkers:
                 raise EngineError(f"The replica ended without an answer to {method}.")
             except LOST as error:
                 alone += begun
-                beside_others += not begun and not isinstance(error, BackPressureError)
+                with_others += not begun and not isinstance(error, BackPressureError)
                 await self._wait_for_another(error)
         raise WorkerLost(
             f"The process of an engine died {TRIES_ALONE} times on this call ({method}) with nothing else running, and "
@@ -303,34 +305,34 @@ class TaskLost(EngineLost):
 LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
 
 
-TaskContext = tuple[bool, Carried]
-"""Whether a task logs JSON, and what its work belongs to."""
+TaskContext = tuple[bool, WorkContext]
+"""Whether a task logs JSON, and the context of its work."""
 
 
 def task_context() -> TaskContext:
-    """That of a task which is started now."""
-    return logs.as_json(), carried()
+    """Return the context for a task that is started now."""
+    return logs.as_json(), current_context()
 
 
 def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
-    """The body of every CPU task: `fn` does the work. Its span is made by who started it: Ray ends idle processes of
-    tasks, and would end a sender of spans with them."""
+    """Run the body of every CPU task. The process that started it makes its span: Ray ends idle processes of tasks,
+    and would end a sender of spans with them."""
     as_json, work = about
     task_log.prepare(as_json)
     begun = time.monotonic()
-    with carrying(work):
-        done = fn(*args)
+    with work_context(work):
+        result = fn(*args)
         log.info("task %s: %.2f s", fn.__name__, time.monotonic() - begun)
-    return done
+    return result
 
 
-def _run_and_tell(about: TaskContext, fn: Callable[..., T], *args: Any) -> tuple[T, None]:
-    """Two results: one that stays where it is, and a small one to wait for, which raises what `fn` raised."""
+def _run_and_signal(about: TaskContext, fn: Callable[..., T], *args: Any) -> tuple[T, None]:
+    """Return two results: one that stays where it is, and a small one to wait for, which raises what `fn` raised."""
     return _run(about, fn, *args), None
 
 
-async def _or_killed(task: Any) -> Any:
-    """What a CPU task answers. When the caller is canceled, the task's process is killed."""
+async def _await_or_kill(task: Any) -> Any:
+    """Return the result of a CPU task. When the caller is canceled, the task's process is killed."""
     try:
         return await _unwrapped(task)
     except asyncio.CancelledError:
@@ -344,8 +346,8 @@ async def _ended(task: Any) -> None:
         await task
 
 
-async def _or_dropped(response: Any) -> Any:
-    """What a replica answers. When the caller is canceled, so is the request, which Serve does not do."""
+async def _await_or_cancel(response: Any) -> Any:
+    """Return the result of a replica. When the caller is canceled, so is the request, which Serve does not do."""
     try:
         return await _unwrapped(response)
     except asyncio.CancelledError:
@@ -355,7 +357,7 @@ async def _or_dropped(response: Any) -> Any:
 
 
 async def _streamed(answers: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Each answer as it comes, with errors as `_unwrapped` raises them."""
+    """Yield each answer as it comes, with errors as `_unwrapped` raises them."""
     while True:
         try:
             yield await _unwrapped(anext(answers))

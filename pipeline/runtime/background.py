@@ -1,8 +1,8 @@
-"""Workers on a Ray cluster for work that nobody waits for: processes of the lowest priority, started on demand.
+"""Workers on a Ray cluster for background work: processes of the lowest priority, started on demand.
 
-An engine that the service has is asked where it is. Another one gets an actor of its own. CPU work gets actors too, and
-not Ray's tasks: Ray ends idle processes of tasks beyond one for each processor, those of live calls among them, which
-then wait for new ones to start. All are given back with `close`.
+Requests for an engine that the service has go to its replicas. Another engine gets an actor. CPU work gets actors too,
+not tasks: Ray ends idle processes of tasks beyond one for each processor, those of live calls among them, which then
+wait for new ones to start. `close` ends all.
 """
 
 import asyncio
@@ -15,45 +15,47 @@ import ray
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.errors import CheckpointMissing, EngineUnavailable, WorkerLost
-from pipeline.observability.context import carried
+from pipeline.observability.context import current_context
 from pipeline.runtime.actors import (
     KILLED_SECONDS,
     LOST,
     TRIES_OF_A_TASK,
     RayWorkers,
     TaskLost,
+    _await_or_cancel,
     _ended,
-    _or_dropped,
     _unwrapped,
     task_context,
 )
-from pipeline.runtime.niced import NicedEngine, NicedProcess
+from pipeline.runtime.low_priority import LowPriorityEngine, LowPriorityProcess
 from pipeline.runtime.task_limiter import TaskLimiter
-from pipeline.runtime.workers import Held, opened
+from pipeline.runtime.workers import RemoteRef, opened
 
 START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its checkpoint and load
 TRIES = 3  # of a request whose engine dies
 RUN = "pipeline.runtime.actors._run"
-OWN = {"SWITCHBOARD_BACKGROUND": "1"}  # an environment of its own, by which Ray keeps its processes apart
+ENVIRONMENT = {"SWITCHBOARD_BACKGROUND": "1"}  # Ray keeps processes of another environment apart
 
 
 class OnDemand:
     """An engine in an actor that is started when it is asked for the first time, and again after it died."""
 
-    def __init__(self, kind: type[NicedEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]) -> None:
+    def __init__(
+        self, kind: type[LowPriorityEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]
+    ) -> None:
         """`arguments`: of `kind`."""
         self._make = ray.remote(num_cpus=0, num_gpus=gpus, runtime_env={"env_vars": env})(kind)
         self._arguments = tuple(arguments)
         self._actor: Any = None
 
     async def ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """What the engine answers. Raises `EngineUnavailable` where the cluster has no room for it."""
+        """Return the engine's result. Raises `EngineUnavailable` where the cluster has no room for it."""
         for _ in range(TRIES):
             if self._actor is None:
                 self._actor = await self._started()
             actor = self._actor
             try:
-                return await _or_dropped(actor.ask.remote(method, *args, **options))
+                return await _await_or_cancel(actor.ask.remote(method, *args, **options))
             except LOST:
                 if self._actor is actor:
                     self._actor = None
@@ -63,7 +65,7 @@ class OnDemand:
         actor = self._make.remote(*self._arguments)
         try:
             async with asyncio.timeout(START_SECONDS):
-                problem = await _or_dropped(actor.ask.remote("problem"))
+                problem = await _await_or_cancel(actor.ask.remote("problem"))
         except TimeoutError:
             ray.kill(actor)
             raise EngineUnavailable(
@@ -85,7 +87,9 @@ class Processes:
     """Actors for CPU work, at most `room()`; each runs one function at a time, and stays for the next."""
 
     def __init__(self, room: Callable[[], int]) -> None:
-        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": OWN})(NicedProcess)
+        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": ENVIRONMENT})(
+            LowPriorityProcess
+        )
         self._limiter = TaskLimiter(room)
         self._idle: list[Any] = []
 
@@ -138,37 +142,37 @@ class BackgroundWorkers(RayWorkers):
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         return await self._in_process(fn, args)
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        return Held(await self._in_process(fn, args, held=True))
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
+        return RemoteRef(await self._in_process(fn, args, remote=True))
 
-    async def _in_process(self, fn: Callable[..., Any], args: Sequence[Any], held: bool = False) -> Any:
+    async def _in_process(self, fn: Callable[..., Any], args: Sequence[Any], remote: bool = False) -> Any:
         for _ in range(TRIES_OF_A_TASK):
             with contextlib.suppress(*LOST):
                 async with self._processes.one() as actor:
                     result = done = None
-                    if held:
-                        result, done = actor.run_and_tell.options(num_returns=2).remote(
+                    if remote:
+                        result, done = actor.run_and_signal.options(num_returns=2).remote(
                             task_context(), fn, *map(opened, args)
                         )
                     else:
                         done = actor.run.remote(task_context(), fn, *map(opened, args))
-                    answer = await _or_ended(actor, done)
-                    return result if held else answer
+                    answer = await _await_or_end(actor, done)
+                    return result if remote else answer
         raise TaskLost("The process of a CPU task died each time. Check the memory of the node.")
 
-    async def _told(self, replicas: Any, method: str) -> Any:
+    async def _described(self, replicas: Any, method: str) -> Any:
         if isinstance(replicas, OnDemand):
             return await replicas.ask(method)
-        return await super()._told(replicas, method)
+        return await super()._described(replicas, method)
 
     async def _ask(self, replicas: Any, method: str, *args: Any) -> Any:
         if isinstance(replicas, OnDemand):
-            return await replicas.ask(method, *args, work=carried())
+            return await replicas.ask(method, *args, work=current_context())
         return await super()._ask(replicas, method, *args)
 
 
-async def _or_ended(actor: Any, task: Any) -> Any:
-    """What the function answers. When the caller is canceled, its process is ended, and this returns after it."""
+async def _await_or_end(actor: Any, task: Any) -> Any:
+    """Return the function's result. When the caller is canceled, its process is ended, and this returns after it."""
     try:
         return await _unwrapped(task)
     except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -102,7 +102,7 @@ class Batcher(Generic[Item, Result]):
                 return
             self._running += 1
             batch = self._next(min(self._size, math.ceil(waiting / free)))
-            with carrying(Carried()):  # a batch is of many calls
+            with work_context(WorkContext()):  # a batch is of many calls
                 task = asyncio.get_running_loop().create_task(self._work(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from pipeline.engines.fingerprint import identity_of
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
 from pipeline.observability import logs, tracing
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from pipeline.observability.work_clock import SharedClock
 from pipeline.runtime.batching import Batcher
 
@@ -124,7 +124,7 @@ class Replica:
             return self._exclusive
         idle = self._loading is None or self._loading.done()
         if idle and time.monotonic() - self._tried_at > LOAD_AGAIN_SECONDS:
-            with carrying(Carried()):  # no affair of the call that found it so
+            with work_context(WorkContext()):  # no affair of the call that found it so
                 self._loading = asyncio.create_task(asyncio.to_thread(self._look_again))
         raise EngineUnavailable(f"The service has no model for {self.STAGE}. Its operator has to bring it.")
 
@@ -145,7 +145,7 @@ class Replica:
             self._tidied, self._tidied_at = ran, time.monotonic()
             await asyncio.to_thread(give_back)
 
-    async def alone(self, method: str, *args: Any, work: Carried | None = None) -> AsyncIterator[Any]:
+    async def alone(self, method: str, *args: Any, work: WorkContext | None = None) -> AsyncIterator[Any]:
         """Yield `BEGUN` as soon as nothing else runs, then what `method` answers.
 
         A caller that got `BEGUN` and then loses the replica knows that its request is the cause.

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 
 PRESENT_SECONDS = 10.0  # for which an owner that asked for a place counts as present
-Turns = deque[asyncio.Future[None]]
+Queue = deque[asyncio.Future[None]]
 
 
 class TaskLimiter:
@@ -30,14 +30,14 @@ class TaskLimiter:
     def __init__(self, limit: Callable[[], int], ahead: int = 0, now: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._ahead, self._now = limit, ahead, now
         self._held: Counter[Hashable] = Counter()
-        self._waiting: dict[Hashable, Turns] = {}
+        self._waiting: dict[Hashable, Queue] = {}
         self._asked: dict[Hashable, float] = {}  # when each owner did so last
         self._served: dict[Hashable, int] = {}  # the number of the last turn that each had
         self._turn = 0
 
     @asynccontextmanager
     async def of(self, owner: Hashable = None) -> AsyncIterator[None]:
-        """A place for the block."""
+        """Hold a place for the block."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked[owner] = self._now()
         self._waiting.setdefault(owner, deque()).append(turn)
@@ -60,7 +60,7 @@ class TaskLimiter:
     def _give(self) -> None:
         self._drop_absent()
         while may := [owner for owner in self._waiting if self._may(owner)]:
-            owner = min(may, key=lambda one: (self._held[one], self._served.get(one, 0)))
+            owner = min(may, key=lambda owner: (self._held[owner], self._served.get(owner, 0)))
             self._turn += 1
             self._served[owner] = self._turn
             self._held[owner] += 1
@@ -75,8 +75,8 @@ class TaskLimiter:
         return held < limit - (self._held[owner] > 0)
 
     def _drop_absent(self) -> None:
-        there = {owner: deque(turn for turn in turns if not turn.done()) for owner, turns in self._waiting.items()}
-        self._waiting = {owner: turns for owner, turns in there.items() if turns}
+        waiting = {owner: deque(turn for turn in turns if not turn.done()) for owner, turns in self._waiting.items()}
+        self._waiting = {owner: turns for owner, turns in waiting.items() if turns}
         self._held = +self._held
         since = self._now() - PRESENT_SECONDS
         self._asked = {

@@ -23,8 +23,8 @@ Samples = npt.NDArray[np.float32]
 VOICE_SECONDS = 180.0  # of speech that a voiceprint is made from: more changes nothing and costs memory
 
 
-class Held:
-    """A handle on a result that stays where it was made. Only `Workers` looks inside."""
+class RemoteRef:
+    """A reference to a result that stays where it was made. Only `Workers` reads `inside`."""
 
     __slots__ = ("inside",)
 
@@ -33,8 +33,8 @@ class Held:
 
 
 def opened(arg: Any) -> Any:
-    """Return what a handle holds; any other argument as it is."""
-    return arg.inside if isinstance(arg, Held) else arg
+    """Return the result behind a reference; any other argument as it is."""
+    return arg.inside if isinstance(arg, RemoteRef) else arg
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +51,43 @@ class Recognition:
 
 
 class Workers(Protocol):
-    """What `process` asks for. Every method may raise `EngineError`; `compute` and `hold` pass on what `fn` raises.
+    """Runs the heavy work of `process`.
 
-    `audio` is always a `Held` of `pipeline.audio.analyze.Loaded`.
+    Every method may raise `EngineError`; `compute` and `hold` pass on what `fn` raises.
+    `audio` is always a `RemoteRef` of `pipeline.audio.analyze.Loaded`.
     """
 
     def of(self, owner: Hashable) -> "Workers":
-        """The same workers for calls of one owner (a workspace): owners that share CPUs take turns."""
+        """Return the same workers for calls of one owner (a workspace): owners that share CPUs take turns."""
 
     async def recognition(self) -> Recognition:
-        """The recognizer in use."""
+        """Return the recognizer in use."""
 
     async def diarizer(self) -> str:
-        """The identity of the diarizer in use; see `Recognition.identity`."""
+        """Return the identity of the diarizer in use; see `Recognition.identity`."""
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run a CPU function outside the event loop; `Held` arguments arrive as what they hold."""
+        """Run a CPU function outside the event loop; `RemoteRef` arguments arrive as their results."""
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        """Like `compute`, but the result stays there and a handle comes back. If canceled, it ends when `fn` has ended:
-        what `fn` wrote can be removed then."""
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
+        """Run as `compute`, but the result stays there and a reference comes back.
+
+        If canceled, it ends when `fn` has ended: what `fn` wrote can be removed then.
+        """
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         """Recognize chunks; results in the order of `chunks`. See `pipeline.asr.Engine` for the rest."""
 
-    async def diarize(self, audio: Held) -> Diarization:
-        """Who spoke when in channel 0 of `audio`."""
+    async def diarize(self, audio: RemoteRef) -> Diarization:
+        """Return who spoke when in channel 0 of `audio`."""
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
-        """A voiceprint of one channel's speech; None when too little was said."""
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+        """Return a voiceprint of one channel's speech; None when too little was said."""
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
-        """The voiceprint of each of several stretches of a channel; None if too little was said."""
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        """Return the voiceprint of each of several stretches of a channel; None if too little was said."""
 
 
 class LocalWorkers:
@@ -122,26 +125,26 @@ class LocalWorkers:
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         """A function that checks `is_cancelled` stops when the caller leaves; any other runs to its end."""
-        with cancellable() as left:
+        with cancellable() as canceled:
             try:
                 return await asyncio.to_thread(fn, *map(opened, args))
             except asyncio.CancelledError:
-                left.set()
+                canceled.set()
                 raise
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        with cancellable() as left:
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> RemoteRef:
+        with cancellable() as canceled:
             work = asyncio.ensure_future(asyncio.to_thread(fn, *map(opened, args)))
             try:
-                return Held(await asyncio.shield(work))
+                return RemoteRef(await asyncio.shield(work))
             except asyncio.CancelledError:
-                left.set()
+                canceled.set()
                 await asyncio.wait([work])
                 work.cancelled() or work.exception()  # mark it as retrieved
                 raise
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         return await self._in_batches(
             audio,
@@ -149,22 +152,22 @@ class LocalWorkers:
             lambda engine, samples, batch: engine.transcribe(samples, batch, [vocabulary] * len(batch), with_fallback),
         )
 
-    async def diarize(self, audio: Held) -> Diarization:
+    async def diarize(self, audio: RemoteRef) -> Diarization:
         return await self._run("diarizer", lambda engine: engine.diarize(audio.inside.audio))  # type: ignore[no-any-return]
 
-    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._run(  # type: ignore[no-any-return]
             "diarizer", lambda engine: engine.voiceprint(spoken(audio.inside.audio, channel, speech))
         )
 
-    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+    async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
         sound = audio.inside.audio
         return await self._run(  # type: ignore[no-any-return]
             "diarizer", lambda engine: engine.voices([sound.cut(channel, span.start, span.end) for span in speech])
         )
 
     async def _in_batches(
-        self, audio: Held, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
+        self, audio: RemoteRef, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
     ) -> list[Any]:
         """Run as many batches at once as the transcriber takes; only their sound is in memory.
 
@@ -175,12 +178,12 @@ class LocalWorkers:
         size = min(engine.batch_size, max(1, math.ceil(len(order) / engine.batches_at_once)))
         done: dict[int, Any] = {}
 
-        async def one(rows: Sequence[int]) -> None:
+        async def run_batch(rows: Sequence[int]) -> None:
             batch = [chunks[at] for at in rows]
             texts = await self._run("transcriber", lambda engine: ask(engine, pieces(audio.inside.audio, batch), batch))
             done.update(zip(rows, texts, strict=True))
 
-        batches = [asyncio.create_task(one(order[at : at + size])) for at in range(0, len(order), size)]
+        batches = [asyncio.create_task(run_batch(order[at : at + size])) for at in range(0, len(order), size)]
         try:
             await asyncio.gather(*batches)
         finally:
@@ -198,16 +201,16 @@ class LocalWorkers:
 
 
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:
-    """The samples of each chunk, float32 mono at 16 kHz. May raise `StorageError`."""
+    """Return the samples of each chunk, float32 mono at 16 kHz. May raise `StorageError`."""
     return [audio.sound(chunk) for chunk in chunks]
 
 
 def spoken(audio: Audio, channel: int, speech: Sequence[Span], seconds: float = VOICE_SECONDS) -> list[Samples]:
-    """The samples of the longest spans of speech of one channel, at most so many seconds in all, in order of time."""
-    chosen, left = [], seconds
+    """Return the samples of the longest spans of speech of one channel, at most `seconds` in all, in order of time."""
+    chosen, remaining = [], seconds
     for span in sorted(speech, key=lambda span: -span.duration):
-        if left <= 0:
+        if remaining <= 0:
             break
-        chosen.append(Span(span.start, min(span.end, span.start + left)))
-        left -= chosen[-1].duration
+        chosen.append(Span(span.start, min(span.end, span.start + remaining)))
+        remaining -= chosen[-1].duration
     return [audio.cut(channel, span.start, span.end) for span in sorted(chosen, key=lambda span: span.start)]

@@ -23,7 +23,7 @@ TELLING = (
 MOST_SECONDS = 300.0  # of a channel: those nearest to what a machine may have said
 
 
-def worth_asking(texts: Sequence[ChunkText], channels: int, spans: Sequence[SpeakerSpan] = ()) -> list[list[Span]]:
+def needs_voice_check(texts: Sequence[ChunkText], channels: int, spans: Sequence[SpeakerSpan] = ()) -> list[list[Span]]:
     """For each channel the stretches whose voices are to be separated; none where no words suggest a machine.
 
     `spans` are a diarizer's, in a channel that holds both parties.

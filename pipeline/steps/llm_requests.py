@@ -1,5 +1,4 @@
-"""Asking a language model for the calls of one process: few at a time, owners in turn, and no crowd before a dead
-endpoint."""
+"""Requests to a language model for the calls of one process: few at a time, owners in turn, none to a dead endpoint."""
 
 import logging
 from collections import defaultdict
@@ -19,18 +18,18 @@ DOWN = "endpoint_down"
 log = logging.getLogger(__name__)
 
 
-class Asker(Protocol):
-    """What `process` asks a language model through."""
+class LlmClient(Protocol):
+    """Through this `process` sends requests to a language model."""
 
     async def ask(
         self, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
     ) -> dict[str, Unanswered]:
-        """As `analysis.ask`, when it is the call's turn."""
+        """Send requests as `analysis.ask`, when it is the call's turn."""
 
 
 @dataclass(slots=True)
 class ModelEndpoint:
-    """What the last calls learned of an endpoint. `failed`: calls in a row for which it had no answer."""
+    """The health of an endpoint. `failed`: calls in a row for which it had no answer."""
 
     failed: int = 0
     tried: bool = False  # by a call, while it is down
@@ -40,27 +39,27 @@ class ModelEndpoint:
         return self.failed >= DOWN_AFTER
 
 
-class Asking:
+class LlmScheduler:
     """Requests of at most `places` calls at once; owners take turns, as `TaskLimiter` says.
 
-    A call waits for its turn as long as it takes: a model that is slow slows calls down, as an engine does. One that is
-    down does not: while one call tries whether it is there again, others are told at once that it is not.
+    A call waits for its turn as long as it takes: a slow model slows calls down, as an engine does. One that is down
+    does not: while one call tries it again, requests of others fail at once.
     """
 
     def __init__(self, places: int = 1, spending: Callable[[Any], Spending] | None = None) -> None:
-        """`spending`: by which the requests of an owner are counted."""
+        """`spending` returns what counts the requests of an owner."""
         self._spending = spending
         self._limiter = TaskLimiter(lambda: places)
         self._endpoints: defaultdict[tuple[str | None, str | None], ModelEndpoint] = defaultdict(ModelEndpoint)
 
-    def of(self, owner: Hashable) -> "OwnersAsking":
-        """Asks for calls of one owner (a workspace)."""
-        return OwnersAsking(self, owner)
+    def of(self, owner: Hashable) -> "WorkspaceLlmQueue":
+        """Return the client for calls of one owner (a workspace)."""
+        return WorkspaceLlmQueue(self, owner)
 
     async def ask(
         self, owner: Hashable, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
     ) -> dict[str, Unanswered]:
-        """As `analysis.ask`; waits for a turn."""
+        """Send requests as `analysis.ask`; waits for a turn."""
         async with self._limiter.of(owner):
             endpoint = self._endpoints[options.base_url, options.model]
             if endpoint.is_down and endpoint.tried:
@@ -73,27 +72,27 @@ class Asking:
             finally:
                 if trying:
                     endpoint.tried = False
-            silent = len(unanswered) == len(requests) and any(one.down for one in unanswered.values())
-            _learn(endpoint, silent, options)
+            silent = len(unanswered) == len(requests) and any(answer.down for answer in unanswered.values())
+            _note(endpoint, silent, options)
             return unanswered
 
 
-def _learn(endpoint: ModelEndpoint, down: bool, options: AnalysisOptions) -> None:
+def _note(endpoint: ModelEndpoint, down: bool, options: AnalysisOptions) -> None:
     was = endpoint.is_down
     endpoint.failed = endpoint.failed + 1 if down else 0
     if endpoint.is_down != was:
-        told = "has no answers: calls are analyzed by rules while one at a time tries it" if down else "answers again"
-        log.warning("the language model %s %s", options.model, told)
+        change = "has no answers: calls are analyzed by rules while one at a time tries it" if down else "answers again"
+        log.warning("the language model %s %s", options.model, change)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnersAsking:
-    """An `Asker` for the calls of one owner."""
+class WorkspaceLlmQueue:
+    """An `LlmClient` for the calls of one owner."""
 
-    asking: Asking
+    scheduler: LlmScheduler
     owner: Hashable
 
     async def ask(
         self, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
     ) -> dict[str, Unanswered]:
-        return await self.asking.ask(self.owner, requests, options, keep)
+        return await self.scheduler.ask(self.owner, requests, options, keep)

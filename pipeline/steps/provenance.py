@@ -21,10 +21,10 @@ HERE = Path(__file__).parents[1]
 CODE = {
     Stage.AUDIO: ("audio", "language"),
     Stage.PROSODY: ("audio/prosody.py", "audio/yin.py"),
-    Stage.RECOGNITION: ("asr", "recognize.py", "vocabulary.py"),
+    Stage.RECOGNITION: ("asr", "steps/recognize.py", "steps/vocabulary.py"),
     Stage.DIARIZATION: ("diarization",),
     Stage.RECLUSTERING: ("speakers/reclustering.py",),
-    Stage.VOICES: ("machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
+    Stage.VOICES: ("steps/machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
     Stage.VOICEPRINT: ("speakers/gate.py", "speakers/voiceprint.py"),
 }
 """The files and folders of the pipeline that a stage's result depends on."""
@@ -65,16 +65,16 @@ def of_engines(options: ProcessOptions, recognition: Recognition | None, diarize
 
 @cache
 def code_digest(*parts: str) -> str:
-    """A digest of files of the pipeline, and of those in folders of it: of all, where none is named."""
-    found = hashlib.sha256()
+    """Return a digest of files and folders of the pipeline; without `parts`, of all. Raises `FileNotFoundError`."""
+    digest = hashlib.sha256()
     for part in parts or (".",):
         path = HERE / part
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
-            if file.is_file() and file.suffix not in (".pyc", ".md") and "__pycache__" not in file.parts:
-                found.update(f"{file.relative_to(HERE).as_posix()}\0".encode())
-                found.update(hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()[:32]
+            if not file.is_dir() and file.suffix not in (".pyc", ".md") and "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(HERE).as_posix()}\0".encode())
+                digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:32]
 
 
 def _calibration(options: ProcessOptions) -> str:

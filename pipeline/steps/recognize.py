@@ -1,31 +1,45 @@
-"""Recognition of a call: a first guess at its languages, all words, the languages of the sound, doubtful windows again.
+"""Recognition of a call: guess its languages, transcribe all chunks, correct languages, decode suspect windows again.
 
 Decoding again has a budget in decoder passes, not in seconds, so that results are reproducible.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pipeline.asr import safety
 from pipeline.asr.doubt import DoubtCalibration, calibration_of
 from pipeline.asr.safety import Suspect
-from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, Chunk, ChunkText, Recognized
 from pipeline.language.identification import at, decoded_in_other_language, guess, of_chunk, spread, stretches
-from pipeline.runtime.workers import Held, Workers
+from pipeline.runtime.workers import RemoteRef, Workers
+from pipeline.steps.audio import analyze_recordings, with_sound
+from pipeline.steps.call_run import CallRun
+from pipeline.steps.vocabulary import vocabulary
 
 # With 1.0 and 8 the development half of `bench/real` (tiny.en) has one of 6,484 words more right, and decoding again
 # costs 1.4 times as much: there most calls have one suspect window. Less bounds what a hopeless call costs.
-AGAIN_SHARE = 0.25  # passes that decoding again may take, as a share of those of the first decoding,
-AGAIN_FLOOR = 2  # and so many more: a short call has few windows
-AGAIN_EACH = 8  # passes that a suspect window takes about: 3 where its second text is good, 21 where nothing helps
-FEWEST_AT_ONCE = 2  # windows
+RETRY_BUDGET_SHARE = 0.25  # passes for decoding again, as a share of those of the first decoding,
+RETRY_BUDGET_MIN = 2  # plus so many: a short call has few windows
+# Passes that one suspect window takes on average: 3 where its second text is good, 21 where nothing helps.
+RETRY_BUDGET_PER_WINDOW = 8
+MIN_AT_ONCE = 2  # windows
+
+
+async def recognize_call(run: CallRun, audio: AudioAnalysis) -> Recognized:
+    """Return the words of a call, with the call's names and terms as vocabulary."""
+    recognition = await run.workers.recognition()
+    if not audio.chunks:
+        return Recognized((), recognition.engine)
+    too_long = max(chunk.seconds for chunk in audio.chunks) > recognition.max_chunk_seconds + 0.1
+    if too_long or (not recognition.packing and any(chunk.pieces for chunk in audio.chunks)):
+        audio = await analyze_recordings(run)  # an earlier attempt cut the chunks for another model
+    words, second_pass = vocabulary(run.call, run.roster), run.options.safety.second_pass
+    return await recognize(run.workers, await run.sound.get(), audio, recognition.engine, words, second_pass)
 
 
 async def recognize(
     workers: Workers,
-    sound: Held,
+    sound: RemoteRef,
     audio: AudioAnalysis,
     engine: str,
     vocabulary: Sequence[str],
@@ -52,59 +66,54 @@ async def recognize(
 
 
 async def _first_pass(
-    workers: Workers, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str]
+    workers: Workers, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str]
 ) -> list[ChunkText]:
-    """Every chunk once: a few of each channel in the language that the engine detects, the rest in what these suggest.
+    """Transcribe each chunk once: a few of each channel in the language that the engine detects, the rest accordingly.
 
     So each window is encoded once: its language comes from the same encoding.
     """
-    asked = spread(chunks)
-    found = dict(zip(asked, await workers.transcribe(audio, asked, vocabulary), strict=True))
-    guessed = guess(chunks, asked, [of_chunk(found[chunk]) for chunk in asked])
-    rest = [chunk for chunk, before in zip(guessed, chunks, strict=True) if before not in found]
+    samples = spread(chunks)
+    texts = dict(zip(samples, await workers.transcribe(audio, samples, vocabulary), strict=True))
+    guessed = guess(chunks, samples, [of_chunk(texts[chunk]) for chunk in samples])
+    rest = [chunk for chunk, before in zip(guessed, chunks, strict=True) if before not in texts]
     others = iter(await workers.transcribe(audio, rest, vocabulary) if rest else ())
     return [
-        replace(found[chunk], chunk=known) if chunk in found else next(others)
-        for chunk, known in zip(chunks, guessed, strict=True)
+        replace(texts[chunk], chunk=with_language) if chunk in texts else next(others)
+        for chunk, with_language in zip(chunks, guessed, strict=True)
     ]
 
 
 async def _in_the_right_language(
-    workers: Workers, audio: Held, texts: Sequence[ChunkText], vocabulary: Sequence[str]
+    workers: Workers, audio: RemoteRef, texts: Sequence[ChunkText], vocabulary: Sequence[str]
 ) -> list[ChunkText]:
     wrong = decoded_in_other_language(texts, stretches(texts))
     corrected = [replace(texts[index].chunk, language=code) for index, code in wrong.items()]
-    done = list(texts)
+    best = list(texts)
     if corrected:
         for index, text in zip(wrong, await workers.transcribe(audio, corrected, vocabulary), strict=True):
-            if text.words or not done[index].words:  # keep words rather than none, in any language
-                done[index] = text
-    return done
+            if text.words or not best[index].words:  # keep words rather than none, in any language
+                best[index] = text
+    return best
 
 
 async def _again(
     workers: Workers,
-    audio: Held,
+    audio: RemoteRef,
     texts: Sequence[ChunkText],
     suspects: Sequence[Suspect],
     vocabulary: Sequence[str],
 ) -> dict[int, ChunkText]:
-    """The second texts of the suspect windows, by index, the worst first, until the budget is spent."""
-    known = stretches(texts)
-    budget = AGAIN_SHARE * sum(text.decodings for text in texts) + AGAIN_FLOOR
+    """Return second texts of the suspect windows by index, the worst first, until the budget is spent."""
+    languages = stretches(texts)
+    budget = RETRY_BUDGET_SHARE * sum(text.decodings for text in texts) + RETRY_BUDGET_MIN
     waiting = sorted(suspects, key=lambda s: (-len(s.reasons), texts[s.index].mean_log_probability, s.index))
-    found: dict[int, ChunkText] = {}
+    second_texts: dict[int, ChunkText] = {}
     while waiting and budget > 0:
-        count = max(FEWEST_AT_ONCE, int(budget / AGAIN_EACH))
-        asked, waiting = [suspect.index for suspect in waiting[:count]], waiting[count:]
-        chunks = [texts[index].chunk for index in asked]
-        chunks = [replace(chunk, language=at(known, chunk) or chunk.language) for chunk in chunks]
+        count = max(MIN_AT_ONCE, int(budget / RETRY_BUDGET_PER_WINDOW))
+        batch, waiting = [suspect.index for suspect in waiting[:count]], waiting[count:]
+        chunks = [texts[index].chunk for index in batch]
+        chunks = [replace(chunk, language=at(languages, chunk) or chunk.language) for chunk in chunks]
         second = await workers.transcribe(audio, chunks, vocabulary, with_fallback=True)
-        found.update(zip(asked, second, strict=True))
+        second_texts.update(zip(batch, second, strict=True))
         budget -= sum(text.decodings for text in second)
-    return found
-
-
-def with_sound(loaded: Loaded, fn: Callable[..., Any], *args: Any) -> Any:
-    """Run `fn` on loaded sound: stages know sound, and only `Workers` knows where it is."""
-    return fn(loaded.audio, *args)
+    return second_texts

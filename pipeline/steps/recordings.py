@@ -1,75 +1,128 @@
 """The recordings of a call, one or two, each recorded as soon as it is stored: a retry does not request it again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.speech import Recording
+from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.errors import NotFetched, RecordingError, StorageError, told
 from pipeline.fetch import handed_in
-from pipeline.fetch.fetcher import FetchOptions, fetch
-from pipeline.fetch.storage import flaw_of
+from pipeline.fetch.fetcher import fetch
+from pipeline.fetch.storage import all_stored, flaw_of
+from pipeline.journal import Journal
+from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Workers
 
 
-class Legs:
-    """Fetches a call's recordings into `storage`. `keep` is called with each of two as soon as it is stored.
-
-    `handed_in_folder`: for files of this machine, see `pipeline.fetch.handed_in`.
-
-    `warnings` grows if a stored recording has to be fetched again.
-    """
+class RecordingFetcher:
+    """Fetches the recordings of one call into the storage; records each of two as soon as it is stored."""
 
     def __init__(
         self,
         call: Call,
         workers: Workers,
-        keep: Callable[[Recording], Awaitable[None]],
-        storage: str,
-        options: FetchOptions,
+        journal: Journal,
+        options: ProcessOptions,
+        last_try: bool = False,
         access: Access | None = None,
-        handed_in_folder: Path | None = None,
     ) -> None:
-        self._call, self._workers, self._keep = call, workers, keep
-        self._storage, self._options, self._access = storage, options, access
-        self._handed_in = handed_in_folder
-        self.warnings: tuple[str, ...] = ()
+        """`last_try`: of two recordings, one that still cannot be fetched is left out.
 
-    @property
-    def urls(self) -> list[str]:
-        return [url for url in (self._call.recording_url, self._call.recording_url2) if url is not None]
-
-    async def all(self, stored: Sequence[Recording]) -> list[Recording | BaseException]:
-        """For each recording of the call, by channel, where it is stored, or why it could not be fetched.
-
-        `stored`: what an earlier attempt fetched; what of these is intact is not requested.
+        `access`: the credentials of the workspace for recording servers.
         """
-        known = {recording.channel: recording for recording in stored}
-        return await asyncio.gather(
-            *(self._one(url, channel, known.get(channel)) for channel, url in enumerate(self.urls)),
+        self._call, self._workers, self._journal, self._options = call, workers, journal, options
+        self._last_try, self._access = last_try, access
+        self._urls = [url for url in (call.recording_url, call.recording_url2) if url is not None]
+
+    async def fetch(self, stored: Sequence[Recording]) -> tuple[tuple[Recording, ...], list[str]]:
+        """Return all recordings, and warnings. Those of `stored` that are intact are not requested again.
+
+        Raises the failure that may still pass, even if the other recording has failed permanently.
+        """
+        intact = {recording.channel: recording for recording in stored}
+        warnings: list[str] = []
+        results = await asyncio.gather(
+            *(self._fetch_one(url, channel, intact.get(channel), warnings) for channel, url in enumerate(self._urls)),
             return_exceptions=True,
         )
+        recordings = tuple(result for result in results if isinstance(result, Recording))
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            if not self._is_final(failure):
+                raise failure
+        if not recordings:
+            raise failures[0] if failures else RecordingError("The call has no recording to fetch.")
+        warnings += [f"One of the two recordings could not be fetched: {told(failure)}" for failure in failures]
+        return recordings, warnings
 
-    async def _one(self, url: str, channel: int, stored: Recording | None) -> Recording:
+    def _is_final(self, failure: BaseException) -> bool:
+        """Whether the recording will not be requested again."""
+        return isinstance(failure, RecordingError) and (self._last_try or not failure.retryable)
+
+    async def _fetch_one(self, url: str, channel: int, stored: Recording | None, warnings: list[str]) -> Recording:
         flaw = await self._workers.compute(flaw_of, stored) if stored is not None else None
         if stored is not None and flaw is None:
             return stored
         recording = await self._get(url, channel)
         if flaw is not None:
-            which = f"recording {channel + 1}" if len(self.urls) > 1 else "recording"
-            self.warnings += (f"The stored {which} {flaw}; it was fetched again.",)
-        if len(self.urls) > 1:
-            await self._keep(recording)
+            which = f"recording {channel + 1}" if len(self._urls) > 1 else "recording"
+            warnings.append(f"The stored {which} {flaw}; it was fetched again.")
+        if len(self._urls) > 1:
+            await self._journal.record(Stage.LEG, recording)
         return recording
 
     async def _get(self, url: str, channel: int) -> Recording:
+        storage, options, call_id = self._options.storage, self._options.fetch, self._call.call_id
         if handed_in.is_handed_in(url):
-            call_id, folder = self._call.call_id, self._handed_in
-            return await handed_in.take(url, call_id, channel, self._storage, folder, self._options.max_bytes)
-        return await fetch(url, channel, self._storage, self._options, self._access, self._name(url, channel))
+            folder = self._options.handed_in
+            return await handed_in.take(url, call_id, channel, storage, folder, options.max_bytes)
+        # The name of a partial transfer leaves out the query, because signatures change; the server confirms that the
+        # part still belongs to the content of the URL.
+        name = f"{call_id} {channel} {url.partition('?')[0]}"
+        return await fetch(url, channel, storage, options, self._access, name)
 
-    def _name(self, url: str, channel: int) -> str:
-        """The name of a partial transfer. It leaves out the query, because signatures change; the server confirms that
-        the part still belongs to what the URL names."""
-        return f"{self._call.call_id} {channel} {url.partition('?')[0]}"
+
+class CallRecordings:
+    """The stored recordings of one call. Without a `fetcher` nothing is requested from a server."""
+
+    def __init__(
+        self, workers: Workers, journal: Journal, fetcher: RecordingFetcher | None, warnings: list[str]
+    ) -> None:
+        """`warnings` of fetching are appended to the list."""
+        self._workers, self._journal, self._fetcher, self._warnings = workers, journal, fetcher, warnings
+        self._verified = False  # this run has fetched the recordings
+        self.stored: tuple[Recording, ...] = ()
+
+    async def fetch(self) -> tuple[Recording, ...]:
+        """Return the recordings, fetched except for those that an earlier attempt stored. Raises `NotFetched`."""
+        if self._fetcher is None:
+            raise NotFetched
+        recorded = await self._journal.recall(Stage.LEG)
+        return await self._fetch(self._fetcher, () if recorded is NOT_RECORDED else recorded)
+
+    async def restore(self) -> None:
+        """Fetch again what the store has lost since an earlier attempt. Recorded results hold for the same content."""
+        if self._verified or not any(await asyncio.gather(*(self._flaw(recording) for recording in self.stored))):
+            return
+        if self._fetcher is None:
+            raise NotFetched
+        before = [(recording.channel, recording.sha256) for recording in self.stored]
+        self.stored = await self._fetch(self._fetcher, self.stored)
+        await self._journal.record(Stage.FETCH, self.stored)
+        if [(recording.channel, recording.sha256) for recording in self.stored] != before:
+            raise StorageError("The stored recording is gone, and the sender's recording has changed since.")
+
+    async def are_in_store(self) -> bool:
+        """Return whether all are still in the store, whatever their content."""
+        return await self._workers.compute(all_stored, self.stored)  # type: ignore[no-any-return]
+
+    async def _fetch(self, fetcher: RecordingFetcher, stored: Sequence[Recording]) -> tuple[Recording, ...]:
+        recordings, warnings = await fetcher.fetch(stored)
+        self._warnings += warnings
+        self._verified = True
+        return recordings
+
+    async def _flaw(self, recording: Recording) -> str | None:
+        return await self._workers.compute(flaw_of, recording)  # type: ignore[no-any-return]

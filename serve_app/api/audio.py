@@ -14,7 +14,7 @@ from db.records.views import CallRecord
 from pipeline.errors import CallError, StorageError
 from serve_app.api.access import ReadRequest, has_it
 from serve_app.api.calls import record
-from serve_app.api.errors import Busy, NoSuchRange, NotThereYet
+from serve_app.api.errors import Busy, NoSuchRange, NotReady
 from serve_app.api.queries import AudioQuery
 from serve_app.api.sound import WantedSound
 
@@ -51,7 +51,7 @@ async def play_call(reading: ReadRequest[AudioQuery]) -> Response:
     """The original file, or one channel decoded."""
     found = await record(reading)
     if not found.recordings:
-        raise NotThereYet("The call has no stored recording. It has one when its recording was fetched.")
+        raise NotReady("The call has no stored recording. It has one when its recording was fetched.")
     channel = reading.query.channel or ("original" if len(found.recordings) == 1 else "mixed")
     await reading.note("audio", [reading.call_id], channel)
     try:
@@ -61,17 +61,17 @@ async def play_call(reading: ReadRequest[AudioQuery]) -> Response:
         if error.retryable:
             sentence = "The stored recording cannot be read now; send the same request again after Retry-After."
             raise Busy(reading.options.RETRY_AFTER_SECONDS, sentence) from error
-        raise NotThereYet(f"The recording cannot be decoded: {error.message}") from error
+        raise NotReady(f"The recording cannot be decoded: {error.message}") from error
 
 
 async def _stored(reading: ReadRequest[Any], found: CallRecord, channel: str) -> Stored:
     if channel == "original":
         if len(found.recordings) > 1:
-            raise NotThereYet("The call has two files. Ask for channel=mixed, rep or customer.")
+            raise NotReady("The call has two files. Ask for channel=mixed, rep or customer.")
         one = found.recordings[0]
         return Stored(one.uri, f'"{one.sha256}"', str(reading.call_id))
     if found.layout is None:
-        raise NotThereYet("What is on which channel is known when the call's state is completed.")
+        raise NotReady("What is on which channel is known when the call's state is completed.")
     wanted = WantedSound(found.recordings, found.layout, channel)
     path = await reading.sounds.get(wanted, reading.options.SOUND_WAIT_SECONDS)
     if path is None:

@@ -16,10 +16,10 @@ from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
 from serve_app.api.access import ReadRequest, json_answer, tagged
-from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotThereYet
+from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotReady
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
 from serve_app.records import transcripts
-from serve_app.records.query_embedding import NotReady, SwitchedOff
+from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
 
 def told_of_another(stored: str | None) -> str:
@@ -67,7 +67,7 @@ async def _by_meaning(reading: ReadRequest[CallListQuery], question: str) -> Pag
         raise MeaningOff from None
     except OtherModel as error:
         raise MeaningOff(told_of_another(error.stored)) from None
-    except NotReady as error:
+    except EmbedderNotReady as error:
         raise Busy(retry, str(error)) from None
 
 
@@ -101,7 +101,7 @@ async def show_transcript(reading: ReadRequest[VersionQuery]) -> Response:
     form = reading.request.url.path.rpartition(".")[2]
     found = (await record(reading)).transcript
     if found is None:
-        raise NotThereYet
+        raise NotReady
     await reading.note("transcript", [reading.call_id], form)
     if form == "json":
         return json_answer(reading, found)

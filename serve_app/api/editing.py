@@ -20,7 +20,7 @@ from serve_app.api.errors import (
     EditBodyRefused,
     EditIdUsed,
     NoSuchCall,
-    NotThereYet,
+    NotReady,
     SomethingElse,
     TooManyEdits,
 )
@@ -184,8 +184,8 @@ async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
         return await work
     except correct.NoSuch:
         raise NoSuchCall("There is no such call, edit or task that the API key may see.") from None
-    except correct.NothingHeard:
-        raise NotThereYet from None
+    except correct.NoTranscript:
+        raise NotReady from None
     except correct.CannotBe as error:
         raise EditBodyRefused([Fault(f"/{error.field}", str(error))]) from None
     except correct.IdUsed:

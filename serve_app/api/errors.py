@@ -131,7 +131,7 @@ class NoSuchCall(Refusal):
     status, kind, title = 404, "no-such-call", "There is no such call"
 
 
-class NotThereYet(Refusal):
+class NotReady(Refusal):
     """The call has no transcript. It has one when its state is completed."""
 
     status, kind, title = 404, "not-there-yet", "The call does not have this"
@@ -188,7 +188,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     NoSuchPath,
     NoSuchObject,
     NoSuchCall,
-    NotThereYet,
+    NotReady,
     NotThisWay,
     BodyTooSlow,
     MeaningOff,

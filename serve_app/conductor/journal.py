@@ -1,14 +1,18 @@
-"""Results of stages, recorded and recalled for one job: what lets another Conductor resume a call."""
+"""The journals in PostgreSQL, through which another Conductor resumes a call: of a job, and of a call of a run."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from db.core.database import Database
+from db.experiments import run_calls
+from db.experiments.run_calls import RunLease
 from db.queue import jobs, stage_results
 from db.queue.jobs import Lease
 from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.journal import Journal
 from pipeline.observability.work_clock import tally
+from pipeline.runtime.preemption import OTHER, stage_at_work
 from pipeline.steps.provenance import CODE, Producers
 from serve_app.operations.estimates import RUNS_ON, RtfxMeter
 
@@ -16,10 +20,11 @@ FETCHING = (Stage.FETCH, Stage.LEG)
 PRODUCED = frozenset(CODE)  # stages whose results are known by what produced them
 
 
-class Journal:
-    """The recorded results of one job's stages, in PostgreSQL; also measures how long stages work.
+class JobJournal(Journal):
+    """The recorded results of one job's stages; also measures how long stages work.
 
-    A job that processes recalls what would be produced now; one that analyzes, what the call's record was made of.
+    A job that processes recalls results that the same engines, options and code would produce now; one that analyzes,
+    those that the call's record was made from.
     """
 
     def __init__(
@@ -30,33 +35,34 @@ class Journal:
         rtfx: RtfxMeter,
         identify: Callable[[], Awaitable[Producers]],
     ) -> None:
-        """`identify` says what would produce each stage's result now."""
+        """`identify` returns what would produce each stage's result now."""
         self._identify = identify
         self.producers: Producers = {}  # of what was recorded and recalled
         self._database = database
         self._lease = lease
         self._wait_out = wait_out
         self._rtfx = rtfx
-        self._known: dict[Stage, Any] | None = None
+        self._recorded: dict[Stage, Any] | None = None
         self._spent: dict[Stage, list[float | None]] = {}  # seconds of replicas, by stages that need them
-        self._asked = False  # what produces the stages; a job that only fetches needs no engine
+        self._identified = False  # a job that only fetches needs no engine
         self.audio = (0, 0.0)  # channels and seconds of the call
 
     async def recall(self, stage: Stage) -> Any:
         if stage is not Stage.LEG:
             await self._wait_out(lambda: jobs.stage(self._database, self._lease, stage))
-        if stage not in FETCHING and not self._asked:
-            self.producers, self._asked, self._known = await self._produced_by(), True, None
-        if self._known is None:
-            self._known = await self._wait_out(lambda: stage_results.load(self._database, self._lease, self.producers))
-        known = self._known.get(stage, NOT_RECORDED)
-        if known is NOT_RECORDED:
+        if stage not in FETCHING and not self._identified:
+            self.producers, self._identified, self._recorded = await self._producers_to_recall(), True, None
+        if self._recorded is None:
+            load = partial(stage_results.load, self._database, self._lease, self.producers)
+            self._recorded = await self._wait_out(load)
+        result = self._recorded.get(stage, NOT_RECORDED)
+        if result is NOT_RECORDED:
             self._begin(stage)
-        self._note_audio(stage, known)
-        return known
+        self._note_audio(stage, result)
+        return result
 
     def _begin(self, stage: Stage) -> None:
-        """Measure a stage: this task and those that it starts are within it until the next one."""
+        """Measure a stage: this task and those that it starts belong to it until the next one."""
         if stage in RUNS_ON:
             tally.set(self._spent.setdefault(stage, []))
         else:
@@ -67,7 +73,7 @@ class Journal:
         channels, audio_seconds = self.audio
         if stage not in RUNS_ON:
             return self._rtfx.end(stage, self._lease.job.job_id, channels, audio_seconds) or None
-        spent = self._spent.pop(stage, [])  # empty: there was nothing to ask for
+        spent = self._spent.pop(stage, [])  # empty: no request was needed
         measured = [seconds for seconds in spent if seconds is not None]
         if len(measured) < len(spent):
             return None
@@ -76,28 +82,56 @@ class Journal:
 
     async def record(self, stage: Stage, result: Any) -> None:
         self._note_audio(stage, result)
-        worked = self._end(stage)
-        if stage in PRODUCED and stage not in self.producers:  # its engine has come since
-            self.producers = {**await self._identified(), **self.producers}
+        seconds = self._end(stage)
+        if stage in PRODUCED and stage not in self.producers:  # its engine was not available before
+            self.producers = {**await self._current_producers(), **self.producers}
         producer = self.producers.get(stage, "")
-        recorded = partial(stage_results.record, self._database, self._lease, stage, result, worked, producer)
-        await self._wait_out(recorded)
-        if stage is Stage.ANSWERS and self._known is not None:
-            self._known[stage] = result  # a call that changed meanwhile is analyzed again by this job
+        write = partial(stage_results.record, self._database, self._lease, stage, result, seconds, producer)
+        await self._wait_out(write)
+        if stage is Stage.ANSWERS and self._recorded is not None:
+            self._recorded[stage] = result  # this job analyzes again a call that has changed in the meantime
         if stage is Stage.FETCH:
-            self._known = None  # with the content known, results of an earlier job may be found
+            self._recorded = None  # results of an earlier job with the same content may be recalled now
 
-    async def _produced_by(self) -> Producers:
+    async def _producers_to_recall(self) -> Producers:
         if self._lease.job.kind == "process":
-            return await self._identified()
-        made_of = await self._wait_out(lambda: stage_results.of_record(self._database, self._lease))
-        return {**await self._identified(), **made_of} if made_of else {}
+            return await self._current_producers()
+        of_record = await self._wait_out(lambda: stage_results.of_record(self._database, self._lease))
+        return {**await self._current_producers(), **of_record} if of_record else {}
 
-    async def _identified(self) -> Producers:
-        """Ask the engines, which may have to start first."""
+    async def _current_producers(self) -> Producers:
+        """Identify the engines, which may have to start first."""
         with self._rtfx.waiting(self._lease.job.job_id):
             return await self._identify()
 
     def _note_audio(self, stage: Stage, result: Any) -> None:
         if stage is Stage.AUDIO and result is not NOT_RECORDED:
             self.audio = (2 if result.layout.kind.separated else 1, result.duration)
+
+
+class RunJournal(Journal):
+    """Results of stages in the configuration of a run, from whichever job or run; written under the call's lease."""
+
+    def __init__(
+        self, database: Database, lease: RunLease, producers: Producers, wait_out: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._producers = producers
+        self._wait_out = wait_out
+        self._recorded: dict[Stage, Any] | None = None
+
+    async def recall(self, stage: Stage) -> Any:
+        if self._recorded is None:
+            load = partial(stage_results.load, self._database, self._lease.lease, self._producers)
+            self._recorded = await self._wait_out(load)
+        result = self._recorded.get(stage, NOT_RECORDED)
+        stage_at_work.set(str(stage) if result is NOT_RECORDED else OTHER)
+        return result
+
+    async def record(self, stage: Stage, result: Any) -> None:
+        stage_at_work.set(OTHER)
+        if stage not in self._producers and stage is not Stage.ANSWERS:  # speakers: stored with the call's result
+            return
+        producer = self._producers.get(stage, "")  # answers are identified by their request
+        await self._wait_out(partial(run_calls.record, self._database, self._lease, stage, result, producer))

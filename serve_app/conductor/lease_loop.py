@@ -11,14 +11,14 @@ from db.core.database import OUTAGES, Database
 
 L = TypeVar("L")
 T = TypeVar("T")
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0  # seconds between tries while the database is not reachable
+MIN_PAUSE, MAX_PAUSE = 0.2, 3.0  # seconds between tries while the database is not reachable
 log = logging.getLogger("ray.serve")
 
 
 class LeaseLoop(ABC, Generic[L]):
     """Runs without Ray: `await start()`, then `await stop()` of the subclass.
 
-    PostgreSQL is the only queue: what this process loses is claimed by another when its lease runs out. A loop that
+    PostgreSQL is the only queue: what this process loses is claimed by another when its lease expires. A loop that
     fails is logged, pauses, and runs again.
     """
 
@@ -36,7 +36,7 @@ class LeaseLoop(ABC, Generic[L]):
         """Return the loops by name. The first one claims work, and returns when `_drained`."""
 
     @abstractmethod
-    def _held(self) -> list[tuple[L, "asyncio.Task[None]"]]:
+    def _leased_tasks(self) -> list[tuple[L, "asyncio.Task[None]"]]:
         """Return the leases that this process holds, each with its task."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class LeaseLoop(ABC, Generic[L]):
         """Requeue what was claimed."""
 
     def _on_outage(self) -> None:
-        """Called when a loop found the database not reachable."""
+        """React to a loop that could not reach the database."""
 
     async def start(self) -> None:
         self._loops = [
@@ -58,14 +58,14 @@ class LeaseLoop(ABC, Generic[L]):
         self._wake.set()
         if self._loops:
             await asyncio.wait(self._loops[:1], timeout=drain_seconds)
-        left = self._held()
-        tasks = [*(task for _, task in left), *self._loops]
+        interrupted = self._leased_tasks()
+        tasks = [*(task for _, task in interrupted), *self._loops]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if left:
-            with contextlib.suppress(*OUTAGES):  # their leases run out by themselves
-                await self._release([lease for lease, _ in left])
+        if interrupted:
+            with contextlib.suppress(*OUTAGES):  # their leases expire by themselves
+                await self._release([lease for lease, _ in interrupted])
 
     @property
     def alive(self) -> bool:
@@ -74,21 +74,21 @@ class LeaseLoop(ABC, Generic[L]):
 
     @property
     def _drained(self) -> bool:
-        return self._stopping and not self._held()
+        return self._stopping and not self._leased_tasks()
 
     async def _forever(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        pause = FIRST_PAUSE
+        pause = MIN_PAUSE
         while not self._drained:
             try:
                 await loop()
-                pause = FIRST_PAUSE
+                pause = MIN_PAUSE
             except OUTAGES as error:
                 self._on_outage()
                 log.warning("%s: database not reachable, next try in %.1f s: %s", self._label, pause, first_line(error))
             except Exception:
                 log.exception("%s: loop %s failed, next try in %.1f s", self._label, name, pause)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
     async def _sleep(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as there may be work."""
@@ -99,21 +99,21 @@ class LeaseLoop(ABC, Generic[L]):
     async def _wait_out(self, step: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `step`, tried until the database is reachable.
 
-        The fencing number of a lease keeps a late write from doing harm.
+        The fencing number of a lease rejects a late write.
         """
-        pause = FIRST_PAUSE
+        pause = MIN_PAUSE
         while True:
             try:
                 return await step()
             except OUTAGES as error:
                 log.warning("%s: database not reachable, waiting: %s", self._label, first_line(error))
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_PAUSE)
 
     async def _conclude(self, step: Callable[[], Awaitable[T]]) -> T:
-        """As `_wait_out`, for the transaction that ends the claim of the current task.
+        """Run the transaction that ends the claim of the current task, as `_wait_out` does.
 
-        A renewal that waited for it finds nothing to renew any more, which is no loss: see `_lose`.
+        A renewal that waited for it has nothing to renew any more, which is no loss: see `_lose`.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -124,7 +124,7 @@ class LeaseLoop(ABC, Generic[L]):
             self._concluding.discard(task)
 
     def _lose(self, task: "asyncio.Task[None]") -> None:
-        """Cancel a task whose lease could not be renewed. One that is about to end its claim finds out by itself."""
+        """Cancel a task whose lease could not be renewed, unless it is ending its claim: the transaction fails then."""
         if task not in self._concluding:
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""The calls of a Conductor that wait for a language model: nothing works on them meanwhile."""
+"""The calls of a Conductor that wait for a language model: nothing here works on them in the meantime."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,40 +8,40 @@ from db.queue.jobs import Lease
 from pipeline.analysis import AnalysisOptions
 from pipeline.analysis.engine import Keep
 from pipeline.domain.insight import ModelRequest, Unanswered
-from pipeline.steps.llm_requests import Asking
+from pipeline.steps.llm_requests import LlmScheduler
 
 
 class ModelQueue:
-    """Counts them while they wait for their turn and for the answer; `len()` says how many they are."""
+    """Counts calls while they wait for their turn and for the answer; `len()` returns how many they are."""
 
-    def __init__(self, asking: Asking, on_change: Callable[[], None]) -> None:
+    def __init__(self, llm: LlmScheduler, on_change: Callable[[], None]) -> None:
         """`on_change` is called when a call begins to wait: there is room for another one."""
-        self._asking = asking
+        self._llm = llm
         self._on_change = on_change
         self._jobs: set[UUID] = set()
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def of(self, lease: Lease) -> "JobAsking":
-        """What `process` asks through for a job."""
-        return JobAsking(self, lease)
+    def of(self, lease: Lease) -> "JobLlmClient":
+        """Return the client for one job."""
+        return JobLlmClient(self, lease)
 
     async def ask(
         self, lease: Lease, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
     ) -> dict[str, Unanswered]:
-        """As `Asking.ask`. Raises LeaseLost where an answer cannot be kept any longer."""
+        """Send requests as `LlmScheduler.ask`. Raises LeaseLost where an answer cannot be recorded any longer."""
         self._jobs.add(lease.job.job_id)
         self._on_change()
         try:
-            return await self._asking.ask(lease.workspace_id, requests, options, keep)
+            return await self._llm.ask(lease.workspace_id, requests, options, keep)
         finally:
             self._jobs.discard(lease.job.job_id)
 
 
 @dataclass(frozen=True, slots=True)
-class JobAsking:
-    """An `Asker` for one job."""
+class JobLlmClient:
+    """An `LlmClient` for one job."""
 
     queue: ModelQueue
     lease: Lease

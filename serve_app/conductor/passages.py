@@ -34,13 +34,13 @@ class PassageLoop(LeaseLoop[DueCall]):
         self._options = options
         self._store = store
         self._running: dict[asyncio.Task[None], DueCall] = {}
-        self._told_at = -TROUBLE_SECONDS
+        self._logged_at = -TROUBLE_SECONDS
         self._model: str | None = None  # that the index is of, once it is ours
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"embed": self._work} if self._options.on else {}
 
-    def _held(self) -> list[tuple[DueCall, "asyncio.Task[None]"]]:
+    def _leased_tasks(self) -> list[tuple[DueCall, "asyncio.Task[None]"]]:
         return [(due, task) for task, due in self._running.items()]
 
     async def _release(self, leases: list[DueCall]) -> None:
@@ -64,15 +64,15 @@ class PassageLoop(LeaseLoop[DueCall]):
 
     async def _is_ours(self) -> bool:
         """Whether the index is of our model; the first model that there is becomes the index's."""
-        if self._model is None and time.monotonic() - self._told_at >= TROUBLE_SECONDS:
+        if self._model is None and time.monotonic() - self._logged_at >= TROUBLE_SECONDS:
             try:
                 ours, _ = await self._compute(embed, *self._engine, ())
             except CallError as error:
-                self._say(f"no model for search by meaning: {error.message}")
+                self._log_problem(f"no model for search by meaning: {error.message}")
                 return False
             stored = await passages.switch_on(self._database, ours)
             if stored != ours:
-                self._say(
+                self._log_problem(
                     f"calls are searched by meaning with {stored}, and the settings name {ours}: "
                     "`switchboard search index` makes all passages again"
                 )
@@ -84,8 +84,8 @@ class PassageLoop(LeaseLoop[DueCall]):
     def _engine(self) -> tuple[str, str | None]:
         return self._options.model_dump_json(), str(self._store) if self._store else None
 
-    def _say(self, trouble: str) -> None:
-        self._told_at = time.monotonic()
+    def _log_problem(self, trouble: str) -> None:
+        self._logged_at = time.monotonic()
         log.error("%s", trouble)
 
     def _end(self, task: "asyncio.Task[None]") -> None:

@@ -41,8 +41,8 @@ class ProcessingOptions(BaseModel):
     # all places.
     GUESTS: ClassVar[int] = 1
     ASKING: ClassVar[int] = 4  # times `calls_at_once`: calls that wait for a language model and take no place
-    FEWEST_AT_ONCE: ClassVar[int] = 4  # engines have their next batch while another call is decoded
-    MOST_AT_ONCE: ClassVar[int] = 32  # one event loop leads them all: beyond that, more Conductors
+    MIN_AT_ONCE: ClassVar[int] = 4  # engines have their next batch while another call is decoded
+    MAX_AT_ONCE: ClassVar[int] = 32  # one event loop leads them all: beyond that, more Conductors
     POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
     FETCH_CONCURRENCY: ClassVar[int] = 128  # recordings that one Conductor fetches at once, besides the calls it runs
@@ -84,7 +84,7 @@ class ProcessingOptions(BaseModel):
     @property
     def calls_at_once(self) -> int:
         """`concurrency`, or what this machine has room for: one core at a time decodes, cuts and analyzes a call."""
-        return self.concurrency or min(max(cores(), self.FEWEST_AT_ONCE), self.MOST_AT_ONCE)
+        return self.concurrency or min(max(cores(), self.MIN_AT_ONCE), self.MAX_AT_ONCE)
 
     @property
     def fetch_per_workspace(self) -> int:

@@ -1,8 +1,7 @@
-"""Works off the calls of runs, in the Conductor's replica: after all jobs, at the lowest priority, resumable.
+"""Processes the calls of runs, in the Conductor's replica: after all jobs, at the lowest priority, resumable.
 
-While jobs of the queue are worked on, a run keeps a share of the time only. The configuration of a run is fixed when
-its first call begins; a Conductor that would work by another one (other code, another checkpoint under the same name)
-fails the call.
+While jobs of the queue run, a run gets only a share of the time. The configuration of a run is fixed when its first
+call begins; a Conductor with another one (other code, another checkpoint under the same name) fails the call.
 """
 
 import asyncio
@@ -18,11 +17,9 @@ from uuid import UUID
 from db.core.database import Database
 from db.experiments import run_calls, runs
 from db.experiments.run_calls import RunLease, RunOutcome
-from db.queue import stage_results
 from db.records import roster
 from db.workspace import questions
 from pipeline.domain.questions import Defined, Question, Scorecard
-from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import (
     CallError,
     CheckpointDamaged,
@@ -32,14 +29,15 @@ from pipeline.errors import (
     NotFetched,
     RunNotReproducible,
 )
-from pipeline.observability.context import Carried, carrying
-from pipeline.process import process
+from pipeline.observability.context import WorkContext, work_context
+from pipeline.process import process_fetched
+from pipeline.runtime.preemption import LowPriorityWorkers, PreemptionGate
 from pipeline.runtime.workers import Recognition, Workers
-from pipeline.runtime.yielding import OTHER, Turns, YieldingWorkers, stage_at_work
-from pipeline.steps.llm_requests import Asking
+from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import Producers, of_engines
+from serve_app.conductor.job_runner import InternalError
+from serve_app.conductor.journal import RunJournal
 from serve_app.conductor.lease_loop import LeaseLoop
-from serve_app.conductor.loop import InternalError
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.conductor.spending import ModelSpending
@@ -53,32 +51,32 @@ from serve_app.experiments.configuration import (
 )
 from serve_app.settings import Settings
 
-IDLE_SECONDS = 30.0  # after which engines of a run are given back
-LOOK_SECONDS = 1.0  # between two looks for work
-FRESH_SECONDS = 0.2  # for which it is known whether the queue has work: a call that comes meanwhile waits for a piece
+IDLE_SECONDS = 30.0  # after which engines of a run are closed
+LOOK_SECONDS = 1.0  # between two checks for work
+FRESH_SECONDS = 0.2  # for which the answer whether the queue has work is cached: a new call waits for a piece
 TIDY_SECONDS = 60.0
-REFUSED_SECONDS = 60.0  # for which a run that cannot be worked on is not tried again
+REFUSED_SECONDS = 60.0  # for which a run that cannot be processed is not tried again
 log = logging.getLogger("ray.serve")
 
 
 class RunEngines(Protocol):
-    """Makes the workers of a run; those of the service where the run's engines are the service's."""
+    """Makes the workers of a run; those of the service if the run has the service's engines."""
 
     def workers(self, options: RunOptions) -> Workers: ...
 
     def room(self) -> int:
-        """How many pieces of work there is room for while no call waits."""
+        """Return how many pieces of work there is room for while no call waits."""
 
     def start_seconds(self, workers: Workers) -> float:
-        """How long engines that the service lacks work, about, until they are loaded; 0: it has all."""
+        """Return about how long engines that the service lacks need to load; 0: it has all."""
 
     def close(self, workers: Workers) -> None:
-        """Give back what was started for them."""
+        """End what was started for them."""
 
 
 @dataclass(slots=True)
 class Prepared:
-    """A run that this process works on."""
+    """A run that this process processes."""
 
     options: RunOptions
     workers: Workers
@@ -87,7 +85,7 @@ class Prepared:
 
 
 class RunLoop(LeaseLoop[RunLease]):
-    """Claims calls of runs and works on one run at a time."""
+    """Claims calls of runs and processes one run at a time."""
 
     def __init__(
         self,
@@ -95,10 +93,10 @@ class RunLoop(LeaseLoop[RunLease]):
         engines: RunEngines,
         settings: Settings,
         options: ProcessingOptions,
-        asking: Asking | None = None,
+        llm: LlmScheduler | None = None,
     ) -> None:
         super().__init__(database, "runs")
-        self._model = asking or Asking(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
+        self._llm = llm or LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         self._engines = engines
         self._settings = settings
         self._options = options
@@ -107,23 +105,23 @@ class RunLoop(LeaseLoop[RunLease]):
         self._prepared: dict[UUID, Prepared] = {}
         self._preparing = asyncio.Lock()
         self._refused: dict[UUID, tuple[float, CallError | None]] = {}
-        self._turns = Turns(self._others_work, options.BACKFILL_SHARE, engines.room)
+        self._gate = PreemptionGate(self._others_work, options.BACKFILL_SHARE, engines.room)
         self._looked: tuple[float, bool] = (-FRESH_SECONDS, False)
         self._last_work = self._tidied_at = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"claim": self._work}
 
-    def _held(self) -> list[tuple[RunLease, "asyncio.Task[None]"]]:
+    def _leased_tasks(self) -> list[tuple[RunLease, "asyncio.Task[None]"]]:
         return list(self._running.values())
 
     async def _release(self, leases: list[RunLease]) -> None:
         await run_calls.release(self._database, leases)
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running calls `drain_seconds`, give the rest back; end engines of runs."""
+        """Claim nothing more, give running calls `drain_seconds`, requeue the rest; end engines of runs."""
         await self._shut_down(drain_seconds)
-        self._give_back()
+        self._close_engines()
 
     async def _others_work(self) -> bool:
         if time.monotonic() - self._looked[0] > FRESH_SECONDS:
@@ -147,7 +145,7 @@ class RunLoop(LeaseLoop[RunLease]):
             if self._running or claimed:
                 self._last_work = time.monotonic()
             elif time.monotonic() - self._last_work > IDLE_SECONDS:
-                self._give_back()
+                self._close_engines()
             if not claimed:
                 await self._sleep(min(LOOK_SECONDS, self._options.lease_seconds / 3))
 
@@ -158,7 +156,7 @@ class RunLoop(LeaseLoop[RunLease]):
                 self._lose(self._running[key][1])
 
     async def _tidy(self) -> None:
-        """Once in a while: let calls of dead processes be claimed, and end runs whose calls were erased."""
+        """Requeue calls of dead processes, and end runs whose calls were erased, once in a while."""
         if time.monotonic() - self._tidied_at < min(TIDY_SECONDS, self._options.lease_seconds):
             return
         self._tidied_at = time.monotonic()
@@ -170,16 +168,16 @@ class RunLoop(LeaseLoop[RunLease]):
         self._running.pop(key, None)
         self._wake.set()
         if not task.cancelled() and task.exception() is not None:
-            log.error("run: unexpected failure, the lease runs out", exc_info=task.exception())
+            log.error("run: unexpected failure, the lease expires", exc_info=task.exception())
 
-    def _give_back(self) -> None:
+    def _close_engines(self) -> None:
         for prepared in self._prepared.values():
             self._engines.close(prepared.workers)
         self._prepared.clear()
 
     async def _conduct(self, lease: RunLease) -> None:
         ids = {"call_id": str(lease.lease.call.call_id), "run_id": str(lease.run_id)}
-        with carrying(Carried(ids)):
+        with work_context(WorkContext(ids)):
             await self._run_to_its_end(lease)
 
     async def _run_to_its_end(self, lease: RunLease) -> None:
@@ -205,47 +203,38 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _outcome(self, lease: RunLease) -> RunOutcome:
         prepared = await self._prepare(lease)
-        loaded = await self._wait_out(lambda: roster.load(self._database, lease.lease))
-        asked = questions.only(Question, prepared.defined)
-        known = replace(loaded, questions=asked, scorecards=questions.only(Scorecard, prepared.defined))
-        workers = YieldingWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
+        current = await self._wait_out(lambda: roster.load(self._database, lease.lease))
+        pinned, scorecards = questions.only(Question, prepared.defined), questions.only(Scorecard, prepared.defined)
+        as_of_run = replace(current, questions=pinned, scorecards=scorecards)
+        workers = LowPriorityWorkers(prepared.workers.of(lease.lease.workspace_id), self._gate)
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
-        outcome = await process(
-            lease.lease.call,
-            workers,
-            known,
-            journal.record,
-            journal.recall,
-            options,
-            last_try=True,
-            fetched=(),
-            asker=self._model.of(lease.lease.workspace_id),
-        )
+        llm = self._llm.of(lease.lease.workspace_id)
+        outcome = await process_fetched(lease.lease.call, workers, as_of_run, journal, options=options, llm=llm)
         if outcome.late is not None:
             raise outcome.late
         warnings = (*outcome.warnings, *outcome.analysis_warnings)
-        made = (outcome.transcript, outcome.findings, warnings, prepared.producers)
-        return RunOutcome(*made, {**workers.seconds})
+        seconds = {**workers.seconds}
+        return RunOutcome(outcome.transcript, outcome.findings, warnings, prepared.producers, seconds)
 
     async def _prepare(self, lease: RunLease) -> Prepared:
-        """The workers of a run, by its configuration, which is fixed now if it is not yet."""
+        """Return the workers of a run for its configuration, which is fixed now if it is not yet."""
         async with self._preparing:
-            if (known := self._prepared.get(lease.run_id)) is not None:
-                return known
+            if (prepared := self._prepared.get(lease.run_id)) is not None:
+                return prepared
             at, refusal = self._refused.get(lease.run_id, (0.0, None))
             if refusal is not None and time.monotonic() - at < REFUSED_SECONDS:
-                raise refusal  # for each further call: nothing is started in vain
+                raise refusal  # for each further call: no engine is started that cannot be used
             try:
-                self._prepared[lease.run_id] = made = await self._prepared_now(lease)
+                self._prepared[lease.run_id] = prepared = await self._prepared_now(lease)
             except CallError as error:
                 self._refused = {lease.run_id: (time.monotonic(), None if error.retryable else error)}
                 raise
-            return made
+            return prepared
 
     async def _prepared_now(self, lease: RunLease) -> Prepared:
         if not any(key[0] in self._prepared for key in self._running):
-            self._give_back()  # of the run before: one set of engines at a time
+            self._close_engines()  # of the run before: one set of engines at a time
         stored = lease.configuration and lease.configuration["settings"]
         try:
             options = options_of(stored or resolved(lease.settings, self._settings), self._settings)
@@ -256,33 +245,34 @@ class RunLoop(LeaseLoop[RunLease]):
             ) from error
         workers = self._engines.workers(options)
         try:
-            told = self._turns.take(partial(self._engines_of, workers), self._engines.start_seconds(workers))
-            (recognition, diarizer), _ = await told
-            ours = configuration(stored or resolved(lease.settings, self._settings), recognition, diarizer)
-            asked = await self._wait_out(partial(self._asked, lease))
-            fixed = await self._wait_out(partial(self._begin, lease, ours | {"questions": asked}))
-            asked = fixed.pop("questions", asked)
-            if fixed != ours:
-                raise RunNotReproducible(_differs(fixed, ours))
-            home = lease.lease.workspace_id
-            pinned = await self._wait_out(partial(questions.of_versions, self._database, home, asked))
+            start_seconds = self._engines.start_seconds(workers)
+            (recognition, diarizer), _ = await self._gate.take(partial(self._engines_of, workers), start_seconds)
+            current = configuration(stored or resolved(lease.settings, self._settings), recognition, diarizer)
+            versions = await self._wait_out(partial(self._question_versions, lease))
+            fixed = await self._wait_out(partial(self._fix, lease, current | {"questions": versions}))
+            versions = fixed.pop("questions", versions)
+            if fixed != current:
+                raise RunNotReproducible(_differs(fixed, current))
+            workspace_id = lease.lease.workspace_id
+            defined = await self._wait_out(partial(questions.of_versions, self._database, workspace_id, versions))
         except BaseException:
             self._engines.close(workers)
             raise
         producers = of_engines(options.process, recognition, diarizer)
-        return Prepared(options, workers, producers, pinned)
+        return Prepared(options, workers, producers, defined)
 
-    async def _asked(self, lease: RunLease) -> dict[str, int]:
-        """The versions of the workspace's questions and scorecards, by key, as they are now."""
-        home = lease.lease.workspace_id
-        now = map(questions.definition, await questions.list_defined(self._database, home, home))
-        return {one.key: one.version for one in now}
+    async def _question_versions(self, lease: RunLease) -> dict[str, int]:
+        """Return the current versions of the workspace's questions and scorecards, by key."""
+        workspace_id = lease.lease.workspace_id
+        listed = await questions.list_defined(self._database, workspace_id, workspace_id)
+        return {defined.key: defined.version for defined in map(questions.definition, listed)}
 
-    async def _begin(self, lease: RunLease, ours: dict[str, Any]) -> dict[str, Any]:
-        return await runs.begin(self._database, lease.lease.workspace_id, lease.run_id, ours, digest(ours))
+    async def _fix(self, lease: RunLease, current: dict[str, Any]) -> dict[str, Any]:
+        """Return the configuration of the run: the current one, if no call of it has begun before."""
+        return await runs.begin(self._database, lease.lease.workspace_id, lease.run_id, current, digest(current))
 
     async def _engines_of(self, workers: Workers) -> tuple[Recognition, str | None]:
-        """Without a diarizer where there is no model: calls that need none are done without."""
+        """Identify the engines; a diarizer without a model is left out: calls that need none are processed."""
         recognition = await workers.recognition()
         try:
             return recognition, await workers.diarizer()
@@ -290,38 +280,9 @@ class RunLoop(LeaseLoop[RunLease]):
             return recognition, None
 
 
-def _differs(fixed: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    what = [name for name in ("settings", "engines", "code") if fixed.get(name) != ours.get(name)]
+def _differs(fixed: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    changed = [name for name in ("settings", "engines", "code") if fixed.get(name) != current.get(name)]
     return (
-        f"The run began with other {' and '.join(what)} than this service has now: results would not be of one "
+        f"The run began with other {' and '.join(changed)} than this service has now: results would not be of one "
         "configuration. Create a new run."
     )
-
-
-class RunJournal:
-    """What stages recorded for this configuration, whichever job or run made it; written under the call's lease."""
-
-    def __init__(
-        self, database: Database, lease: RunLease, producers: Producers, wait_out: Callable[..., Awaitable[Any]]
-    ) -> None:
-        self._database = database
-        self._lease = lease
-        self._producers = producers
-        self._wait_out = wait_out
-        self._known: dict[Stage, Any] | None = None
-
-    async def recall(self, stage: Stage) -> Any:
-        if self._known is None:
-            loaded = partial(stage_results.load, self._database, self._lease.lease, self._producers)
-            self._known = await self._wait_out(loaded)
-        known = self._known.get(stage, NOT_RECORDED)
-        stage_at_work.set(str(stage) if known is NOT_RECORDED else OTHER)
-        return known
-
-    async def record(self, stage: Stage, result: Any) -> None:
-        stage_at_work.set(OTHER)
-        if stage not in self._producers and stage is not Stage.ANSWERS:  # speakers: kept with the call's result
-            return
-        producer = self._producers.get(stage, "")  # answers are known by what was asked
-        made = partial(run_calls.record, self._database, self._lease, stage, result, producer)
-        await self._wait_out(made)

@@ -1,4 +1,4 @@
-"""Counts what asking a language model costs each workspace, and asks nothing more where a limit is reached."""
+"""Counts what requests to a language model cost each workspace, and sends no more where a limit is reached."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ class ModelSpending:
         self._database = database
         self._prices = options.model_prices
         self._wait_out = wait_out
-        self._told: dict[UUID, date] = {}  # the day for which each workspace's end was logged
+        self._logged: dict[UUID, date] = {}  # the day for which a reached limit was logged, by workspace
 
     def of(self, workspace_id: UUID) -> "WorkspaceSpending":
         """What one workspace spends."""
@@ -44,7 +44,7 @@ class ModelSpending:
             day = await self._wait_out(lambda: llm_usage.reserve(self._database, workspace_id, expected))
         except ModelBudgetReached as reached:
             MODEL_NOT_ASKED.inc(reason=reached.limit)
-            self._tell(workspace_id, reached)
+            self._log_limit(workspace_id, reached)
             raise BudgetReached(
                 f"it was not asked: the workspace's {reached.amount:,g} {UNITS[reached.limit]} "
                 f"for {reached.day} (UTC) are used up"
@@ -58,16 +58,16 @@ class ModelSpending:
         counted = (self._database, reserved.workspace_id, reserved.day, reserved.expected, used, estimated)
         await self._wait_out(lambda: llm_usage.settle(*counted))
 
-    def _tell(self, workspace_id: UUID, reached: ModelBudgetReached) -> None:
-        """Once a day for a workspace: each call says it in its record."""
-        if self._told.get(workspace_id) != reached.day:
-            self._told[workspace_id] = reached.day
+    def _log_limit(self, workspace_id: UUID, reached: ModelBudgetReached) -> None:
+        """Log once a day for a workspace: each call has it in its record."""
+        if self._logged.get(workspace_id) != reached.day:
+            self._logged[workspace_id] = reached.day
             log.warning("workspace %s: the language model is asked nothing more today: %s", workspace_id, reached)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSpending:
-    """A `pipeline.analysis.engine.Spending`."""
+    """A `pipeline.analysis.engine.Spending` of one workspace."""
 
     of: ModelSpending
     workspace_id: UUID

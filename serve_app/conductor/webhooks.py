@@ -18,7 +18,7 @@ from db.events.outbox import Attempt, Delivery, DeliveryVerdict
 from db.secrets.encryption import Sealer, SecretSealed
 from pipeline.errors import LeaseLost
 from pipeline.observability import tracing
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from serve_app.conductor.delivery_decision import DeliveryDecision, judge
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.operations.metric_names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
@@ -48,7 +48,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
 
-    def _held(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
+    def _leased_tasks(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
         return [(delivery, task) for task, delivery in self._sending.items()]
 
     async def _release(self, leases: list[Delivery]) -> None:
@@ -111,7 +111,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             log.error("events: a delivery failed unexpectedly, its lease runs out", exc_info=task.exception())
 
     async def _deliver(self, delivery: Delivery) -> None:
-        with carrying(_carried_by(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
+        with work_context(_work_context_of(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
             await self._deliver_once(delivery)
 
     async def _deliver_once(self, delivery: Delivery) -> None:
@@ -128,7 +128,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             WEBHOOK_ATTEMPTS.inc(outcome=decision.verdict.value)
             if decision.verdict is DeliveryVerdict.DELIVERED:
                 WEBHOOK_DELIVERY.observe((delivery.clock.now() - delivery.event.at).total_seconds())
-            _tell(delivery, answer, decision)
+            _log_attempt(delivery, answer, decision)
 
     async def _attempt(self, delivery: Delivery) -> EndpointResponse:
         message_id = payload.message_id(delivery.event.event_id)
@@ -149,18 +149,18 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         )
 
 
-def _carried_by(delivery: Delivery) -> Carried:
+def _work_context_of(delivery: Delivery) -> WorkContext:
     data = delivery.event.data
-    named = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
-    return Carried({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
+    ids = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
+    return WorkContext({name: str(value) for name, value in ids.items() if value}, delivery.traceparent)
 
 
 def _unsent(delivery: Delivery, outcome: str) -> EndpointResponse:
     return EndpointResponse(Attempt(delivery.clock.now(), 0.0, None, outcome))
 
 
-def _tell(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
-    """A line for each attempt; of the receiver no more than the endpoint's id and the status."""
+def _log_attempt(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
+    """Write a line for each attempt; about the receiver only the endpoint's id and the status."""
     level = logging.INFO if decision.verdict is DeliveryVerdict.DELIVERED else logging.WARNING
     after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is DeliveryVerdict.RETRY else ""
     log.log(

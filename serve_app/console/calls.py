@@ -19,7 +19,7 @@ from db.workspace.directory import DirectoryMember, Team
 from pipeline.domain.call import CallState
 from serve_app.console import labels, outcomes
 from serve_app.console.site import NotUnderstood, Visit, etag_of
-from serve_app.records.query_embedding import NotReady, SwitchedOff
+from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
 ROWS = 50
 LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between two looks, while calls are worked on and while none is
@@ -104,7 +104,7 @@ async def _listed(visit: Visit, form: Mapping[str, str], wanted: CallFilter, cur
         return _Listed((), None, "Search by meaning is switched off.")
     except OtherModel:
         return _Listed((), None, "Calls are being prepared for search by meaning, or an operator has to begin it.")
-    except NotReady:
+    except EmbedderNotReady:
         return _Listed((), None, "Search by meaning is not ready. Try again in a few seconds.")
 
 

@@ -7,9 +7,9 @@ from ray.serve.handle import DeploymentHandle
 
 from pipeline.runtime.actors import ClusterCpus
 from pipeline.runtime.background import BackgroundWorkers, OnDemand
-from pipeline.runtime.niced import NicedDiarizer, NicedEngine, NicedTranscriber
+from pipeline.runtime.low_priority import LowPriorityDiarizer, LowPriorityEngine, LowPriorityTranscriber
+from pipeline.runtime.preemption import places
 from pipeline.runtime.workers import Workers
-from pipeline.runtime.yielding import places
 from serve_app.experiments.configuration import RunOptions, without_secrets
 from serve_app.operations.autoscaling import gpu_share
 from serve_app.settings import Settings
@@ -63,16 +63,19 @@ class ClusterEngines:
         server = options.asr.get("base_url")
         secrets = f"serve_app.settings:asr_secrets:{server}" if server and own.asr.secrets() else None
         return self._own(
-            "transcriber", NicedTranscriber, (options.asr, self._store, options.alignment, secrets), self._environment
+            "transcriber",
+            LowPriorityTranscriber,
+            (options.asr, self._store, options.alignment, secrets),
+            self._environment,
         )
 
     def _diarizer(self, options: RunOptions) -> DeploymentHandle | OnDemand:
         if options.diarization == without_secrets(self._settings.diarization):
             return self._handles["diarization"]
-        return self._own("diarizer", NicedDiarizer, (options.diarization, self._store), {})
+        return self._own("diarizer", LowPriorityDiarizer, (options.diarization, self._store), {})
 
     def _own(
-        self, name: str, kind: type[NicedEngine], arguments: tuple[Any, ...], environment: dict[str, str]
+        self, name: str, kind: type[LowPriorityEngine], arguments: tuple[Any, ...], environment: dict[str, str]
     ) -> OnDemand:
         gpus = gpu_share(name, getattr(self._settings.scaling, name), ray.cluster_resources().get("GPU", 0.0))
         return OnDemand(kind, arguments, gpus, environment)

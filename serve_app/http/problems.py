@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import CallError, CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 from pipeline.observability import logs
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from pipeline.observability.tracing import traceparent
 from serve_app.http.json_body import Fault, InvalidBody
 
@@ -252,9 +252,11 @@ class RequestIds:
             await send(message)
 
         brought = _header(scope, b"traceparent")
-        work = Carried({"request_id": request_id.decode()}, traceparent(brought.decode("latin-1")) if brought else None)
+        work = WorkContext(
+            {"request_id": request_id.decode()}, traceparent(brought.decode("latin-1")) if brought else None
+        )
         try:
-            with carrying(work):
+            with work_context(work):
                 await self._app(scope, receive, stamped)
         except Exception as error:
             log.error("request %s crashed: %s", request_id.decode(), logs.places(error))

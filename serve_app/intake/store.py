@@ -20,7 +20,7 @@ from db.secrets.recording_urls import UrlSealer
 from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
-from pipeline.observability.context import carried
+from pipeline.observability.context import current_context
 from serve_app.http.limits import LimitOptions
 from serve_app.intake.submit import StoredSubmission
 from serve_app.operations.pool_metrics import tell_connections
@@ -69,7 +69,9 @@ class PostgresSubmissionStore:
     ) -> StoredSubmission:
         begun = time.perf_counter()
         try:
-            done = await self._grouping.submit(sender, submission, body, self._signing, request_id, carried().trace)
+            done = await self._grouping.submit(
+                sender, submission, body, self._signing, request_id, current_context().trace
+            )
         except UNAVAILABLE as error:
             log.warning("PostgreSQL cannot take a call: %s (request %s)", type(error).__name__, request_id)
             raise StateUnavailable from None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from db.queue.backlog import Backlog, Group, Lane, Pace, ReplicaState
+from db.queue.backlog import Backlog, Group, Lane, MeasuredRtfx, ReplicaState
 from pipeline.domain.stage import Stage
 from pipeline.observability.work_clock import SharedClock
 
@@ -42,7 +42,7 @@ class RtfxMeter:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._clocks: dict[str, SharedClock] = {}
-        self._sums: dict[tuple[str, int], Pace] = {}
+        self._sums: dict[tuple[str, int], MeasuredRtfx] = {}
 
     def begin(self, stage: str, call: object) -> None:
         """`call` enters `stage`."""
@@ -71,8 +71,8 @@ class RtfxMeter:
         counts = stage not in RUNS_ON or stage in STAGES[RUNS_ON[stage]]
         if not counts:  # what the Diarizer does besides, for a call that counts already, or will
             stage, audio_seconds = OF_VOICES[channels], 0.0
-        done = self._sums.get((stage, channels), Pace(stage, channels, 0.0, 0.0, 0.0))
-        self._sums[stage, channels] = Pace(
+        done = self._sums.get((stage, channels), MeasuredRtfx(stage, channels, 0.0, 0.0, 0.0))
+        self._sums[stage, channels] = MeasuredRtfx(
             stage,
             channels,
             done.calls + counts,
@@ -89,7 +89,7 @@ class RtfxMeter:
         """`call` leaves every stage. Return the seconds that it worked in `CALL` without finishing it."""
         return {stage: self.end(stage, call) for stage in self._clocks}.get(CALL, 0.0)
 
-    def take(self) -> list[Pace]:
+    def take(self) -> list[MeasuredRtfx]:
         """Return what was measured, and forget it."""
         taken, self._sums = self._sums, {}
         return [*taken.values()]
@@ -198,7 +198,7 @@ class Estimate:
         return self.replica_seconds(name, None, 3600.0)
 
 
-def _rtfx(done: Sequence[Pace], assumed: float) -> float:
+def _rtfx(done: Sequence[MeasuredRtfx], assumed: float) -> float:
     audio, worked = sum(pace.audio_seconds for pace in done), sum(pace.worked_seconds for pace in done)
     return (audio + PRIOR_SECONDS) / (worked + PRIOR_SECONDS / assumed)
 

@@ -20,7 +20,7 @@ class SwitchedOff(Exception):
     """No embedding engine is named in the settings."""
 
 
-class NotReady(Exception):
+class EmbedderNotReady(Exception):
     """The engine has no model, or did not answer in time; the message says which."""
 
 
@@ -52,7 +52,7 @@ class Questions:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def vector(self, text: str) -> tuple[str, list[float]]:
-        """The model's name and the vector of a question. Raises `SwitchedOff` or `NotReady`."""
+        """The model's name and the vector of a question. Raises `SwitchedOff` or `EmbedderNotReady`."""
         if not self.on:
             raise SwitchedOff
         failed = self._loading is not None and self._loading.done() and self._loading.exception() is not None
@@ -65,9 +65,10 @@ class Questions:
                 loop = asyncio.get_running_loop()
                 found = await loop.run_in_executor(self._threads, engine.query, text)
         except TimeoutError:
-            raise NotReady("The question could not be understood in time.") from None
+            raise EmbedderNotReady("The question could not be understood in time.") from None
         except CallError as error:
-            raise NotReady("The service has no model for search by meaning. Its operator has to bring it.") from error
+            problem = "The service has no model for search by meaning. Its operator has to bring it."
+            raise EmbedderNotReady(problem) from error
         return engine.name, [float(value) for value in found[0]]
 
 

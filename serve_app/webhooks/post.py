@@ -18,7 +18,7 @@ from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, AddressGuard, Re
 from pipeline.fetch.outcomes import is_tls
 from pipeline.fetch.transport import GuardedBackend, trust
 from pipeline.net.retry_after import retry_after
-from pipeline.observability.context import carried
+from pipeline.observability.context import current_context
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign
 
@@ -147,7 +147,7 @@ def _headers(
         "webhook-timestamp": str(now),
         "webhook-signature": sign(secrets, message_id, now, body),
     }
-    if (trace := carried().trace) is not None:
+    if (trace := current_context().trace) is not None:
         named["traceparent"] = trace
     return [(name.encode(), value.encode("ascii")) for name, value in named.items()]
 

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.runtime.actors import RayWorkers, TaskLost
-from pipeline.runtime.workers import Held
+from pipeline.runtime.workers import RemoteRef
 from tests.attacks.test_decoder import gigabyte_of_silence
 
 pytestmark = pytest.mark.slow
@@ -146,7 +146,7 @@ async def test_a_task_whose_process_dies_is_run_once_more(workers: RayWorkers, t
 
 
 async def test_a_request_that_nobody_waits_for_is_dropped_by_its_engine(workers: RayWorkers, log: Path) -> None:
-    task = asyncio.create_task(workers.diarize(Held("sound")))
+    task = asyncio.create_task(workers.diarize(RemoteRef("sound")))
     await until(lambda: log.exists() and "asked" in log.read_text())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

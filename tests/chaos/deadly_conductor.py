@@ -16,7 +16,7 @@ from db.core.database import Database
 from pipeline.audio.analyze import Loaded
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
-from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.chaos.deadly import LOUD, Deadly
@@ -40,7 +40,7 @@ class DeadlyWorkers(LocalWorkers):
         super().__init__(Deadly(None), None)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        loaded = [arg.inside for arg in args if isinstance(arg, Held) and isinstance(arg.inside, Loaded)]
+        loaded = [arg.inside for arg in args if isinstance(arg, RemoteRef) and isinstance(arg.inside, Loaded)]
         if any(abs(one.audio.cut(0, 0.0, 1.0)).max() > LOUD for one in loaded):
             os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(float(os.environ.get(PAUSE, "0.2")))  # others are at work when it dies

@@ -19,7 +19,7 @@ from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioInMemory, Chunk, Layout, LayoutKind
 from pipeline.errors import WorkerLost
 from pipeline.runtime.actors import RayWorkers, TaskLost
-from pipeline.runtime.workers import Held
+from pipeline.runtime.workers import RemoteRef
 from tests.chaos.deadly_conductor import OPTIONS
 from tests.chaos.recordings import RATE, Recordings, noise
 from tests.cluster import ROOT, serving
@@ -48,12 +48,12 @@ def transcriber(died: Path) -> Iterator[Any]:
         yield serve.run(deployment.options(**options).bind(), name="poison", route_prefix=None)
 
 
-def held(level: float) -> Held:
+def held(level: float) -> RemoteRef:
     import ray
 
     sound = np.full((1, 3 * 16000), int(level * 32767), np.int16)
     loaded = Loaded(AudioInMemory(sound), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"))
-    return Held(ray.put(loaded))
+    return RemoteRef(ray.put(loaded))
 
 
 async def test_a_recording_that_kills_its_engine_fails_alone_though_others_share_its_batches(transcriber: Any) -> None:

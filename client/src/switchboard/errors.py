@@ -15,7 +15,7 @@ SwitchboardError
     ├── NotAllowed       403
     ├── NotFound         404
     │   ├── NoSuchCall   unknown, or not for this key
-    │   └── NotThereYet  the call is there, what was asked for of it is not
+    │   └── NotReady  the call is there, what was asked for of it is not
     ├── Conflict         409
     │   └── StaleEdit    what stands there now is in `current`
     ├── TooManyRequests  429, with `retry_after`
@@ -160,7 +160,7 @@ class NoSuchCall(NotFound):
     """No such call, edit or task that the key may see."""
 
 
-class NotThereYet(NotFound):
+class NotReady(NotFound):
     """The call is there, what was asked for of it is not."""
 
 
@@ -214,7 +214,7 @@ KINDS: dict[str, type[Refusal]] = {
     "no-such-route": NotFound,
     "no-such-object": NotFound,
     "no-such-call": NoSuchCall,
-    "not-there-yet": NotThereYet,
+    "not-there-yet": NotReady,
     "method-not-allowed": Refusal,
     "body-too-slow": Refusal,
     "search-by-meaning-off": Conflict,

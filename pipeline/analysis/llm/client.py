@@ -195,8 +195,14 @@ async def _settle(reserved: ReservedRequest, reply: Reply, estimated_prompt_toke
         return
     data = _json(reply.body)
     usage = data.get("usage") if isinstance(data, dict) else None
-    prompt_tokens, completion_tokens = (usage.get(f"{kind}_tokens") if isinstance(usage, dict) else None for kind in ("prompt", "completion"))
-    if isinstance(prompt_tokens, int) and isinstance(completion_tokens, int) and min(prompt_tokens, completion_tokens) >= 0:
+    prompt_tokens, completion_tokens = (
+        usage.get(f"{kind}_tokens") if isinstance(usage, dict) else None for kind in ("prompt", "completion")
+    )
+    if (
+        isinstance(prompt_tokens, int)
+        and isinstance(completion_tokens, int)
+        and min(prompt_tokens, completion_tokens) >= 0
+    ):
         await reserved.settle(prompt_tokens, completion_tokens)
         return
     try:

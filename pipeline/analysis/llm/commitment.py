@@ -118,7 +118,9 @@ def _differ(reply: Said, turn: Said) -> bool:
 
 
 def _refuses(reply: Said) -> bool:
-    return any(reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline") for sentence in reply.sentences)
+    return any(
+        reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline") for sentence in reply.sentences
+    )
 
 
 def _accepts(reply: Said) -> bool:

@@ -83,7 +83,10 @@ class LanguageModel:
             return built
         analyzed = _with_findings(material, built)
         findings = self._analyzed(analyzed, built, answers)
-        return tuple(self._answered(finding, analyzed, answers) if finding.step == QuestionsStep.name else finding for finding in findings)
+        return tuple(
+            self._answered(finding, analyzed, answers) if finding.step == QuestionsStep.name else finding
+            for finding in findings
+        )
 
     def _of_call(self, material: Material) -> list[ModelRequest]:
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
@@ -99,7 +102,9 @@ class LanguageModel:
         pieces = parts(material.transcript, self._options.max_transcript_tokens) if asked_questions else []
         prompts = [questions.messages(asked_questions, part) for part in pieces]
         answer_schema = questions.schema(asked_questions)
-        return [ModelRequest(key_of(self._options, prompt), "questions", tuple(prompt), answer_schema) for prompt in prompts]
+        return [
+            ModelRequest(key_of(self._options, prompt), "questions", tuple(prompt), answer_schema) for prompt in prompts
+        ]
 
     def _analyzed(self, material: Material, built: tuple[Finding, ...], answers: ModelAnswers) -> tuple[Finding, ...]:
         try:
@@ -115,7 +120,9 @@ class LanguageModel:
         for finding in built:
             by_template = finding.step == SummaryStep.name and material.roster.summary is not None
             with_findings = replace(material, findings={**material.findings, **findings})
-            findings[finding.step] = self._finding(SummaryStep().run(with_findings) if by_template else finding, reading, material)
+            findings[finding.step] = self._finding(
+                SummaryStep().run(with_findings) if by_template else finding, reading, material
+            )
         return tuple(findings.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:
@@ -132,7 +139,9 @@ class LanguageModel:
         asked_questions = questions.asked(material)
         if not asked_questions:
             return built
-        by_phrases = [answer(question, material) for question in material.roster.questions if question.type != "tracker"]
+        by_phrases = [
+            answer(question, material) for question in material.roster.questions if question.type != "tracker"
+        ]
         trackers = [track(question, material) for question in material.roster.questions if question.type == "tracker"]
         try:
             texts = [_text_of(request, answers).text for request in self._of_questions(material, asked_questions)]

@@ -106,7 +106,12 @@ def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding 
         value |= {
             "text": " ".join(sentence.text for sentence in reading.sentences),
             "sentences": [
-                {"text": sentence.text, "speaker": None, "turns": [sentence.evidence.turn], "evidence": asdict(sentence.evidence)}
+                {
+                    "text": sentence.text,
+                    "speaker": None,
+                    "turns": [sentence.evidence.turn],
+                    "evidence": asdict(sentence.evidence),
+                }
                 for sentence in reading.sentences
             ],
         }

@@ -114,7 +114,10 @@ def messages(questions: Sequence[AskedQuestion], part: PromptPart) -> list[Messa
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     instructions = INSTRUCTIONS.format(questions="\n".join(map(_line, questions)))
     return [
-        {"role": "system", "content": f"{instructions}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}"},
+        {
+            "role": "system",
+            "content": f"{instructions}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}",
+        },
         {"role": "user", "content": f"BEGIN {mark}\n{text}\nEND {mark}"},
     ]
 
@@ -184,7 +187,9 @@ def stated(text: str) -> Mapping[str, Any]:
     return data
 
 
-def _answer(asked_question: AskedQuestion, data: Any, grounding: Grounding, material: Material) -> QuestionAnswer | None:
+def _answer(
+    asked_question: AskedQuestion, data: Any, grounding: Grounding, material: Material
+) -> QuestionAnswer | None:
     try:
         stated_answer = _StatedAnswer.model_validate(data)
     except ValidationError:
@@ -196,7 +201,9 @@ def _answer(asked_question: AskedQuestion, data: Any, grounding: Grounding, mate
     value = _value(asked_question.question, stated_answer.answer, evidence, turn, material)
     if value is None:
         return None
-    return said(asked_question.question, value, turn, evidence, "model", round(CONFIDENCE * sureness(evidence, turn), 2))
+    return said(
+        asked_question.question, value, turn, evidence, "model", round(CONFIDENCE * sureness(evidence, turn), 2)
+    )
 
 
 def _value(
@@ -210,7 +217,8 @@ def _value(
         return next((choice for choice in question.choices if choice.casefold() == text.casefold()), None)
     if question.type == "number":
         return next(
-            (number.value for number in numbers(straighten(evidence.quote), turn.pack) if _same(number.value, answer)), None
+            (number.value for number in numbers(straighten(evidence.quote), turn.pack) if _same(number.value, answer)),
+            None,
         )
     if question.type == "date":
         now = dates.local(material.call.start_time, material.roster.time_zone)
@@ -218,7 +226,9 @@ def _value(
         return due.day.isoformat() if due and due.day else None
     spoken = {token.stem for token in tokens(_words(material), turn.turn.language[:2])}
     answer_tokens = tokens(text, turn.turn.language[:2])
-    return text if answer_tokens and all(token.stem in spoken for token in answer_tokens) else evidence.quote[:MOST_ANSWER]
+    return (
+        text if answer_tokens and all(token.stem in spoken for token in answer_tokens) else evidence.quote[:MOST_ANSWER]
+    )
 
 
 def _same(value: str | float, answer: str | float) -> bool:

@@ -58,7 +58,9 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
         tasks=tuple(task for task in tasks if task),
         facts={name: fact for name, fact in grounded_facts if fact},
         sentences=tuple(
-            sentence for sentence in _grounded(answer.summary, grounding) if grounding.bears_out(sentence.text, sentence.evidence)
+            sentence
+            for sentence in _grounded(answer.summary, grounding)
+            if grounding.bears_out(sentence.text, sentence.evidence)
         ),
         topics=_grounded(answer.topics, grounding),
         tones=_own_tones(answer, grounding),

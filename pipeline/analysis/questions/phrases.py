@@ -114,7 +114,9 @@ def find(phrases: Iterable[str], turn: Said, language: str) -> Iterator[SaidPhra
     words, forms = tokens(turn.turn.text, language), _known(turn.turn.text, language)
     for phrase in phrases:
         elements = _elements(phrase, language)
-        may_match = all(element.prefix or element is _GAP or element.text in forms or element.stem in forms for element in elements)
+        may_match = all(
+            element.prefix or element is _GAP or element.text in forms or element.stem in forms for element in elements
+        )
         for place in range(len(words) if elements and may_match else 0):
             if (end := _end(elements, 0, words, place)) is not None:
                 yield SaidPhrase(turn, words[place].first, words[end - 1].last)

@@ -28,7 +28,9 @@ class QuestionsStep:
     def run(self, material: Material) -> Finding:
         asked = material.roster.questions
         answers = [answer(question, material) for question in asked if question.type != "tracker"]
-        return finding(answers, [track(question, material) for question in asked if question.type == "tracker"], material)
+        return finding(
+            answers, [track(question, material) for question in asked if question.type == "tracker"], material
+        )
 
 
 def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult], material: Material) -> Finding:
@@ -102,7 +104,9 @@ def _with(match: SaidPhrase, value: FoundValue) -> Evidence:
 
 def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
     """The choice that is named most often; of equals the first."""
-    places_by_choice = {value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()}
+    places_by_choice = {
+        value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()
+    }
     spoken_choices = [(value, places) for value, places in places_by_choice.items() if places]
     if not spoken_choices:
         return None

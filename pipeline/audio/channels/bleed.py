@@ -58,7 +58,9 @@ class Found:
         return self.peak / float(np.sqrt(self.windows))
 
 
-def find(audio: Audio, activities: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG) -> tuple[Found, ...]:
+def find(
+    audio: Audio, activities: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG
+) -> tuple[Found, ...]:
     """The bleeds of two channels, at most one in each direction. `skip`: stretches that both channels share; `lag`:
     samples by which a bleed may come late."""
     forward, backward = (_in_direction(audio, activities, source, skip, lag) for source in (0, 1))

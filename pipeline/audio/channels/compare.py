@@ -93,7 +93,10 @@ def _missing(activities: Sequence[Activity]) -> list[float]:
 
 def complete(activities: Sequence[Activity]) -> bool:
     """Whether either channel holds most of what is heard on the other: else they are two, whatever they share."""
-    return all(missing <= MISSING_SHARE * activities[1 - channel].seconds for channel, missing in enumerate(_missing(activities)))
+    return all(
+        missing <= MISSING_SHARE * activities[1 - channel].seconds
+        for channel, missing in enumerate(_missing(activities))
+    )
 
 
 def _commonest(gains: npt.NDArray[np.float64]) -> float:

@@ -33,7 +33,11 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match) -> bleed.Fo
     `match`: the comparison of channels 0 and 1. Where both would do, both are nearly the same and neither is a party's.
     """
     shift = round(match.shift)
-    candidates = [candidate for source in (0, 1) if (candidate := _in(audio, activities, source, shift if source == 0 else -shift))]
+    candidates = [
+        candidate
+        for source in (0, 1)
+        if (candidate := _in(audio, activities, source, shift if source == 0 else -shift))
+    ]
     return candidates[0] if len(candidates) == 1 else None
 
 

@@ -73,7 +73,9 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match, lag: int = 
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
     detected, alone = _separated(audio, activities, runs, lag)
     shared = tuple(_widened(audio, run) for run in alone)
-    paths = [path for bleed_found in detected for path in bleed_found.paths] + [_path(audio, stretch) for stretch in shared]
+    paths = [path for bleed_found in detected for path in bleed_found.paths] + [
+        _path(audio, stretch) for stretch in shared
+    ]
     return Overlap(detected, shared, tuple(paths))
 
 
@@ -96,7 +98,8 @@ def _separated(
     steady = [
         detected
         for detected in whole
-        if len(detected.paths) > 1 or abs(outside.get(detected.bleed.source, float("inf")) - detected.bleed.level_db) <= EXPLAINED_DB
+        if len(detected.paths) > 1
+        or abs(outside.get(detected.bleed.source, float("inf")) - detected.bleed.level_db) <= EXPLAINED_DB
     ]
     alone = [run for run in runs if not any(_explains(detected, run) for detected in steady)]
     return (bleed.find(audio, activities, alone, lag) if alone else whole), alone

@@ -58,7 +58,10 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
         reason = "The file has one channel." if source_channels == 1 else "One channel remains."
         return rows, Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, reason)
     activities = activity(rows, 0), activity(rows, 1)
-    evidence = {f"heard_seconds_{channel}": activity_of_channel.seconds for channel, activity_of_channel in enumerate(activities)}
+    evidence = {
+        f"heard_seconds_{channel}": activity_of_channel.seconds
+        for channel, activity_of_channel in enumerate(activities)
+    }
     if not (activities[0].live and activities[1].live):
         audio, layout = _one_sided(rows, source_channels, activities, evidence)
     else:
@@ -103,7 +106,11 @@ def _identical(
 
 
 def _apart(
-    rows: Arranged, source_channels: int, activities: tuple[Activity, Activity], match: Match, evidence: dict[str, float]
+    rows: Arranged,
+    source_channels: int,
+    activities: tuple[Activity, Activity],
+    match: Match,
+    evidence: dict[str, float],
 ) -> tuple[Arranged, Layout]:
     common = overlap.find(rows, activities, match)
     if common.party is not None:
@@ -131,7 +138,9 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     source_channels = first.source_channels + second.source_channels
     legs = [Arranged(sounds, (_as_leg(sound, index),)) for index, sound in enumerate(sounds)]
     activities = [activity(leg, 0) for leg in legs]
-    evidence = {f"heard_seconds_{channel}": activity_of_leg.seconds for channel, activity_of_leg in enumerate(activities)}
+    evidence = {
+        f"heard_seconds_{channel}": activity_of_leg.seconds for channel, activity_of_leg in enumerate(activities)
+    }
     evidence |= {f"seconds_{channel}": leg.duration for channel, leg in enumerate(legs)}
     alignment = align(legs, activities)
     stamps = _stamps(first, second)
@@ -225,7 +234,10 @@ def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Al
 
 def _swapped(audio: Arranged, layout: Layout) -> tuple[Arranged, Layout]:
     """The same channels, the rep's first; figures and sentences go on naming those of the files."""
-    tracks, paths = audio.tracks[::-1], tuple(replace(path, source=path.target, target=path.source) for path in audio.paths)
+    tracks, paths = (
+        audio.tracks[::-1],
+        tuple(replace(path, source=path.target, target=path.source) for path in audio.paths),
+    )
     return replace(audio, tracks=tracks, paths=paths), replace(
         layout,
         bleed=tuple(replace(bleed, source=1 - bleed.source) for bleed in layout.bleed),
@@ -240,9 +252,7 @@ def _one_leg(file: Decoded, leg: int, swapped: bool) -> tuple[Arranged, Layout]:
     tracks = [ArrangedTrack(()), ArrangedTrack(())]
     tracks[leg] = _as_leg(file.audio, 0)
     whose, missing = ("the rep's", "the customer's") if (leg == 0) != swapped else ("the customer's", "the rep's")
-    reason = (
-        f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {missing} is missing."
-    )
+    reason = f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {missing} is missing."
     layout = Layout(LayoutKind.TWO_FILES, 2, file.source_channels, 1.0, {}, reason, starts=(0.0, 0.0))
     return Arranged((file.audio,), tuple(tracks)), layout
 

@@ -72,7 +72,9 @@ def guess(activities: tuple[Activity, Activity], seconds: tuple[float, float]) -
     )
 
 
-def stamped(activities: tuple[Activity, Activity], seconds: tuple[float, float], times: tuple[Started, Started]) -> Guess:
+def stamped(
+    activities: tuple[Activity, Activity], seconds: tuple[float, float], times: tuple[Started, Started]
+) -> Guess:
     """Like `guess`, with the start times in the files: they decide if the parties take turns then.
 
     Times to the second leave a second on either side, within which the turns decide if the parties never talk at the

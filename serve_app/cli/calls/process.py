@@ -130,18 +130,17 @@ async def _process_one(
 ) -> "Outcome":
     """The files are handed to the pipeline as already fetched: no server is needed, and the service's storage is left
     alone. Decoded sound lies in a temporary folder (TMPDIR) if no other is set."""
-    from pipeline.domain.stage import NOT_RECORDED
+    from pipeline.journal import MemoryJournal
     from pipeline.process import process as run_pipeline
 
     console = err()
     started = time.monotonic()
 
-    async def recall(stage: Stage) -> Any:
-        return recordings if stage is Stage.FETCH else NOT_RECORDED
-
-    async def record(stage: Stage, result: Any) -> None:
-        line = f"  {time.monotonic() - started:6.1f} s  {stage.display_name:<14} {summary(stage, result)}"
-        console.print(line, style="dim", markup=False)
+    class PrintedJournal(MemoryJournal):
+        async def record(self, stage: Stage, result: Any) -> None:
+            await super().record(stage, result)
+            line = f"  {time.monotonic() - started:6.1f} s  {stage.display_name:<14} {summary(stage, result)}"
+            console.print(line, style="dim", markup=False)
 
     options = settings.process_options()
     with (
@@ -150,7 +149,8 @@ async def _process_one(
     ):
         if options.scratch is None:
             options = options.model_copy(update={"scratch": Path(folder).as_uri()})
-        return await run_pipeline(call, workers, roster, record, recall, options)
+        journal = PrintedJournal({Stage.FETCH: recordings})
+        return await run_pipeline(call, workers, roster, journal, options=options)
 
 
 def summary(stage: Stage, result: Any) -> str:

@@ -223,7 +223,7 @@ async def test_refusals_are_one_tree_with_the_request_and_what_to_do(desk: Desk)
     with pytest.raises(switchboard.NoSuchCall, match="Check the id") as caught:
         desk.client.read(uuid4())
     assert caught.value.request_id and caught.value.request_id in str(caught.value)
-    with pytest.raises(switchboard.NotThereYet):
+    with pytest.raises(switchboard.NotReady):
         desk.client.transcript(await received(desk.world))
     with (
         Client(desk.base, "sb_" + "x" * 49) as unknown,

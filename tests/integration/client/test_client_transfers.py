@@ -277,7 +277,7 @@ async def test_one_party_is_heard_as_wav(desk: Desk, tmp_path: Path) -> None:  #
     call_id = await with_sound(desk.world, store(tmp_path))
     sound = desk.client.audio(call_id, channel="customer")
     assert sound[:4] == b"RIFF" and len(sound) == pytest.approx(2 * 16_000 * 2, rel=0.02)
-    with pytest.raises(switchboard.NotThereYet):
+    with pytest.raises(switchboard.NotReady):
         desk.client.audio(await received(desk.world))
 
 

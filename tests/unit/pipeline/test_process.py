@@ -30,7 +30,7 @@ from pipeline.domain.speech import (
     SpeakerSpan,
     Word,
 )
-from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.domain.stage import Stage
 from pipeline.errors import (
     CheckpointMissing,
     LeaseLost,
@@ -40,12 +40,12 @@ from pipeline.errors import (
     StorageError,
     TimedOut,
 )
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
-from pipeline.process import SpokenCall, conclude, process
+from pipeline.process import RecognizedCall, conclude, fetch_recordings, process
 from pipeline.runtime.deadlines import DeadlineOptions
-from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from pipeline.speakers import machines
-from pipeline.steps.call_run import CallRun
 from tests.recording_server import AUDIO, reply, serving, stored_files
 from tests.recording_server import options as fetch_options
 from tests.support.calls_by_hand import call
@@ -54,7 +54,7 @@ from tests.synthetic_calls import FOLDER
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 
 
-def spoken() -> SpokenCall:
+def spoken() -> RecognizedCall:
     """One voice of a mono call, which pauses for about four seconds."""
     chunk = Chunk(0, 0.0, 8.0, "en")
     words = tuple(
@@ -64,7 +64,7 @@ def spoken() -> SpokenCall:
     )
     heard = AudioAnalysis(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
     recognized = Recognized((ChunkText(chunk, "en", 1.0, words, -0.1, 0.0),), "faster-whisper by hand")
-    return SpokenCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
+    return RecognizedCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
 
 
 async def conclusion(options: ProcessOptions | None = None):
@@ -82,20 +82,19 @@ GONE, NOT_YET = reply(b"", "410 Gone"), reply(b"", "404 Not Found")
 async def two_files(first: bytes, second: bytes, folder: Path, last_try: bool = False) -> Any:
     """What is recorded of the fetch of a call whose two files are answered so; the walk ends there."""
 
-    async def stop_after_fetch(stage: str, result: Any) -> None:
-        if stage == "fetch":
-            fetched.append(result)
-            raise LeaseLost
+    class StopAfterFetch(MemoryJournal):
+        async def record(self, stage: Stage, result: Any) -> None:
+            await super().record(stage, result)
+            if stage is Stage.FETCH:
+                raise LeaseLost
 
-    fetched: list[Any] = []
+    journal = StopAfterFetch()
     options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
     async with serving(first) as left, serving(second) as right:
         both = replace(call().call, recording_url=left.url(), recording_url2=right.url())
         with pytest.raises(LeaseLost):
-            await process(
-                both, LocalWorkers(None, None), Roster(), stop_after_fetch, options=options, last_try=last_try
-            )
-    return fetched[0]
+            await process(both, LocalWorkers(None, None), Roster(), journal, options, last_try=last_try)
+    return journal.results[Stage.FETCH]
 
 
 async def test_of_two_files_one_that_is_gone_is_not_the_end_while_the_other_may_still_come(tmp_path: Path) -> None:
@@ -126,28 +125,17 @@ async def attempts(
 ) -> tuple[list[int], list[str]]:
     """How often each file is asked for over two attempts: the second file comes with the second one. Then what the
     second attempt warned of. `before` is run between the two: it may lose or damage what is stored."""
-    legs: dict[int, Recording] = {}
-
-    async def record(stage: str, result: Any) -> None:
-        if stage is Stage.LEG:
-            legs[result.channel] = result
-        if stage == "fetch":
-            raise LeaseLost
-
-    async def recall(stage: str) -> Any:
-        return tuple(legs.values()) if stage is Stage.LEG and legs else NOT_RECORDED
-
+    journal, workers = MemoryJournal(), LocalWorkers(None, None)
     options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
     states = [NOT_YET, second]
     async with serving(first) as left, serving(lambda writer: _send(writer, states[0])) as right:
         both = replace(call().call, recording_url=left.url(), recording_url2=right.url())
         with pytest.raises(RecordingNotReady):
-            await process(both, LocalWorkers(None, None), Roster(), record, recall, options)
+            await process(both, workers, Roster(), journal, options)
         states.pop(0)
-        before(legs[0])
-        walk = CallRun(both, LocalWorkers(None, None), Roster(), record, recall, options, last_try=False)
-        await walk.fetch()
-    return [left.connections, right.connections], list(walk.warnings)
+        before(journal.results[Stage.LEG][0])
+        warnings = await fetch_recordings(both, workers, journal, options)
+    return [left.connections, right.connections], list(warnings)
 
 
 async def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
@@ -188,20 +176,13 @@ async def test_a_call_without_a_recording_cannot_be_processed() -> None:
         await process(call().call, LocalWorkers(None, None), Roster())
 
 
-def recalling(known: dict[str, Any]) -> Any:
-    async def recall(stage: str) -> Any:
-        return known.get(stage, NOT_RECORDED)
-
-    return recall
-
-
 async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
     """No voiceprint, say: an analysis after a change of metadata must not need the sound."""
     heard = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
     heard = replace(heard, speech=((Span(0, 8),), ()))
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
     known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(known))
     assert outcome.transcript.turns
 
 
@@ -214,11 +195,11 @@ async def test_a_call_from_before_voices_were_told_apart_is_analyzed_again_thoug
     recognized = Recognized((replace(text, words=words),), "by hand")
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
     known = {"fetch": recordings, "audio": heard, "asr": recognized, "diarization": spoken().diarization}
-    outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(known))
     assert outcome.transcript.turns[0].machine
     spans = (SpeakerSpan(0, 3, "voice 1"),)
     known["voices"] = (spans,)
-    outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(known))
     assert outcome.transcript.turns[0].machine
 
 
@@ -236,16 +217,16 @@ async def test_labels_are_refined_once_and_every_later_stage_reads_the_same() ->
     refinements: list[object] = []
 
     class Workers(LocalWorkers):
-        async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> None:
+        async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> None:
             asked.append(tuple(speech))
 
         async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
             refinements.extend([fn] * (fn is machines.refine))
             return await super().compute(fn, *args)
 
-    outcome = await process(call().call, Workers(None, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, Workers(None, None), Roster(), MemoryJournal(known))
     assert LabelKind.VOICEMAIL in {label.kind for label in outcome.transcript.labels[0]}
-    assert outcome.spoken.audio.labels == outcome.transcript.labels
+    assert outcome.recognized_call.audio.labels == outcome.transcript.labels
     assert len(refinements) == 1
     assert asked == [], "a greeting on the rep's channel is nobody's voice"
 
@@ -255,7 +236,7 @@ async def test_that_an_earlier_attempt_gave_up_one_of_two_files_is_still_said() 
     known = {"fetch": recordings, "audio": spoken().audio, "asr": spoken().recognized}
     known["diarization"] = spoken().diarization
     of_two = replace(call().call, recording_url="https://x.example/a", recording_url2="https://x.example/b")
-    outcome = await process(of_two, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    outcome = await process(of_two, LocalWorkers(None, None), Roster(), MemoryJournal(known))
     assert outcome.warnings == ("One of the two recordings could not be fetched.",)
 
 
@@ -264,28 +245,24 @@ async def test_where_nobody_speaks_no_engine_is_asked(kind: LayoutKind, channels
     """Not even for the sound: there is none to be had here."""
     silence = AudioAnalysis(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
     known = {"fetch": (Recording(0, "file:///nowhere", "00" * 32, 1),), "audio": silence}
-    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(known))
     assert not outcome.transcript.turns
-    assert outcome.spoken.recognized.engine == transcriber.name
-    assert outcome.spoken.voiceprint is None
+    assert outcome.recognized_call.recognized.engine == transcriber.name
+    assert outcome.recognized_call.voiceprint is None
 
 
 async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_path: Path) -> None:
     """The store was emptied, and the sender's address holds another recording by now."""
-    recorded: list[tuple[str, Any]] = []
-
-    async def record(stage: str, result: Any) -> None:
-        recorded.append((stage, result))
-
     before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
     known = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
+    journal = MemoryJournal(known)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
     async with serving(reply()) as server:
         changed = replace(call().call, recording_url=server.url())
         with pytest.raises(StorageError):
-            await process(changed, LocalWorkers(None, None), Roster(), record, recalling(known), options)
-    ((stage, (recording,)),) = recorded
-    assert stage == "fetch"
+            await process(changed, LocalWorkers(None, None), Roster(), journal, options)
+    (recording,) = journal.results[Stage.FETCH]
+    assert journal.results == known | {"fetch": (recording,)}
     assert recording.sha256 != before[0].sha256
 
 
@@ -305,33 +282,23 @@ def no_model() -> Any:
 async def test_with_a_channel_for_each_party_no_diarizer_is_needed(transcriber: Any) -> None:
     path = FOLDER / "01_invoice_stereo" / "call.flac"
     recording = Recording(0, path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
-    recorded = {}
-
-    async def record(stage: Stage, result: Any) -> None:
-        recorded[stage] = result
-
-    async def recall(stage: Stage) -> Any:
-        return (recording,) if stage is Stage.FETCH else NOT_RECORDED
-
-    found = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), record, recall)
+    journal = MemoryJournal({Stage.FETCH: (recording,)})
+    found = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), journal)
     assert {turn.speaker for turn in found.transcript.turns} >= {"rep", "customer"}
     # "One moment, please." may stand alone or not: the pause behind it lies on the bound, and is read from word times.
     by_words = "Announcements were told from people by their words alone: No diarization pipeline here."
     assert [told for told in found.warnings if told != by_words] == [
         "The voice of the rep was not compared: No diarization pipeline here."
     ]
-    assert Stage.VOICEPRINT not in recorded  # the next job of the call tries again
+    assert Stage.VOICEPRINT not in journal.results  # the next job of the call tries again
 
 
 async def test_a_mixed_recording_waits_for_the_diarizer(transcriber: Any) -> None:
     path = FOLDER / "03_repair_mono" / "call.flac"
     recording = Recording(0, path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
-
-    async def recall(stage: Stage) -> Any:
-        return (recording,) if stage is Stage.FETCH else NOT_RECORDED
-
+    journal = MemoryJournal({Stage.FETCH: (recording,)})
     with pytest.raises(CheckpointMissing):
-        await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recall)
+        await process(call().call, LocalWorkers(transcriber, no_model), Roster(), journal)
 
 
 async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
@@ -346,9 +313,7 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
     async with serving(silence) as server:
         waiting = replace(call().call, recording_url=server.url())
         others = asyncio.all_tasks()
-        walk = asyncio.create_task(
-            process(waiting, LocalWorkers(None, None), Roster(), recall=recalling(known), options=options)
-        )
+        walk = asyncio.create_task(process(waiting, LocalWorkers(None, None), Roster(), MemoryJournal(known), options))
         await asked.wait()
         walk.cancel()
         await asyncio.gather(walk, return_exceptions=True)
@@ -358,7 +323,7 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
 
 
 def at_work(task: asyncio.Task[Any]) -> bool:
-    return task.get_coro().__qualname__.startswith("CallRun")  # type: ignore[union-attr]
+    return task.get_coro().__qualname__.startswith(("DecodedSound", "CallRecordings", "RecordingFetcher"))  # type: ignore[union-attr]
 
 
 def stored(name: str) -> tuple[Recording, ...]:
@@ -381,8 +346,8 @@ async def test_speech_that_was_cut_for_another_model_is_cut_anew(
     heard = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
     assert any(chunk.seconds > transcriber.max_chunk_seconds or chunk.pieces for chunk in heard.chunks)
     known = {"fetch": recordings, "audio": heard, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recalling(known))
-    chunks = [text.chunk for text in outcome.spoken.recognized.texts]
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(known))
+    chunks = [text.chunk for text in outcome.recognized_call.recognized.texts]
     assert max(chunk.duration for chunk in chunks) < transcriber.max_chunk_seconds + 0.1
     assert not any(chunk.pieces for chunk in chunks)
 
@@ -393,8 +358,8 @@ async def test_words_of_chunks_without_their_pauses_lie_where_somebody_speaks(
     monkeypatch.setattr(transcriber, "packing", True)
     recordings = stored("01_invoice_stereo")
     known = {"fetch": recordings, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recalling(known))
-    texts = outcome.spoken.recognized.texts
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(known))
+    texts = outcome.recognized_call.recognized.texts
     assert any(text.chunk.pieces for text in texts)
     for text in texts:
         assert text.words
@@ -407,8 +372,8 @@ class Hanging(LocalWorkers):
 
     left = 0
 
-    async def hold(self, *_: Any) -> Held:
-        return Held(None)
+    async def hold(self, *_: Any) -> RemoteRef:
+        return RemoteRef(None)
 
     async def diarize(self, audio: Any) -> Any:
         try:
@@ -425,7 +390,7 @@ async def test_a_stage_that_hangs_is_stopped_at_its_deadline_and_may_be_tried_ag
     workers = Hanging(transcriber, None)
     options = ProcessOptions(deadlines=DeadlineOptions(engine_seconds=0.2, engine_per_audio_second=0.001))
     with pytest.raises(TimedOut, match="The diarization stage took longer than 0 s") as failure:
-        await process(call().call, workers, Roster(), recall=recalling(known), options=options)
+        await process(call().call, workers, Roster(), MemoryJournal(known), options)
     assert failure.value.retryable
     assert workers.left == 1
 

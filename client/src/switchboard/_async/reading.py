@@ -33,13 +33,13 @@ class AsyncReading:
         return await self._session.ask(CallRecord, "showCall", {"version": version}, call_id=call_id)
 
     async def transcript(self, call_id: UUID | str, *, version: Version = "corrected") -> Transcript:
-        """What was said. Raises `NotThereYet` before the call is completed."""
+        """What was said. Raises `NotReady` before the call is completed."""
         return await self._session.ask(Transcript, "showTranscript", {"version": version}, call_id=call_id)
 
     async def transcript_text(
         self, call_id: UUID | str, *, form: Literal["txt", "srt", "vtt"] = "txt", version: Version = "corrected"
     ) -> str:
-        """What was said, as text or subtitles. Raises `NotThereYet` before the call is completed."""
+        """What was said, as text or subtitles. Raises `NotReady` before the call is completed."""
         return await self._session.text(_TEXTS[form], {"version": version}, call_id=call_id)
 
     async def events(self, call_id: UUID | str) -> list[CallMoment]:

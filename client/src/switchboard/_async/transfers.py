@@ -88,7 +88,7 @@ class AsyncTransfers:
     ) -> bytes:
         """The recording: `original` as it was fetched; `mixed`, `rep` or `customer` as WAV, 16 kHz, 16 bits, mono.
 
-        Without a channel the original, or the mix where there are two files. Raises `NotThereYet`.
+        Without a channel the original, or the mix where there are two files. Raises `NotReady`.
         """
         sink = io.BytesIO()
         await self._fetch(call_id, channel, sink, on_progress)

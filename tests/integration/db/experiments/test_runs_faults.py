@@ -40,7 +40,7 @@ async def test_a_conductor_that_dies_in_a_run_costs_what_it_was_at_and_nothing_i
     dead = RunLoop(world.database, engines, settings, PLAIN)
     await dead.start()
     await halt.wait()
-    for task in (*dead._loops, *(task for _, task in dead._held())):  # as kill -9 does: nothing is given back
+    for task in (*dead._loops, *(task for _, task in dead._leased_tasks())):  # as kill -9 does: nothing is given back
         task.cancel()
     await asyncio.sleep(0.1)
     (left,) = await world.rows("SELECT state, claims FROM run_calls")

@@ -16,7 +16,7 @@ import soundfile
 
 from db.core.database import Database
 from db.queue import backlog
-from db.queue.backlog import Pace
+from db.queue.backlog import MeasuredRtfx
 from serve_app.conductor.loop import ConductorLoop
 from tests.chaos.deadly_conductor import OPTIONS, PAUSE, conducting
 from tests.chaos.wire import WAYS, Wire
@@ -32,7 +32,7 @@ ALONE = OPTIONS.model_copy(update={"concurrency": 1, "guests": 0, "drain_seconds
 async def conductor(world: World, folder: Path, fetches_only: bool = False) -> AsyncIterator[ConductorLoop]:
     loop = conducting(world.database, folder.as_uri(), ALONE)
     if fetches_only:
-        loop._suspect = uuid4()  # as if a quarantined job ran: no other call begins
+        loop._running.suspect = uuid4()  # as if a quarantined job ran: no other call begins
     await loop.start()
     try:
         yield loop
@@ -50,7 +50,7 @@ async def until(world: World, query: str, count: int = 1) -> list[Any]:
 @pytest.fixture
 async def fetched(world: World, tmp_path: Path) -> AsyncIterator[Path]:
     """A call of each of two teams, fetched and not begun; the folder of their recordings."""
-    await backlog.note_paces(world.database, [Pace("call", 2, 10, 60.0 * SPEED, 60.0)])
+    await backlog.record_rtfx(world.database, [MeasuredRtfx("call", 2, 10, 60.0 * SPEED, 60.0)])
     sound = io.BytesIO()
     soundfile.write(sound, np.zeros((16000, 2)) + 0.01, 8000, format="WAV", subtype="PCM_16")
     recording = tmp_path / "call.wav"

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
 from db.queue import backlog, charges, jobs
-from db.queue.backlog import Pace
+from db.queue.backlog import MeasuredRtfx
 from pipeline.errors import RecordingNotReady
 from tests.postgres import World
 
@@ -133,15 +133,15 @@ async def worked(world: World, count: int, **seconds: float) -> list[str]:
     order = []
     for _ in range(count):
         (lease,) = await world.claim()
-        assert lease.turn is not None
-        order.append("a" if lease.turn.team_id == world.team_id else "b")
-        await charges.settle_lost(world.database, [charges.HeldTurn(lease.turn, seconds[order[-1]])])
+        assert lease.slot is not None
+        order.append("a" if lease.slot.team_id == world.team_id else "b")
+        await charges.settle_lost(world.database, [charges.UsedSlot(lease.slot, seconds[order[-1]])])
     return order
 
 
 async def test_a_call_that_held_its_place_for_longer_than_others_is_charged_for_it(world: World) -> None:
     """Ten times as long, as a damaged file does whose sender says that it is a minute."""
-    await backlog.note_paces(world.database, [Pace("call", 2, 10, 600.0, 60.0)])
+    await backlog.record_rtfx(world.database, [MeasuredRtfx("call", 2, 10, 600.0, 60.0)])
     await queue(world, world.team_id, 40)
     await queue(world, world.other_team_id, 40)
     order = await worked(world, 33, a=60.0, b=6.0)
@@ -149,14 +149,14 @@ async def test_a_call_that_held_its_place_for_longer_than_others_is_charged_for_
 
 
 async def test_what_was_declared_too_long_is_given_back(world: World) -> None:
-    await backlog.note_paces(world.database, [Pace("call", 2, 10, 600.0, 60.0)])
+    await backlog.record_rtfx(world.database, [MeasuredRtfx("call", 2, 10, 600.0, 60.0)])
     await queue(world, world.team_id, 40, seconds=6000)
     await queue(world, world.other_team_id, 40)
     assert 14 <= (await worked(world, 30, a=6.0, b=6.0)).count("a") <= 16
 
 
 async def test_whoever_holds_places_while_nobody_else_waits_pays_nothing_for_it(world: World) -> None:
-    await backlog.note_paces(world.database, [Pace("call", 2, 10, 600.0, 60.0)])
+    await backlog.record_rtfx(world.database, [MeasuredRtfx("call", 2, 10, 600.0, 60.0)])
     await queue(world, world.other_team_id, 2)
     await worked(world, 2, b=6.0)
     await world.execute("UPDATE jobs SET state = 'done', lease_until = NULL")
@@ -194,7 +194,7 @@ async def test_a_claim_reads_a_few_index_entries_of_a_long_queue(world: World) -
         "ttl": 60,
         "quarantine_after": 2,
         "take_over": True,
-        "held_back": jobs.HELD_BACK,
+        "quarantine": jobs.QUARANTINE,
     }
     claim |= {"backfill": 0.1, "guests": 1}
     async with world.database.transaction(EVERY_WORKSPACE) as connection:

@@ -2,7 +2,6 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -17,6 +16,7 @@ from pipeline.audio.decode.sound import everything
 from pipeline.domain.call import Sender
 from pipeline.domain.speech import LayoutKind, Prosody, Recording
 from pipeline.domain.stage import Stage
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers, opened
 from pipeline.steps.call_run import CallRun
@@ -104,15 +104,13 @@ async def sound(world: World, files: list[Path]) -> Loaded:
     lease = await world.one()
     known = await roster.load(world.database, lease)
     workers = LocalWorkers(None, None)
-    run = CallRun(lease.call, workers, known, nothing, nothing, ProcessOptions(), last_try=False)
-    run.recordings = tuple(Recording(n, one.as_uri(), digest(one), one.stat().st_size) for n, one in enumerate(files))
-    loaded: Loaded = opened(await run.sound())
+    run = CallRun(lease.call, workers, known, MemoryJournal(), ProcessOptions())
+    run.recordings.stored = tuple(
+        Recording(n, one.as_uri(), digest(one), one.stat().st_size) for n, one in enumerate(files)
+    )
+    loaded: Loaded = opened(await run.sound.get())
     return loaded
 
 
 def digest(file: Path) -> str:
     return sha256(file.read_bytes()).hexdigest()
-
-
-async def nothing(*_: Any) -> Any:
-    """Records nothing and recalls nothing: no stage is run here."""

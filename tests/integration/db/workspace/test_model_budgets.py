@@ -20,7 +20,7 @@ from pipeline.analysis import AnalysisOptions, model_requests
 from pipeline.analysis.llm.prompt import tokens
 from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
 from pipeline.domain.questions import Question
-from pipeline.steps.llm_requests import Asking
+from pipeline.steps.llm_requests import LlmScheduler
 from serve_app.conductor.spending import ModelSpending
 from tests.file_server import FileServer
 from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures)
@@ -49,17 +49,17 @@ def counted(body: Any) -> Any:
     return completion(ANSWER, prompt_tokens=TOKENS - 10)
 
 
-def asking_of(database: Database) -> Asking:
+def asking_of(database: Database) -> LlmScheduler:
     """That of a Conductor."""
 
     async def at_once(step: Any) -> Any:
         return await step()
 
-    return Asking(8, ModelSpending(database, PRICES, at_once).of)
+    return LlmScheduler(8, ModelSpending(database, PRICES, at_once).of)
 
 
 @pytest_asyncio.fixture
-async def asking(world: World, endpoint: Endpoint) -> AsyncIterator[Asking]:
+async def asking(world: World, endpoint: Endpoint) -> AsyncIterator[LlmScheduler]:
     endpoint.answers(counted)
     yield asking_of(world.database)
 
@@ -69,7 +69,7 @@ def requests(chosen: AnalysisOptions) -> tuple[ModelRequest, ...]:
     return model_requests(by_hand(("rep", f"This is call {uuid4()}."), *LINES[1:]), chosen, {})
 
 
-async def ask(asking: Asking, world: World, endpoint: Endpoint, **given: Any) -> Unanswered | None:
+async def ask(asking: LlmScheduler, world: World, endpoint: Endpoint, **given: Any) -> Unanswered | None:
     """Ask for a call; returns why it has no answer."""
     chosen = options(endpoint, **given)
     found = await asking.ask(world.workspace_id, requests(chosen), chosen, ignore)
@@ -92,7 +92,7 @@ async def used(world: World) -> ModelUsage:
     [("requests", 2, 3), ("tokens", 2 * TOKENS, 2 * TOKENS + 1), ("cost", 2 * COST, 2 * COST + 0.0001)],
 )
 async def test_a_limit_is_reached_exactly_and_one_that_is_raised_lets_one_more_through(
-    kind: str, enough: float, more: float, world: World, endpoint: Endpoint, asking: Asking
+    kind: str, enough: float, more: float, world: World, endpoint: Endpoint, asking: LlmScheduler
 ) -> None:
     await limit(world, **{kind: enough})
     answers = [await ask(asking, world, endpoint) for _ in range(4)]
@@ -110,7 +110,7 @@ async def test_a_limit_is_reached_exactly_and_one_that_is_raised_lets_one_more_t
 
 
 async def test_a_limit_of_nothing_asks_nothing_and_that_of_another_workspace_is_its_own(
-    world: World, endpoint: Endpoint, asking: Asking
+    world: World, endpoint: Endpoint, asking: LlmScheduler
 ) -> None:
     other = await new_world(world.database)
     await limit(world, requests=0)
@@ -139,7 +139,7 @@ async def test_two_conductors_at_once_do_not_go_beyond_a_limit(
     assert (now.requests, now.prompt_tokens, now.estimated) == (fits, fits * 1000, 0)
 
 
-async def test_the_next_day_begins_at_nothing(world: World, endpoint: Endpoint, asking: Asking) -> None:
+async def test_the_next_day_begins_at_nothing(world: World, endpoint: Endpoint, asking: LlmScheduler) -> None:
     await limit(world, requests=1)
     assert [await ask(asking, world, endpoint) is None for _ in range(2)] == [True, False]
     await world.execute("UPDATE model_usage SET day = day - 1")
@@ -153,7 +153,7 @@ async def test_the_next_day_begins_at_nothing(world: World, endpoint: Endpoint, 
     "usage", [None, {}, {"total_tokens": 5}, {"prompt_tokens": "9", "completion_tokens": 1}, {"prompt_tokens": -1}]
 )
 async def test_an_answer_without_its_usage_is_estimated_and_said_to_be(
-    usage: Any, world: World, endpoint: Endpoint, asking: Asking
+    usage: Any, world: World, endpoint: Endpoint, asking: LlmScheduler
 ) -> None:
     text = '{"tasks": [], "contact": {"name": null, "company": null, "email": null, "phone": null, "address": null},'
     text += ' "summary": [], "topics": [], "tones": [], "outcome": null}'
@@ -172,7 +172,7 @@ def plain(told: Any) -> Any:
 
 
 async def test_repeated_requests_count_and_refused_ones_cost_no_tokens(
-    world: World, endpoint: Endpoint, asking: Asking
+    world: World, endpoint: Endpoint, asking: LlmScheduler
 ) -> None:
     endpoint.answers(lambda body: error(503, "busy", retry_after="0"), "What a call!", counted)
     assert await ask(asking, world, endpoint) is None
@@ -182,7 +182,7 @@ async def test_repeated_requests_count_and_refused_ones_cost_no_tokens(
 
 
 async def test_a_limit_that_is_reached_between_two_attempts_ends_them(
-    world: World, endpoint: Endpoint, asking: Asking
+    world: World, endpoint: Endpoint, asking: LlmScheduler
 ) -> None:
     await limit(world, requests=1)
     endpoint.answers(lambda body: error(503, "busy", retry_after="0"), counted)
@@ -190,7 +190,7 @@ async def test_a_limit_that_is_reached_between_two_attempts_ends_them(
     assert told is not None and told.not_asked == "budget_reached" and len(endpoint.asked) == 1
 
 
-async def test_what_nobody_could_send_costs_no_tokens(world: World, endpoint: Endpoint, asking: Asking) -> None:
+async def test_what_nobody_could_send_costs_no_tokens(world: World, endpoint: Endpoint, asking: LlmScheduler) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     assert await ask(asking, world, endpoint, base_url=f"http://127.0.0.1:{port}/v1", retries=0) is not None
@@ -199,7 +199,7 @@ async def test_what_nobody_could_send_costs_no_tokens(world: World, endpoint: En
 
 
 async def test_what_was_never_answered_stays_counted_as_it_was_expected(
-    world: World, endpoint: Endpoint, asking: Asking
+    world: World, endpoint: Endpoint, asking: LlmScheduler
 ) -> None:
     ended = threading.Event()
     endpoint.answers(lambda body: ended.wait(60) and counted(body))
@@ -213,7 +213,7 @@ async def test_what_was_never_answered_stays_counted_as_it_was_expected(
 
 
 async def test_it_is_logged_once_a_day_for_a_workspace(
-    world: World, endpoint: Endpoint, asking: Asking, caplog: pytest.LogCaptureFixture
+    world: World, endpoint: Endpoint, asking: LlmScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     await limit(world, tokens=0)
     with caplog.at_level(logging.INFO, logger="ray.serve"):

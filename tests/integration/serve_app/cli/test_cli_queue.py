@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from db.core.database import Database
 from db.queue import backlog as queue
 from db.queue import jobs, stage_results
-from db.queue.backlog import Pace
+from db.queue.backlog import MeasuredRtfx
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
@@ -47,7 +47,9 @@ def submitted(postgres_url: str, count: int) -> list[UUID]:
             made.append(world.call_id)
             await world.submit(recording_url="https://store.example/a.wav", duration=600)
         await world.claim()
-        await queue.note_paces(database, [Pace("asr", 1, 100, 1e6, 1e6 / 20), Pace("asr", 2, 1, 600, 60)])
+        await queue.record_rtfx(
+            database, [MeasuredRtfx("asr", 1, 100, 1e6, 1e6 / 20), MeasuredRtfx("asr", 2, 1, 600, 60)]
+        )
         await queue.note_replicas(database, "Transcriber", 2, 2)
         await database.close()
 
@@ -99,7 +101,7 @@ async def test_a_call_of_unknown_length_counts_as_a_usual_one(world: World) -> N
     place = await queue.place(world.database, answer.job_id)
     assert place is not None
     assert place.audio_seconds == queue.USUAL_SECONDS
-    await queue.note_paces(world.database, [Pace("call", 2, 2, 100.0, 10.0)])
+    await queue.record_rtfx(world.database, [MeasuredRtfx("call", 2, 2, 100.0, 10.0)])
     place = await queue.place(world.database, answer.job_id)
     assert place is not None
     assert place.audio_seconds == 50

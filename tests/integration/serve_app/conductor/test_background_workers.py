@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointMissing
-from pipeline.runtime.niced import NicedEngine
-from pipeline.runtime.workers import Held
+from pipeline.runtime.low_priority import LowPriorityEngine
+from pipeline.runtime.workers import RemoteRef
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -47,7 +47,7 @@ async def gone(pid: int) -> bool:
     return True
 
 
-class Told(NicedEngine):
+class Told(LowPriorityEngine):
     replica = "tests.giving_way.Replica"
 
 
@@ -67,7 +67,7 @@ async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_
     first, gives_way = await workers.compute(me)
     assert gives_way
     held = await workers.hold(numbers, 3)
-    assert isinstance(held, Held) and await workers.compute(together, held, 7) == [0, 1, 2, 7]
+    assert isinstance(held, RemoteRef) and await workers.compute(together, held, 7) == [0, 1, 2, 7]
     found = await asyncio.gather(*(workers.compute(me) for _ in range(4)))
     assert {pid for pid, _ in found} == {first}, "there is room for one"
 

@@ -64,7 +64,7 @@ async def test_what_a_superseded_call_held_is_charged_to_its_lane(
     world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     """However it ends: it held a place for more than a second, in which 150 seconds of other calls would be done."""
-    await backlog.note_paces(world.database, [backlog.Pace("call", 2, 10, 6000.0, 60.0)])
+    await backlog.record_rtfx(world.database, [backlog.MeasuredRtfx("call", 2, 10, 6000.0, 60.0)])
     halt = workers.halt("transcribe")
     other = uuid4()
     async with conducting(concurrency=1):

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from serve_app.conductor import loop
+from serve_app.conductor import claim_end
 from tests.file_server import FileServer
 from tests.postgres import World
 from tests.support.conductors import Conduct, Line, WatchedWorkers, completed, ended, recognized, shown, until
@@ -57,9 +57,9 @@ async def test_a_lease_that_ran_out_is_taken_over_and_the_former_holder_can_writ
         halt.go_on.set()  # the former holder is not dead at all, and wants to write
         await until(lambda: workers.asked["transcribe"] == 2)
         await asyncio.sleep(0.5)
-        assert former._running
+        assert former._running.by_id
         line.restore()
-        await until(lambda: not former._running)
+        await until(lambda: not former._running.by_id)
     (job,) = record.jobs
     assert (job.state, job.attempts, job.crashes) == ("done", 2, 0)
     assert await shown(world) == record
@@ -116,7 +116,7 @@ async def test_a_renewal_that_waits_for_the_end_of_a_claim_does_not_take_it_for_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It finds the lease gone as soon as the record is committed, before the task has heard of that."""
-    complete = loop.complete_call
+    complete = claim_end.complete_call
     async with conducting() as conductor:
 
         async def and_renewed(*given: Any) -> Any:
@@ -125,9 +125,9 @@ async def test_a_renewal_that_waits_for_the_end_of_a_claim_does_not_take_it_for_
             await asyncio.sleep(0)
             return done
 
-        with patch.object(loop, "complete_call", and_renewed), caplog.at_level(logging.INFO, "ray.serve"):
+        with patch.object(claim_end, "complete_call", and_renewed), caplog.at_level(logging.INFO, "ray.serve"):
             await world.submit(recording_url=files.add(short))
             await completed(world)
-            await until(lambda: not conductor._running)
+            await until(lambda: not conductor._running.by_id)
     assert any("completed in" in line.getMessage() for line in caplog.records)
-    assert not conductor._unsettled
+    assert not conductor._ends.unsettled

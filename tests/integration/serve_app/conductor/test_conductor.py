@@ -95,10 +95,10 @@ async def test_a_call_whose_job_is_superseded_is_stopped(world: World, tmp_path:
     async with serving(silence) as server, conducting(world, tmp_path, drain_seconds=0) as conductor:
         await world.submit(recording_url=server.url())
         await asyncio.wait_for(asked.get(), 60)
-        first = next(iter(conductor._running))
+        first = next(iter(conductor._running.by_id))
         second = await world.submit(recording_url=server.url() + "&part=2")
         await asyncio.wait_for(asked.get(), 60)
-        await until(lambda: list(conductor._running) == [second.job_id] != [first])
+        await until(lambda: list(conductor._running.by_id) == [second.job_id] != [first])
 
 
 async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_it(
@@ -116,7 +116,7 @@ async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_
         async with conducting(world, tmp_path, workers, drain_seconds=5):
             await until(lambda: workers.at_work == ["other"])
             await world.execute("UPDATE jobs SET not_before = now() WHERE crashes = 2")
-            await until(lambda: world.rows(f"SELECT FROM jobs WHERE state = 'running' AND stage = '{jobs.HELD_BACK}'"))
+            await until(lambda: world.rows(f"SELECT FROM jobs WHERE state = 'running' AND stage = '{jobs.QUARANTINE}'"))
             world.call_id = uuid4()
             await world.submit(recording_url=second.url())
             await asyncio.sleep(0.3)

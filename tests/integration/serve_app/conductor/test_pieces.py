@@ -19,7 +19,8 @@ from pipeline import asr, diarization
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
-from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.domain.stage import Stage
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, process
 from pipeline.runtime.actors import Diarizer, RayWorkers
@@ -59,10 +60,11 @@ async def test_a_call_whose_diarizer_is_killed_while_it_embeds_pieces_is_resumed
         lambda: asr.load(asr.AsrOptions(model=str(RECOGNITION), device="cpu", cpu_threads=1)),
         lambda: diarization.load(diarization.DiarizationOptions(**OPTIONS)),
     )
-    recorded: dict[Stage, Any] = {Stage.FETCH: recordings}
+    recorded = MemoryJournal({Stage.FETCH: recordings})
     expected = await processed(here, recorded, tmp_path)
 
-    resumed = {stage: result for stage, result in recorded.items() if stage is not Stage.RECLUSTERING}
+    resumed = MemoryJournal(recorded.results)
+    del resumed.results[Stage.RECLUSTERING]
     victim = replica()
     before = busy_seconds(victim)
     call = asyncio.create_task(processed(RayWorkers(diarizer, diarizer), resumed, tmp_path))
@@ -70,28 +72,20 @@ async def test_a_call_whose_diarizer_is_killed_while_it_embeds_pieces_is_resumed
         assert not call.done()
         await asyncio.sleep(0.005)
     os.kill(victim.pid, signal.SIGKILL)
-    assert Stage.RECLUSTERING not in resumed, "the stage ended before the fault"
+    assert Stage.RECLUSTERING not in resumed.results, "the stage ended before the fault"
 
     outcome = await asyncio.wait_for(call, 300)
-    assert resumed[Stage.RECLUSTERING].spans == recorded[Stage.RECLUSTERING].spans
-    assert resumed[Stage.RECLUSTERING].voiceprints.keys() == {"A", "B"}
+    assert resumed.results[Stage.RECLUSTERING].spans == recorded.results[Stage.RECLUSTERING].spans
+    assert resumed.results[Stage.RECLUSTERING].voiceprints.keys() == {"A", "B"}
     assert outcome.transcript == expected.transcript
     assert len(outcome.transcript.speakers) == 2
     assert replica().pid != victim.pid
 
 
-async def processed(workers: Workers, recorded: dict[Stage, Any], folder: Path) -> Outcome:
-    """Run the stages that are not `recorded`, and record them."""
-
-    async def recall(stage: Stage) -> Any:
-        return recorded.get(stage, NOT_RECORDED)
-
-    async def record(stage: Stage, result: Any) -> None:
-        recorded[stage] = result
-
+async def processed(workers: Workers, journal: MemoryJournal, folder: Path) -> Outcome:
     call = Call(uuid4(), "anonymous", "anonymous", datetime.now(UTC))
     options = ProcessOptions(scratch=folder.as_uri(), roles=RoleOptions(calibration=CALIBRATIONS))
-    return await process(call, workers, Roster(), record, recall, options)
+    return await process(call, workers, Roster(), journal, options)
 
 
 def replica() -> psutil.Process:

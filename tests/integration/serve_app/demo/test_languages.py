@@ -15,7 +15,8 @@ from scipy.signal import resample_poly
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import SAMPLE_RATE, LabelKind, Transcript
-from pipeline.domain.stage import NOT_RECORDED
+from pipeline.domain.stage import Stage
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, process
 from pipeline.runtime.workers import LocalWorkers
@@ -68,14 +69,10 @@ def processed(transcriber: Any, diarizer: Any, tmp_path: Path) -> Processed:
     async def run(samples: np.ndarray) -> Outcome:
         file = tmp_path / "call.wav"
         soundfile.write(file, samples.T, SAMPLE_RATE, subtype="PCM_16")
-        recordings = (stored(file),)
-
-        async def recall(stage: str) -> Any:
-            return recordings if stage == "fetch" else NOT_RECORDED
-
+        journal = MemoryJournal({Stage.FETCH: (stored(file),)})
         call = Call(uuid4(), "+4930901820", "+14155550123", datetime.now(UTC), file.as_uri())
         options = ProcessOptions(storage=tmp_path.as_uri())
-        return await process(call, LocalWorkers(transcriber, diarizer), Roster(), recall=recall, options=options)
+        return await process(call, LocalWorkers(transcriber, diarizer), Roster(), journal, options)
 
     return run
 
@@ -152,14 +149,11 @@ async def test_names_of_the_roster_reach_the_engine_and_the_results_are_whole(
 
     sample = SAMPLES["08"]
     recordings = tuple(stored(path, channel) for channel, path in enumerate(sample.recordings))
-
-    async def recall(stage: str) -> Any:
-        return recordings if stage == "fetch" else NOT_RECORDED
-
+    journal = MemoryJournal({Stage.FETCH: recordings})
     call = Call(uuid4(), "anonymous", "anonymous", datetime.now(UTC))
     options = ProcessOptions(storage=tmp_path.as_uri())
     roster = replace(Roster(), terms=("Harbor Travel", "Madrid"))
-    outcome = await process(call, Listening(transcriber, diarizer), roster, recall=recall, options=options)
+    outcome = await process(call, Listening(transcriber, diarizer), roster, journal, options)
     assert heard[0] == (("Harbor Travel", "Madrid"), False)
     assert all(words == ("Harbor Travel", "Madrid") for words, _ in heard)
-    assert len(outcome.spoken.recognized.texts) == len(outcome.spoken.audio.chunks)
+    assert len(outcome.recognized_call.recognized.texts) == len(outcome.recognized_call.audio.chunks)

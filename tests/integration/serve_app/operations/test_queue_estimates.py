@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from db.queue import backlog as queue
-from db.queue.backlog import Pace
+from db.queue.backlog import MeasuredRtfx
 from serve_app.cli.calls.queue import QueueView, StageLine, view_of
 from serve_app.operations.estimates import Estimate
 from serve_app.operations.scaling_options import EngineReplicas, PricedReplicas, ScalingOptions
@@ -40,7 +40,7 @@ async def finished(world: World, mixed: int, separated: int, conductors: int = 2
     kinds = [channels for one in range(max(mixed, separated)) for channels in _both(one, mixed, separated)]
     for first in range(0, len(kinds), 2 * conductors):
         parts = [kinds[first + 2 * one : first + 2 * one + 2] for one in range(conductors)]
-        await asyncio.gather(*(queue.note_paces(world.database, measured(part)) for part in parts))
+        await asyncio.gather(*(queue.record_rtfx(world.database, measured(part)) for part in parts))
 
 
 def _both(one: int, mixed: int, separated: int) -> list[int]:
@@ -50,10 +50,10 @@ def _both(one: int, mixed: int, separated: int) -> list[int]:
     return [kind for kind, count in counts.items() if (one + 1) * count // most > one * count // most]
 
 
-def measured(kinds: list[int]) -> list[Pace]:
+def measured(kinds: list[int]) -> list[MeasuredRtfx]:
     """What a Conductor measures of calls."""
     return [
-        Pace(stage, channels, count, count * SECONDS, count * SECONDS / rtfx)
+        MeasuredRtfx(stage, channels, count, count * SECONDS, count * SECONDS / rtfx)
         for (stage, channels), rtfx in RTFX.items()
         if (count := kinds.count(channels))
     ]
@@ -170,8 +170,8 @@ async def test_the_mix_is_that_of_the_calls_however_many_there_were(world: World
 
 async def test_a_call_of_unknown_length_is_as_long_as_the_mix_of_calls(world: World) -> None:
     for _ in range(50):
-        await queue.note_paces(world.database, [Pace("call", SEPARATED, 9, 9 * 100.0, 9.0)])
-        await queue.note_paces(world.database, [Pace("call", MIXED, 1, 600.0, 9.0)])
+        await queue.record_rtfx(world.database, [MeasuredRtfx("call", SEPARATED, 9, 9 * 100.0, 9.0)])
+        await queue.record_rtfx(world.database, [MeasuredRtfx("call", MIXED, 1, 600.0, 9.0)])
     assert (await queue.backlog(world.database)).usual_seconds == pytest.approx(150, rel=0.05)
 
 
@@ -200,6 +200,6 @@ async def test_what_runs_counts_until_the_deployment_is_done_with_it(world: Worl
 
 async def test_several_conductors_that_store_at_once_lose_nothing(world: World) -> None:
     one = replace(measured([MIXED])[0], calls=1e-6)  # so few calls that nothing fades
-    await asyncio.gather(*(queue.note_paces(world.database, [one]) for _ in range(20)))
+    await asyncio.gather(*(queue.record_rtfx(world.database, [one]) for _ in range(20)))
     paces = {(pace.stage, pace.channels): pace for pace in (await queue.backlog(world.database)).paces}
     assert paces["asr", MIXED].worked_seconds == pytest.approx(20 * one.worked_seconds, rel=1e-3)

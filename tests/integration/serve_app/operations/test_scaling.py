@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from db.queue import backlog as queue
 from db.queue import jobs, stage_results
-from db.queue.backlog import Pace
+from db.queue.backlog import MeasuredRtfx
 from pipeline.domain.speech import AudioAnalysis, Diarization, Layout, LayoutKind, Recognized, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
@@ -88,7 +88,7 @@ async def test_calls_of_unknown_length_count_as_the_mean_of_those_that_were_hear
 ) -> None:
     await submit(world, 5, None)
     assert (await wanted(policies))[1] == 2, "240 s each until one was heard"
-    await queue.note_paces(world.database, [Pace("call", 1, 2, 2400, 120)])
+    await queue.record_rtfx(world.database, [MeasuredRtfx("call", 1, 2, 2400, 120)])
     assert (await wanted(policies))[1] == 10
 
 
@@ -117,7 +117,7 @@ async def test_the_pace_of_finished_work_takes_the_place_of_the_guess(
     world: World, policies: dict[str, QueuedAudio]
 ) -> None:
     await submit(world, 4, 900)
-    await queue.note_paces(world.database, [Pace("asr", 1, 100, 1e6, 1e6 / 40)])
+    await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 100, 1e6, 1e6 / 40)])
     assert (await wanted(policies))[1] == 2, "40 times real time"
     estimate = policies["Transcriber"].monitor.estimate
     assert estimate is not None
@@ -185,8 +185,8 @@ async def test_policies_tell_conductors_and_operators_how_many_there_are(
 
 
 async def test_older_work_fades(world: World) -> None:
-    await queue.note_paces(world.database, [Pace("asr", 1, 50, 100, 100)])
-    await queue.note_paces(world.database, [Pace("asr", 1, 50, 100, 10), Pace("asr", 2, 1, 5, 1)])
+    await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 50, 100, 100)])
+    await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 50, 100, 10), MeasuredRtfx("asr", 2, 1, 5, 1)])
     mixed, separated = (await queue.backlog(world.database)).paces
     left = 0.5 ** (51 / queue.MEMORY)
     assert (mixed.calls, mixed.audio_seconds) == pytest.approx((50 * left + 50, 100 * left + 100))

@@ -15,7 +15,7 @@ from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, AudioInMemory, Chunk, Layout, LayoutKind, Span, text_of
 from pipeline.language.identification import stretches
 from pipeline.language.of_call import decide
-from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from pipeline.steps.recognize import recognize
 
 SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz
@@ -52,7 +52,7 @@ async def test_words_that_are_probably_wrong_are_marked_in_a_call(tiny, talk):
     loaded = Loaded(AudioInMemory(samples), layout)
     chunk = Chunk(0, 0.0, 30.0, "en")
     heard = AudioAnalysis(layout, 30.0, ((Span(0.0, 30.0),),), (chunk,))
-    found = await recognize(LocalWorkers(tiny, None), Held(loaded), heard, tiny.name, ())
+    found = await recognize(LocalWorkers(tiny, None), RemoteRef(loaded), heard, tiny.name, ())
     marked = [word.text for text in found.texts for word in text.words if word.doubtful]
     assert marked and any("unsure" in told.reasons for told in found.doubts)
 

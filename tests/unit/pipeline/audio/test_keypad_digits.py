@@ -15,8 +15,9 @@ from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.keypad_digits import Labels, without_digits
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import AudioInMemory, Label, LabelKind, Layout, LayoutKind, Recording
-from pipeline.domain.stage import NOT_RECORDED
+from pipeline.domain.stage import Stage
 from pipeline.errors import LeaseLost
+from pipeline.journal import MemoryJournal
 from pipeline.process import process
 from pipeline.runtime.workers import LocalWorkers
 from tests.support import scenes
@@ -92,15 +93,14 @@ async def test_a_call_is_heard_as_its_workspace_wishes(keep_digits: bool, tmp_pa
     fetched = (Recording(0, file.as_uri(), hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size),)
     found: list[Label] = []
 
-    async def recall(stage: str) -> Any:
-        return fetched if stage == "fetch" else NOT_RECORDED
+    class StopAfterAudio(MemoryJournal):
+        async def record(self, stage: Stage, result: Any) -> None:
+            found.extend(label for label in result.labels[0] if label.kind is LabelKind.DTMF)
+            raise LeaseLost  # nothing beyond the audio stage matters here
 
-    async def record(stage: str, result: Any) -> None:
-        found.extend(label for label in result.labels[0] if label.kind is LabelKind.DTMF)
-        raise LeaseLost  # nothing beyond the audio stage matters here
-
+    journal, roster = StopAfterAudio({Stage.FETCH: fetched}), Roster(keep_digits=keep_digits)
     with pytest.raises(LeaseLost):
-        await process(call().call, LocalWorkers(transcriber, None), Roster(keep_digits=keep_digits), record, recall)
+        await process(call().call, LocalWorkers(transcriber, None), roster, journal)
     assert [(label.keys, label.detail) for label in found] == [(2, "42" if keep_digits else None)]
 
 

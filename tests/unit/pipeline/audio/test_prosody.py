@@ -24,13 +24,14 @@ from pipeline.domain.speech import (
 )
 from pipeline.domain.stage import Stage
 from pipeline.errors import StorageError
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import process
 from pipeline.runtime.workers import LocalWorkers
 from tests.recordings import stored
 from tests.support.calls_by_hand import call
 from tests.synthetic_calls import FOLDER
-from tests.unit.pipeline.test_process import recalling, spoken
+from tests.unit.pipeline.test_process import spoken
 
 pytestmark = pytest.mark.cases(3)
 
@@ -160,21 +161,18 @@ async def after_recognition(recording: Path, whose: Any = "customers") -> tuple[
     """Everything but prosody is known from before; what is recorded then, beside the outcome."""
     heard = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
     heard = replace(heard, speech=((Span(0, 3),), (Span(0, 8),)))
-    kept: dict[str, Any] = {}
-
-    async def record(stage: str, result: Any) -> None:
-        kept[stage] = result
-
     known = {"audio": heard, "asr": spoken().recognized, "voiceprint": None}
     known["fetch"] = (stored(recording),)
     options = ProcessOptions(analysis=AnalysisOptions(tone_by_voice=whose))
-    return await process(call().call, LocalWorkers(None, None), Roster(), record, recalling(known), options), kept
+    journal = MemoryJournal(known)
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), journal, options)
+    return outcome, {stage: result for stage, result in journal.results.items() if stage not in known}
 
 
 async def test_it_is_measured_while_the_recording_is_stored() -> None:
     outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
     assert kept["prosody"].channels[1].index
-    assert outcome.spoken.prosody == kept["prosody"]
+    assert outcome.recognized_call.prosody == kept["prosody"]
     assert outcome.warnings == ()
 
 
@@ -193,7 +191,7 @@ async def test_only_voices_that_may_be_judged_are_measured_and_the_record_says_s
 async def test_nobody_is_asked_for_a_recording_again_for_the_sake_of_its_tone(tmp_path: Path) -> None:
     outcome, kept = await after_recognition(tmp_path / "gone.flac")
     assert outcome.transcript.turns
-    assert (outcome.spoken.prosody, outcome.warnings) == (None, ())
+    assert (outcome.recognized_call.prosody, outcome.warnings) == (None, ())
     assert "prosody" not in kept
 
 

@@ -15,8 +15,9 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
-from pipeline.domain.stage import NOT_RECORDED
+from pipeline.domain.stage import Stage
 from pipeline.errors import LeaseLost, NotAudio, RecordingTooLong, StorageError
+from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import process
 from pipeline.runtime.workers import LocalWorkers
@@ -99,18 +100,20 @@ def test_a_scratch_folder_that_cannot_be_written_is_our_fault() -> None:
         analyze.load(STEREO, DecodeOptions(), 1, "file:///proc/nowhere")
 
 
-def recalling(known: dict[str, Any]) -> Any:
-    async def recall(stage: str) -> Any:
-        return known.get(stage, NOT_RECORDED)
+class WatchedJournal(MemoryJournal):
+    def __init__(self, results: dict[str, Any], on_record: Callable[[str], None]) -> None:
+        super().__init__(results)
+        self._on_record = on_record
 
-    return recall
+    async def record(self, stage: Stage, result: Any) -> None:
+        await super().record(stage, result)
+        self._on_record(stage)
 
 
-async def walk(folder: Path, record: Callable[..., Any] | None, workers: LocalWorkers, **known: Any) -> None:
+async def walk(folder: Path, on_record: Callable[[str], None] | None, workers: LocalWorkers, **known: Any) -> None:
     options = ProcessOptions(storage=folder.as_uri())
-    recall = recalling({"fetch": STEREO, **known})
-    more = {} if record is None else {"record": record}
-    await process(call().call, workers, Roster(), recall=recall, options=options, **more)
+    journal = WatchedJournal({"fetch": STEREO, **known}, on_record or (lambda _: None))
+    await process(call().call, workers, Roster(), journal, options)
 
 
 async def gone(folder: Path) -> bool:
@@ -126,7 +129,7 @@ async def test_a_walk_keeps_its_sound_while_it_goes_on_and_removes_it_when_it_en
 ) -> None:
     there: list[int] = []
 
-    async def record(stage: str, _result: Any) -> None:
+    def record(stage: str) -> None:
         there.append(len(files(tmp_path / "decoded")))
         if stage == "asr":
             raise LeaseLost
@@ -175,7 +178,7 @@ async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too
         loaded.set()
         return found
 
-    monkeypatch.setattr("pipeline.steps.call_run.load", late)
+    monkeypatch.setattr("pipeline.steps.decoded_sound.load", late)
     task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
     await asyncio.to_thread(waiting.wait, 60)
     task.cancel()
@@ -202,7 +205,7 @@ async def test_sound_that_cannot_be_removed_fails_no_call(
 async def test_sound_that_is_lost_on_the_way_is_a_failure_that_another_attempt_mends(
     transcriber: Any, tmp_path: Path
 ) -> None:
-    async def record(stage: str, _result: Any) -> None:
+    def record(stage: str) -> None:
         if stage == "audio":
             for file in files(tmp_path / "decoded"):
                 file.unlink()

@@ -12,12 +12,12 @@ from ray._common.formatters import JSONFormatter
 
 from pipeline.errors import StorageError
 from pipeline.observability import logs
-from pipeline.observability.context import Carried, carrying
+from pipeline.observability.context import WorkContext, work_context
 from pipeline.observability.spans import observed
 
 IDS = {"call_id": "c-1", "call_job_id": "j-1", "request_id": "r-1"}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-WORK = Carried(IDS, f"00-{TRACE}-00f067aa0ba902b7-01")
+WORK = WorkContext(IDS, f"00-{TRACE}-00f067aa0ba902b7-01")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_every_line_of_a_call_has_its_ids_as_fields_whichever_module_writes_it(
 ) -> None:
     written_to(tmp_path / "log", serve_logger, JSONFormatter())
     assert logs.as_json()
-    with carrying(WORK):
+    with work_context(WORK):
         with observed("decoding"):
             logging.getLogger("db.queue.stage_results").warning("odd")
         serve_logger.info("call %s: done", "c-1", extra={"route": "/submit"})
@@ -69,7 +69,7 @@ def test_every_line_of_a_call_has_its_ids_as_fields_whichever_module_writes_it(
 def test_in_text_the_call_begins_the_line_once(serve_logger: logging.Logger, tmp_path: Path) -> None:
     written_to(tmp_path / "log", serve_logger, logging.Formatter("%(message)s"))
     assert not logs.as_json()
-    with carrying(WORK):
+    with work_context(WORK):
         serve_logger.info("call c-1: done")
         logging.getLogger("pipeline.observability.spans").info("decoding: 0.1 s")
     assert (tmp_path / "log").read_text().splitlines() == ["call c-1: done", "call c-1: decoding: 0.1 s"]

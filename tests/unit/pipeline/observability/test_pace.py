@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from db.queue.backlog import Pace
+from db.queue.backlog import MeasuredRtfx
 from pipeline.domain.stage import Stage
-from pipeline.observability.context import Carried
+from pipeline.observability.context import WorkContext
 from pipeline.observability.spans import on_request
 from pipeline.observability.work_clock import SharedClock, counted, tally
 from pipeline.runtime.replica import Exclusive, Replica
@@ -87,7 +87,7 @@ async def test_requests_of_several_callers_share_the_time_of_the_replica_that_wo
 
     async def ask(caller: str, replica: Named, timed: bool = True) -> str:
         tally.set(spent[caller])
-        return str(counted(await replica.name(work=Carried(timed=timed))))
+        return str(counted(await replica.name(work=WorkContext(timed=timed))))
 
     asked = [asyncio.create_task(ask(*one)) for one in (("one", busy), ("one", busy), ("two", busy), ("two", other))]
     await asyncio.sleep(0)
@@ -133,8 +133,8 @@ def test_all_that_the_diarizer_does_for_a_call_counts_as_one_call() -> None:
     ):
         meter.add(stage, channels, 60.0, worked)
     mixed, separated = meter.take()
-    assert mixed == Pace("diarization", 1, 1, 60.0, 8.0)
-    assert separated == Pace("voiceprint", 2, 1, 60.0, 3.5)
+    assert mixed == MeasuredRtfx("diarization", 1, 1, 60.0, 8.0)
+    assert separated == MeasuredRtfx("voiceprint", 2, 1, 60.0, 3.5)
 
 
 def test_a_call_that_fails_says_nothing_of_the_pace_and_is_in_nobodys_way() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.errors import NotAudio
 from pipeline.observability import tracing
-from pipeline.observability.context import Carried, carried, carrying
+from pipeline.observability.context import WorkContext, current_context, work_context
 from pipeline.observability.spans import observed
 from tests.collector import Collector, collecting
 from tests.support.intake_in_memory import FINISHED, service, three_keys
@@ -52,7 +52,7 @@ def test_a_traceparent_is_read_as_w3c_says(text: str | None, known: str | None) 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
     code = (
-        "import sys; from pipeline import tracing; tracing.start('intake')\n"
+        "import sys; from pipeline.observability import tracing; tracing.start('intake')\n"
         "import serve_app.intake.submit\n"
         "before = {name for name in sys.modules if name.startswith('opentelemetry.sdk')}\n"
         "with tracing.span('POST /submit'): pass\n"
@@ -64,12 +64,12 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
 
 def test_spans_are_below_what_the_sender_sent_and_an_error_is_told_by_its_code(collector: Collector) -> None:
     queued = datetime.now(UTC)
-    with carrying(Carried({"call_id": "c"}, SENT)):
+    with work_context(WorkContext({"call_id": "c"}, SENT)):
         with pytest.raises(NotAudio), observed("outer"):
             tracing.past("queue wait", queued - timedelta(seconds=3), queued)
-            inner = carried().trace
+            inner = current_context().trace
             raise NotAudio("words of a call")
-        assert carried().trace == SENT
+        assert current_context().trace == SENT
     assert inner is not None and inner.startswith(f"00-{TRACE}-") and inner.endswith("-01")
     wait, outer = sorted(collector.until(lambda spans: len(spans) == 2), key=lambda one: one.begun)
     assert (outer.name, outer.trace, outer.parent, outer.failed) == ("outer", TRACE, SPAN, True)
@@ -80,9 +80,9 @@ def test_spans_are_below_what_the_sender_sent_and_an_error_is_told_by_its_code(c
 
 
 def test_what_the_sender_does_not_want_recorded_is_passed_on_and_not_recorded(collector: Collector) -> None:
-    with carrying(Carried({}, SENT[:-1] + "0")), tracing.span("unsampled"):
-        assert (carried().trace or "").endswith("-00")
-        assert TRACE in (carried().trace or "")
+    with work_context(WorkContext({}, SENT[:-1] + "0")), tracing.span("unsampled"):
+        assert (current_context().trace or "").endswith("-00")
+        assert TRACE in (current_context().trace or "")
     with tracing.span("sampled"):
         pass
     assert [one.name for one in collector.until(bool)] == ["sampled"]

@@ -14,7 +14,7 @@ from pipeline.runtime.actors import RayWorkers, TranscriberReplica
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import BEGUN, Exclusive
-from pipeline.runtime.workers import Held
+from pipeline.runtime.workers import RemoteRef
 
 DIES, BUSY = ActorDiedError(), BackPressureError(num_queued_requests=1, max_queued_requests=1)
 
@@ -61,7 +61,7 @@ def _said(word: Any) -> Any:
 
 async def diarize(replicas: Replicas) -> Any:
     workers: Any = RayWorkers(replicas, replicas, pause=0.0)  # type: ignore[arg-type]
-    return await asyncio.wait_for(workers.diarize(Held(None)), 60)
+    return await asyncio.wait_for(workers.diarize(RemoteRef(None)), 60)
 
 
 async def test_a_request_whose_replica_died_once_is_asked_again_beside_others() -> None:

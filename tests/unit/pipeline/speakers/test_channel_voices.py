@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.domain.speech import Span, Voiceprint
-from pipeline.speakers.channel_voices import MARGIN, MOST_SECONDS, by_voice, worth_asking
+from pipeline.speakers.channel_voices import MARGIN, MOST_SECONDS, by_voice, needs_voice_check
 from tests.unit.pipeline.speakers.test_machines import said
 
 LEAST = 0.45
@@ -42,14 +42,14 @@ def test_where_nothing_long_enough_is_embedded_nobody_is_separated() -> None:
 
 def test_only_words_that_suggest_a_machine_are_worth_asking_and_only_in_their_channel() -> None:
     talk = [said("So it was the invoice from May.", 0, 3), said("Hello, this is Tom.", 4, 6, 1)]
-    assert worth_asking(talk, 2) == [[], []]
+    assert needs_voice_check(talk, 2) == [[], []]
     menu = said("Press one for sales.", 8, 10, 1)
-    assert worth_asking([*talk, menu], 2) == [[], [Span(4 - MARGIN, 6 + MARGIN), Span(8 - MARGIN, 10 + MARGIN)]]
+    assert needs_voice_check([*talk, menu], 2) == [[], [Span(4 - MARGIN, 6 + MARGIN), Span(8 - MARGIN, 10 + MARGIN)]]
 
 
 def test_of_a_long_channel_the_pieces_near_the_machine_are_asked_for() -> None:
     texts = [said("Then we went on and on about it.", 10.0 * at, 10.0 * at + 8) for at in range(100)]
-    (spans,) = worth_asking([*texts, said("Press one for sales.", 1000, 1003)], 1)
+    (spans,) = needs_voice_check([*texts, said("Press one for sales.", 1000, 1003)], 1)
     assert sum(span.duration for span in spans) == pytest.approx(MOST_SECONDS, abs=9)
     assert spans[-1].end == pytest.approx(1003 + MARGIN)
     assert spans == sorted(spans, key=lambda span: span.start)

@@ -10,7 +10,7 @@ from scipy.signal import resample_poly
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import SAMPLE_RATE, Diarization
-from pipeline.domain.stage import NOT_RECORDED
+from pipeline.journal import MemoryJournal
 from pipeline.process import Outcome, process
 from pipeline.runtime.workers import LocalWorkers
 from tests.paths import FIXTURES
@@ -65,11 +65,7 @@ async def processed(
         sound[: len(own), number] = own
     soundfile.write(folder / "call.wav", sound, SAMPLE_RATE, subtype="PCM_16")
     known = {"fetch": (stored(folder / "call.wav"),)} | ({} if diarizer else NOTHING)
-
-    async def recall(stage: str) -> Any:
-        return known.get(stage, NOT_RECORDED)
-
-    return await process(call().call, LocalWorkers(transcriber, diarizer), Roster(), recall=recall)
+    return await process(call().call, LocalWorkers(transcriber, diarizer), Roster(), MemoryJournal(known))
 
 
 async def test_an_announcement_before_the_rep_answers_is_a_machines(
@@ -118,6 +114,6 @@ async def test_no_voiceprint_is_made_of_an_announcement_on_the_reps_line(
     asked = Diarizer()
     outcome = await processed(tmp_path, tiny, rep, customer, diarizer=asked)
     machine = next(turn for turn in outcome.transcript.turns if turn.machine)
-    talk = sum(span.duration for span in outcome.spoken.audio.speech[0])
+    talk = sum(span.duration for span in outcome.recognized_call.audio.speech[0])
     assert machine.end - machine.start > 2
     assert 0 < asked.seconds <= talk - (machine.end - machine.start) + 0.5  # edges

@@ -10,7 +10,7 @@ import pytest
 from pipeline.analysis import AnalysisOptions, model_requests
 from pipeline.domain.insight import ModelRequest, ModelText
 from pipeline.errors import LeaseLost
-from pipeline.steps.llm_requests import DOWN, Asking
+from pipeline.steps.llm_requests import DOWN, LlmScheduler
 from tests.llm_server import Endpoint
 from tests.support.calls_by_hand import call
 from tests.support.conductors import until
@@ -48,7 +48,7 @@ async def test_before_an_endpoint_that_never_answers_few_calls_wait_and_one_find
     endpoint: Endpoint, never: threading.Event
 ) -> None:
     chosen = options(endpoint, timeout_seconds=1.0)
-    asking, calls = Asking(2), [requests_of(str(at), chosen) for at in range(20)]
+    asking, calls = LlmScheduler(2), [requests_of(str(at), chosen) for at in range(20)]
     came = await asyncio.gather(*(asking.ask("a", one, chosen, ignore) for one in calls))
     assert [len(one) for one in came] == [1] * 20, "each is told why it has no answer"
     told = [next(iter(one.values())) for one in came]
@@ -63,7 +63,7 @@ async def test_before_an_endpoint_that_never_answers_few_calls_wait_and_one_find
 
 
 async def test_owners_take_turns(endpoint: Endpoint, never: threading.Event) -> None:
-    chosen, asking = options(endpoint), Asking(1)
+    chosen, asking = options(endpoint), LlmScheduler(1)
     come = [("many", "Ann"), ("many", "Amy"), ("many", "Ada"), ("few", "Bob")]
     tasks = [asyncio.create_task(asking.of(who).ask(requests_of(name, chosen), chosen, ignore)) for who, name in come]
     await until(lambda: endpoint.asked)
@@ -76,7 +76,7 @@ async def test_owners_take_turns(endpoint: Endpoint, never: threading.Event) -> 
 async def test_a_caller_that_leaves_frees_its_place_while_the_model_still_works(
     endpoint: Endpoint, never: threading.Event
 ) -> None:
-    chosen, asking = options(endpoint), Asking(1)
+    chosen, asking = options(endpoint), LlmScheduler(1)
     endpoint.scripts.append(lambda body: ANSWER)  # to the second request
     left = asyncio.create_task(asking.ask("a", requests_of("Ann", chosen), chosen, ignore))
     await until(lambda: endpoint.asked)
@@ -95,5 +95,5 @@ async def test_a_call_that_was_lost_meanwhile_asks_nothing_more(endpoint: Endpoi
         raise LeaseLost
 
     with pytest.raises(LeaseLost):
-        await Asking().ask("a", requests, chosen, lost)
+        await LlmScheduler().ask("a", requests, chosen, lost)
     assert len(endpoint.asked) == 1

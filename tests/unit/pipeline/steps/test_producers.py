@@ -71,6 +71,7 @@ def test_other_code_of_the_analysis_changes_no_stage_and_of_recognition_its_own(
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "it.py").write_text("x = 1")
     for part in (part for parts in provenance.CODE.values() for part in parts if part.endswith(".py")):
+        (tmp_path / part).parent.mkdir(exist_ok=True)
         (tmp_path / part).write_text("x = 1")
     monkeypatch.setattr(provenance, "HERE", tmp_path)
 

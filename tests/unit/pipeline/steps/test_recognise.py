@@ -14,8 +14,8 @@ from pipeline.audio import analyze
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, ChunkText, Recording, Word
-from pipeline.runtime.workers import Held, LocalWorkers
-from pipeline.steps.recognize import AGAIN_FLOOR, AGAIN_SHARE, _again, recognize
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
+from pipeline.steps.recognize import RETRY_BUDGET_MIN, RETRY_BUDGET_SHARE, _again, recognize
 from tests.support.safety_by_hand import heard_as, said, sounding
 from tests.synthetic_calls import FOLDER
 
@@ -46,7 +46,7 @@ async def test_decoding_in_the_language_of_the_sound_costs_no_words(transcriber:
     heard = analyze.analyze_audio(loaded, SpeechOptions(), transcriber.max_chunk_seconds)
     engine = DeafIn(transcriber, "es")
     workers = LocalWorkers(engine, None)
-    found = await recognize(workers, Held(loaded), heard, engine.name, ())
+    found = await recognize(workers, RemoteRef(loaded), heard, engine.name, ())
     assert ("es", False) in engine.asked  # it was decoded again
     words = [word.text for text in found.texts for word in text.words]
     doubts = [doubt.text for doubt in found.doubts]
@@ -59,11 +59,11 @@ class Listening:
     def __init__(self, loaded: Any) -> None:
         self.loaded, self.asked = loaded, list[tuple[float, bool]]()
 
-    async def compute(self, fn: Any, sound: Held, *args: Any) -> Any:
+    async def compute(self, fn: Any, sound: RemoteRef, *args: Any) -> Any:
         return fn(self.loaded, *args)
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         self.asked += [(chunk.start, with_fallback) for chunk in chunks]
         return [said("good morning", chunk.start, chunk.start + 0.9, chunk=chunk) for chunk in chunks]
@@ -75,7 +75,7 @@ async def test_softer_speech_without_words_is_marked_and_not_decoded_again(softe
     audio = AudioInMemory((voice + babble * 10 ** (-softer_db / 20)).astype(np.int16))
     heard = replace(heard_as([[(0.0, 4.0)]]), chunks=(Chunk(0, 0.0, 4.0, "en"),))
     workers = Listening(SimpleNamespace(audio=audio))
-    found = await recognize(workers, Held(None), heard, "by hand", ())  # type: ignore[arg-type]
+    found = await recognize(workers, RemoteRef(None), heard, "by hand", ())  # type: ignore[arg-type]
     assert workers.asked == [(0.0, False), (0.0, True)][: 1 + again]
     assert [doubt.reasons for doubt in found.doubts] == [("missing_speech",)]
     assert found.undone == 0, "nothing was left for want of budget"
@@ -88,7 +88,7 @@ class Costly:
         self.passes, self.asked = passes, list[list[float]]()
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         assert with_fallback
         self.asked.append([chunk.start for chunk in chunks])
@@ -108,17 +108,20 @@ async def test_decoding_again_keeps_to_its_budget_and_takes_the_worst_windows_fi
     texts = [bad(10.0 * i, -0.7 - 0.01 * i) for i in range(20)]
     workers = Costly(passes)
     suspects = [Suspect(i, ("improbable",)) for i in range(20)]
-    again = await _again(workers, Held(None), texts, suspects, ())  # type: ignore[arg-type]
+    again = await _again(workers, RemoteRef(None), texts, suspects, ())  # type: ignore[arg-type]
     assert sorted(again) == list(range(20 - len(again), 20))
     spent = sum(text.decodings for text in again.values())
-    assert spent - passes * len(workers.asked[-1]) < AGAIN_SHARE * 20 + AGAIN_FLOOR <= spent or len(again) == 20
+    assert (
+        spent - passes * len(workers.asked[-1]) < RETRY_BUDGET_SHARE * 20 + RETRY_BUDGET_MIN <= spent
+        or len(again) == 20
+    )
     assert (len(again), len(workers.asked)) == (done, rounds)
 
 
 async def test_what_has_more_against_it_is_decoded_again_first() -> None:
     texts = [bad(10.0 * i, -0.7) for i in range(20)]
     suspects = [Suspect(i, ("improbable", "loop") if i == 7 else ("improbable",)) for i in range(20)]
-    again = await _again(Costly(50), Held(None), texts, suspects, ())  # type: ignore[arg-type]
+    again = await _again(Costly(50), RemoteRef(None), texts, suspects, ())  # type: ignore[arg-type]
     assert next(iter(again)) == 7
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.domain.speech import Chunk, ChunkText
-from pipeline.runtime import yielding
-from pipeline.runtime.workers import Held, LocalWorkers
-from pipeline.runtime.yielding import Turns, YieldingWorkers, places, stage_at_work
+from pipeline.runtime import preemption
+from pipeline.runtime.preemption import LowPriorityWorkers, PreemptionGate, places, stage_at_work
+from pipeline.runtime.workers import LocalWorkers, RemoteRef
 
 
 class Workers(LocalWorkers):
@@ -19,7 +19,7 @@ class Workers(LocalWorkers):
         self.pieces: list[int] = []
 
     async def transcribe(
-        self, audio: Held, chunks: Any, vocabulary: Any = (), with_fallback: bool = False
+        self, audio: RemoteRef, chunks: Any, vocabulary: Any = (), with_fallback: bool = False
     ) -> list[ChunkText]:
         self.pieces.append(len(chunks))
         await asyncio.sleep(0.05)
@@ -30,16 +30,16 @@ def chunks(count: int) -> list[Chunk]:
     return [Chunk(0, float(at), at + 1.0) for at in range(count)]
 
 
-def turns(busy: "bool | Calls", share: float = 0.25, room: int = 8) -> Turns:
+def turns(busy: "bool | Calls", share: float = 0.25, room: int = 8) -> PreemptionGate:
     async def at_work() -> bool:
         return busy.at_work if isinstance(busy, Calls) else busy
 
-    return Turns(at_work, share, lambda: room)
+    return PreemptionGate(at_work, share, lambda: room)
 
 
-def workers(busy: bool, share: float = 0.25) -> tuple[Workers, YieldingWorkers]:
+def workers(busy: bool, share: float = 0.25) -> tuple[Workers, LowPriorityWorkers]:
     inner = Workers()
-    return inner, YieldingWorkers(inner, turns(busy, share))
+    return inner, LowPriorityWorkers(inner, turns(busy, share))
 
 
 @dataclass
@@ -56,35 +56,35 @@ class Calls:
 
 
 async def test_chunks_are_recognized_a_few_at_a_time_and_all_come_back() -> None:
-    count = yielding.LARGE_PIECE + 1
-    for busy, sizes in ((False, [yielding.LARGE_PIECE, 1]), (True, [yielding.PIECE, yielding.PIECE, 1])):
+    count = preemption.LARGE_PIECE + 1
+    for busy, sizes in ((False, [preemption.LARGE_PIECE, 1]), (True, [preemption.PIECE, preemption.PIECE, 1])):
         inner, outer = workers(busy, share=0.99)
         asked = chunks(count)
-        assert [one.chunk for one in await outer.transcribe(Held(None), asked)] == asked
+        assert [one.chunk for one in await outer.transcribe(RemoteRef(None), asked)] == asked
         assert inner.pieces == sizes
 
 
 async def test_while_others_work_it_keeps_its_share_of_the_time_and_no_more(monkeypatch: Any) -> None:
-    monkeypatch.setattr(yielding, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(preemption, "LOOK_SECONDS", 0.005)
     _, outer = workers(busy=True, share=0.25)
     begun = time.monotonic()
-    await outer.transcribe(Held(None), chunks(yielding.PIECE * 4))
+    await outer.transcribe(RemoteRef(None), chunks(preemption.PIECE * 4))
     assert time.monotonic() - begun > 0.05 * 4 + 3 * 0.05 * 3, "three waits of three times what a piece took"
 
 
 async def test_while_nobody_works_it_waits_for_nothing() -> None:
     _, outer = workers(busy=False, share=0.01)
     begun = time.monotonic()
-    await outer.transcribe(Held(None), chunks(yielding.PIECE * 4))
+    await outer.transcribe(RemoteRef(None), chunks(preemption.PIECE * 4))
     assert time.monotonic() - begun < 5, "at a share of 0.01 the waits alone would take 15 s"
 
 
 async def test_seconds_of_work_are_counted_by_stage_without_the_waits(monkeypatch: Any) -> None:
-    monkeypatch.setattr(yielding, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(preemption, "LOOK_SECONDS", 0.005)
     _, outer = workers(busy=True, share=0.2)
     stage_at_work.set("asr")
     begun = time.monotonic()
-    await outer.transcribe(Held(None), chunks(yielding.PIECE * 2))
+    await outer.transcribe(RemoteRef(None), chunks(preemption.PIECE * 2))
     assert 0.09 < outer.seconds["asr"] < time.monotonic() - begun - 0.1
     stage_at_work.set("audio")
     await outer.compute(sum, (1, 2))
@@ -92,7 +92,7 @@ async def test_seconds_of_work_are_counted_by_stage_without_the_waits(monkeypatc
 
 
 async def test_no_more_pieces_are_at_work_than_there_is_room_for_when_a_call_comes(monkeypatch: Any) -> None:
-    monkeypatch.setattr(yielding, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(preemption, "LOOK_SECONDS", 0.005)
     calls = Calls()
     shared = turns(calls, share=0.01, room=2)
     pieces = [asyncio.create_task(shared.take(calls.piece)) for _ in range(6)]
@@ -109,7 +109,7 @@ async def test_no_more_pieces_are_at_work_than_there_is_room_for_when_a_call_com
 
 
 async def test_work_that_is_too_long_for_a_piece_waits_for_a_quiet_moment(monkeypatch: Any) -> None:
-    monkeypatch.setattr(yielding, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(preemption, "LOOK_SECONDS", 0.005)
     calls = Calls(at_work=True)
     calls.go_on.set()
     start = asyncio.create_task(turns(calls, share=0.1).take(calls.piece, seconds=10.0))
@@ -125,7 +125,9 @@ def test_background_work_leaves_a_processor_to_the_service_and_is_shared_by_cond
 
 
 def test_a_process_in_the_background_runs_only_where_no_other_wants_to() -> None:
-    told = "import os; from pipeline.runtime.priority import be_nice; be_nice(); import threading as t;"
+    told = (
+        "import os; from pipeline.runtime.low_priority import lower_priority; lower_priority(); import threading as t;"
+    )
     told += "p = lambda: print(os.sched_getscheduler(0) == os.SCHED_IDLE, os.getpriority(os.PRIO_PROCESS, 0)); p();"
     told += "one = t.Thread(target=p); one.start(); one.join()"
     shown = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60)

@@ -1,0 +1,66 @@
+"""Fetches the recordings of one call; then the call waits for its turn to run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from db.core.database import Database
+from db.queue.jobs import Lease
+from db.secrets import credentials
+from db.secrets.encryption import Sealer
+from db.secrets.recording_urls import UrlSealer
+from db.workspace import settings
+from pipeline.domain.access import Access, Credential
+from pipeline.domain.call import Call
+from pipeline.journal import Journal
+from pipeline.options import ProcessOptions
+from pipeline.process import fetch_recordings
+from pipeline.runtime.workers import Workers
+from serve_app.conductor.claim_end import ClaimEnd
+from serve_app.conductor.retry import ProcessingOptions, is_last_try
+from serve_app.conductor.spending import WaitOut
+
+
+@dataclass(slots=True)
+class FetchJob:
+    """Fetches with the secrets of recording servers, which leave this process in requests only."""
+
+    database: Database
+    workers: Workers
+    options: ProcessingOptions
+    process_options: ProcessOptions
+    journal_of: Callable[[Lease], Journal]
+    end: ClaimEnd
+    wait_out: WaitOut
+    sealer: Sealer  # opens the credentials of recording servers
+    urls: UrlSealer  # opens the addresses of recordings
+
+    async def run(self, lease: Lease) -> None:
+        """Fetch the recordings and queue the call. Raises `CallError`, `LeaseLost`."""
+        hosts = await self.wait_out(lambda: settings.allowed_hosts(self.database, lease.workspace_id))
+        fetch = self.process_options.fetch
+        allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *hosts)})
+        warnings = await fetch_recordings(
+            self._with_open_urls(lease.call),
+            self.workers.of(lease.workspace_id),
+            self.journal_of(lease),
+            self.process_options.model_copy(update={"fetch": allowed}),
+            is_last_try(lease.job, lease.clock.now(), self.options),
+            self._access(lease),
+        )
+        await self.end.fetched(lease, warnings)
+
+    def _with_open_urls(self, call: Call) -> Call:
+        """Return the call with the URLs as its sender sent them. Raises `SecretSealed`."""
+        first, second = (url and self.urls.open(url) for url in (call.recording_url, call.recording_url2))
+        return replace(call, recording_url=first, recording_url2=second)
+
+    def _access(self, lease: Lease) -> Access:
+        """Return a function that looks up the credentials for the one server that is requested."""
+
+        async def find(host: str, port: int) -> Credential | None:
+            workspace_id = lease.workspace_id
+            look_up = partial(credentials.find, self.database, workspace_id, self.sealer, host, port)
+            return await self.wait_out(look_up)  # type: ignore[no-any-return]
+
+        return find

@@ -1,0 +1,81 @@
+"""The jobs that a Conductor runs, and how many more it may start: the limits on calls, guests, fetches and suspects."""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from db.queue.jobs import Lease
+from serve_app.conductor.retry import ProcessingOptions
+
+JobTask = asyncio.Task[None]
+
+
+class RunningJobs:
+    """Counts running jobs by what they take: a place for a call, a place for a fetch, or the whole Conductor.
+
+    A suspect is a quarantined job, which may kill its worker: no other call starts until it has ended.
+    """
+
+    def __init__(self, options: ProcessingOptions, waiting_for_model: Callable[[], int]) -> None:
+        """`waiting_for_model` returns how many calls wait for a language model."""
+        self._options = options
+        self._waiting_for_model = waiting_for_model
+        self._ended = asyncio.Event()  # set when a job ends
+        self.by_id: dict[UUID, tuple[Lease, JobTask]] = {}
+        self.suspect: UUID | None = None
+        self.closed = False  # nothing more is started
+
+    @property
+    def leases(self) -> list[Lease]:
+        return [lease for lease, _ in self.by_id.values()]
+
+    def add(self, lease: Lease, task: JobTask) -> None:
+        self.by_id[lease.job.job_id] = (lease, task)
+
+    def remove(self, job_id: UUID, task: JobTask) -> None:
+        """Remove a job whose task has ended; a later run of the same job stays."""
+        if self.by_id.get(job_id, (None, None))[1] is task:
+            del self.by_id[job_id]
+            if self.suspect == job_id:
+                self.suspect = None
+        self._ended.set()
+
+    async def wait_until_alone(self) -> None:
+        """Return when no other call runs, so that none of them dies if this one kills the process again."""
+        while self._calls > 1:
+            self._ended.clear()
+            await self._ended.wait()
+
+    @property
+    def room(self) -> int:
+        """How many more jobs may be started now."""
+        return 0 if self.closed or self.suspect else max(0, self._options.calls_at_once - self._places_taken)
+
+    @property
+    def guest_room(self) -> int:
+        """How many more beyond that, of workspaces with no call running."""
+        places = self._options.calls_at_once + self._options.GUESTS
+        free = min(self._options.GUESTS, max(0, places - self._places_taken))
+        return 0 if self.closed or self.suspect else free
+
+    @property
+    def fetch_room(self) -> int:
+        """How many more fetches may be started now.
+
+        They do not count as running calls: a slow recording server keeps no other call from running.
+        """
+        fetching = len(self.by_id) - self._calls
+        return 0 if self.closed else self._options.FETCH_CONCURRENCY - fetching
+
+    @property
+    def _places_taken(self) -> int:
+        """Running calls, without those that wait for a language model.
+
+        Only so many wait: if the model is slower than calls arrive, they stay in the queue.
+        """
+        return self._calls - min(self._waiting_for_model(), self._options.ASKING * self._options.calls_at_once)
+
+    @property
+    def _calls(self) -> int:
+        """Running calls, without those whose recordings are being fetched."""
+        return sum(not lease.fetching for lease in self.leases)
