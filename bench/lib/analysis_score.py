@@ -9,7 +9,7 @@ or one of `due_date_alternatives`, null where no date follows.
 from collections import defaultdict
 from typing import Any
 
-from pipeline.evaluation.matching import NEARBY, is_alike, likeness, likest_pairs, same_field, stems
+from pipeline.evaluation.matching import NEARBY, is_alike, likeness, best_pairs, same_field, stems
 
 FIELDS = ("name", "company", "email", "phone", "address")
 
@@ -35,7 +35,7 @@ def pairs(case: dict[str, Any], found: list[dict[str, Any]]) -> list[tuple[int, 
             near = abs(one["turn"] - at) <= NEARBY
             if is_alike(like, near):
                 fits.append((like + 0.3 * owner_right(one, known) + 0.2 * due_right(one, known) + 0.2 * near, i, j))
-    return likest_pairs(fits)
+    return best_pairs(fits)
 
 
 def tasks(case: dict[str, Any], found: list[dict[str, Any]], counts: dict[str, int], answers: Answers) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
-from pipeline.audio.decode.start_time import Started
+from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 
 FOLDER = Path(__file__).parents[2] / "tests" / "fixtures" / "calls"
@@ -335,7 +335,7 @@ def _stamped(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Chann
             legs = tuple(
                 replace(
                     as_file(through(row, _any(rng))),
-                    started=Started((began + (cut if at == leg else 0.0)) // within * within, within, "date"),
+                    started=StartTime((began + (cut if at == leg else 0.0)) // within * within, within, "date"),
                 )
                 for at, row in enumerate(rows)
             )

@@ -1,7 +1,7 @@
-"""What a call means: one finding for each step.
+"""Analysis of a call: one finding for each step.
 
-`ENGINES` is the registry of engines, `STEPS` that of the built-in one's steps; `analyze` runs the engine that the
-options name.
+`ENGINES` is the registry of engines, `STEPS` that of the steps of the built-in engine; `analyze` runs the engine that
+the options select.
 """
 
 from pipeline.analysis.engine import (

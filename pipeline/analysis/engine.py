@@ -1,4 +1,4 @@
-"""What an engine of the analysis must do, how it is chosen, and what it can be told."""
+"""Interface of analysis engines, their registry and their options."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
@@ -20,12 +20,13 @@ from pipeline.net.endpoint import Address, ApiKey
 
 @runtime_checkable
 class Engine(Protocol):
-    """Says what a call means."""
+    """Analyzes calls."""
 
     name: str  # what made the findings, e.g. "rules" or "llm qwen3-8b"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        """One finding for each step of `step.STEPS`, in that order. Never raises: what failed is said in notes."""
+        """Return one finding for each step of `step.STEPS`, in that order. Never raises: failures are stated in notes.
+        """
 
 
 Keep = Callable[[str, ModelText], Awaitable[None]]
@@ -33,38 +34,37 @@ Keep = Callable[[str, ModelText], Awaitable[None]]
 
 
 class BudgetReached(Exception):
-    """What may be spent on a language model is spent. Its text is for people."""
+    """The budget for the language model is used up. The message is for users."""
 
 
 class ReservedRequest(Protocol):
-    """A request to a language model that is counted by what it was expected to cost; that stands where nobody learns
-    what it did cost."""
+    """A request to a language model, counted at its expected cost until it is settled."""
 
     async def settle(self, prompt_tokens: int, completion_tokens: int, estimated: bool = False) -> None:
-        """Count this in the place of what was expected. `estimated`: the endpoint did not say it."""
+        """Replace the expected cost. `estimated`: the endpoint reported no usage."""
 
 
 class Spending(Protocol):
-    """What requests to a language model are counted by, and held back by where there is a limit."""
+    """Meters requests to a language model and enforces the budget."""
 
     async def reserve(self, prompt_tokens: int, completion_tokens: int) -> ReservedRequest:
-        """Before a request is sent, which is expected to cost so much. Raises `BudgetReached`."""
+        """Reserve the expected cost before a request is sent. Raises `BudgetReached`."""
 
 
 @runtime_checkable
 class AsksModel(Protocol):
-    """An engine that asks a language model, in three steps: only the second one waits, and it takes no processor."""
+    """An engine that queries a language model, in three steps: only `ask` waits, and it needs no CPU."""
 
     def requests(self, material: Material, cached: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
-        """What has to be asked beyond the answers that are known, in order. Never raises."""
+        """Return the requests without an answer in `cached`, in order. Never raises."""
 
     async def ask(
         self, requests: Sequence[ModelRequest], keep: Keep, spending: Spending | None = None
     ) -> dict[str, Unanswered]:
-        """Hand each answer to `keep`; return why there are no others. Raises only what `keep` does."""
+        """Pass each answer to `keep`; return why the others are missing. Raises only what `keep` raises."""
 
     def conclude(self, material: Material, answers: ModelAnswers) -> tuple[Finding, ...]:
-        """As `analyze`, with the answers. Never raises."""
+        """Return the same findings as `analyze`, from these answers. Never raises."""
 
 
 ENGINES: dict[str, str] = {
@@ -75,7 +75,7 @@ ENGINES: dict[str, str] = {
 
 
 class AnalysisOptions(BaseModel):
-    """How calls are analyzed. Without settings: by rules, on this machine, with no network."""
+    """Options of the analysis. Defaults: rules, on this machine, no network."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -138,7 +138,7 @@ def _needed(value: str | None, info: ValidationInfo) -> str | None:
 
 
 def load(options: AnalysisOptions) -> Engine:
-    """The engine that the options name."""
+    """Return the engine that the options select."""
     make: Any = _class_of(options)
     return cast(Engine, make(options))
 
@@ -149,31 +149,31 @@ def _class_of(options: AnalysisOptions) -> type:
 
 
 def analyze(material: Material, options: AnalysisOptions | None = None) -> tuple[Finding, ...]:
-    """What the call means: one finding for each step, by the engine that the options name."""
+    """Return one finding for each step, from the engine that the options select."""
     return load(options or AnalysisOptions()).analyze(material)
 
 
 def asks_model(options: AnalysisOptions) -> bool:
-    """Whether the engine asks a language model."""
+    """Return whether the engine queries a language model."""
     return issubclass(_class_of(options), AsksModel)
 
 
 def model_requests(
     material: Material, options: AnalysisOptions, cached: Mapping[str, ModelText]
 ) -> tuple[ModelRequest, ...]:
-    """What a language model has to be asked about the call beyond what is known, by an engine that asks one."""
+    """Return the requests for a language model without an answer in `cached`."""
     return _asking(options).requests(material, cached)
 
 
 async def ask(
     requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep, spending: Spending | None = None
 ) -> dict[str, Unanswered]:
-    """Ask a language model; see `AsksModel.ask`."""
+    """Query a language model; see `AsksModel.ask`."""
     return await _asking(options).ask(requests, keep, spending)
 
 
 def conclude(material: Material, options: AnalysisOptions, answers: ModelAnswers) -> tuple[Finding, ...]:
-    """As `analyze`, with what a language model answered to `model_requests`."""
+    """Return the same findings as `analyze`, from the answers to `model_requests`."""
     return _asking(options).conclude(material, answers)
 
 

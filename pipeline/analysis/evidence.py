@@ -1,5 +1,3 @@
-"""Quotes that point at their words, and the check that they do."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +9,8 @@ _KEYS = {"turn", "start", "end", "quote"}
 
 
 def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
-    """The whole words that the characters `first`..`last` of `turn.text` touch, with their seconds."""
+    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times in seconds.
+    """
     last = len(turn.text) if last is None else last
     places = places_of(turn.words)
     touched = [word for word, (begin, end) in zip(turn.words, places, strict=True) if begin < last and end > first]
@@ -21,7 +20,7 @@ def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
 
 
 def fault(evidence: Evidence, transcript: Transcript) -> str | None:
-    """Why this evidence does not hold; None if it does."""
+    """Return why this evidence is invalid; None if it is valid."""
     turn = next((turn for turn in transcript.turns if turn.index == evidence.turn), None)
     if turn is None:
         return f"there is no turn {evidence.turn}"
@@ -33,10 +32,10 @@ def fault(evidence: Evidence, transcript: Transcript) -> str | None:
 
 
 def checked(finding: Finding, transcript: Transcript) -> Finding:
-    """The finding without the evidence that does not hold; the note says what went.
+    """Return the finding without invalid evidence; the note states what was dropped.
 
-    Evidence inside `value` is checked as well. A statement in a list whose evidence fails goes with it; elsewhere
-    the evidence becomes None.
+    Evidence inside `value` is checked as well. A list item with invalid evidence is dropped with it; elsewhere the
+    evidence becomes None.
     """
     faults: list[str] = []
     valid = []

@@ -1,7 +1,7 @@
-"""What it means that two parties speak at once: a listener's "mm-hm", an interruption, or the seam of two turns.
+"""Classifies overlapping speech: backchannel ("mm-hm"), interruption, or change of turns.
 
 The kinds follow Sacks, Schegloff & Jefferson 1974 (overlap at a turn's end is ordinary), Yngve 1970 (backchannels take
-no turn) and Gravano & Hirschberg 2012 (an interruption counts as successful when who held the floor yields).
+no turn) and Gravano & Hirschberg 2012 (an interruption is successful if the holder of the floor yields).
 """
 
 import re
@@ -21,7 +21,7 @@ Spoken = Mapping[str, Sequence[Span]]
 
 
 class OverlapKind(StrEnum):
-    """What an overlap is."""
+    """Kind of an overlap."""
 
     BACKCHANNEL = "backchannel"  # short, of a listener's words, and the other keeps the floor
     INTERRUPTION = "interruption"  # the other yields
@@ -32,7 +32,7 @@ class OverlapKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpeechOverlap:
-    """From `start` to `end` at least two parties speak; `holder` spoke when `by` began (in what `own` is all of)."""
+    """From `start` to `end` at least two parties speak; `by` began while `holder` spoke."""
 
     start: float
     end: float
@@ -47,9 +47,9 @@ class SpeechOverlap:
 
 
 def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
-    """The longest stretches in which at least two parties speak, in order. Spans of a party lie apart.
+    """Return the longest stretches in which at least two parties speak, in order. Spans of a party must be disjoint.
 
-    With more than two parties at once, a stretch is that of the two who begin it.
+    With more than two parties at once, a stretch belongs to the two who begin it.
     """
     edges = sorted(  # at one moment ends come before beginnings: spans that touch do not overlap
         (
@@ -81,7 +81,8 @@ def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
 
 
 def classify(overlap: SpeechOverlap, words: Sequence[Word], pack: Pack) -> OverlapKind:
-    """`said`: the words of `overlap.own`, none where they are not known; `pack`: of their language."""
+    """Classify an overlap. `words` are those of `overlap.by_span`, empty if unknown; `pack` is that of their language.
+    """
     holder_span, by_span = overlap.held, overlap.own
     if holder_span.start == by_span.start:
         return OverlapKind.TOGETHER

@@ -1,4 +1,4 @@
-"""How the talk was shared out in time. The README of this package has the formulas."""
+"""Measures how the parties share the time of a call. The README of this package has the formulas."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -63,7 +63,6 @@ class StatisticsStep:
 
 
 def _note(material: Material, spoken: Spoken) -> str | None:
-    """What keeps the figures from being those of the whole call."""
     if any(labels and all(label.kind is LabelKind.GAP for label in labels) for labels in material.transcript.labels):
         return "one party's recording is missing: shares and silences are of the other party alone"
     return None if spoken else "nobody speaks in this call"
@@ -74,7 +73,8 @@ Crossed = list[tuple[str, OverlapKind, float]]  # who came in, as what, for how 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Who held the floor: seconds, the pauses before each party took over, and the long silences in between."""
+    """Times of speech and silence in seconds, the pauses before each party's turns, and the long silences in between.
+    """
 
     overlap: float
     silence: float
@@ -111,7 +111,7 @@ def _parties(material: Material, spoken: Spoken, floor: Floor, crossed: Crossed)
 
 
 def spoken_spans(material: Material) -> Spoken:
-    """Per speaker, the union of their spans in order: voice activity where it is known, the turns otherwise."""
+    """Return the union of spans per speaker, in order: voice activity if available, else the turns."""
     spans_by_party: dict[str, list[Span]] = {label: list(spans) for label, spans in material.speech.items()}
     if not spans_by_party:
         for turn in material.transcript.turns:
@@ -121,7 +121,7 @@ def spoken_spans(material: Material) -> Spoken:
 
 
 def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
-    """Where the line carries something that no party says, in any channel: a `LabelKind`'s value and its spans."""
+    """Return the spans of other sounds in any channel, by a `LabelKind`'s value."""
     spans_by_kind: dict[str, list[Span]] = {}
     for label in sorted((one for own in material.transcript.labels for one in own), key=lambda one: one.start):
         if label.kind not in NOT_SOUND:
@@ -130,7 +130,7 @@ def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
 
 
 def hold(spoken: Spoken, other: dict[str, tuple[Span, ...]]) -> float:
-    """Seconds with music, ringing or an announcement while no party speaks, after the first of them has begun to."""
+    """Return the seconds with music, ringing or an announcement while no party speaks, after the first speech."""
     talking = union([span for spans in spoken.values() for span in spans])
     if not talking:
         return 0.0
@@ -140,7 +140,7 @@ def hold(spoken: Spoken, other: dict[str, tuple[Span, ...]]) -> float:
 
 
 def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Floor:
-    """One sweep over the spans of all parties in order of their start; `other`: where something else is heard."""
+    """Measure the call in one sweep over all spans in order of their start; `other`: spans of other sounds."""
     order = sorted((span.start, span.end, label) for label, spans in spoken.items() for span in spans)
     covered = union([*(Span(start, end) for start, end, _ in order), *other])
     monologue: dict[str, float] = {}
@@ -162,7 +162,7 @@ def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Fl
 
 
 def _dead_air(inner: Span, covered: tuple[Span, ...]) -> tuple[float, ...]:
-    """The long silences in `inner`, from the first speech of anybody to the last."""
+    """Return the long silences in `inner`, the time from the first speech to the last."""
     return tuple(gap.duration for gap in outside((inner,), covered) if gap.duration >= DEAD_AIR)
 
 
@@ -201,7 +201,7 @@ def _questions(material: Material) -> Counter[str]:
 
 
 def _asked(turn: Said) -> int:
-    """Sentences that end with a question mark; a turn without any mark is one if it is worded as a question."""
+    """Count sentences with a question mark; a turn without punctuation counts as one if it is worded as a question."""
     if not any(mark in turn.text for mark in ".?!…"):
         return int(turn.pack.matches("statistics", "questions", turn.text))
     return sum(sentence.text.rstrip().endswith("?") for sentence in turn.sentences)

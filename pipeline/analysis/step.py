@@ -1,5 +1,3 @@
-"""The registry of analysis steps, and the built-in engine: the loop that runs them."""
-
 import importlib
 import logging
 from dataclasses import replace
@@ -14,13 +12,13 @@ logger = logging.getLogger(__name__)
 
 
 class Step(Protocol):
-    """A pure function of the material with a name. Raise `version` whenever the same call may give another value."""
+    """A named pure function of the material. Raise `version` with every change that can change a value."""
 
     name: str
     version: int
 
     def run(self, material: Material) -> Finding:
-        """One finding. `material.findings` holds those of the steps before this one."""
+        """Return one finding. `material.findings` holds those of the steps before this one."""
 
 
 STEPS: tuple[str, ...] = (
@@ -37,19 +35,19 @@ STEPS: tuple[str, ...] = (
 
 
 def load(entry: str) -> Step:
-    """The step that a line of `STEPS` names, as `module:Class`."""
+    """Return the step of an entry of `STEPS` (`module:Class`)."""
     module, _, name = entry.partition(":")
     step: Step = getattr(importlib.import_module(module), name)()
     return step
 
 
 class Rules:
-    """The built-in engine: language packs and rules; no model, no network, the same answer each time."""
+    """The built-in engine: language packs and rules; no model, no network, deterministic."""
 
     name = "rules"
 
     def __init__(self, options: AnalysisOptions | None = None) -> None:
-        """It has no settings; `options` are what every engine is given. Raises `LanguagePackInvalid`."""
+        """Load all language packs. `options` are part of the interface and unused. Raises `LanguagePackInvalid`."""
         load_all()
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
@@ -57,7 +55,7 @@ class Rules:
 
 
 def run_all(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
-    """All steps in order. A step that fails leaves a finding with an empty value and the reason in its note."""
+    """Run all steps in order. A step that fails leaves a finding with an empty value and the reason in its note."""
     findings = dict(material.findings)
     new_findings = []
     for entry in steps:
@@ -68,7 +66,7 @@ def run_all(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding
 
 
 def run(entry: str, material: Material) -> Finding:
-    """One step; its evidence is checked against the transcript."""
+    """Run one step and check its evidence against the transcript."""
     name, version = entry.rpartition(":")[2].removesuffix("Step").lower(), 0
     try:
         step = load(entry)

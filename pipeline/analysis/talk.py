@@ -1,5 +1,3 @@
-"""A transcript as the steps read it: sentences with their places, parties by role."""
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ class Sentence:
     pack: Pack
 
     def evidence(self, span: tuple[int, int] | None = None) -> Evidence:
-        """The sentence, or the characters `span` of it, as evidence."""
+        """Return the sentence, or the characters `span` of it, as evidence."""
         first, last = span or (0, len(self.text))
         return quote(self.turn, self.first + first, self.first + last)
 
@@ -35,7 +33,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A turn with its role, its sentences and its language's pack."""
+    """A turn with its role, its sentences and its language pack."""
 
     turn: Turn
     role: Role
@@ -45,12 +43,10 @@ class Said:
 
     @property
     def theirs(self) -> bool:
-        """The other party says it, and no machine of theirs."""
         return self.role is Role.CUSTOMER and not self.turn.machine
 
     @property
     def ours(self) -> bool:
-        """Our side says it, and no machine of ours."""
         return self.role is Role.REP and not self.turn.machine
 
 
@@ -62,7 +58,7 @@ _last: list[tuple[Transcript, tuple[Said, ...]]] = []  # one at most: every step
 
 
 def read(material: Material, machines: bool = False) -> tuple[Said, ...]:
-    """Every turn of a party, in order; with `machines` also those of announcements and recorded greetings.
+    """Return every turn of a party, in order; with `machines` also those of announcements and recorded greetings.
 
     A turn in a language without a pack is read with the pack of the call.
     """
@@ -96,7 +92,7 @@ def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[S
 
 
 def other(role: Role) -> str | None:
-    """The opposite party's role, where roles are known."""
+    """Return the opposite party's role; None for an unknown role."""
     return {Role.REP: "customer", Role.CUSTOMER: "rep"}.get(role)
 
 

@@ -16,8 +16,8 @@ STEP = FRAME / SAMPLE_RATE  # seconds
 QUIETEST_DB = -120.0
 ECHO_RATE = 8_000  # Hz; a telephone carries no more
 ECHO_TAPS = 64  # 8 ms around the delay: the line's own filter
-LONGEST_DELAY = 0.8  # seconds by which an echo may lag
-LONGEST_TEST = 4.0  # seconds of sound that are compared
+MAX_DELAY = 0.8  # seconds by which an echo may lag
+MAX_COMPARED_SECONDS = 4.0  # seconds of sound that are compared
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +69,13 @@ def shared(audio: Audio, start: float, end: float) -> Shared | None:
     Delay by cross-correlation up to 0.8 s, then a filter of 64 taps by least squares (at 8 kHz). Two people who say the
     same word at once share next to nothing: their waveforms differ. At most the first 4 s are compared.
     """
-    end = min(end, start + LONGEST_TEST)
+    end = min(end, start + MAX_COMPARED_SECONDS)
     pair = [_narrow(audio, channel, start, end) for channel in (0, 1)]
     power = [float(np.mean(x**2)) if len(x) else 0.0 for x in pair]
     if min(power) < 1e-9 or min(map(len, pair)) < 4 * ECHO_TAPS:  # -90 dB, 32 ms
         return None
     quieter = int(np.argmin(power))
-    source = _narrow(audio, 1 - quieter, max(0.0, start - LONGEST_DELAY), end + LONGEST_DELAY)
+    source = _narrow(audio, 1 - quieter, max(0.0, start - MAX_DELAY), end + MAX_DELAY)
     share = _explained(pair[quieter], source)
     return Shared(quieter, share, 10 * float(np.log10(power[1 - quieter] / power[quieter])))
 

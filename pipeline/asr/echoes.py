@@ -17,7 +17,7 @@ UNSURE_SHARE = 0.3  # from which equal words are doubtful
 QUIETER_DB = 6.0  # by which an echo is at least quieter than its source
 AT_ONCE = 0.8  # seconds between the starts of two words that may be one
 RUN_PAUSE = 1.0  # seconds between words of one run
-FEWEST_SECONDS = 0.2  # of sound: less cannot be compared
+MIN_SECONDS = 0.2  # of sound: less cannot be compared
 
 
 class Proof(Enum):
@@ -50,7 +50,7 @@ def find(audio: Audio, words: Sequence[Sequence[Word]]) -> list[Echo]:
         pairs = [(words[0][i], words[1][j]) for i, j in run]
         start = min(min(a.start, b.start) for a, b in pairs)
         end = max(max(a.end, b.end) for a, b in pairs)
-        sound = shared(audio, start, end) if end - start >= FEWEST_SECONDS else None
+        sound = shared(audio, start, end) if end - start >= MIN_SECONDS else None
         if sound is None or sound.share < UNSURE_SHARE:
             continue
         proven = sound.share >= ECHO_SHARE and sound.difference_db >= QUIETER_DB

@@ -28,7 +28,7 @@ class Engine(Protocol):
     """
 
     Options: ClassVar[type[EngineOptions]]  # `AsrOptions` and what else this engine can be told
-    # How its model is found by name, and what to tell people who lack it. None: a server has it (`Remote`).
+    # How its model is found by name, and what to tell people who lack it. None: a server has it (`RemoteEngine`).
     CHECKPOINTS: ClassVar[CheckpointKind | None]
     name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
     max_chunk_seconds: float  # the most sound in a chunk that it takes
@@ -61,7 +61,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Untimed(Protocol):
+class NeedsAligner(Protocol):
     """An engine whose model may write words without times: `load` gives it an aligner, which knows them."""
 
     aligner: Aligner | None
@@ -69,7 +69,7 @@ class Untimed(Protocol):
 
 
 @runtime_checkable
-class Remote(Protocol):
+class RemoteEngine(Protocol):
     """An engine whose model a server has: `CHECKPOINTS` is None."""
 
     @staticmethod
@@ -120,6 +120,6 @@ def load(options: AsrOptions, store: Path | None = None, aligning: AlignmentOpti
     """
     engine = cast(Engine, load_engine(options, store))
     aligning = aligning or AlignmentOptions()
-    if isinstance(engine, Untimed) and engine.needs_aligner and aligning.on:
+    if isinstance(engine, NeedsAligner) and engine.needs_aligner and aligning.on:
         engine.aligner = alignment.load(aligning, store)
     return engine

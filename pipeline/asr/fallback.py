@@ -17,13 +17,13 @@ IMPROBABLE = -1.0  # mean log probability per token below which a text is tried 
 FRAME = 800  # samples, 50 ms
 LOUD_DB = 25.0  # a frame at most this far below the chunk's loud ones carries speech, as far as level can say
 REACH = 0.15  # seconds around a word that count as covered: word times are no better
-SHORTEST_PART = 1.0  # seconds; a chunk is split only into parts that are longer
+MIN_PART_SECONDS = 1.0  # seconds; a chunk is split only into parts that are longer
 MAX_VAIN_VARIATIONS = 2  # variations in a row that bring nothing better, after which a window is left as it is
 COVERAGE_WEIGHT = 1.0  # how many units of mean log probability full coverage is worth against none
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DecodingStrategy:
     """One way to decode a chunk: what differs from the first pass."""
 
     vocabulary: bool = True
@@ -31,7 +31,7 @@ class Way:
     temperature: float = 0.0
 
 
-Decode = Callable[[npt.NDArray[np.float32], Chunk, Way], ChunkText]
+Decode = Callable[[npt.NDArray[np.float32], Chunk, DecodingStrategy], ChunkText]
 
 
 def decode_with_fallback(
@@ -54,7 +54,7 @@ def decode_with_fallback(
     if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
         tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
     in_vain = 0
-    for way in (Way(False, no_repeat=True), *(Way(False, temperature=t) for t in temperatures)):
+    for way in (DecodingStrategy(False, no_repeat=True), *(DecodingStrategy(False, temperature=t) for t in temperatures)):
         if in_vain == MAX_VAIN_VARIATIONS or not all(map(suspect, tried)):
             break
         text = decode(samples, chunk, way)
@@ -67,16 +67,16 @@ def decode_with_fallback(
 
 def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vocabulary: bool) -> list[ChunkText]:
     moment = quietest_moment(samples)
-    tried = [decode(samples, chunk, Way())] if chunk.language is None or moment is None else []
+    tried = [decode(samples, chunk, DecodingStrategy())] if chunk.language is None or moment is None else []
     if vocabulary:  # terms that are listened for are also heard where nobody said them
-        tried.append(decode(samples, chunk, Way(False)))
+        tried.append(decode(samples, chunk, DecodingStrategy(False)))
     if moment is not None:
         language = chunk.language or tried[0].language
         parts = _of_parts(samples, chunk, [moment], decode, language)
         whole = tried[0] if tried else replace(max(parts, key=lambda part: part.chunk.seconds), chunk=chunk)
         tried.append(joined(whole, parts))
         if chunk.language is not None and all(map(suspect, tried)):
-            tried.append(decode(samples, chunk, Way()))
+            tried.append(decode(samples, chunk, DecodingStrategy()))
     return tried
 
 
@@ -93,7 +93,7 @@ def _of_parts(
     whole = replace(chunk, language=language)
     times = [0.0, *(moment / SAMPLE_RATE for moment in moments), chunk.seconds]
     return [
-        decode(samples[edges[i] : edges[i + 1]], whole.between(times[i], times[i + 1]), Way(False))
+        decode(samples[edges[i] : edges[i + 1]], whole.between(times[i], times[i + 1]), DecodingStrategy(False))
         for i in range(len(edges) - 1)
     ]
 
@@ -121,9 +121,9 @@ def _joined_supports(parts: Sequence[ChunkText]) -> tuple[float, ...]:
 def quietest_moment(samples: npt.NDArray[np.float32]) -> int | None:
     """The sample in the middle half at which a chunk is best split; None where parts would be too short."""
     length = len(samples)
-    if length < 2 * SHORTEST_PART * SAMPLE_RATE:
+    if length < 2 * MIN_PART_SECONDS * SAMPLE_RATE:
         return None
-    first = max(length // 4, round(SHORTEST_PART * SAMPLE_RATE))
+    first = max(length // 4, round(MIN_PART_SECONDS * SAMPLE_RATE))
     levels = _levels(samples[first : length - first])
     if not len(levels):
         return length // 2

@@ -9,7 +9,7 @@ import math
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,18 +20,18 @@ import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
 from pipeline import checkpoints
-from pipeline.asr import decoding, doubt, edges, fallback, memory, merges, vocabulary, words
+from pipeline.asr import decoding, doubt, edges, fallback, vocabulary, words
 from pipeline.asr.decoding import Decoding
 from pipeline.asr.encoder import BFloat16Encoder, suits_this_cpu
 from pipeline.asr.engine import AsrOptions, Samples
-from pipeline.asr.fallback import Way
+from pipeline.asr.fallback import DecodingStrategy
 from pipeline.asr.plausible import MAX_NO_SPEECH, compression
 from pipeline.checkpoints import WHOLE, CheckpointKind
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.engines.device import CTRANSLATE2_CUDA, choose, cores, load_cublas
 from pipeline.errors import EngineError
 
-CPU_BATCH, MOST_IN_A_BATCH = 4, 64
+CPU_BATCH, MAX_GPU_BATCH = 4, 64
 AT_ONCE = 2  # batches that the device works on, or more on a CPU, each with its share of the threads; one is prepared
 THREADS_EACH = 4  # as CTranslate2 chooses: more in one forward pass bring little, so more cores take more batches
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
@@ -196,13 +196,13 @@ class FasterWhisper:
 
         free, _ = torch.cuda.mem_get_info()  # the weights are there already
         each = self._bytes_of_a_chunk(folder, 4 if compute_type == "float32" else 2)
-        return memory.batch_size(free, each, self.batches_at_once, MOST_IN_A_BATCH)
+        return batch_size(free, each, self.batches_at_once, MAX_GPU_BATCH)
 
     def _bytes_of_a_chunk(self, folder: Path, bytes_each: int) -> int:
         silence = np.zeros((self._model.model.n_mels, self._model.feature_extractor.nb_max_frames), np.float32)
         width = self._encode([silence]).shape[2]
-        layers = memory.decoder_layers(json.loads((folder / "config.json").read_text()))
-        return memory.of_a_chunk(width, layers, self.options.beam_size, self._model.max_length, bytes_each)
+        layers = decoder_layers(json.loads((folder / "config.json").read_text()))
+        return chunk_bytes(width, layers, self.options.beam_size, self._model.max_length, bytes_each)
 
     def transcribe(
         self,
@@ -227,7 +227,7 @@ class FasterWhisper:
         for order in alike.values():
             for batch in _batches(order, self.batch_size):
                 texts = self._transcribe_batch(
-                    [samples[i] for i in batch], [chunks[i] for i in batch], [vocabulary[i] for i in batch], Way()
+                    [samples[i] for i in batch], [chunks[i] for i in batch], [vocabulary[i] for i in batch], DecodingStrategy()
                 )
                 done.update(zip(batch, texts, strict=True))
         return [done[i] for i in range(len(chunks))]
@@ -258,7 +258,7 @@ class FasterWhisper:
 
     @cached_property
     def _encoder(self) -> Any:
-        return merges.complete(self._model.hf_tokenizer)
+        return complete(self._model.hf_tokenizer)
 
     def _tokens(self, text: str, language: str) -> list[int]:
         tokens = list(self._encoder.encode(f" {text.strip()}", add_special_tokens=False).ids)
@@ -280,7 +280,7 @@ class FasterWhisper:
             with self._device:
                 return self._encode([self._features(samples, chunk)])
 
-        def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
+        def decode(x: Samples, part: Chunk, way: DecodingStrategy) -> ChunkText:
             encoded = whole() if x is samples else None
             return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way, encoded)[0]
 
@@ -291,7 +291,7 @@ class FasterWhisper:
         samples: Sequence[Samples],
         chunks: Sequence[Chunk],
         terms: Sequence[Vocabulary],
-        way: Way,
+        way: DecodingStrategy,
         encoded: Any = None,
     ) -> list[ChunkText]:
         """`encoded`: what `_encode` made of the chunks, if they have been through it."""
@@ -383,7 +383,7 @@ class FasterWhisper:
         windows: Sequence[PreparedChunk],
         samples: Sequence[Samples],
         terms: Sequence[Vocabulary],
-        way: Way,
+        way: DecodingStrategy,
     ) -> list[Decoding]:
         """One hypothesis for each window; one that is sampled draws with a seed of its own sound, and is alone."""
         tokenizers = [self._tokenizer(window.language) for window in windows]
@@ -450,3 +450,53 @@ def _likeliest(languages: dict[str, float]) -> dict[str, float]:
 def _batches(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
+
+
+FRAMES = 1500  # of the encoder, for 30 s
+
+
+HEAD = 64
+
+
+ACTIVATIONS = 12  # rows as wide as the model that an encoder layer holds at once: query, key, value, 4 + 4 inside, one
+
+
+SHARE = 0.5  # of the free memory: another engine may share the device
+
+
+UNSEEN = 1.25  # the deepest alignment head of OpenAI's checkpoints lies in the last fifth of the layers
+
+
+def decoder_layers(config: Mapping[str, Any]) -> int:
+    """Of a checkpoint in CTranslate2's format, at least: told from its `alignment_heads`. 32 where there are none."""
+    heads = config.get("alignment_heads") or []
+    return math.ceil(UNSEEN * (1 + max(layer for layer, _ in heads))) if heads else 32
+
+
+def chunk_bytes(width: int, layers: int, beams: int, tokens: int, bytes_each: int) -> int:
+    """Bytes that a window needs on the device: `width` of the model, `layers` of its decoder, `tokens` decoded."""
+    encoder = 2 * (width // HEAD or 1) * FRAMES**2 + ACTIVATIONS * FRAMES * width
+    decoder = 2 * layers * width * (FRAMES + 2 * beams * tokens)
+    return bytes_each * (encoder + decoder)
+
+
+def batch_size(free: int, each: int, at_once: int, most: int) -> int:
+    """Chunks in each of `at_once` batches, of which each chunk needs `each` bytes: from 1 to `most`."""
+    return max(1, min(most, int(SHARE * free / (each * at_once))))
+
+
+FIRST = ["Ġ", "t"]
+
+
+def complete(tokenizer: Any) -> Any:
+    """Return a `tokenizers.Tokenizer` with the merge that it lacks, or the same where it lacks none."""
+    from tokenizers import Tokenizer
+
+    described = json.loads(tokenizer.to_str())
+    model = described["model"]
+    merges = model.get("merges") or []
+    pair = FIRST if merges and isinstance(merges[0], list) else " ".join(FIRST)
+    if not merges or "".join(FIRST) not in model["vocab"] or pair in merges:
+        return tokenizer
+    merges.insert(0, pair)
+    return Tokenizer.from_str(json.dumps(described))

@@ -23,7 +23,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.engines.device import choose, cores
 from pipeline.errors import CheckpointMissing, EngineError
 
-LONGEST = 20.0  # seconds of a chunk: what these models are made for
+MAX_CHUNK_SECONDS = 20.0  # seconds of a chunk: what these models are made for
 LAST_TOKEN = 0.08  # seconds that a word goes on after its last token begins, at least: a frame of most encoders
 GPU_BATCH = 8
 PATTERNS = ("config.json", "vocab.txt", "vocab.json", "added_tokens.json", "*.onnx", "*.onnx.data", "*.onnx_data")
@@ -86,7 +86,7 @@ class Onnx:
         self._model, self._language = model.with_timestamps(), options.language
         self._takes_language = hasattr(model.asr, "_transcribe_input")  # Whisper and Canary are told it
         self.batch_size = GPU_BATCH if device == "cuda" else 1
-        self.max_chunk_seconds = checkpoint.max_chunk_seconds or LONGEST
+        self.max_chunk_seconds = checkpoint.max_chunk_seconds or MAX_CHUNK_SECONDS
         self.needs_aligner = not hasattr(model.asr, "_blank_idx")  # no token has a time
         self.aligner: Aligner | None = None
         variant = f" {options.quantization}" if options.quantization else ""

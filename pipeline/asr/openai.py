@@ -18,14 +18,14 @@ from pipeline.asr import edges, fallback, openai_client, vocabulary
 from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.answers import Transcription, read
 from pipeline.asr.engine import AsrOptions, Samples
-from pipeline.asr.fallback import Way
+from pipeline.asr.fallback import DecodingStrategy
 from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError, EngineUnavailable
 from pipeline.net.endpoint import Address, ApiKey, bearer, below
 
-LONGEST = 30.0  # seconds of a chunk
+MAX_CHUNK_SECONDS = 30.0  # seconds of a chunk
 PROMPT_CHARACTERS = 600  # of names and terms: about what fits into the 223 tokens of Whisper's prompt
 PROBE_SECONDS = 5.0
 
@@ -80,7 +80,7 @@ class OpenAIOptions(AsrOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _Response:
     """A chunk, what was answered for it, and in which language."""
 
     samples: Samples
@@ -111,7 +111,7 @@ class OpenAI:
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="openai")
         self._aligner: Aligner | None = None
         self.batch_size = max(1, options.concurrency // self.batches_at_once)
-        self.max_chunk_seconds = LONGEST
+        self.max_chunk_seconds = MAX_CHUNK_SECONDS
         self.name = f"openai {options.model}"
 
     @property
@@ -123,7 +123,7 @@ class OpenAI:
     def aligner(self, aligner: Aligner | None) -> None:
         self._aligner = aligner
         if aligner is not None:
-            self.max_chunk_seconds = min(LONGEST, aligner.max_chunk_seconds)
+            self.max_chunk_seconds = min(MAX_CHUNK_SECONDS, aligner.max_chunk_seconds)
 
     @staticmethod
     def device_of(options: AsrOptions) -> str:
@@ -132,7 +132,7 @@ class OpenAI:
 
     @staticmethod
     def probe(options: OpenAIOptions) -> str:
-        """See `pipeline.asr.engine.Remote`: asks for the list of models, and sends no sound."""
+        """See `pipeline.asr.engine.RemoteEngine`: asks for the list of models, and sends no sound."""
         import httpx
 
         assert options.base_url is not None
@@ -195,7 +195,7 @@ class OpenAI:
         text drawn by chance: it would be another one each time."""
         known: dict[tuple[Chunk, str], ChunkText] = {}
 
-        def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
+        def decode(x: Samples, part: Chunk, way: DecodingStrategy) -> ChunkText:
             key = (part, prompt if way.vocabulary else "")
             if key in known:  # a way that is no other one for a server
                 return replace(known[key], decodings=0)
@@ -204,7 +204,7 @@ class OpenAI:
 
         return fallback.decode_with_fallback(samples, chunk, decode, (), bool(prompt))
 
-    def _ask(self, samples: Samples, chunk: Chunk, prompt: str) -> _Heard:
+    def _ask(self, samples: Samples, chunk: Chunk, prompt: str) -> _Response:
         edges.check_sound(samples, chunk, self.max_chunk_seconds)
         language = self._options.language or chunk.language
         answer = read(self._client.transcribe(samples, language, prompt), len(samples) / SAMPLE_RATE)
@@ -213,9 +213,9 @@ class OpenAI:
             raise EngineError(
                 "The recognition server does not say which language it found. Set SWITCHBOARD_ASR__LANGUAGE."
             )
-        return _Heard(samples, chunk, answer, written or "en")
+        return _Response(samples, chunk, answer, written or "en")
 
-    def _texts(self, heard: Sequence[_Heard]) -> list[ChunkText]:
+    def _texts(self, heard: Sequence[_Response]) -> list[ChunkText]:
         timed = [edges.placed(one.answer.words, one.samples, one.chunk) if one.answer.words else () for one in heard]
         bare = [i for i, one in enumerate(heard) if one.answer.words is None and one.answer.text]
         if bare:
@@ -223,7 +223,7 @@ class OpenAI:
                 timed[i] = found
         return [self._text(one, found) for one, found in zip(heard, timed, strict=True)]
 
-    def _align(self, heard: Sequence[_Heard]) -> list[tuple[Word, ...]]:
+    def _align(self, heard: Sequence[_Response]) -> list[tuple[Word, ...]]:
         if self._aligner is None:
             raise EngineError(
                 "The recognition server gives no word times, and there is no aligner (SWITCHBOARD_ALIGNMENT__ENGINE)."
@@ -232,7 +232,7 @@ class OpenAI:
             [one.samples for one in heard], [one.written for one in heard], [one.answer.text for one in heard]
         )
 
-    def _text(self, heard: _Heard, found: tuple[Word, ...]) -> ChunkText:
+    def _text(self, heard: _Response, found: tuple[Word, ...]) -> ChunkText:
         """`languages` stays empty: no server says how probable others were."""
         answer = heard.answer
         return ChunkText(

@@ -32,7 +32,7 @@ UNREACHABLE_TRIES = 3
 REFUSES_PARAMETER = frozenset({400, 415, 422, 501})
 REFUSES_US = frozenset({401, 403, 404, 405})
 COOL_DOWN_SECONDS = 5.0  # for which a server that was not to be reached is not asked again
-SHORTEST = SAMPLE_RATE // 2  # samples: servers refuse less, silence is added up to here
+MIN_SAMPLES = SAMPLE_RATE // 2  # samples: servers refuse less, silence is added up to here
 DETAIL: tuple[dict[str, Any], ...] = (
     {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]},
     {"response_format": "verbose_json"},
@@ -140,7 +140,7 @@ class Client:
 
 def encoded(samples: Samples) -> bytes:
     """Return mono sound at 16 kHz as FLAC of 16 bits, half as many bytes as WAV, at least half a second long."""
-    padded = np.pad(samples, (0, max(0, SHORTEST - len(samples))))
+    padded = np.pad(samples, (0, max(0, MIN_SAMPLES - len(samples))))
     exact = np.clip(np.round(padded * 32768), -32768, 32767).astype("<i2")
     target = io.BytesIO()
     import av

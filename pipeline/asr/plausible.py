@@ -10,15 +10,15 @@ from pipeline.domain.speech import Chunk, Span, Word, text_of
 
 MAX_COMPRESSION = 2.4  # text that gzip shrinks by more than this repeats itself (Whisper's own threshold)
 MAX_NO_SPEECH = 0.6  # probability of no speech above which words are doubtful (Whisper's own threshold)
-LONGEST_PERIOD = 8  # words; longer loops are seen by their compression
+MAX_PERIOD = 8  # words; longer loops are seen by their compression
 REPETITIONS = {1: 5, 2: 4}  # how often a period of so many words follows itself in a loop; `MORE` for longer ones
 MORE = 3
-LONGEST = 1.0  # seconds of a short word, drawn out; of real ones, up to 12 letters long, 99 of 100 last 0.85 or less
+MIN_WORD_LIMIT = 1.0  # seconds of a short word, drawn out; of real ones, up to 12 letters long, 99 of 100 last 0.85 or less
 A_WORD, A_LETTER = 0.4, 0.1  # seconds: more than a long word takes ("circumstances" 1.2)
 ONE_BY_ONE = 0.5  # seconds for each character of what may be spelled out: numbers, addresses, initials
-WORDS_PER_SECOND = 7.0  # of speech; more are suspect
+MAX_WORDS_PER_SECOND = 7.0  # of speech; more are suspect
 RUSHED_FROM, RUSH = 5, 12.0  # words, and words a second: nobody says so many so fast
-LONGEST_COPY = 100  # words: what is written twice is a sentence or two of one window
+MAX_COPY_WORDS = 100  # words: what is written twice is a sentence or two of one window
 LOOP_PAUSE = 2.0  # seconds: "yes" ... "yes" ... "yes" with pauses between them is a listener, not a loop
 
 
@@ -53,8 +53,8 @@ def longest(text: str) -> float:
     said = text.strip(string.punctuation + "¿¡“”…")
     parts = [part for part in re.split(r"[-'’]", said) if part]
     if all(part.isalpha() for part in parts) and not said.isupper() and any(len(part) > 1 for part in parts):
-        return max(LONGEST, A_WORD + A_LETTER * sum(map(len, parts)))
-    return max(LONGEST, ONE_BY_ONE * len(said))
+        return max(MIN_WORD_LIMIT, A_WORD + A_LETTER * sum(map(len, parts)))
+    return max(MIN_WORD_LIMIT, ONE_BY_ONE * len(said))
 
 
 def loops(words: Sequence[Word]) -> list[Loop]:
@@ -63,7 +63,7 @@ def loops(words: Sequence[Word]) -> list[Loop]:
     found: list[Loop] = []
     first = 0
     while first < len(texts):
-        best = max((_loop(words, texts, first, p) for p in range(1, LONGEST_PERIOD + 1)), key=lambda loop: loop.last)
+        best = max((_loop(words, texts, first, p) for p in range(1, MAX_PERIOD + 1)), key=lambda loop: loop.last)
         if best.last > first:
             found.append(best)
         first = max(best.last, first + 1)
@@ -102,13 +102,13 @@ def copies(words: Sequence[Word]) -> list[range]:
 
 def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | None:
     """The longest passage around a rush that stands beside itself and is faster than speech."""
-    for period in range(LONGEST_COPY, RUSHED_FROM - 1, -1):
+    for period in range(MAX_COPY_WORDS, RUSHED_FROM - 1, -1):
         if texts[rush.start : rush.stop] not in _beside(texts, rush, period):
             continue
         for start in range(max(0, rush.stop - period), min(rush.start, len(texts) - period) + 1):
             part = range(start, start + period)
             again = texts[part.start : part.stop] in _beside(texts, part, period)
-            if again and _rate(words, part) > WORDS_PER_SECOND:
+            if again and _rate(words, part) > MAX_WORDS_PER_SECOND:
                 return part
     return None
 

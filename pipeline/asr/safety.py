@@ -19,7 +19,7 @@ from pipeline.asr.verdicts import REASONS, WindowVerdict
 from pipeline.asr.words import clear_of, in_pieces
 from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Doubt, LabelKind, Span, Word, text_of
 
-__all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle", "worth_again"]
+__all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle", "should_retry"]
 
 AGREEMENT = 0.5  # share of words that a second text must have in common with an improbable first
 BROKEN = {"compressible", "loop", "too_many_words", "too_few_words"}  # a decoding that failed, whatever else it lacks
@@ -40,22 +40,22 @@ class SafetyOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """`texts[index]` is suspect; `reasons` are names of `REASONS`, in that order; see `WindowVerdict.passed_over`."""
+    """`texts[index]` is suspect; `reasons` are names of `REASONS`, in that order; see `WindowVerdict.lacks_loud_speech`."""
 
     index: int
     reasons: tuple[str, ...]
-    passed_over: bool = False
+    lacks_loud_speech: bool = False
 
 
 def review(audio: Audio, analysis: AudioAnalysis, texts: Sequence[ChunkText]) -> tuple[Suspect, ...]:
     """The windows whose text is suspect, by index; `texts` in any order, of any channels of `audio`."""
     judged = verdicts.judge(audio, analysis, texts, verdicts.levels_of(audio, texts))
     return tuple(
-        Suspect(i, verdict.reasons, verdict.passed_over) for i, verdict in enumerate(judged) if verdict.reasons
+        Suspect(i, verdict.reasons, verdict.lacks_loud_speech) for i, verdict in enumerate(judged) if verdict.reasons
     )
 
 
-def worth_again(suspect: Suspect, text: ChunkText) -> bool:
+def should_retry(suspect: Suspect, text: ChunkText) -> bool:
     """Whether a second decoding of the suspect's `text` is likely to be used and to be better.
 
     Not where all that is wrong with a text is that softer speech lacks words beside its own: that is babble behind a
@@ -64,7 +64,7 @@ def worth_again(suspect: Suspect, text: ChunkText) -> bool:
     more invented. What is missing is marked all the same.
     """
     beside_words = "missing_speech" in suspect.reasons and bool(text.words)
-    return not beside_words or suspect.passed_over or not BROKEN.isdisjoint(suspect.reasons)
+    return not beside_words or suspect.lacks_loud_speech or not BROKEN.isdisjoint(suspect.reasons)
 
 
 def settle(

@@ -31,7 +31,7 @@ REASONS: dict[str, str] = {
 """Why a window is suspect, a word doubtful or taken out: a stable name and a sentence for people."""
 
 IMPROBABLE = -0.65  # mean log probability per token; text below it is suspect
-FEWEST_WORDS_PER_SECOND = 0.4  # of loud speech; fewer are suspect
+MIN_WORDS_PER_SECOND = 0.4  # of loud speech; fewer are suspect
 NO_SPEECH_FROM, NO_SPEECH_WEIGHT, NO_SPEECH_NEEDS = 0.2, 8.0, 8.25  # see `_invented`
 MISSING_SECONDS = 1.0  # loud seconds of detected speech that have no words
 QUIET_DB = 35.0  # a word that stays this far below the channel's speech level has no sound
@@ -52,14 +52,14 @@ Marked = dict[int, set[str]]  # a word's index in its window, and the reasons ag
 class WindowVerdict:
     """What was found against one window. `doubtful` and `withheld` words do not overlap.
 
-    `passed_over`: some of what is missing is as loud as the rest: a party's own words, and no babble behind them.
+    `lacks_loud_speech`: some of what is missing is as loud as the rest: a party's own words, and no babble behind them.
     """
 
     found: set[str] = field(default_factory=set)
     doubtful: Marked = field(default_factory=lambda: defaultdict(set))
     withheld: Marked = field(default_factory=lambda: defaultdict(set))
     missing: list[Span] = field(default_factory=list)
-    passed_over: bool = False
+    lacks_loud_speech: bool = False
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -159,9 +159,9 @@ def _by_place(
     spoken = [span for piece in text.chunk.sound for span in speech.inside(piece.start, piece.end)]
     loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
     count, every = len(text.words), range(len(text.words))
-    if count >= MANY_WORDS_FROM and count > plausible.WORDS_PER_SECOND * plausible.seconds(spoken):
+    if count >= MANY_WORDS_FROM and count > plausible.MAX_WORDS_PER_SECOND * plausible.seconds(spoken):
         verdict.doubt("too_many_words", every)
-    if count and loud >= FEW_WORDS_FROM and count < FEWEST_WORDS_PER_SECOND * loud:
+    if count and loud >= FEW_WORDS_FROM and count < MIN_WORDS_PER_SECOND * loud:
         verdict.doubt("too_few_words", every)
     suspicious = MISSING_SECONDS if count else SHORT_SECONDS
     for turn in spoken:  # one without any word was skipped, which takes less to say than that a sentence goes on
@@ -172,7 +172,7 @@ def _by_place(
                 verdict.missing.append(span)
             if lasting >= suspicious:
                 verdict.found.add("missing_speech")
-                verdict.passed_over |= levels.loud_seconds([span], speech_level - AS_LOUD_DB) >= SHORT_SECONDS
+                verdict.lacks_loud_speech |= levels.loud_seconds([span], speech_level - AS_LOUD_DB) >= SHORT_SECONDS
     near = speech.inside(text.chunk.start - FAR_SECONDS, text.chunk.end + FAR_SECONDS)
     for i, word in enumerate(text.words):
         _word_by_place(verdict, i, word, levels, speech_level - QUIET_DB, near, labels)

@@ -18,11 +18,11 @@ OPENING = frozenset("\"'“‘¿¡([{«-–—")  # a mark that stands alone bel
 CLOSING = frozenset("\"'”’.。,，!！?？:：;；)]}»、…")  # one of these to the word before it
 BRACKETS = frozenset("「『《〈（【〔")  # these open something, where no space is written before them
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER", "TIBETAN")  # as Unicode names characters
-SHORTEST = 0.02  # seconds; the aligner's own step, and it gives some words none
+MIN_WORD_SECONDS = 0.02  # seconds; the aligner's own step, and it gives some words none
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TextToken:
     """A word as text, and the units first..last (exclusive) that are said: marks at its ends take no time."""
 
     text: str
@@ -57,19 +57,19 @@ def timed(tokenizer: Any, tokens: Sequence[int], alignment: Any, tokens_per_seco
     return tuple(found)
 
 
-def in_words(units: Sequence[str]) -> list[Written]:
+def in_words(units: Sequence[str]) -> list[TextToken]:
     """The words of a text that is given in pieces (`units`); with spaces between those not joined, they are that text.
 
     Runs of white space count as one space.
     """
-    found: list[Written] = []
+    found: list[TextToken] = []
     spaced = True  # white space since the last word
     for i, unit in enumerate(units):
         text = " ".join(unit.split())
         spaced = spaced or unit[:1].isspace()
         if not text:
             continue
-        word = Written(text, i, i + 1, joined=not spaced)
+        word = TextToken(text, i, i + 1, joined=not spaced)
         if spaced or _apart(found[-1].text, text):
             found.append(word)
         else:
@@ -90,9 +90,9 @@ def _unspaced(character: str) -> bool:
     return unicodedata.name(character, "").startswith(UNSPACED)
 
 
-def _with_marks(words: Sequence[Written]) -> list[Written]:
+def _with_marks(words: Sequence[TextToken]) -> list[TextToken]:
     """Marks that stand between spaces go to the word they belong to: "- Yes", "Vraiment ?"."""
-    found: list[Written] = []
+    found: list[TextToken] = []
     for word in words:
         if found and (OPENING.issuperset(found[-1].text) or CLOSING.issuperset(word.text)):
             found[-1] = _one(found[-1], word)
@@ -101,12 +101,12 @@ def _with_marks(words: Sequence[Written]) -> list[Written]:
     return found
 
 
-def _one(before: Written, after: Written) -> Written:
+def _one(before: TextToken, after: TextToken) -> TextToken:
     text = before.text + ("" if after.joined else " ") + after.text
     if _said(before.text) == _said(after.text):
-        return Written(text, before.first, after.last, before.joined)
+        return TextToken(text, before.first, after.last, before.joined)
     said = before if _said(before.text) else after
-    return Written(text, said.first, said.last, before.joined)
+    return TextToken(text, said.first, said.last, before.joined)
 
 
 def _said(text: str) -> bool:
@@ -145,7 +145,7 @@ def clear_of(words: Sequence[Word], gaps: Sequence[Span]) -> tuple[Word, ...]:
     for word in words:
         for gap in gaps:
             before, after = gap.start - word.start, word.end - gap.end
-            if gap.start < word.end and gap.end > word.start and max(before, after) > SHORTEST:
+            if gap.start < word.end and gap.end > word.start and max(before, after) > MIN_WORD_SECONDS:
                 word = replace(word, end=gap.start) if before >= after else replace(word, start=gap.end)  # noqa: PLW2901
         cleared.append(word)
     return tuple(cleared)
@@ -178,7 +178,7 @@ def in_order(words: Sequence[Word], first: float, last: float) -> tuple[Word, ..
     Where there is no room for that, words share the time there is; without any time between `first` and `last` their
     times are all `first`. Times that need no change are rounded to milliseconds and else left as they are.
     """
-    shortest = min(SHORTEST, max(0.0, last - first) / max(1, len(words)))
+    shortest = min(MIN_WORD_SECONDS, max(0.0, last - first) / max(1, len(words)))
     starts: list[float] = []
     ends: list[float] = []
     for i, word in enumerate(words):  # what must come after still has to fit

@@ -13,18 +13,18 @@ from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import Audio, AudioAnalysis, Layout, Recording
 from pipeline.errors import RecordingError, StorageError
 
-LEAST_SECONDS = 0.5  # of a whole recording; of less, Whisper writes "you" or "Sorry" whatever it holds
-MAX_SKIPPED_PAUSE = 30.0  # seconds of the longest pause that is left out of a chunk
+MIN_SECONDS = 0.5  # of a whole recording; for less, Whisper returns "you" or "Sorry" whatever the sound
+MAX_SKIPPED_PAUSE = 30.0  # seconds; the longest pause that a chunk may skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """The sound of a call, and how its channels were separated."""
+    """The sound of a call and how its channels were separated."""
 
     audio: Audio
     layout: Layout
     warnings: tuple[str, ...] = ()
-    folder: str | None = None  # where its scratch files lie; None: the samples are in memory
+    folder: str | None = None  # of its scratch files; None: the samples are in memory
 
 
 def load(
@@ -37,12 +37,12 @@ def load(
 ) -> Loaded:
     """Decode the one or two files of a call and separate its channels.
 
-    `expected_files`: how many were submitted, if fewer could be fetched. Of two files, one that is not audio is left
-    out with a warning. `scratch`: an fsspec folder that keeps decoded sound until `sound.discard`; left out, the
-    samples stay in memory, which is for short calls. `name`: the name of this load's folder in it, if the caller must
-    know it in advance (see `sound.new_name`). `swapped`: the customer is on the first channel, or in the first file.
-    Raises what `decoder.decode` raises for the only file, or for the first
-    if neither can be used.
+    `expected_files`: how many were submitted, if fewer could be fetched. Of two files, one that is not audio is skipped
+    with a warning. `scratch`: an fsspec folder that stores decoded sound until `sound.discard`; without it the samples
+    stay
+    in memory, which suits short calls only. `name`: this load's folder in `scratch`, if the caller needs the name in
+    advance (see `sound.new_name`). `swapped`: the customer is on the first channel or in the first file.
+    Raises the errors of `decoder.decode` for the first file if no file can be decoded.
     """
     if scratch is None:
         return _load(recordings, decode_options, expected_files, None, swapped)
@@ -51,7 +51,7 @@ def load(
     try:
         return _load(recordings, decode_options, expected_files, folder, swapped)
     except BaseException:
-        with contextlib.suppress(StorageError):  # the original error matters more; `sweep` removes what stays
+        with contextlib.suppress(StorageError):  # the original error matters more; `sweep` removes the rest later
             sound.discard(folder)
         raise
 
@@ -65,9 +65,9 @@ def _load(
 ) -> Loaded:
     ordered = sorted(recordings, key=lambda recording: recording.channel)
     if len(ordered) == 2 or (ordered and ordered[0].channel == 1):
-        expected_files = 2  # also where only the second file is here: the first could not be fetched
+        expected_files = 2  # also if only the second file is here: the first could not be fetched
     decoded: list[Decoded] = []
-    usable: list[int] = []  # the channels of what could be decoded
+    usable: list[int] = []  # the channels of the decoded files
     failures: list[RecordingError] = []
     warnings: list[str] = []
     for recording in ordered:
@@ -94,11 +94,13 @@ def analyze_audio(
     packing: bool = False,
     keep_digits: bool = False,
 ) -> AudioAnalysis:
-    """Label every second of each channel; cut what is speech into chunks of at most `max_chunk_seconds`.
+    """Label every second of each channel and cut speech into chunks of max. `max_chunk_seconds`.
 
-    `packing`: whether pauses may be left out of a chunk, up to `MAX_SKIPPED_PAUSE`. `keep_digits`:
-    whether labels say which keys were pressed, and not only how many; `typed` has the exceptions. A recording of less
-    than `LEAST_SECONDS` has no chunks, and a warning.
+    `packing`: whether a chunk may skip pauses up to `MAX_SKIPPED_PAUSE`. `keep_digits`: whether labels contain the
+    pressed
+    keys and not only their number; `keypad_digits` has the exceptions. A recording shorter than `MIN_SECONDS` has no
+    chunks
+    and a warning.
     """
     audio = loaded.audio
     warnings = loaded.warnings
@@ -107,8 +109,10 @@ def analyze_audio(
     skipped = MAX_SKIPPED_PAUSE if packing else 0.0
     events, gaps = (tuple(map(of, labeled)) for of in (labeling.events_of, labeling.gaps_of))
     cut = chunks.cut(speech, max_chunk_seconds, audio, skipped, events, gaps=gaps)
-    if audio.duration < LEAST_SECONDS:
+    if audio.duration < MIN_SECONDS:
         cut = ()
-        warnings += (f"The recording is {audio.duration:.2f} s long: too short for a word; nothing is recognized.",)
+        warnings += (
+            f"The recording is only {audio.duration:.2f} s long, too short for a word; it was not transcribed.",
+        )
     labels = keypad_digits.without_digits(labeled, keep_digits)
     return AudioAnalysis(loaded.layout, audio.duration, speech, cut, warnings, labels)

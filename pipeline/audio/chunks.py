@@ -1,5 +1,3 @@
-"""Where speech is, and the chunks that go to recognition."""
-
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,14 +11,14 @@ from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.spans import union
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
 
-QUIET_FRAME = 800  # samples, 50 ms: what counts as a moment
-CLOSE_PAUSE = 2.0  # seconds: a longer pause ends a chunk or is left out; long silence is where recognizers invent words
+QUIET_FRAME = 800  # samples, 50 ms
+CLOSE_PAUSE = 2.0  # seconds: a longer pause ends a chunk or is skipped; in long silence recognizers invent words
 
 
 def find_speech(audio: Audio, options: SpeechOptions) -> tuple[tuple[Span, ...], ...]:
-    """For each channel of `audio` its spans of speech in order, not overlapping, each within the recording.
+    """Return each channel's spans of speech: ordered, not overlapping, within the recording.
 
-    The detector's word alone; `labels.label` says what of it is speech.
+    This is the detector's result alone; `labels.label` decides which of it is speech.
     """
     return tuple(
         detector.spans(detector.activity(audio, channel), audio.length, options) for channel in range(audio.channels)
@@ -28,7 +26,7 @@ def find_speech(audio: Audio, options: SpeechOptions) -> tuple[tuple[Span, ...],
 
 
 def _quietest(samples: npt.NDArray[np.int16]) -> int:
-    """The middle of the quietest 50 ms; the earliest of several. `samples` holds at least 50 ms."""
+    """Return the middle of the quietest 50 ms, the earliest of several; `samples` has at least 50 ms."""
     frames = samples[: len(samples) // QUIET_FRAME * QUIET_FRAME].reshape(-1, QUIET_FRAME).astype(np.float32)
     return int(np.argmin(np.mean(frames**2, axis=1))) * QUIET_FRAME + QUIET_FRAME // 2
 
@@ -42,14 +40,15 @@ def cut(
     max_pause: float = CLOSE_PAUSE,
     gaps: Sequence[Sequence[Span]] = (),
 ) -> tuple[Chunk, ...]:
-    """Chunks of at most `max_seconds` of sound that hold all speech, channel by channel, in order of time.
+    """Cut all speech into chunks of max. `max_seconds` of sound, channel by channel, in order of time.
 
-    Spans of a channel with pauses of at most `max_pause` seconds between them share a chunk while they fit, the pause
-    with them. Where a pause is longer, but not than
-    `max_skipped_pause`, and holds none of the channel's `events`, they share one as well, the pause left out: the chunk
-    has pieces. No chunk goes on over one of the channel's `gaps`.
-    A chunk ends inside a span only where that span alone is longer than `max_seconds`: at its quietest
-    moment if `audio` is given, else in equal parts. Raises ValueError for a `max_seconds` of 1 s or less.
+    Spans of a channel share a chunk, pauses included, while they fit and pauses are max. `max_pause` seconds. Across a
+    longer pause, up to `max_skipped_pause` and without any of the channel's `events`, they share a chunk of several
+    pieces
+    that skips the pause. No chunk crosses one of the channel's `gaps`. A chunk ends inside a span only if that span
+    alone
+    exceeds `max_seconds`: at its quietest moment if `audio` is passed, else in equal parts. Raises `ValueError` for a
+    `max_seconds` of 1 s or less.
     """
     if max_seconds <= 1:
         raise ValueError(f"chunks of {max_seconds} s are too short to recognize")
@@ -68,7 +67,6 @@ def cut(
 
 
 def _pieces(span: Span, max_seconds: float, channel: int, audio: Audio | None) -> list[Span]:
-    """A span in parts of at most `max_seconds`."""
     if span.duration <= max_seconds:
         return [span]
     if audio is None:
@@ -77,7 +75,7 @@ def _pieces(span: Span, max_seconds: float, channel: int, audio: Audio | None) -
         return [Span(start, end) for start, end in pairwise(edges)]
     pieces, start = [], span.start
     while span.end - start > max_seconds:
-        # The second half of what may be taken, so that parts do not get short.
+        # Only the second half, so that parts do not get short.
         first, last = round((start + max_seconds / 2) * SAMPLE_RATE), int((start + max_seconds) * SAMPLE_RATE)
         inside = audio.read(channel, first, last)
         moment = first + _quietest(inside) if len(inside) >= QUIET_FRAME else last
@@ -94,9 +92,9 @@ def _gathered(
     events: Sequence[Span],
     gaps: Sequence[Span],
 ) -> list[list[Span]]:
-    """The pieces of each chunk."""
+    """Return the pieces of each chunk."""
     groups: list[list[Span]] = []
-    seconds = 0.0  # of sound in the last one
+    seconds = 0.0  # of sound in the last group
     for piece in pieces:
         pause = piece.start - groups[-1][-1].end if groups else math.inf
         if groups and _holds(gaps, groups[-1][-1].end, piece.start):
@@ -118,6 +116,6 @@ def _gathered(
 
 
 def _holds(events: Sequence[Span], start: float, end: float) -> bool:
-    """Whether one of the events, in order and not overlapping, lies between two times."""
+    """Return whether one of the events (ordered, not overlapping) overlaps the interval."""
     first = bisect_right(events, start, key=lambda event: event.end)
     return first < len(events) and events[first].start < end

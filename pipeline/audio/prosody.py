@@ -1,9 +1,9 @@
-"""How a party speaks: pitch, loudness and voicing, in slices of half a second.
+"""Pitch, loudness and voicing of a party, in slices of half a second.
 
-Pitch is looked for as periodicity, by YIN (`yin.py`): a telephone carries nothing below 300 Hz, so of most voices the
-fundamental itself is missing, while its period is still that of the harmonics. Whether a frame is voiced is judged by
-its normalized autocorrelation at that period (Boersma 1993). Sound is read a block at a time; six hours of speech take
-17 MB of figures for each channel beside one block.
+Pitch is measured as periodicity, by YIN (`yin.py`): a telephone carries nothing below 300 Hz, so the fundamental of
+most voices is missing, while its period is still that of the harmonics. A frame is voiced if its normalized
+autocorrelation at that period is high (Boersma 1993). Sound is read in blocks; six hours of speech need 17 MB of
+figures per channel plus one block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,18 @@ from pipeline.audio import yin
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Prosody, Slices, Span
 
 SLICE = 0.5  # seconds
-LOWEST, HIGHEST = 65.0, 500.0  # Hz, of speaking voices, children among them
-TROUGH = 0.2  # YIN's absolute threshold; at its usual 0.1 high voices were taken for half their pitch
+LOWEST, HIGHEST = 65.0, 500.0  # Hz, of speaking voices, including children
+TROUGH = 0.2  # YIN's absolute threshold; at its usual 0.1 high voices were measured at half their pitch
 VOICED_FROM = 0.7  # autocorrelation at the period
-QUIET_DB = -60.0  # of full scale: below it nothing is voiced
-SPOKEN_FRAMES = 10  # of the 25 of a slice, or it is no slice of speech
-PITCHED_FRAMES = 3  # voiced ones that a pitch needs
-ENERGY_FLOOR = 1e-10  # power: -100 dBFS, what digital silence counts as
+QUIET_DB = -60.0  # of full scale: a softer frame is not voiced
+SPOKEN_FRAMES = 10  # min. number of speech frames of the 25 of a slice
+PITCHED_FRAMES = 3  # min. number of voiced frames for a pitch
+ENERGY_FLOOR = 1e-10  # power: -100 dBFS, used for digital silence
 
-_RATE = 8000  # Hz: a telephone's; pitch needs no more
+_RATE = 8000  # Hz, of a telephone; enough for pitch
 _WINDOW, _HOP = 512, 160  # samples at that rate: 64 ms hold four periods of the lowest voice, 20 ms
 _BLOCK = 30.0  # seconds read at a time
-_MARGIN = 0.1  # seconds beside them, so that the frames at their edges are whole
+_MARGIN = 0.1  # seconds on either side, so that the frames at the edges are whole
 
 Floats = npt.NDArray[np.float32]
 
@@ -43,15 +43,15 @@ class PitchTrack:
 
 
 def measure(audio: Audio, speech: Sequence[Sequence[Span]]) -> Prosody:
-    """The voice of each channel where it speaks; `speech` has the spans of each channel, in order of time.
+    """Measure the voice of each channel in its `speech` spans, which are in order of time.
 
-    A channel without speech has no slices; frames beyond the recording's end are left out. Raises `StorageError`.
+    A channel without speech has no slices; frames beyond the end of the recording are skipped. Raises `StorageError`.
     """
     return Prosody(SLICE, tuple(slices(track(audio, channel, spans)) for channel, spans in enumerate(speech)))
 
 
 def track(audio: Audio, channel: int, speech: Sequence[Span]) -> PitchTrack:
-    """Pitch and power of every 20 ms of `speech` in one channel."""
+    """Measure pitch and power of every 20 ms of `speech` in one channel."""
     parts = [_frames(audio, channel, block, spans) for block, spans in _blocks(audio.duration, speech)]
     empty = PitchTrack(np.zeros(0), np.zeros(0, np.float32), np.zeros(0, np.bool_), np.zeros(0, np.float32))
     parts = parts or [empty]
@@ -64,7 +64,7 @@ def track(audio: Audio, channel: int, speech: Sequence[Span]) -> PitchTrack:
 
 
 def slices(track: PitchTrack) -> Slices:
-    """The track in slices; those with less than 0.2 s of speech are left out. Figures are rounded."""
+    """Summarize the track in slices with rounded figures; drop slices with less than 0.2 s of speech."""
     rows: list[tuple[int, float | None, float | None, float, float]] = []
     index = np.floor(track.time / SLICE + 1e-6).astype(int)
     numbers, firsts = np.unique(index, return_index=True)
@@ -80,8 +80,7 @@ def slices(track: PitchTrack) -> Slices:
 
 
 def _pitch(voiced: Floats) -> tuple[float | None, float | None]:
-    """Median in Hz, and half of what the middle two thirds span, in semitones (a standard deviation that outliers
-    do not move)."""
+    """Return the median in Hz and half the span of the middle two thirds in semitones: a robust standard deviation."""
     if len(voiced) < PITCHED_FRAMES:
         return None, None
     low, middle, high = np.percentile(voiced, (16, 50, 84))
@@ -89,7 +88,7 @@ def _pitch(voiced: Floats) -> tuple[float | None, float | None]:
 
 
 def _blocks(duration: float, speech: Sequence[Span]) -> Iterator[tuple[float, list[Span]]]:
-    """The beginnings of the blocks that hold speech, and the spans in each, cut to it."""
+    """Yield the start of each block with speech, and its spans cut to the block."""
     first = 0
     for number in range(int(duration // _BLOCK) + 1):
         start, end = number * _BLOCK, min((number + 1) * _BLOCK, duration)
@@ -105,7 +104,7 @@ def _blocks(duration: float, speech: Sequence[Span]) -> Iterator[tuple[float, li
 
 
 def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> PitchTrack:
-    """The frames of one block whose middle lies in `speech`."""
+    """Measure the frames of one block whose middle is in `speech`."""
     from scipy.signal import resample_poly
 
     wide = audio.cut(channel, start - _MARGIN, start + _BLOCK + _MARGIN)
@@ -122,12 +121,12 @@ def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> Pit
     power = np.mean(windows**2, axis=1)
     strength = _periodicity(windows, pitch)
     loud = power > 10 ** (QUIET_DB / 10)
-    inside = (pitch > LOWEST * 1.02) & (pitch < HIGHEST * 0.98)  # at an edge YIN found no trough, only the edge
+    inside = (pitch > LOWEST * 1.02) & (pitch < HIGHEST * 0.98)  # at an edge YIN has no trough, only the edge
     return PitchTrack(time[in_speech], pitch, loud & inside & (strength >= VOICED_FROM), power)
 
 
 def _inside(time: npt.NDArray[np.float64], speech: list[Span]) -> npt.NDArray[np.bool_]:
-    """Spans are in order and apart."""
+    """Mark the times inside `speech`, whose spans are in order and do not overlap."""
     starts, ends = [span.start for span in speech], [span.end for span in speech]
     at = np.searchsorted(starts, time, side="right") - 1
     inside: npt.NDArray[np.bool_] = (at >= 0) & (time < np.asarray(ends)[np.maximum(at, 0)])
@@ -135,7 +134,7 @@ def _inside(time: npt.NDArray[np.float64], speech: list[Span]) -> npt.NDArray[np
 
 
 def _periodicity(windows: Floats, pitch: Floats) -> Floats:
-    """Normalized autocorrelation of each window at its own period: -1..1, 0 where there is no sound."""
+    """Return the normalized autocorrelation of each window at its period: -1..1, 0 without sound."""
     lag = np.clip(np.rint(_RATE / np.maximum(pitch, LOWEST)), 1, _WINDOW // 2).astype(int)
     half = np.arange(_WINDOW // 2)
     if not len(windows):

@@ -1,4 +1,4 @@
-"""The period of a sound, by YIN: the same figures as librosa's, for the windows that are asked for alone.
+"""YIN pitch detection: the same figures as librosa's, for selected windows only.
 
 A. de Cheveigné and H. Kawahara, "YIN, a fundamental frequency estimator for speech and music", JASA 111, 2002.
 librosa's takes a whole signal, and importing it compiles code for four to six seconds in every process.
@@ -11,10 +11,10 @@ Floats = npt.NDArray[np.float32]
 
 
 def pitch(windows: Floats, rate: int, lowest: float, highest: float, trough: float) -> Floats:
-    """Hz for each row of `windows`, shape (n, samples at `rate` Hz): between `lowest` and `highest`, about.
+    """Return the pitch in Hz of each row of `windows`, shape (n, samples at `rate` Hz), about `lowest` to `highest`.
 
-    `trough`: the first period whose difference lies below it is taken, without one the best of all. Rows hold two
-    periods of `lowest` at least.
+    `trough`: the first period whose difference is below it wins; without one the period with the smallest difference.
+    Rows hold at least two periods of `lowest`.
     """
     shortest, longest = int(np.floor(rate / highest)), min(int(np.ceil(rate / lowest)), windows.shape[1] - 1)
     difference = _difference(windows, shortest, longest)
@@ -29,14 +29,14 @@ def pitch(windows: Floats, rate: int, lowest: float, highest: float, trough: flo
 
 
 def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
-    """The cumulative mean normalized difference (equation 8) at each lag from `shortest` to `longest`, a row each."""
+    """Return the cumulative mean normalized difference (equation 8) per lag from `shortest` to `longest`, one row each."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     size = next_fast_len(windows.shape[1] + longest, real=True)  # lags up to `longest` do not wrap round
     spectrum = rfft(windows, size, axis=1)
     power = spectrum.real**2 + spectrum.imag**2
     same = irfft(power, size, axis=1)[:, : longest + 1]
-    dropped = np.cumsum(windows[:, :longest] ** 2, axis=1)  # what a shift by 1, 2, ... samples leaves out
+    dropped = np.cumsum(windows[:, :longest] ** 2, axis=1)  # dropped by a shift of 1, 2, ... samples
     difference = 2 * (same[:, :1] - same[:, 1:]) - dropped
     mean = np.cumsum(difference, axis=1) / np.arange(1, longest + 1, dtype=np.float32)
     floor = np.finfo(np.float32).tiny
@@ -45,8 +45,7 @@ def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
 
 
 def _between(difference: Floats, at: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-    """How far from the lag `at` a parabola through its neighbors is lowest: -1..1, 0 at the ends and where it has
-    none."""
+    """Return the distance (-1..1) from lag `at` to the minimum of a parabola through its neighbors; 0 without one."""
     inner = np.clip(at, 1, difference.shape[1] - 2)
     rows = np.arange(len(at))
     before, here, after = (difference[rows, inner + step].astype(np.float64) for step in (-1, 0, 1))

@@ -27,7 +27,7 @@ from pipeline.evaluation.truth import TrueCall
 
 FACTS = ("language", "layout", "duration", "agent")
 """What slices are made of, in the order in which they are shown; further facts follow."""
-MOST_MOMENTS = 3  # of a call
+MAX_MOMENTS = 3  # of a call
 
 Facts = Mapping[str, Mapping[str, str]]  # by the call's name, such as {"language": "en"}
 Progress = Callable[[Iterable[tuple[TrueCall, TrueCall]], str], Iterable[tuple[TrueCall, TrueCall]]]
@@ -146,7 +146,7 @@ class Comparison:
         sign = 1 if metric in MORE_IS_BETTER else -1
         return sorted(lines, key=lambda line: (sign * line.worst, line.name))
 
-    def moments(self, call: str, most: int = MOST_MOMENTS) -> list[Moment]:
+    def moments(self, call: str, most: int = MAX_MOMENTS) -> list[Moment]:
         """Where in a call most words are wrong, what was said there and what each system heard."""
         heard = {one.name: calls[call] for one in self.systems if call in (calls := self.heard[one.name])}
         return moments(self.truths[call], heard, most)

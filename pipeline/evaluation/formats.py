@@ -17,7 +17,7 @@ from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order, pl
 
 PAUSE = 1.0  # seconds without a word that end a turn, where a file has words only (CTM)
 UNKNOWN = "unknown"  # who spoke, where a format wants a name
-LARGEST = 256 * 2**20  # bytes of a file that is read
+MAX_FILE_BYTES = 256 * 2**20  # bytes of a file that is read
 
 LEAVES_OUT = {
     "jsonl": None,
@@ -92,8 +92,8 @@ def _read_file(file: Path) -> list[TrueCall]:
     if kind is None:
         known = ", ".join(one.suffix for one in FORMATS.values())
         raise UnreadableFile(f"{file.name} has none of the endings {known}.")
-    if file.stat().st_size > LARGEST:
-        raise UnreadableFile(f"{file.name} is larger than {LARGEST // 2**20} MiB.")
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise UnreadableFile(f"{file.name} is larger than {MAX_FILE_BYTES // 2**20} MiB.")
     try:
         return FORMATS[kind].read(file.read_text(encoding="utf-8-sig"), file.stem)
     except UnicodeDecodeError as error:

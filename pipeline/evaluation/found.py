@@ -7,12 +7,12 @@ optional costs nothing, found or not. Of a contact each field counts by itself.
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
-from pipeline.evaluation.matching import NEARBY, is_alike, likeness, likest_pairs, same_field
+from pipeline.evaluation.matching import NEARBY, is_alike, likeness, best_pairs, same_field
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask
 
 
 @dataclass(frozen=True, slots=True)
-class FoundCounts:
+class MatchCounts:
     """How many were found, how many there are, and how many of those found are right."""
 
     right: int = 0
@@ -20,13 +20,13 @@ class FoundCounts:
     known: int = 0
 
 
-def found_tasks(truth: TrueCall, heard: TrueCall) -> FoundCounts | None:
+def match_tasks(truth: TrueCall, heard: TrueCall) -> MatchCounts | None:
     """None where either does not tell its tasks."""
     if truth.tasks is None or heard.tasks is None:
         return None
-    pairs = likest_pairs(_ranked(truth, heard.tasks, truth.tasks))
+    pairs = best_pairs(_ranked(truth, heard.tasks, truth.tasks))
     optional = {j for j, task in enumerate(truth.tasks) if task.optional}
-    return FoundCounts(
+    return MatchCounts(
         right=sum(heard.tasks[i].owner == truth.tasks[j].owner for i, j in pairs if j not in optional),
         found=len(heard.tasks) - sum(j in optional for _, j in pairs),
         known=len(truth.tasks) - len(optional),
@@ -55,13 +55,13 @@ def _turn(call: TrueCall, start: float | None) -> int | None:
     return max((at for at, turn in enumerate(call.turns) if turn.start <= start + 0.01), default=0)
 
 
-def found_contact(truth: TrueCall, heard: TrueCall) -> FoundCounts | None:
+def match_contact(truth: TrueCall, heard: TrueCall) -> MatchCounts | None:
     """None where either does not tell who the other party is."""
     if truth.contact is None or heard.contact is None:
         return None
     known, said = truth.contact, heard.contact
     pairs = [(name, getattr(said, name), getattr(known, name)) for name in (one.name for one in fields(TrueContact))]
-    return FoundCounts(
+    return MatchCounts(
         right=sum(bool(true) and same_field(name, got, true) for name, got, true in pairs),
         found=sum(map(bool, astuple(said))),
         known=sum(map(bool, astuple(known))),

@@ -79,7 +79,7 @@ def is_alike(like: float, near: bool) -> bool:
     return like >= ALIKE or (near and like >= ALIKE_NEARBY)
 
 
-def likest_pairs(ranked: Iterable[tuple[float, int, int]]) -> list[tuple[int, int]]:
+def best_pairs(ranked: Iterable[tuple[float, int, int]]) -> list[tuple[int, int]]:
     """Pairs of (rank, found, known), the highest rank first, each found and each known one once."""
     chosen: list[tuple[int, int]] = []
     for _, i, j in sorted(ranked, reverse=True):

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.evaluation.found import FoundCounts
+from pipeline.evaluation.found import MatchCounts
 from pipeline.evaluation.score import CallScore, Errors
 
 RESAMPLES, SEED = 1000, 7
-FEWEST = 5  # calls, below which an interval would say nothing
+MIN_CALLS = 5  # calls, below which an interval would say nothing
 
 Parts = tuple[float, float]  # of a ratio: what is counted, and of how much
 Metric = Callable[[CallScore], Parts | None]
@@ -17,7 +17,7 @@ Metric = Callable[[CallScore], Parts | None]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `FEWEST`."""
+    """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `MIN_CALLS`."""
 
     value: float
     low: float | None
@@ -33,7 +33,7 @@ def _per_minute(score: CallScore, count: Callable[[Errors], int]) -> Parts | Non
     return None if score.normalized is None else (count(score.normalized), score.seconds / 60)
 
 
-def _f1(found: FoundCounts | None) -> Parts | None:
+def _f1(found: MatchCounts | None) -> Parts | None:
     return None if found is None else (2 * found.right, found.found + found.known)
 
 
@@ -76,7 +76,7 @@ def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
     parts = _parts(scores, metric)
     if parts.size == 0 or parts[:, 1].sum() == 0:
         return None
-    low, high = _interval(_resampled(parts)) if len(parts) >= FEWEST else (None, None)
+    low, high = _interval(_resampled(parts)) if len(parts) >= MIN_CALLS else (None, None)
     return Rate(_ratio(parts), low, high, len(parts))
 
 
@@ -89,7 +89,7 @@ def difference(one: Sequence[CallScore], other: Sequence[CallScore], metric: str
     if not pairs or before[:, 1].sum() == 0 or after[:, 1].sum() == 0:
         return None
     low, high = (
-        _interval(_resampled(after) - _resampled(before)) if len(pairs) >= FEWEST else (None, None)
+        _interval(_resampled(after) - _resampled(before)) if len(pairs) >= MIN_CALLS else (None, None)
     )  # the same draws of both
     return Rate(_ratio(after) - _ratio(before), low, high, len(pairs))
 

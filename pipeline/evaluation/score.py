@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.evaluation.found import FoundCounts, found_contact, found_tasks
+from pipeline.evaluation.found import MatchCounts, match_contact, match_tasks
 from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord
 
 _MARKS = string.punctuation + "…“”„‘’«»–—¿¡。，、？！"
@@ -56,8 +56,8 @@ class CallScore:
     speakers: float | None  # of the truth
     jaccard: float | None  # sum of their Jaccard errors
     times: tuple[float, ...]  # seconds by which words that were heard right begin elsewhere, without sign
-    tasks: FoundCounts | None = None
-    contact: FoundCounts | None = None
+    tasks: MatchCounts | None = None
+    contact: MatchCounts | None = None
     processing: float | None = None  # seconds that the system took
     cost: float | None = None  # of these, in the currency of the price
 
@@ -80,8 +80,8 @@ def score(truth: TrueCall, heard: TrueCall, price_per_hour: float | None = None)
         speakers=diarized and diarized[2],
         jaccard=diarized and diarized[3],
         times=_times(truth, heard) if words and truth.words_timed and heard.words_timed else (),
-        tasks=found_tasks(truth, heard),
-        contact=found_contact(truth, heard),
+        tasks=match_tasks(truth, heard),
+        contact=match_contact(truth, heard),
         processing=heard.processing,
         cost=_cost(heard, price_per_hour),
     )

@@ -104,7 +104,7 @@ class TrueCall:
         return all(turn.speaker is not None for turn in self.turns)
 
 
-def of_transcript(name: str, transcript: Transcript) -> TrueCall:
+def from_transcript(name: str, transcript: Transcript) -> TrueCall:
     """A transcript, such as one that people corrected, as truth. What announcements say is nobody's of the call."""
     apart = transcript.layout.kind.separated
     turns = [
@@ -121,7 +121,7 @@ def of_transcript(name: str, transcript: Transcript) -> TrueCall:
     return TrueCall(name, in_order(turns), transcript.language, transcript.duration)
 
 
-def heard_of(
+def from_hypothesis(
     name: str,
     transcript: Transcript,
     findings: Sequence[Finding] = (),
@@ -136,7 +136,7 @@ def heard_of(
     values = {one.step: one.value for one in findings}
     tasks, contact = values.get("tasks"), values.get("contacts")
     return replace(
-        of_transcript(name, transcript),
+        from_transcript(name, transcript),
         tasks=None if tasks is None else tuple(map(_task, tasks.get("tasks") or ())),
         contact=None if contact is None else _contact(contact, contacts or {}),
         processing=processing,

@@ -56,7 +56,7 @@ async def recognize(
     texts = await _first_pass(workers, sound, audio.chunks, vocabulary)
     texts = await _in_the_right_language(workers, sound, texts, vocabulary)
     reviewed = await workers.compute(with_sound, sound, safety.review, audio, texts)
-    suspects = [suspect for suspect in reviewed if safety.worth_again(suspect, texts[suspect.index])]
+    suspects = [suspect for suspect in reviewed if safety.should_retry(suspect, texts[suspect.index])]
     again = await _again(workers, sound, texts, suspects, vocabulary) if second_pass else {}
     settled, doubts = await workers.compute(
         with_sound, sound, safety.settle, audio, texts, again, calibration or calibration_of(engine)

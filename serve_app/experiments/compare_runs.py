@@ -15,7 +15,7 @@ from db.experiments.gold_sets import GoldSet
 from db.experiments.run_results import Compared
 from db.experiments.runs import Run
 from db.records import annotations
-from pipeline.evaluation.truth import TrueCall, TrueContact, heard_of
+from pipeline.evaluation.truth import TrueCall, TrueContact, from_hypothesis
 from serve_app.experiments import compared_calls
 from serve_app.experiments.measurer import Key, SetMaterial
 
@@ -93,8 +93,8 @@ def material(
         name = str(one.call_id)
         if one.live is not None:
             took = sum(one.live_seconds.values()) or None
-            records.append(heard_of(name, one.live, one.live_findings, people, took))
-        heard.append(heard_of(name, one.run, one.run_findings, people, sum(one.seconds.values()) or None))
+            records.append(from_hypothesis(name, one.live, one.live_findings, people, took))
+        heard.append(from_hypothesis(name, one.run, one.run_findings, people, sum(one.seconds.values()) or None))
         facts[name] = {"layout": str(one.run.layout.kind), **({"agent": one.agent} if one.agent else {})}
     findings = Counter(step for one in calls for step in changed_findings(one))
     shared = (facts, len(calls), findings, sum(one.live is None for one in calls))

@@ -13,7 +13,7 @@ from db.queue import stage_times
 from db.records import annotations, views
 from db.records.annotations import Known
 from pipeline.domain.insight import Contact, Task
-from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, heard_of, of_transcript
+from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, from_hypothesis, from_transcript
 from serve_app.operations.cost import engine_work, whole_cost
 from serve_app.operations.scaling_options import ScalingOptions
 
@@ -52,7 +52,7 @@ async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence
         async with database.transaction(patient(reader), snapshot=True) as connection:
             said = await views.transcripts_of(connection, some)
             known = await annotations.known_of(connection, some)
-        found += [_known(of_transcript(str(call_id), transcript), known[call_id]) for call_id, transcript in said]
+        found += [_known(from_transcript(str(call_id), transcript), known[call_id]) for call_id, transcript in said]
     return found
 
 
@@ -75,7 +75,7 @@ async def live_calls(
         for call_id, transcript in said:
             work = engine_work(worked.get(call_id, ()), scaling)
             took = sum(one.seconds for one in work) if work else None
-            found.append(heard_of(str(call_id), transcript, findings.get(call_id, ()), people, took, whole_cost(work)))
+            found.append(from_hypothesis(str(call_id), transcript, findings.get(call_id, ()), people, took, whole_cost(work)))
             facts[str(call_id)] = {"layout": str(transcript.layout.kind)}
     return found, facts
 

@@ -1,5 +1,7 @@
-"""The second engine of the analysis: a language model behind any OpenAI-compatible endpoint. It is asked to state, and
-believed only where the transcript bears it out."""
+"""Engine with a language model behind any OpenAI-compatible endpoint. Its statements count only if the transcript
+supports
+them.
+"""
 
 from pipeline.analysis.llm.engine import LanguageModel
 

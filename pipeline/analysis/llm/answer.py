@@ -1,6 +1,6 @@
-"""What the model is asked to state: the shape of its answer, and how it is read.
+"""Schema and parser of the model's answer.
 
-Every field is required and nothing else is allowed, as strict structured output wants it; what may be missing is null.
+Strict structured output requires every field and allows no other; an optional value is null.
 """
 
 import json
@@ -27,7 +27,7 @@ class _Stated(BaseModel):
 
 
 def _line(max_length: int) -> BeforeValidator:
-    """One line of printable text, cut to a length."""
+    """Return a validator that cuts a value to one line of printable text."""
 
     def clean(value: Any) -> Any:
         if not isinstance(value, str):
@@ -91,7 +91,7 @@ class StatedOutcome(_Stated):
 
 
 class ModelAnswer(_Stated, title="Answer"):
-    """What the model states about one part of a transcript."""
+    """The statements of the model about one part of a transcript."""
 
     tasks: list[StatedTask]
     contact: StatedContact
@@ -111,9 +111,9 @@ _LISTED: dict[str, type[_Stated]] = {
 
 @cache
 def schema(limited: bool = True) -> dict[str, Any]:
-    """JSON schema of `ModelAnswer`; `limited`: with the longest lists and texts, so that no model goes on for ever.
+    """Return the JSON schema of `ModelAnswer`; `limited` adds maximum lengths, so that no model generates without end.
 
-    Longer ones are read all the same: a server that knows no such limits is asked without.
+    The parser accepts longer answers: a server without support for limits gets the schema without them.
     """
     model_schema = ModelAnswer.model_json_schema()
     objects = [model_schema, *model_schema["$defs"].values()] if limited else []
@@ -130,11 +130,11 @@ def schema(limited: bool = True) -> dict[str, Any]:
 
 
 class UnreadableAnswer(Exception):
-    """The text is no `ModelAnswer`; says why, in words that the model may be told."""
+    """The text is not a `ModelAnswer`. The message is sent to the model."""
 
 
 def complete_items(text: str) -> tuple[ModelAnswer, int]:
-    """What of an answer that was cut off is whole, and how many statements that is; anything else is empty."""
+    """Return the complete items of a truncated answer, and the number of its statements; the rest is empty."""
     text = _THOUGHTS.sub("", text)
     first = text.find("{")
     try:
@@ -167,7 +167,7 @@ def _whole(model: type[_Stated], value: Any) -> bool:
 
 
 def parsed(text: str) -> ModelAnswer:
-    """The answer in a text: JSON, perhaps after thoughts or within a fence. Raises `UnreadableAnswer`."""
+    """Parse an answer: JSON, possibly after reasoning or in a code fence. Raises `UnreadableAnswer`."""
     text = _THOUGHTS.sub("", text)
     first = text.find("{")
     if first < 0:

@@ -1,4 +1,4 @@
-"""The requests of one call, asked one after the other in an event loop: waiting for a model takes no processor."""
+"""Sends the requests of one call in sequence, in an event loop: waiting for a model needs no CPU."""
 
 import asyncio
 import logging
@@ -21,16 +21,16 @@ log = logging.getLogger(__name__)
 
 
 def key_of(options: AnalysisOptions, messages: Sequence[Message]) -> str:
-    """What an answer is known by: the model, its room, and all that it is told."""
+    """Return the cache key of an answer: model, token limit and messages."""
     return digest_of(options.model, options.max_tokens, list(messages))
 
 
 async def ask(
     requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep, spending: Spending | None = None
 ) -> dict[str, Unanswered]:
-    """Hand each usable answer to `keep`; return why there are no others. All ends within `timeout_seconds`.
+    """Pass each usable answer to `keep`; return why the others are missing. Ends within `timeout_seconds`.
 
-    After a request that failed, others of its topic are not sent: they would be paid for in vain.
+    After a failed request, others of its topic are not sent: they would cost and not be used.
     """
     client = ModelClient(options, spending)
     unanswered: dict[str, Unanswered] = {}
@@ -58,8 +58,11 @@ async def ask(
 
 
 async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
-    """The answer, after one chance to fix it. One that was cut off gets none: more room would be needed and not another
-    attempt. Raises `NoAnswer`, `BudgetReached`."""
+    """Return the answer, after one repair attempt. A truncated answer gets none: it needs more tokens, not another
+    attempt.
+
+    Raises `NoAnswer`, `BudgetReached`.
+    """
     completion = await client.ask(request.messages, _schema(request))
     if completion.prompt_tokens is not None and completion.prompt_tokens < request.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
@@ -77,13 +80,12 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
 
 
 def _schema(request: ModelRequest) -> Callable[[bool], dict[str, Any]]:
-    """The schema of the answer, with its longest lists and texts or without."""
     question_schema = request.schema
     return answer.schema if question_schema is None else lambda _: question_schema
 
 
 def _check(request: ModelRequest, text: ModelText) -> None:
-    """Raises `NoAnswer` or `UnreadableAnswer` for what is of no use."""
+    """Raise `NoAnswer` or `UnreadableAnswer` if the text cannot be used."""
     if request.topic == "call":
         read(text)
     else:
@@ -91,7 +93,7 @@ def _check(request: ModelRequest, text: ModelText) -> None:
 
 
 def read(text: ModelText) -> tuple[ModelAnswer, bool]:
-    """What is stated, and whether it is only what is whole of an answer. Raises `NoAnswer`, `UnreadableAnswer`."""
+    """Return the parsed answer, and whether it was truncated. Raises `NoAnswer`, `UnreadableAnswer`."""
     if not text.cut_off:
         return parsed(text.text), False
     model_answer, statements = complete_items(text.text)
@@ -101,6 +103,6 @@ def read(text: ModelText) -> tuple[ModelAnswer, bool]:
 
 
 def blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what the coroutine returns, also where this thread runs an event loop (a notebook)."""
+    """Run the coroutine in a thread, so that it also works where this thread runs an event loop (a notebook)."""
     with ThreadPoolExecutor(1, "language-model") as thread:
         return thread.submit(lambda: asyncio.run(work())).result()

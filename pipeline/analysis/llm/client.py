@@ -1,7 +1,7 @@
-"""Ask an OpenAI-compatible endpoint for chat completions in the answer's schema, within a time budget.
+"""Client of an OpenAI-compatible endpoint: chat completions in the answer's schema, within a time budget.
 
 The protocol: POST {base_url}/chat/completions, https://platform.openai.com/docs/api-reference/chat. Servers differ in
-which parameters they take; one that they refuse by name is dropped or written otherwise, and not sent again.
+the parameters they support; one that a server rejects by name is dropped or replaced, and not sent again.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ _CODE = re.compile(r"[a-z][a-z_]{2,50}")
 
 
 class NoAnswer(Exception):
-    """The endpoint gave nothing that can be used. Its text is for people, and holds neither key nor address."""
+    """The endpoint returned nothing usable. The message is for users and contains neither key nor address."""
 
 
 class EndpointDown(NoAnswer):
-    """The endpoint cannot be reached, is silent, or says that it is out of order: whatever is asked."""
+    """The endpoint is unreachable, times out, or reports that it is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`prompt_tokens` None: the endpoint does not count them. `cut_off`: the text ends where there was no more room."""
+    """`prompt_tokens` None: the endpoint reports no usage. `cut_off`: the token limit truncated the text."""
 
     text: str
     prompt_tokens: int | None
@@ -49,10 +49,10 @@ class Completion:
 
 
 class ModelClient:
-    """One conversation partner for one call. Everything it does ends within `timeout_seconds` of its making."""
+    """Client for one call. All its requests end within `timeout_seconds` of its creation."""
 
     def __init__(self, options: AnalysisOptions, spending: Spending | None = None) -> None:
-        """`spending`: by which each request is counted, repeated ones too."""
+        """Create a client; `spending` meters each request, retries included."""
         assert options.base_url is not None
         self._options = options
         self._spending = spending
@@ -65,7 +65,7 @@ class ModelClient:
         self._limited = True
 
     async def ask(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]] = schema) -> Completion:
-        """The model's answer. `answer`: its schema, with the longest lists and texts or without.
+        """Return the model's answer. `answer` returns its schema, with or without maximum lengths.
 
         Raises `NoAnswer`, `BudgetReached`.
         """
@@ -92,7 +92,10 @@ class ModelClient:
         return {key: value for key, value in body.items() if key not in self._left_out}
 
     def _adapt(self, fault: dict[str, Any]) -> bool:
-        """Whether there is another way to ask. A server that does not say what it refuses means the format."""
+        """Change the request after a rejection; return False if nothing is left to change. Without a parameter in the
+        error
+        message, the response format counts as rejected.
+        """
         fault_text = str(fault.get("param") or "") + " " + str(fault.get("message") or "")
         if "context" in fault_text and "length" in fault_text:
             return False
@@ -109,7 +112,7 @@ class ModelClient:
         return True
 
     async def _insist(self, body: dict[str, Any]) -> Reply:
-        """The reply, asked for again where that may help and time allows."""
+        """Return the response, after retries where they can help and time allows."""
         attempt = 0
         while True:
             reply: Reply | None = None
@@ -128,8 +131,10 @@ class ModelClient:
             await asyncio.sleep(wait)
 
     async def _counted(self, body: dict[str, Any]) -> Reply:
-        """The reply to a request that is counted. One that gets none stays counted as it was expected: what was sent
-        may have been worked on, unless it was not even sent. Raises `BudgetReached`."""
+        """Send a metered request. Without a response the expected cost stays, since the endpoint may have processed it,
+        unless
+        no connection was made. Raises `BudgetReached`.
+        """
         if self._spending is None:
             return await self._post(body)
         prompt = sum(tokens(message["content"]) for message in body["messages"])
@@ -143,7 +148,7 @@ class ModelClient:
         return reply
 
     async def _post(self, body: dict[str, Any]) -> Reply:
-        """A limit on each read would not end a server that sends a byte a minute: this is one on the whole."""
+        """Send a request with one deadline for all of it: read timeouts do not end a response of a byte per minute."""
         remaining = max(self._deadline - time.monotonic(), 0.001)
         try:
             async with asyncio.timeout(remaining):
@@ -160,7 +165,7 @@ class ModelClient:
         return f"the connection to the endpoint {self._host} broke ({type(error).__name__})"
 
     def _refused(self, reply: Reply) -> NoAnswer:
-        """Never the endpoint's own sentence: some of them repeat a part of the key."""
+        """Return the error without the endpoint's own message: some endpoints repeat a part of the key in it."""
         code = str(_fault(reply.body).get("code") or "")
         detail = f" ({code})" if _CODE.fullmatch(code) else ""
         kind = EndpointDown if reply.status in DOWN else NoAnswer
@@ -169,12 +174,12 @@ class ModelClient:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: it takes the event loop some 20 ms."""
+    """Load the certificates once: that blocks the event loop for some 20 ms."""
     return httpx.create_ssl_context()
 
 
 async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> Reply:
-    """Redirects are not followed: the key is meant for this address alone."""
+    """Send the request without following redirects: the key is for this address only."""
     limits = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
     async with (
         httpx.AsyncClient(timeout=limits, follow_redirects=False, verify=_certificates()) as client,
@@ -189,7 +194,7 @@ async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], sec
 
 
 async def _settle(reserved: ReservedRequest, reply: Reply, estimated_prompt_tokens: int) -> None:
-    """As the endpoint counts; without its `usage` by the length of what was sent and came. Refusals cost nothing."""
+    """Settle by the reported `usage`, else by the length of prompt and response. Rejected requests cost nothing."""
     if reply.status != 200:
         await reserved.settle(0, 0)
         return
@@ -213,6 +218,7 @@ async def _settle(reserved: ReservedRequest, reply: Reply, estimated_prompt_toke
 
 
 def _json(body: bytes) -> Any:
+    """Return the `error` object of a rejection; Ollama and others send a plain message instead."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -220,7 +226,7 @@ def _json(body: bytes) -> Any:
 
 
 def _fault(body: bytes) -> dict[str, Any]:
-    """The `error` object of a refusal; Ollama and others send a sentence in its place."""
+    """Return the `error` object of a rejection; Ollama and others send a plain message instead."""
     data = _json(body)
     error = data.get("error", data) if isinstance(data, dict) else {}
     return error if isinstance(error, dict) else {"message": str(error)}

@@ -1,7 +1,7 @@
-"""Whether a party undertook what a quote says: in its own words, or by assent to what the other one proposed.
+"""Whether a party committed to what a quote says: in their words, or by assent to the other party's proposal.
 
-Decided by the rules and their fitted weights, whatever a model says of it. What a caller says of the agent ("the agent
-will wire me 500 dollars") binds the agent only where the agent takes it up right after.
+The rules and their fitted weights decide, whatever the model states. A caller's claim about the agent ("the agent will
+wire me 500 dollars") binds the agent only if the agent agrees right after.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,12 @@ _PARTIES = {Role.REP: "rep", Role.CUSTOMER: "customer"}
 
 
 class Commitments:
-    """What each sentence of a call commits its speaker, its listener or a third person to, by the rules' weights."""
+    """Probability that each sentence of a call commits its speaker, its listener or a third person, by the rules'
+    weights.
+    """
 
     def __init__(self, turns: tuple[Said, ...], now: datetime) -> None:
-        """`said` is without machines: they undertake nothing."""
+        """Classify all clauses of `turns`, which exclude machines: they commit to nothing."""
         self._said = turns
         self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
         self._known = any(turn.pack.known for turn in turns)
@@ -44,9 +46,10 @@ class Commitments:
         commitments(turns, now, judge)
 
     def by(self, owner: str, evidence: Evidence) -> bool:
-        """Whether the transcript shows that `owner` ("rep", "customer", "other", "unknown") undertook what is quoted.
+        """Return whether the transcript shows that `owner` ("rep", "customer", "other", "unknown") committed to the
+        quote.
 
-        In a language without a pack nothing shows assent: there a party's own words are what it says.
+        In a language without a pack assent cannot be recognized: there a party's own words count as commitment.
         """
         at = self._place.get(evidence.turn)
         if at is None:
@@ -61,18 +64,20 @@ class Commitments:
         return self._taken_up(at, evidence)
 
     def by_anybody(self, evidence: Evidence) -> bool:
-        """Whether the speaker commits to what is quoted, or it is answered by the other party's assent."""
+        """Return whether the speaker commits to the quote, or the other party assents to it."""
         at = self._place.get(evidence.turn)
         return at is not None and (self._own(at, evidence, (SPEAKER,)) or self._taken_up(at, evidence))
 
     def likelihood(self, evidence: Evidence) -> float:
-        """The rules' probability that what is quoted commits anybody."""
+        """Return the rules' probability that the quote commits any party."""
         at = self._place.get(evidence.turn)
         touched = self._touched(at, evidence) if at is not None else []
         return max((1.0 - self._weighed(sentence).get(CLASSES[0], 1.0) for sentence in touched), default=0.0)
 
     def _own(self, at: int, evidence: Evidence, who: tuple[str, ...]) -> bool:
-        """Whether the quoted sentences commit one of `who`, or give a promise or assent to what stands before them."""
+        """Return whether the quoted sentences commit one of `who`, or promise or assent to what the turn before
+        proposes.
+        """
         if not self._known:
             return True
         turn = self._said[at]
@@ -85,15 +90,16 @@ class Commitments:
         return any(touched.first == 0 for touched in self._touched(at, evidence)) and self._answers(at, turn)
 
     def _answers(self, at: int, reply: Said) -> bool:
-        """Whether a turn assents to what the other party asked for or offered just before it."""
+        """Return whether a turn assents to what the other party requested or offered just before it."""
         if not at or self._said[at - 1].turn.speaker == reply.turn.speaker:
             return False
         asked = self._said[at - 1].sentences[-1:]
         return any(proposes(sentence) for sentence in asked) and (_accepts(reply) or _promises(reply, asked))
 
     def _taken_up(self, at: int, evidence: Evidence) -> bool:
-        """Whether the other party takes it up right after: by a promise of the same, or by assent to a proposal that
-        the turn ends with. "Okay" is no assent to a claim of what somebody will do.
+        """Return whether the other party agrees right after: by a promise of the same, or by assent to a proposal that
+        ends
+        the turn. "Okay" is no assent to a claim about another person.
         """
         turn, touched = self._said[at], self._touched(at, evidence)
         reply = next((later for later in self._said[at + 1 : at + 1 + REPLY_WITHIN] if _differ(later, turn)), None)
@@ -103,7 +109,7 @@ class Commitments:
         return (proposed and _accepts(reply)) or _promises(reply, touched)
 
     def _touched(self, at: int, evidence: Evidence) -> list[Sentence]:
-        """The sentences that the quote overlaps, wherever in the turn its words stand first."""
+        """Return the sentences that overlap the first occurrence of the quote in the turn."""
         turn = self._said[at]
         first = turn.turn.text.find(evidence.quote)
         last = first + len(evidence.quote)
@@ -124,14 +130,15 @@ def _refuses(reply: Said) -> bool:
 
 
 def _accepts(reply: Said) -> bool:
-    """Assent that stands by itself; before a question of one's own ("Right, and your number?") it is none."""
+    """Return whether the reply assents; before a question in return ("Right, and your number?") assent does not count.
+    """
     return (
         not reply.text.rstrip().endswith("?") and reply.pack.matches("tasks", "accept", reply.text)
     ) and not _refuses(reply)
 
 
 def _promises(reply: Said, asked: Sequence[Sentence]) -> bool:
-    """A promise to do just that: "I'll do that", or one in words of what was asked."""
+    """Return whether the reply promises the same: "I'll do that", or in words of the proposal."""
     if _refuses(reply):
         return False
     words = frozenset(stem for sentence in asked for stem in stems(sentence.text, sentence.pack))

@@ -1,4 +1,4 @@
-"""The engine: built-in findings first, then in their place what a model states and the transcript bears out."""
+"""The engine: replaces built-in findings by the statements of a model that the transcript supports."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class NotAsked(NoAnswer):
-    """The model was not even asked: `code` says why."""
+    """No request was sent to the model; `code` states why."""
 
     def __init__(self, reason: str, code: str) -> None:
         super().__init__(reason)
@@ -41,10 +41,12 @@ class NotAsked(NoAnswer):
 
 
 class LanguageModel:
-    """Tasks, contact facts, summary, topics, tones and outcome by a model; all else, and every fallback, by rule.
+    """Tasks, contact facts, summary, topics, tones and outcome by a model; everything else, and every fallback, by
+    rule.
 
-    Asking is bounded by `timeout_seconds`. A part of the call that cannot be had leaves the whole call to the rules:
-    half a list of tasks would pass for a whole one.
+    `timeout_seconds` limits all requests. If the answer for one part of the call is missing, the rules analyze the
+    whole
+    call: half a list of tasks would look complete.
     """
 
     def __init__(self, options: AnalysisOptions) -> None:
@@ -52,7 +54,7 @@ class LanguageModel:
         self.name = f"llm {options.model}"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        """As the protocol says; waits for the model."""
+        """Analyze the call; blocks until the model has answered."""
         texts: ModelTexts = {}
 
         async def keep(key: str, text: ModelText) -> None:
@@ -98,7 +100,7 @@ class LanguageModel:
         ]
 
     def _of_questions(self, material: Material, asked_questions: Sequence[AskedQuestion]) -> list[ModelRequest]:
-        """The workspace's own questions: one more request for each part."""
+        """Return the requests for the workspace's questions: one for each part."""
         pieces = parts(material.transcript, self._options.max_transcript_tokens) if asked_questions else []
         prompts = [questions.messages(asked_questions, part) for part in pieces]
         answer_schema = questions.schema(asked_questions)
@@ -126,7 +128,7 @@ class LanguageModel:
         return tuple(findings.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:
-        """What the model states about every part. Raises `NoAnswer`."""
+        """Return the supported statements of all parts. Raises `NoAnswer`."""
         grounding = Grounding(material, self._options.language)
         readings = []
         for request in self._of_call(material):
@@ -135,7 +137,7 @@ class LanguageModel:
         return merged(readings)
 
     def _answered(self, built: Finding, material: Material, answers: ModelAnswers) -> Finding:
-        """The answers to the workspace's own questions."""
+        """Return the finding with the answers to the workspace's questions."""
         asked_questions = questions.asked(material)
         if not asked_questions:
             return built
@@ -174,17 +176,16 @@ class LanguageModel:
 
 
 def _has_words(material: Material) -> bool:
-    """Whether there is anything to ask about."""
     return any(turn.words for turn in material.transcript.turns)
 
 
 def _with_findings(material: Material, built: tuple[Finding, ...]) -> Material:
-    """Which calls a question is asked of may hang on the direction that the rules find."""
+    """Return the material with the findings: which questions apply may depend on the direction that the rules find."""
     return replace(material, findings={finding.step: finding for finding in built})
 
 
 def _text_of(request: ModelRequest, answers: ModelAnswers) -> ModelText:
-    """The answer. Raises `NoAnswer` with why there is none."""
+    """Return the model's text. Raises `NoAnswer` with the reason if there is none."""
     if request.key in answers.texts:
         return answers.texts[request.key]
     why = answers.unanswered.get(request.key)
@@ -194,7 +195,8 @@ def _text_of(request: ModelRequest, answers: ModelAnswers) -> ModelText:
 
 
 def _all_by_rule(built: tuple[Finding, ...], why: str, not_asked: str | None = None) -> tuple[Finding, ...]:
-    """`not_asked`: the code of why nobody asked the model, which who held it back has logged."""
+    """Note the reason in all findings. `not_asked` is its code if no request was sent; that case is logged elsewhere.
+    """
     if not_asked is None:
         log.warning("analysis by rule: %s", why)
     reason = f"made by rule, not by the language model: {why}"

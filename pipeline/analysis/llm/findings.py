@@ -1,4 +1,4 @@
-"""Findings out of a reading, in the built-in engine's form; what the model did not give stays as that engine has it."""
+"""Builds findings from a reading, in the form of the built-in engine; values that the model did not state stay."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -18,8 +18,12 @@ SURE = 0.8  # the rules' probability from which a task that the model does not s
 
 
 def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """The model's tasks, and those that the rules are sure of; `stated_by` says whose each is, `confidence` is higher
-    where both agree. None where the model stated tasks and the transcript bears none of them out."""
+    """Return the model's tasks, and those that are very likely by rule.
+
+    `stated_by` names the source of each; `confidence` is higher where both agree. None if the model stated tasks and
+    the
+    transcript supports none of them.
+    """
     if reading.stated["tasks"] and not reading.tasks:
         return None
     agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
@@ -36,9 +40,9 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
 
 
 def _joined(stated: list[dict[str, Any]], by_rule: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Both lists as one, in the order of the talk, and how many of them only the rules state.
+    """Merge both lists, in the order of the call, and count the tasks that only the rules state.
 
-    Two witnesses who agree are wrong only if both are; what the rules alone state counts half.
+    Two sources that agree are wrong only if both are; a task that only the rules state counts half.
     """
     joined, only = list(stated), 0
     for rule in by_rule:
@@ -52,7 +56,7 @@ def _joined(stated: list[dict[str, Any]], by_rule: list[dict[str, Any]]) -> tupl
 
 
 def _one_place(task: dict[str, Any], rule: dict[str, Any]) -> bool:
-    """Of one owner, in the same words, or by like names in a turn and the answer to it."""
+    """Return whether owner and words are the same, or the titles alike in a turn and the reply to it."""
     from rapidfuzz import fuzz
 
     if task["owner"] != rule["owner"] or "rules" in task["stated_by"]:
@@ -71,10 +75,10 @@ def _agreed(task: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """The model's facts before the rules' own; who that makes the other party is decided by rule.
+    """Prefer the model's facts to those of the rules, and match the contact by rule.
 
-    The rules found a known contact: then it stays, unless what the model says fits another one. Facts that leave nobody
-    are left out.
+    A contact that the rules found stays, unless the model's facts match another one. Facts that match no contact are
+    dropped in that case.
     """
     if not reading.facts:
         return None
@@ -94,9 +98,9 @@ def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding
 
 
 def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """Sentences in the model's words, each with the words that bear it out; topics and outcome where it gave them.
+    """Return the model's sentences with the quotes that support them; topics and outcome if stated.
 
-    By a workspace's own template the sentences stay those of `built`, which is made of the model's tasks.
+    With a workspace's template the sentences stay those of `built`, which contains the model's tasks.
     """
     if not reading.sentences:
         return None
@@ -124,7 +128,7 @@ def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding 
 
 
 def _outcome(reading: ReadAnswer, built: Finding, material: Material) -> GroundedText | None:
-    """The model's word for how the call ended, where nothing that is known contradicts it."""
+    """Return the model's outcome of the call, unless tasks or the rules contradict it."""
     stated, by_rule = reading.outcome, built.value.get("outcome")
     if stated is None or stated.text == by_rule:
         return stated
@@ -138,7 +142,7 @@ def _topic(topic: GroundedText) -> dict[str, Any]:
 
 
 def tone_of_voice(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """The labels of the parties and of the call; everything else in it is the rules'."""
+    """Return the model's labels of the parties and of the call; everything else stays by rule."""
     if not reading.tones:
         return None
     labels = Grounding(material).labels

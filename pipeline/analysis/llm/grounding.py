@@ -1,4 +1,4 @@
-"""What the transcript bears out of a statement: its quote, its day, its owner, its letters and digits."""
+"""Checks statements against the transcript: quote, date, owner, letters and digits."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,10 +27,10 @@ LONGEST_WORD = 30  # tokens that may make one word: letters said one by one
 
 
 class Grounding:
-    """Holds a transcript against what a model says of it."""
+    """Checks the statements of a model against a transcript."""
 
     def __init__(self, material: Material, language: str | None = None) -> None:
-        """`language`: that of titles and sentences; None: the call's own."""
+        """Prepare the checks; `language` is that of titles and sentences (None: the call's language)."""
         self._turns = {turn.index: turn for turn in material.transcript.turns}
         self._roles = roles(material.transcript)
         self._whole = pack(material.transcript.language)
@@ -42,31 +42,30 @@ class Grounding:
 
     @cached_property
     def committed(self) -> Commitments:
-        """Who committed to what. Raises ZoneInfoNotFoundError for an unknown zone."""
+        """The commitments of the call. Raises ZoneInfoNotFoundError for an unknown zone."""
         return Commitments(self._said, self.now)
 
     @cached_property
     def wording(self) -> CallWording:
-        """Whether titles and sentences are in words of the call."""
         return CallWording(self._said, self._translated)
 
     @property
     def labels(self) -> frozenset[str]:
-        """Of those who speak."""
+        """The labels of the speakers, without machines."""
         return frozenset(turn.speaker for turn in self._turns.values() if not turn.machine)
 
     @property
     def now(self) -> datetime:
-        """The call's start on the workspace's clock. Raises ZoneInfoNotFoundError for an unknown zone."""
+        """The call's start in the workspace's time zone. Raises ZoneInfoNotFoundError for an unknown zone."""
         return dates.local(self._start, self._zone)
 
     def turn(self, evidence: Evidence) -> Turn:
         return self._turns[evidence.turn]
 
     def evidence(self, stated: Quote) -> Evidence | None:
-        """The whole words of the turn that the quote consists of, with their times; None if they are not there.
+        """Return the whole words of the turn that the quote consists of, with their times; None if they do not occur.
 
-        Only spaces and the form of apostrophes may differ. A quote from another turn than its own is none.
+        Only white space and the form of apostrophes may differ. Other turns are not searched.
         """
         turn = self._turns.get(stated.turn)
         words = " ".join(straighten(stated.text).split())
@@ -81,12 +80,12 @@ class Grounding:
         return None
 
     def party(self, stated: str | None) -> str | None:
-        """A party that speaks in this call; "unknown" where it is not known which speaker that is."""
+        """Return a stated party if it has a speaker in this call, else "unknown"."""
         present = {role.value for role in self._roles.values()}
         return "unknown" if stated in PARTIES and stated not in present else stated
 
     def bears_out(self, sentence: str, evidence: Evidence) -> bool:
-        """Whether a sentence of a summary is about this call, and what it says was agreed or will be done was."""
+        """Return whether a sentence of a summary is about this call, and the agreement it states is one."""
         if not self.wording.tells_it(sentence, evidence):
             return False
         texts = [straighten(text) for text in (sentence, evidence.quote)]  # in whatever language the model writes
@@ -96,8 +95,10 @@ class Grounding:
         return is_supported and self.committed.by_anybody(evidence)
 
     def due(self, stated: Quote) -> Due | None:
-        """When, by our own rules, from what is quoted: the expression that holds the quote, else what the quote says by
-        itself, else what it overlaps. None if it is not said; without a day if nothing definite follows from it."""
+        """Resolve the quote by rule: the expression that contains it, else the quote alone, else what it overlaps.
+
+        None if the quote does not occur; without a day if the words are not definite.
+        """
         evidence = self.evidence(stated)
         if evidence is None:
             return None
@@ -112,7 +113,7 @@ class Grounding:
         return near[0] if near else Due(text, first, first + len(text), None)
 
     def _expressions(self, turn: Turn, words: Pack, first: int, last: int) -> Iterator[Due]:
-        """What the rules find in the turn that overlaps its characters `first`..`last`."""
+        """Find the date expressions that overlap the characters `first`..`last` of the turn."""
         for sentence in self._sentences.get(turn.index, ()):
             due = dates.find(sentence.text, words, self.now)
             if due and sentence.first + due.first < last and first < sentence.first + due.last:
@@ -122,7 +123,7 @@ class Grounding:
                 )
 
     def fact(self, field: str, value: str, quotes: Sequence[Evidence]) -> str | None:
-        """What was said of it, as it is written; None if the evidence does not hold it."""
+        """Return a fact in its written form; None if the quotes do not contain it."""
         words, text = self._pack(quotes[0]), straighten(" ".join(evidence.quote for evidence in quotes))
         if field == "email":
             return value.lower() if value.lower() in {address.text for address in emails(text, words)} else None
@@ -133,7 +134,7 @@ class Grounding:
         return value if self._holds(value, text, self.turn(quotes[0]), words) else None
 
     def _holds(self, value: str, text: str, turn: Turn, words: Pack) -> bool:
-        """Whether each word of a value is said: as a word, letter by letter, or as a figure."""
+        """Return whether each word of a value occurs: as a word, letter by letter, or in figures."""
         sentence = Sentence(turn, self._roles.get(turn.speaker, Role.UNKNOWN), 0, len(text), text, words)
         spoken = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
         spelled = {folded(word.text) for word in spelled_words(text, words)}
@@ -150,7 +151,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _said(word: str, tokens: Iterable[str]) -> bool:
-    """Whether some tokens in a row are the word: "miller", or "m", "i", "l", "l", "e", "r"."""
+    """Return whether consecutive tokens form the word: "miller", or "m", "i", "l", "l", "e", "r"."""
     tokens = list(tokens)
     for at in range(len(tokens)):
         joined = ""

@@ -1,4 +1,5 @@
-"""What the model is sent: instructions, and the transcript as numbered turns in a block that speakers cannot close."""
+"""The messages to the model: instructions, and the transcript as numbered turns in a block that speakers cannot close.
+"""
 
 import hashlib
 import json
@@ -69,7 +70,7 @@ Send the whole JSON object once more, corrected, and nothing else. It must fit t
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """Lines of a transcript that go into one request."""
+    """Lines of a transcript for one request."""
 
     lines: tuple[str, ...]
 
@@ -80,7 +81,7 @@ class PromptPart:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A call in a few lines, and what is to be said of it."""
+    """A short call and the answer expected for it."""
 
     lines: tuple[str, ...]
     answer: dict[str, Any]
@@ -88,7 +89,7 @@ class Example:
 
 @cache
 def example_of(language: str | None) -> Example:
-    """That of a language, by its code (de, pt-BR); English where it has none."""
+    """Return the example in a language, by its code (de, pt-BR); in English if there is none."""
     code = (language or "").lower().partition("-")[0]
     paths = {path.stem: path for path in EXAMPLES.glob("*.json")}
     example = json.loads(paths.get(code, paths["en"]).read_text(encoding="utf-8"))
@@ -97,14 +98,14 @@ def example_of(language: str | None) -> Example:
 
 
 def tokens(text: str) -> int:
-    """An upper estimate."""
+    """Return an upper estimate of the number of tokens."""
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def parts(transcript: Transcript, max_tokens: int) -> list[PromptPart]:
-    """The transcript by turns in parts of at most so many tokens, each beginning with the last turns of the one before.
+    """Split the transcript into parts of at most `max_tokens`, each with the last turns of the part before it.
 
-    A turn that is longer than what may overlap is cut between words; its pieces keep its number.
+    A turn that is longer than the overlap is cut between words; its pieces keep its number.
     """
     lines = [line for turn in transcript.turns for line in _lines(turn, transcript, max_tokens // SHARE)]
     prompt_parts: list[PromptPart] = []
@@ -145,9 +146,10 @@ def _lines(turn: Turn, transcript: Transcript, max_tokens: int) -> Iterator[str]
 
 
 def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[Message]:
-    """Instructions and part `at` (from 0) of `of`. The block's mark depends on its text, so nobody can have said it.
+    """Return the instructions and part `at` (from 0) of `of`. The block's mark is a hash of its text: no speaker can
+    say it.
 
-    The instructions are the same for all calls of a language: a server that caches prefixes reads them once.
+    The instructions are the same for all calls of a language: a server that caches prefixes processes them once.
     """
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -167,7 +169,7 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
 
 
 def repair(asked: Sequence[Message], answer: str, fault: str) -> list[Message]:
-    """The conversation with an answer that could not be read, and what is wrong with it."""
+    """Return the conversation with an unreadable answer and its fault."""
     return [
         *asked,
         {"role": "assistant", "content": answer[:MOST_REPAIRED]},

@@ -1,4 +1,4 @@
-"""A workspace's own questions, asked of a model in one request; only what the transcript bears out is an answer."""
+"""Answers a workspace's questions by a model in one request; only answers that the transcript supports count."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ class _StatedAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question that a model is asked, under a short name, with the turns that may answer it."""
+    """A question under its short name, with the turns that may answer it."""
 
     name: str
     question: Question
@@ -66,7 +66,7 @@ class AskedQuestion:
 
 
 def asked(material: Material) -> list[AskedQuestion]:
-    """The questions that this call can be asked."""
+    """Return the questions that apply to this call."""
     asked_questions: list[AskedQuestion] = []
     for question in material.roster.questions:
         turns = asked_turns(question, material) if question.type != "tracker" else None
@@ -76,7 +76,7 @@ def asked(material: Material) -> list[AskedQuestion]:
 
 
 def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
-    """JSON schema of the answers: one for each question, or null."""
+    """Return the JSON schema of the answers: one for each question, or null."""
     quote = {
         "type": "object",
         "properties": {"turn": {"type": "integer"}, "text": {"type": "string"}},
@@ -109,7 +109,7 @@ def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
 
 
 def messages(questions: Sequence[AskedQuestion], part: PromptPart) -> list[Message]:
-    """Instructions with the questions, and the transcript in a block that nobody in the call can close."""
+    """Return the instructions with the questions, and the transcript in a block that no speaker can close."""
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     instructions = INSTRUCTIONS.format(questions="\n".join(map(_line, questions)))
@@ -132,8 +132,9 @@ def _line(asked_question: AskedQuestion) -> str:
 def answered(
     texts: Sequence[str], material: Material, asked_questions: Sequence[AskedQuestion], built: Sequence[QuestionAnswer]
 ) -> list[QuestionAnswer]:
-    """The answers in the texts of all parts: the model's where the transcript bears them out, else those of the phrases
-    (`built`). Raises `NoAnswer`.
+    """Return the model's answers that the transcript supports, else those of the phrases (`built`).
+
+    Raises `NoAnswer`.
     """
     answers: dict[str, QuestionAnswer] = {}
     missed: dict[str, str] = {}
@@ -155,28 +156,30 @@ def answered(
 
 
 def _of_worn_quotes(answers: Mapping[str, QuestionAnswer]) -> list[str]:
-    """The questions that one and the same quote answers with too many others: a small model that fills in a form puts
-    the words it has last read under whatever is asked, and there they are indeed.
+    """Return the questions whose quote answers too many others: a small model that fills in a form puts the words it
+    has
+    read last under every question.
     """
     uses = Counter(answer.evidence for answer in answers.values())
     return [key for key, answer in answers.items() if uses[answer.evidence] > MOST_OF_ONE_QUOTE]
 
 
 def _by_phrases(answer: QuestionAnswer, missed: str | None) -> QuestionAnswer:
-    """The phrases' answer. A question without phrases was asked all the same: nobody says it, if all was looked at."""
+    """Return the phrases' answer. A question without phrases is not answered in the call if the whole answer was read.
+    """
     if answer.reason != NO_MODEL:
         return answer
     return replace(answer, state="not_asked" if missed == CUT_OFF else "not_said", reason=missed)
 
 
 def unanswered(built: Sequence[QuestionAnswer], why: str) -> list[dict[str, Any]]:
-    """The phrases' answers where the model gave none; those without phrases say why it did not."""
+    """Return the phrases' answers; those without phrases state why the model gave none."""
     reason = f"the language model gave no answer: {why}"
     return [plain(replace(answer, reason=reason) if answer.reason == NO_MODEL else answer) for answer in built]
 
 
 def stated(text: str) -> Mapping[str, Any]:
-    """What the answer holds, as far as it is whole. Raises `NoAnswer`."""
+    """Parse the answers as far as they are complete. Raises `NoAnswer`."""
     first = text.find("{", max(text.rfind("</think>"), 0))
     try:
         data = from_json(text[first:], allow_partial=True) if first >= 0 else None
@@ -209,7 +212,7 @@ def _answer(
 def _value(
     question: Question, answer: str | float, evidence: Evidence, turn: Said, material: Material
 ) -> str | float | None:
-    """The answer in its type, if the quote bears it out; None otherwise."""
+    """Return the answer in its type if the quote supports it; None otherwise."""
     text = " ".join(str(answer).split())[:MOST_ANSWER]
     if question.type == "yes/no":
         return text.lower() if text.lower() in ("yes", "no") else None

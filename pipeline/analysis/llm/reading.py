@@ -1,4 +1,4 @@
-"""What is left of the model's answers when they are held against the transcript, and how those of parts join."""
+"""Keeps the statements of a model's answers that the transcript supports, and merges those of parts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ class TimedTask:
 
 @dataclass(frozen=True, slots=True)
 class GroundedText:
-    """A sentence, topic, tone or outcome, with the words that bear it out."""
+    """A sentence, topic, tone or outcome with the quote that supports it."""
 
     text: str
     evidence: Evidence
@@ -49,7 +49,7 @@ class ReadAnswer:
 
 
 def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
-    """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
+    """Return the statements that the transcript supports. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
     tasks = (_task(stated, grounding) for stated in answer.tasks)
     grounded_facts = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
@@ -79,7 +79,6 @@ def _grounded(stated: Sequence[StatedSentence | StatedTopic], grounding: Groundi
 
 
 def _own_tones(answer: ModelAnswer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
-    """Those that show in the speaker's own words, with their scores."""
     tones = {tone.speaker: _told(tone.label, grounding.evidence(tone.quote)) for tone in answer.tones}
     return {label: (tone, SCORES[tone.text]) for label, tone in tones.items() if tone and _own(label, tone, grounding)}
 
@@ -89,7 +88,6 @@ def _told(text: str, evidence: Evidence | None) -> GroundedText | None:
 
 
 def _own(label: str, tone: GroundedText, grounding: Grounding) -> bool:
-    """A speaker's tone shows in the speaker's own words."""
     return label in grounding.labels and grounding.turn(tone.evidence).speaker == label
 
 
@@ -116,7 +114,7 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
 
 
 def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
-    """Each of its quotes has to hold; the first one stays as its evidence."""
+    """Return a fact if all its quotes occur; the first one is its evidence."""
     quotes = [evidence for quote in stated.quotes if (evidence := grounding.evidence(quote))]
     if not quotes or len(quotes) < len(stated.quotes) or any(grounding.turn(evidence).machine for evidence in quotes):
         return None
@@ -125,7 +123,7 @@ def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
 
 
 def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
-    """One reading of all parts. What the overlap holds twice is one; of a fact or an outcome the last one stands."""
+    """Merge the readings of all parts. Duplicates from the overlap are dropped; the last fact or outcome wins."""
     return ReadAnswer(
         tasks=tuple(once(task for reading in readings for task in reading.tasks))[:MOST_TASKS],
         facts={name: fact for reading in readings for name, fact in reading.facts.items()},
@@ -140,7 +138,7 @@ def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
 
 
 def _distinct(texts: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
-    """By text, and in the order in which it is said."""
+    """Drop repeated texts, in the order of the call."""
     first: dict[str, GroundedText] = {}
     for text in texts:
         first.setdefault(text.text.casefold(), text)
@@ -148,7 +146,7 @@ def _distinct(texts: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
 
 
 def _tones(readings: Sequence[ReadAnswer]) -> dict[str, tuple[GroundedText, float]]:
-    """The mean of the parts, beside the words of the part furthest from neutral."""
+    """Return the mean score per label, with the quote of the part furthest from neutral."""
     labels = dict.fromkeys(label for reading in readings for label in reading.tones)
     tones = {}
     for label in labels:
@@ -159,7 +157,7 @@ def _tones(readings: Sequence[ReadAnswer]) -> dict[str, tuple[GroundedText, floa
 
 
 def once(tasks: Iterable[TimedTask]) -> list[TimedTask]:
-    """One task said twice is one: the first evidence stays, a day wins over none."""
+    """Merge repeated tasks: the first evidence stays, a day replaces none."""
     distinct: list[TimedTask] = []
     for timed in tasks:
         at = next((at for at, other in enumerate(distinct) if _same(other.task, timed.task)), None)

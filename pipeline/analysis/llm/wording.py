@@ -1,7 +1,7 @@
 """Whether the words of a title or a sentence are those of the call.
 
-A model writes them, perhaps one that obeys a speaker. So what it calls a commitment has to be in the words of who
-undertook it, or of what they answered: never in those that only the other party says elsewhere.
+A model writes them, and it may obey a speaker. So a commitment must be in the words of the party who made it, or of the
+proposal they accepted: never in words that only the other party uses elsewhere.
 """
 
 import re
@@ -23,19 +23,19 @@ _THOUSANDS = re.compile(r"(?<=\d)[,.'](?=\d{3}\b)")
 
 
 def proposes(sentence: Sentence) -> bool:
-    """Whether it asks for, offers or arranges something."""
+    """Return whether a sentence requests, offers or arranges something."""
     return any(sentence.pack.matches("tasks", form, sentence.text) for form in AGREED_FORMS)
 
 
 def stems(text: str, pack: Pack) -> frozenset[str]:
-    """Beginnings of the words that carry meaning."""
+    """Return the stems of the content words."""
     stop = pack.words("text", "stopwords")
     words = (word for word in _WORD.findall(straighten(text).lower()) if len(word) > SHORT and word not in stop)
     return frozenset(folded(word).lower()[:STEM] for word in words)
 
 
 def figures(text: str, pack: Pack) -> frozenset[str]:
-    """Numbers above two, written or spoken, as digits."""
+    """Return the numbers above two, in figures or words, as digits."""
     tokens = list(TOKEN.finditer(_THOUSANDS.sub("", straighten(text).lower())))
     numbers, at = set(), 0
     while at < len(tokens):
@@ -47,9 +47,9 @@ def figures(text: str, pack: Pack) -> frozenset[str]:
 
 
 class CallWording:
-    """Holds a model's own words against those of a call; `said` is without machines.
+    """Compares a model's wording with that of a call; `turns` exclude machines.
 
-    `translated`: titles are written in another language than the call's, so that of words only figures can be compared.
+    `translated`: titles are in another language than the call, so that only figures can be compared.
     """
 
     def __init__(self, turns: tuple[Said, ...], translated: bool) -> None:
@@ -57,8 +57,10 @@ class CallWording:
         self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
 
     def names_it(self, title: str, owner: str, evidence: Evidence) -> bool:
-        """Whether a title says what the owner undertook: half of its words, and every number, by the quoted turn, by
-        the proposal that it answers, or by the owner anywhere; and no word that only somebody else says."""
+        """Return whether the call supports a title: half of its words, and every number, occur in the quoted turn, in
+        the
+        proposal that it accepts, or in the owner's words; and no word is used only by other speakers.
+        """
         at = self._place.get(evidence.turn)
         if at is None:
             return False
@@ -74,8 +76,10 @@ class CallWording:
         return about_it and not words & theirs and _share(words, _stems(supporting)) >= ENOUGH
 
     def tells_it(self, sentence: str, evidence: Evidence) -> bool:
-        """Whether a sentence is about its quote and this call: a word of it in the quoted turn, a third of them in the
-        call, every number by who is quoted."""
+        """Return whether a sentence is about its quote and this call: one of its words is in the quoted turn, a third
+        of them
+        in the call, every number in words of the quoted speaker.
+        """
         at = self._place.get(evidence.turn)
         if at is None:
             return False
@@ -88,19 +92,21 @@ class CallWording:
         return bool(words & there) and _share(words, _stems(self._said)) >= SOME
 
     def role(self, evidence: Evidence) -> str:
-        """Of who is quoted."""
+        """Return the role of the quoted speaker."""
         at = self._place.get(evidence.turn)
         return self._said[at].role.value if at is not None else "unknown"
 
     def _own(self, at: int, owner: str | None = None) -> list[Said]:
-        """The quoted turn, what it answers, and whatever else its speaker says (or the owner)."""
+        """Return the quoted turn, the proposal that it accepts, and all other turns of the owner (by default its
+        speaker).
+        """
         quoted = self._said[at]
         role = owner or quoted.role.value
         same = (turn for turn in self._said if turn.role.value == role and role != "unknown")
         return [quoted, *self._answered(at), *same]
 
     def _answered(self, at: int) -> list[Said]:
-        """The turn before, where it ends with a proposal of somebody else."""
+        """Return the turn before if it ends with another speaker's proposal."""
         before = self._said[at - 1] if at else None
         if before is None or before.turn.speaker == self._said[at].turn.speaker:
             return []

@@ -1,1 +1,1 @@
-"""What a workspace asks of its calls: answered by phrases here, by a model in `llm/questions.py`."""
+"""A workspace's questions, answered by phrases here and by a model in `llm/questions.py`."""

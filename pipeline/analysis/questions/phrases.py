@@ -1,6 +1,6 @@
-"""Phrases in a transcript, word by word: case, accents, punctuation and inflection aside.
+"""Finds phrases in a transcript word by word, regardless of case, accents, punctuation and inflection.
 
-A word ending in `*` is any word that begins so; `...` is up to `MOST_BETWEEN` words of any kind.
+A word ending in `*` matches any word with this prefix; `...` matches up to `MAX_BETWEEN` words.
 """
 
 import re
@@ -42,7 +42,7 @@ class SaidPhrase:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str, language: str) -> str:
-    """The stem of a word in lower case, without accents; the word itself where the language has no stemmer."""
+    """Return the stem of a word in lower case, without accents; the word itself if the language has no stemmer."""
     algorithm = name(language).lower()
     if algorithm not in snowballstemmer.algorithms():
         return folded(word)
@@ -51,7 +51,7 @@ def stem(word: str, language: str) -> str:
 
 @lru_cache(maxsize=4096)
 def tokens(text: str, language: str) -> tuple[Token, ...]:
-    """The words of a text, in order."""
+    """Return the words of a text, in order."""
     matches = _TOKEN.finditer(straighten(text))
     return tuple(Token(folded(m[0]), stem(m[0].lower(), language), m.start(), m.end()) for m in matches)
 
@@ -96,7 +96,7 @@ def _elements(phrase: str, language: str) -> tuple[_Element, ...]:
 
 
 def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: int) -> int | None:
-    """The place behind the last word if the elements from `at` match the words from `place`."""
+    """Return the place after the last word if the elements from `at` match the words from `place`."""
     if at == len(elements):
         return place
     if elements[at] is _GAP:
@@ -110,7 +110,7 @@ def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: i
 
 
 def find(phrases: Iterable[str], turn: Said, language: str) -> Iterator[SaidPhrase]:
-    """Each place of a turn where one of the phrases is said, phrase by phrase."""
+    """Yield each occurrence of the phrases in a turn, phrase by phrase."""
     words, forms = tokens(turn.turn.text, language), _known(turn.turn.text, language)
     for phrase in phrases:
         elements = _elements(phrase, language)

@@ -1,4 +1,4 @@
-"""Of which calls a question is asked, and of which part of them: party and minutes."""
+"""Calls that a question applies to, and the part of them: party and minutes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,20 +22,23 @@ class NotLookedAt:
 
 @dataclass(frozen=True, slots=True)
 class AskedTurns:
-    """The turns that a question is about, and the seconds between which its words must lie."""
+    """The turns that a question is about, and the limits of the times of its words, in seconds."""
 
     turns: tuple[Said, ...]
     start: float
     end: float
 
     def holds(self, evidence: Evidence) -> bool:
-        """Whether a quote is of these turns and lies within the time."""
+        """Return whether a quote is in these turns and within the time."""
         is_included = any(turn.turn.index == evidence.turn for turn in self.turns)
         return is_included and self.start <= evidence.start and evidence.end <= self.end
 
 
 def asked_turns(question: Question, material: Material) -> AskedTurns | NotLookedAt:
-    """What machines say does not count. Minutes count from the first word of a person, and before the last one."""
+    """Return the turns that a question is about, without machines. Minutes count from the first word of a person, or
+    back
+    from the last.
+    """
     if refused := _not_of_these_calls(question, material):
         return refused
     spoken = [turn for turn in read(material) if turn.turn.words]
@@ -57,7 +60,7 @@ def _why_silent(question: Question, spoken: Sequence[Said]) -> str:
 
 
 def is_of_these_calls(defined: Defined, material: Material) -> bool:
-    """Whether a call is known to be one that this is asked of."""
+    """Return whether the call is known to be in the scope of a question or scorecard."""
     return _not_of_these_calls(defined, material) is None
 
 

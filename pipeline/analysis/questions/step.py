@@ -1,5 +1,3 @@
-"""The analysis step: questions and trackers of the workspace, by their phrases."""
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,8 +17,9 @@ NO_MODEL = "it has no phrases, and no language model is set up to answer it"
 
 
 class QuestionsStep:
-    """`answers` and `trackers`: what the call says to each of the workspace's own, in their order; and `scorecards`,
-    where it has some: what the answers come to."""
+    """`answers` and `trackers` of the workspace, in their order, by phrases; `scorecards` with their scores if it has
+    any.
+    """
 
     name = "questions"
     version = 1
@@ -34,7 +33,7 @@ class QuestionsStep:
 
 
 def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult], material: Material) -> Finding:
-    """The finding that holds them, with their scores where the material has scorecards."""
+    """Return the finding of answers and trackers, with the scores if the material has scorecards."""
     value: dict[str, Any] = {"answers": list(map(plain, answers)), "trackers": list(map(plain, trackers))}
     if scores := scores_of(material, answers, trackers):
         value["scorecards"] = scores
@@ -44,26 +43,26 @@ def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult]
 def scores_of(
     material: Material, answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult]
 ) -> list[dict[str, Any]]:
-    """The score of each scorecard that is of such calls, as a finding holds it."""
+    """Return the scores of the scorecards that apply to this call."""
     roster = material.roster
     cards = [card for card in roster.scorecards if is_of_these_calls(card, material)]
     return [plain(score(card, roster.questions, answers, trackers)) for card in cards]
 
 
 def plain(result: QuestionAnswer | TrackerResult | ScorecardResult) -> dict[str, Any]:
-    """As a finding holds it."""
+    """Return a result as a dict of JSON values."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
 
 
 def blank(question: Question, excluded: NotLookedAt | None = None) -> QuestionAnswer:
-    """An answer that is none: nobody said it, or why it was not looked for."""
+    """Return a missing answer: not said, or why the question was not evaluated."""
     excluded = excluded or NotLookedAt("not_said", None)
     shared = (question.key, question.version, question.type, question.question)
     return QuestionAnswer(*shared, excluded.state, weight=question.weight, reason=excluded.reason)
 
 
 def answer(question: Question, material: Material) -> QuestionAnswer:
-    """What the phrases of a question find."""
+    """Answer a question by its phrases."""
     turns = asked_turns(question, material)
     if isinstance(turns, NotLookedAt):
         return blank(question, turns)
@@ -79,7 +78,6 @@ def answer(question: Question, material: Material) -> QuestionAnswer:
 def said(
     question: Question, value: str | float, turn: Said, evidence: Evidence, found_by: Any, confidence: float
 ) -> QuestionAnswer:
-    """An answer that was given."""
     shared = (question.key, question.version, question.type, question.question)
     return QuestionAnswer(*shared, "said", value, turn.turn.speaker, evidence, found_by, confidence, question.weight)
 
@@ -88,7 +86,7 @@ _Place = tuple[str | float, SaidPhrase, Evidence]
 
 
 def _first(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
-    """The earliest place that gives an answer of the question's type."""
+    """Return the earliest place that gives an answer of the question's type."""
     for match, evidence in _matches(question.phrases, question, turns, material):
         if question.type == "yes/no":
             return "yes", match, evidence
@@ -103,7 +101,7 @@ def _with(match: SaidPhrase, value: FoundValue) -> Evidence:
 
 
 def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
-    """The choice that is named most often; of equals the first."""
+    """Return the choice with the most matches; the first of equals."""
     places_by_choice = {
         value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()
     }
@@ -117,7 +115,7 @@ def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place
 def _matches(
     phrases: tuple[str, ...], question: Question, turns: AskedTurns, material: Material
 ) -> Iterator[tuple[SaidPhrase, Evidence]]:
-    """Where phrases are said in what is asked about, in order, without those that `unless` takes back."""
+    """Yield the matches in the question's turns, in order, except those that a phrase of `unless` cancels."""
     whole = material.transcript.language or ""
     for turn in turns.turns:
         language = (turn.turn.language if turn.turn.language not in ("", "und") else whole)[:2]
@@ -138,7 +136,7 @@ def _taken_back(unless: tuple[str, ...], match: SaidPhrase, language: str) -> bo
 
 
 def track(question: Question, material: Material) -> TrackerResult:
-    """Where the phrases of a tracker are said, and whether that raises it."""
+    """Return the matches of a tracker, and whether they raise its event."""
     shared = (question.key, question.version, question.question, question.required)
     turns = asked_turns(question, material)
     if isinstance(turns, NotLookedAt):

@@ -1,4 +1,4 @@
-"""What stands beside a phrase: a number, a date, or the words that follow it."""
+"""Reads the value next to a phrase: a number, a date, or the words that follow."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _EDGES = " ,;:.!?…-"
 
 @dataclass(frozen=True, slots=True)
 class FoundValue:
-    """A value and the characters `first`..`last` of the turn that it was read from."""
+    """A value and its source, the characters `first`..`last` of the turn."""
 
     value: str | float
     first: int
@@ -27,12 +27,12 @@ class FoundValue:
 
 
 def sentence_of(turn: Said, first: int) -> Sentence | None:
-    """The sentence of a turn that its character `first` is in."""
+    """Return the sentence of a turn that contains the character `first`."""
     return next((sentence for sentence in turn.sentences if sentence.first <= first < sentence.last), None)
 
 
 def numbers(text: str, pack: Pack) -> Iterator[FoundValue]:
-    """The numbers of a text, in figures or words, in order."""
+    """Yield the numbers of a text, in figures or words, in order."""
     values = [FoundValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
     tokens, at = list(TOKEN.finditer(text)), 0
     while at < len(tokens):
@@ -50,7 +50,7 @@ def _figure(text: str) -> float:
 
 
 def value_of(kind: str, match: SaidPhrase, material: Material) -> FoundValue | None:
-    """The number, date or text that belongs to a phrase: behind it in its sentence, else before it; a text behind it.
+    """Return the number, date or text of a phrase: after it in its sentence, else before it; a text only after it.
 
     Raises ZoneInfoNotFoundError for an unknown zone.
     """
@@ -77,7 +77,7 @@ def _date(match: SaidPhrase, sentence: Sentence, material: Material) -> FoundVal
 
 
 def _text(match: SaidPhrase, sentence: Sentence) -> FoundValue | None:
-    """The rest of the sentence; where that is all, the sentence behind it."""
+    """Return the rest of the sentence; if it is empty, the next sentence."""
     text = match.said.turn.text
     rest = text[match.last : sentence.last].strip(_EDGES)
     if not rest:
@@ -90,6 +90,6 @@ def _text(match: SaidPhrase, sentence: Sentence) -> FoundValue | None:
 
 
 def sureness(evidence: Evidence, turn: Said) -> float:
-    """How surely the words of a quote were recognized: the mean of their confidence, 0..1."""
+    """Return the mean confidence of the words of a quote, 0..1."""
     confidences = [w.confidence for w in turn.turn.words if w.start >= evidence.start and w.end <= evidence.end]
     return round(sum(confidences) / len(confidences), 2) if confidences else 0.0

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 from pipeline import checkpoints
 from pipeline.asr import edges, onnx, words
 from pipeline.asr.alignment.engine import AlignmentOptions, Samples
-from pipeline.asr.words import Written
+from pipeline.asr.words import TextToken
 from pipeline.domain.speech import Chunk, Word
 from pipeline.errors import CheckpointMissing, EngineError
 
@@ -66,7 +66,7 @@ class CtcAligner:
         self._longest = max(map(len, self._tokens))
         self._blank = int(self._asr._blank_idx)
         self.name = f"ctc {checkpoint.name}"
-        self.max_chunk_seconds = checkpoint.max_chunk_seconds or onnx.LONGEST
+        self.max_chunk_seconds = checkpoint.max_chunk_seconds or onnx.MAX_CHUNK_SECONDS
 
     @staticmethod
     def device_of(options: AlignmentOptions) -> str:
@@ -104,7 +104,7 @@ class CtcAligner:
         found: npt.NDArray[np.float32] = emission[0, : lengths[0]]
         return found
 
-    def _target(self, written: Sequence[Written], wildcard: int) -> _Target:
+    def _target(self, written: Sequence[TextToken], wildcard: int) -> _Target:
         target = _Target([], [])
         for one in written:
             own = self._spelled(one.text, bool(target.tokens)) or [wildcard]
@@ -148,6 +148,6 @@ def _path(
     return [(one.start, one.end) for one in spans], [float(one.score) for one in spans]
 
 
-def _word(written: Written, frames: Sequence[tuple[int, int]], scores: Sequence[float], step: float) -> Word:
+def _word(written: TextToken, frames: Sequence[tuple[int, int]], scores: Sequence[float], step: float) -> Word:
     sure = round(min(1.0, max(0.0, min(scores))), 4)
     return Word(frames[0][0] * step, frames[-1][1] * step, written.text, sure, joined=written.joined)

@@ -1,9 +1,9 @@
-"""When the second of two files began, from what one party's line carries of the other, if anything.
+"""Start time of the second of two files, from what one party's line carries of the other.
 
-Loud windows of each leg are searched in the other one. A single window is weak evidence; many of them, all through the
-call, that name the same moment are strong. A false alignment is worse than none, so a window counts only if it
-holds speech (hold music and ring tones are alike in any two calls) and is found at one place clearly better than at
-any other (what repeats is found at many).
+Loud windows of each leg are searched in the other leg. A single window is weak evidence; many windows throughout the
+call that agree on the same offset are strong. A false alignment is worse than none, so a window counts only if it
+contains speech (hold music and ring tones are alike in any two calls) and matches clearly better at one place than
+anywhere else (repeated sounds match at many).
 """
 
 from collections.abc import Sequence
@@ -16,30 +16,30 @@ from pipeline.audio.channels import compare
 from pipeline.audio.channels.levels import Activity, Samples, in_band, padded
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
-SECONDS = (4.0, 2.0)  # of a window; the shorter where there are few of the longer
+SECONDS = (4.0, 2.0)  # of a window; the shorter if there are few of the longer
 FEW, WINDOWS = 6, 24  # of each leg
 SEARCH = 90.0  # seconds before and after
-REDUCED = 4  # samples of 16 kHz for one that is compared
+REDUCED = 4  # decimation factor of the 16 kHz samples
 BAND = (300, 1800)  # Hz
-LEVELED = 0.3  # seconds over which the level is evened out
+LEVELED = 0.3  # seconds over which the level is equalized
 WHITENING = 0.8  # exponent, as in `bleed`
-SPEECH = 1.0  # seconds of it in a window
-HEIGHT = 9.0  # of the peak, in robust standard deviations
+SPEECH = 1.0  # seconds, min. per window
+HEIGHT = 9.0  # min. height of the peak in robust standard deviations
 CLEAR = 1.4  # times the best peak elsewhere
 ELSEWHERE = 0.05  # seconds from the peak
 AGREE = 0.02  # seconds from the line through all
-LEAST_AGREEING, LEAST_SHARE = 3, 0.6  # windows of one leg that name the same moment
-ALIKE_DB, ALIKE_SHARE = 2.0, 0.9  # what is heard as loud in either leg, and the share of it that must agree
+MIN_AGREEING, MIN_SHARE = 3, 0.6  # windows of one leg that agree on the offset
+ALIKE_DB, ALIKE_SHARE = 2.0, 0.9  # sound equally loud in both legs, and the share of windows that must agree
 MAX_DRIFT = 500e-6
-DRIFT_WINDOWS, DRIFT_SPREAD = 6, 30.0  # windows, and seconds between the first and the last, that show a drift
-BOTH_WAYS = 1.2  # seconds between what the two legs say: an echo comes late in either
+DRIFT_WINDOWS, DRIFT_SPREAD = 6, 30.0  # windows, and seconds between the first and the last, needed for a drift
+BOTH_WAYS = 1.2  # seconds between the offsets of both legs: each is late by an echo
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Leg 1 begins `offset` seconds after leg 0 (before it if negative), and runs slow by `drift` (1e-6: 1 ppm).
+    """Leg 1 begins `offset` seconds after leg 0 (before it if negative) and runs slow by `drift` (1e-6: 1 ppm).
 
-    `agreeing` of `windows` say so; if `aligned` is false they do not agree, and offset and drift are zero.
+    `agreeing` of `windows` agree; if `aligned` is false, offset and drift are zero.
     """
 
     aligned: bool
@@ -51,11 +51,11 @@ class Alignment:
 
     @property
     def unrelated(self) -> bool:
-        """True where enough was compared to say that neither leg carries anything of the other."""
-        return not self.aligned and min(self.each) >= LEAST_AGREEING
+        """Whether enough windows were compared to conclude that neither leg carries sound of the other."""
+        return not self.aligned and min(self.each) >= MIN_AGREEING
 
     def as_evidence(self) -> dict[str, float]:
-        """The figures by name, as a layout keeps them."""
+        """Return the figures by name for the layout's evidence."""
         return {
             "aligned": float(self.aligned),
             "offset_seconds": self.offset,
@@ -67,31 +67,34 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A window at second `moment` of its own leg was found in the other one `shift` seconds earlier; None: nowhere."""
+    """A window at second `moment` of its leg matches the other leg `shift` seconds earlier; None: no match."""
 
     moment: float
     shift: float | None
-    gain_db: float = -99.0  # of what was found over the window
+    gain_db: float = -99.0  # of the match over the window
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The votes of one leg that agree, of how many."""
+    """The agreeing votes of one leg, and how many were cast."""
 
     votes: tuple[Vote, ...]
     cast: int
 
     @property
     def agreed(self) -> bool:
-        """Enough of them. What both legs hold at one level may have been played to each at its own time: only where
-        nearly everything is the same in both does it name a moment."""
-        share = ALIKE_SHARE if self._alike else LEAST_SHARE
-        return len(self.votes) >= max(LEAST_AGREEING, share * self.cast)
+        """Whether enough votes agree.
+
+        Sound at the same level in both legs may have been played to each at a different time: it counts only if nearly
+        everything is the same in both.
+        """
+        share = ALIKE_SHARE if self._alike else MIN_SHARE
+        return len(self.votes) >= max(MIN_AGREEING, share * self.cast)
 
     def confirms(self, other: "Line") -> bool:
-        """A few votes are enough for the moment that the other leg names: the echoes of both make them late."""
+        """Return whether a few votes confirm the other leg's offset; the echoes of both make them late."""
         late = -(self.shift + other.shift) if self.votes and other.agreed else -1.0
-        return -AGREE <= late <= BOTH_WAYS and len(self.votes) >= LEAST_AGREEING and not self._alike
+        return -AGREE <= late <= BOTH_WAYS and len(self.votes) >= MIN_AGREEING and not self._alike
 
     @property
     def _alike(self) -> bool:
@@ -99,12 +102,12 @@ class Line:
 
     @property
     def shift(self) -> float:
-        """The median, seconds."""
+        """Median shift in seconds."""
         return _median(self.votes)
 
 
 def align(legs: Sequence[Audio], activities: Sequence[Activity]) -> Alignment:
-    """Compare two legs of one channel each; `heard` says where each is loud. Reads at most some minutes at a time."""
+    """Compare two legs of one channel each, reading max. some minutes at a time."""
     votes = by_speaker([_votes(legs, activities, source) for source in (0, 1)])
     lines = [agreeing(votes[source], legs[1 - source].duration) for source in (0, 1)]
     cast = sum(line.cast for line in lines)
@@ -112,20 +115,21 @@ def align(legs: Sequence[Audio], activities: Sequence[Activity]) -> Alignment:
     none = Alignment(False, 0.0, 0.0, max(len(line.votes) for line in lines), cast, (lines[0].cast, lines[1].cast))
     if not reliable or (len(reliable) == 2 and abs(lines[0].shift + lines[1].shift) > BOTH_WAYS):
         return none
-    # What leg 0 says of leg 1, leg 1 says of leg 0 with the other sign.
+    # Leg 1 gives the same offset as leg 0 with the opposite sign.
     estimates = [(line, sign) for line, sign in zip(lines, (1, -1), strict=True) if line in reliable]
     drifts = [sign * drift for line, sign in estimates if (drift := drift_of(line.votes))]
     drift = float(np.mean(drifts)) if drifts else 0.0
-    # What agrees in the middle of the call would not agree at its beginning if the legs run at different paces.
+    # With a drift, the offset in the middle of the call differs from that at its beginning.
     begins = [sign * _median(line.votes, sign * drift) for line, sign in estimates]
     return Alignment(True, float(np.mean(begins)), drift, sum(len(line.votes) for line in reliable), cast)
 
 
 def by_speaker(votes: Sequence[Sequence[Vote]]) -> list[list[Vote]]:
-    """The votes of either leg, each under the leg whose party is heard in it.
+    """Group the votes by the leg of the party that speaks in the window.
 
-    What is louder in the other leg is that leg's own party, whose echo the window holds. Either party's echo is late in
-    its own way: under one leg they would name two moments, and neither would have enough votes.
+    A window that is louder in the other leg holds an echo of that leg's party. Each party's echo has its own delay: in
+    one
+    group they would suggest two offsets, and neither would get enough votes.
     """
     placed: list[list[Vote]] = [[], []]
     for leg, cast in enumerate(votes):
@@ -154,7 +158,7 @@ def _votes(legs: Sequence[Audio], activities: Sequence[Activity], source: int) -
 
 
 def _windows(leg: Audio, activity: Activity) -> list[tuple[int, int]]:
-    """Windows with speech in them, long ones if there are enough."""
+    """Return windows with speech: long ones if there are enough."""
     with_speech: list[tuple[int, int]] = []
     for seconds in SECONDS:
         windows = compare.spread(leg.length, activity.frames, seconds, WINDOWS)
@@ -172,7 +176,7 @@ def _speech_seconds(samples: Samples) -> float:
 
 
 def _find(samples: Samples, first: int, other: Audio) -> tuple[float, float] | None:
-    """The second of `other` at which `samples` (from sample `first` of their own leg) are heard, and how loud (dB)."""
+    """Find `samples` (which start at sample `first` of their leg) in `other`: the second, and the gain in dB."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     reach = round(SEARCH * SAMPLE_RATE)
@@ -198,7 +202,7 @@ def _find(samples: Samples, first: int, other: Audio) -> tuple[float, float] | N
 
 
 def _clear_peak(curve: npt.NDArray[np.float32]) -> float | None:
-    """Where the highest peak lies (a fraction of a sample), if it is high, and nothing elsewhere nearly as high."""
+    """Return the position of the highest peak (fractional), if it is high and no other peak is nearly as high."""
     best = int(np.argmax(curve))
     reach = round(ELSEWHERE * SAMPLE_RATE / REDUCED)
     elsewhere = np.concatenate([curve[: max(0, best - reach)], curve[best + reach + 1 :]])
@@ -215,7 +219,7 @@ def _clear_peak(curve: npt.NDArray[np.float32]) -> float | None:
 
 
 def _reduced(samples: Samples) -> npt.NDArray[np.float32]:
-    """4000 samples a second of the lower telephone band, as loud everywhere: bleed lies between a leg's own speech."""
+    """Reduce to 4000 samples/s of the lower telephone band at a constant level, since bleed is softer than speech."""
     from scipy.ndimage import uniform_filter1d
     from scipy.signal import butter, sosfilt
 
@@ -227,10 +231,10 @@ def _reduced(samples: Samples) -> npt.NDArray[np.float32]:
 
 
 def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
-    """The most votes that lie on one line of a possible drift (all pairs of them are tried).
+    """Return the largest set of votes on one line of a possible drift (tries all pairs).
 
-    Only windows that fall into the other leg's `other_seconds` if that line is right could be found there: they alone
-    count as cast.
+    Only windows that fall into the other leg's `other_seconds` on that line could match there, so only they count as
+    cast.
     """
     placed = [vote for vote in votes if vote.shift is not None]
     moments, shifts = (np.array([getattr(vote, name) for vote in placed], np.float64) for name in ("moment", "shift"))
@@ -249,11 +253,11 @@ def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
         return Line((), len(votes))
     places = [vote.moment - _median(chosen) for vote in votes]
     within = sum(0 <= place <= other_seconds - SECONDS[-1] for place in places)
-    return Line(chosen, max(len(chosen), within))  # a window at the very edge may be found and lie beyond it
+    return Line(chosen, max(len(chosen), within))  # a window at the very edge may match beyond it
 
 
 def drift_of(votes: Sequence[Vote]) -> float:
-    """Slope of the shifts by the median of all pairs (Theil and Sen); 0 where it cannot be told from 0."""
+    """Return the slope of the shifts by the median of all pairs (Theil and Sen); 0 if it is not significant."""
     from scipy.stats import theilslopes
 
     moments = np.array([vote.moment for vote in votes])

@@ -1,6 +1,6 @@
-"""A view over one or two decoded files: which row is which channel, from when on, at what pace, and without its bleed.
+"""A view over one or two decoded files: which row is which channel, its start, pace, and bleed to suppress.
 
-Nothing is computed before it is read, and nothing is kept: any range gives the same samples as the whole.
+Everything is computed on reading and nothing is cached: any range gives the same samples as the whole.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ SCALE = np.float32(32768)
 
 @dataclass(frozen=True, slots=True)
 class ArrangedTrack:
-    """One channel of the call: the sum of `rows`, each (index of the source, its channel); without any it is a gap.
+    """One channel of the call: the sum of `rows`, each (index of the source, its channel); without rows it is a gap.
 
-    Sample n of the call lies at (n - start) * pace of the rows; where that is outside them, there is silence.
+    Sample n of the call is at (n - start) * pace of the rows; outside the rows there is silence.
     """
 
     rows: tuple[tuple[int, int], ...]
@@ -31,7 +31,7 @@ class ArrangedTrack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arranged(Audio):
-    """The channels of a call. `paths` are the bleeds that are suppressed when a channel is read."""
+    """The channels of a call. `paths` are the bleeds to suppress when a channel is read."""
 
     sources: tuple[Audio, ...]
     tracks: tuple[ArrangedTrack, ...]
@@ -43,12 +43,12 @@ class Arranged(Audio):
 
     @property
     def length(self) -> int:
-        """To the end of the track that ends last."""
+        """Samples up to the end of the track that ends last."""
         return max(self.extent(channel)[1] for channel in range(self.channels))
 
     @property
     def samples(self) -> Samples:
-        """All of it, shape (channels, n): for tests and notebooks."""
+        """All samples, shape (channels, n): for tests and notebooks."""
         return np.stack([self.read(channel, 0, self.length) for channel in range(self.channels)])
 
     def read(self, channel: int, first: int, last: int) -> Samples:
@@ -64,11 +64,10 @@ class Arranged(Audio):
         return whole[first - begin * BLOCK : last - begin * BLOCK]
 
     def _floats(self, channel: int, first: int, last: int) -> Floats:
-        """Before suppression, -1..1, silence outside the call."""
         return self._plain(channel, first, last).astype(np.float32) / SCALE
 
     def _plain(self, channel: int, first: int, last: int) -> Samples:
-        """Samples `first` to `last` before suppression, silence outside the call."""
+        """Return samples before suppression; silence outside the call."""
         track = self.tracks[channel]
         if not track.rows:
             return np.zeros(last - first, np.int16)
@@ -90,7 +89,7 @@ class Arranged(Audio):
         return tuple(Span(start + gap.start / pace, start + gap.end / pace) for gap in missing)
 
     def extent(self, channel: int) -> tuple[int, int]:
-        """The samples (first, last exclusive) of the call that a channel's source covers."""
+        """Return the samples (first, last exclusive) of the call that a channel's source covers."""
         track = self.tracks[channel]
         return track.start, track.start + self._samples_of(track)
 
@@ -102,7 +101,7 @@ class Arranged(Audio):
 def _between(
     samples: npt.NDArray[np.float64], whole: npt.NDArray[np.int64], part: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Values at `whole` + `part` (0..1) by Lagrange's cubic through four samples: -0.5 dB at 3.4 kHz at worst."""
+    """Interpolate at `whole` + `part` (0..1) by Lagrange's cubic through four samples: max. -0.5 dB at 3.4 kHz."""
     before, here, after, second_after = (samples[whole + step] for step in (-1, 0, 1, 2))
     value: npt.NDArray[np.float64] = (
         -before * part * (part - 1) * (part - 2) / 6

@@ -1,9 +1,9 @@
-"""Is one party heard in the other's channel: how loud, how late, and in how much of the call?
+"""Detection of one party's bleed in the other's channel: its level, delay, and share of the call.
 
-Windows in which one channel is the louder are correlated with the other one, and the correlations of all of them added:
-the delay of a bleed stays the same through a call, so its peak grows with every window while everything else averages
-out. Cross-spectra are whitened in part (C. H. Knapp and G. C. Carter, "The generalized correlation method for
-estimation of time delay", IEEE Trans. ASSP 24, 1976), or the pitch of a voice would make peaks of its own.
+Windows in which one channel is louder are correlated with the other channel, and the correlations are summed: the delay
+of a bleed is constant through a call, so its peak grows with every window while everything else averages out.
+Cross-spectra are whitened in part (C. H. Knapp and G. C. Carter, "The generalized correlation method for estimation of
+time delay", IEEE Trans. ASSP 24, 1976), or the pitch of a voice would add peaks.
 """
 
 from collections.abc import Sequence
@@ -18,29 +18,31 @@ from pipeline.audio.channels.levels import FRAME, Activity, in_band, padded
 from pipeline.audio.channels.suppress import BANDS, BLOCK, REACH, Floats, Path, in_bands, spectra
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Bleed
 
-SECONDS, WINDOWS = 1.0, 300  # of a window; at most so many
+SECONDS, WINDOWS = 1.0, 300  # of a window; max. number
 LEAD, LAG = 800, 8000  # samples by which a bleed may come before (50 ms: codecs) or after (500 ms: networks) its source
 LOUDER_DB = 1.5  # the source's window above the other channel's
-TONE_BINS, TONE_SHARE = 0.008, 0.9  # of all bins up to 8 kHz, and of the power in them
+TONE_BINS, TONE_SHARE = 0.008, 0.9  # share of the bins up to 8 kHz, and of the power in them
 WHITENING = 0.8  # exponent: 0 none, 1 all (PHAT)
-SURE = 9.0  # height of the peak in robust standard deviations of the sum of all windows
-SEEN = 4.0  # in one window, near the delay of all
+SURE = 9.0  # min. height of the peak in robust standard deviations of the sum of all windows
+SEEN = 4.0  # min. height in one window, near the common delay
 NEAR = 16  # samples, 1 ms
-HIDDEN_DB = -3.0  # above the other channel's floor: softer ones are not heard
-NOISE_DB, NOISE_LIKE = 10.0, 0.15  # softer ones are noise if what both channels hold in pauses correlates so much
+HIDDEN_DB = -3.0  # over the other channel's floor: softer bleeds are inaudible
+NOISE_DB, NOISE_LIKE = 10.0, 0.15  # softer bleeds are noise if both channels correlate this much in pauses
 PAUSE = 20  # frames of 20 ms
 MIRRORED = 0.25  # of the stronger peak: a weaker one at the opposite delay is its mirror image
-FEW_WINDOWS, SURE_OF_FEW = 3, 30.0  # fewer windows than these may be alike by chance: their peak must be higher
-LEAST_SHARE = 0.25  # of the windows; below it a stretch is shared, or it is chance
+FEW_WINDOWS, SURE_OF_FEW = 3, 30.0  # fewer windows may match by chance: their peak must be higher
+MIN_SHARE = 0.25  # of the windows; below it a stretch is shared, or the match is chance
 NOISE_SHARE, NOISE = 0.15, 1.7  # quantile of a band's power, and the mean power of noise over it
-LIKE = 2.0  # power by which the other channel may be the louder one where both hold the same sound
-LOUD_FRAMES = 0.5  # the louder half of the source's frames shows the transfer
+LIKE = 2.0  # power ratio by which the other channel may be louder with the same sound
+LOUD_FRAMES = 0.5  # the transfer is measured in the louder half of the source's frames
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A bleed, with the figures behind it: `peak` in robust standard deviations, `windows` looked at. It has several
-    `paths`, one after the other, where its delay jumps."""
+class DetectedBleed:
+    """A bleed and its evidence: `peak` in robust standard deviations, and the number of `windows` compared. It has
+    several
+    consecutive `paths` if its delay jumps.
+    """
 
     bleed: Bleed
     paths: tuple[Path, ...]
@@ -49,20 +51,22 @@ class Found:
 
     @property
     def delay(self) -> int:
-        """Samples; the commonest where it jumps."""
+        """Delay in samples; the most frequent one if it jumps."""
         return round(self.bleed.delay * SAMPLE_RATE)
 
     @property
     def peak_of_one(self) -> float:
-        """What one window adds to the peak, in its own robust standard deviations, about."""
+        """Approximate contribution of one window to the peak, in robust standard deviations."""
         return self.peak / float(np.sqrt(self.windows))
 
 
 def find(
     audio: Audio, activities: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG
-) -> tuple[Found, ...]:
-    """The bleeds of two channels, at most one in each direction. `skip`: stretches that both channels share; `lag`:
-    samples by which a bleed may come late."""
+) -> tuple[DetectedBleed, ...]:
+    """Detect the bleeds between two channels, max. one per direction.
+
+    `skip`: stretches that both channels share; `lag`: max. delay of a bleed in samples.
+    """
     forward, backward = (_in_direction(audio, activities, source, skip, lag) for source in (0, 1))
     if forward and backward and abs(forward.delay + backward.delay) <= NEAR:
         # While one party speaks, a little of the other's speech and its bleed show the same two channels mirrored.
@@ -74,7 +78,7 @@ def find(
 
 def _in_direction(
     audio: Audio, activities: Sequence[Activity], source: int, skip: Sequence[Stretch], lag: int
-) -> Found | None:
+) -> DetectedBleed | None:
     windows = _source_alone(audio, activities, source, skip)
     compared = [(window, _curve(audio, source, *window, lag)) for window in windows]
     windows = [window for window, curve in compared if curve is not None]
@@ -90,7 +94,7 @@ def _in_direction(
     followed = [window for first, last, _ in steps for window in windows[first:last]]
     shown = [_shown(curve, where) for first, last, where in steps for curve in curves[first:last]]
     share = float(np.mean(shown)) * len(shown) / len(curves)
-    if share < LEAST_SHARE:
+    if share < MIN_SHARE:
         return None
     lags = (positions - LEAD).tolist()
     transferred = transfer(audio, source, lags, followed)
@@ -99,32 +103,31 @@ def _in_direction(
     loudest = float(np.percentile(activities[source].levels[activities[source].frames], 90))
     above = loudest + level - activities[1 - source].floor
     if above < (NOISE_DB if _common_noise(audio, activities, source, delay) else HIDDEN_DB):
-        return None  # nobody hears it, or it is a noise that both channels have
+        return None  # inaudible, or noise that both channels have
     paths = _paths(source, steps, windows, transferred)
-    return Found(Bleed(source, level, delay / SAMPLE_RATE, share), paths, peak, len(curves))
+    return DetectedBleed(Bleed(source, level, delay / SAMPLE_RATE, share), paths, peak, len(curves))
 
 
 def _commonest(curves: Sequence[npt.NDArray[np.float64]]) -> int:
-    """Where the sum of all windows is highest."""
+    """Return the position with the highest sum over all windows."""
     return int(np.argmax(np.abs(np.sum(curves, axis=0))))
 
 
 def _height(curves: Sequence[npt.NDArray[np.float64]], where: int) -> float:
-    """Of the sum of windows there, in its robust standard deviations."""
+    """Return the height of the windows' sum near a position, in robust standard deviations."""
     total = np.sum(curves, axis=0)
     near = slice(max(0, where - NEAR), where + NEAR + 1)
     return float(np.abs(total[near]).max() / _deviation(total))
 
 
 def _shown(curve: npt.NDArray[np.float64], where: int) -> bool:
-    """Whether one window shows the bleed there."""
     return bool(np.abs(curve[max(0, where - NEAR) : where + NEAR + 1]).max() > SEEN)
 
 
 def _paths(
     source: int, steps: Sequence[delays.Step], windows: Sequence[tuple[int, int]], transferred: tuple[float, ...]
 ) -> tuple[Path, ...]:
-    """The path of each step. Where between two windows a delay jumps nobody knows, so both hold there."""
+    """Return the path of each step; where the delay jumps between two windows, both paths overlap."""
     paths = []
     for at, (_, _, where) in enumerate(steps):
         first = windows[steps[at - 1][1] - 1][1] - SAMPLE_RATE // 2 if at else 0
@@ -134,7 +137,7 @@ def _paths(
 
 
 def _common_noise(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -> bool:
-    """True where both channels hold the same noise in pauses, `delay` samples apart."""
+    """Return whether both channels have the same noise in pauses, `delay` samples apart."""
     pauses = ~activities[source].frames
     other = np.roll(~activities[1 - source].frames, -round(delay / FRAME))
     starts = np.flatnonzero(np.convolve(pauses & other, np.ones(PAUSE), "valid") == PAUSE)
@@ -152,7 +155,7 @@ def _common_noise(audio: Audio, activities: Sequence[Activity], source: int, del
 def _source_alone(
     audio: Audio, activities: Sequence[Activity], source: int, skip: Sequence[Stretch]
 ) -> list[tuple[int, int]]:
-    """Windows in which the source is heard, and louder than the other channel."""
+    """Return windows in which the source is active and louder than the other channel."""
     chosen = []
     for first, last in compare.spread(audio.length, activities[source].frames, SECONDS, WINDOWS):
         if any(first < stretch.last and last > stretch.first for stretch in skip):
@@ -170,9 +173,9 @@ def _mean_level(levels: Floats) -> float:
 
 
 def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.NDArray[np.float64] | None:
-    """Whitened correlation of one window for each delay from -LEAD to `lag`, in robust standard deviations.
+    """Return one window's whitened correlation per delay from -LEAD to `lag`, in robust standard deviations.
 
-    None where either channel is silent, or the source holds tones.
+    None if either channel is silent or the source holds tones.
     """
     from scipy.fft import irfft, next_fast_len, rfft
 
@@ -180,7 +183,7 @@ def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.ND
     y = in_band(padded(audio, 1 - source, first - LEAD, last + lag))
     if not x.any() or not y.any():
         return None
-    size = next_fast_len(len(y), real=True)  # `y` holds all of `x` at each delay that is looked at
+    size = next_fast_len(len(y), real=True)  # `y` holds all of `x` at each delay
     spectrum = rfft(x, size)
     cross = np.conj(spectrum) * rfft(y, size)
     strength = np.abs(cross)
@@ -193,7 +196,7 @@ def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.ND
 
 
 def _tonal(power: Floats) -> bool:
-    """True for ringing, keys and sung notes: they are alike wherever they are heard, at any delay."""
+    """Detect ringing, keys and sung notes: they correlate at any delay."""
     strongest = max(1, round(len(power) * TONE_BINS))
     return float(np.partition(power, -strongest)[-strongest:].sum()) > TONE_SHARE * float(power.sum())
 
@@ -203,11 +206,11 @@ def _deviation(curve: npt.NDArray[np.float64]) -> float:
 
 
 def transfer(audio: Audio, source: int, lags: Sequence[int], windows: Sequence[tuple[int, int]]) -> tuple[float, ...]:
-    """Power of the bleed over that of its source in each band: the median over the frames loud in that band.
+    """Return the power of the bleed over that of its source per band: the median over the frames loud in that band.
 
-    `lags`: samples by which it comes late in each of the windows. The other channel's own noise is taken off first:
-    where it hides the bleed there is nothing to suppress.
-    Frames in which the other channel is the much louder one say nothing: its own party speaks.
+    `lags`: its delay in samples in each of the windows. The other channel's noise is subtracted first: where it masks
+    the
+    bleed there is nothing to suppress. Frames in which the other channel is much louder are skipped: its party speaks.
     """
     x, y = _powers(audio, source, lags, windows)
     covered = y.sum(axis=1) > 0  # a leg may begin later or end earlier than the other
@@ -226,7 +229,7 @@ def transfer(audio: Audio, source: int, lags: Sequence[int], windows: Sequence[t
 def _powers(
     audio: Audio, source: int, lags: Sequence[int], windows: Sequence[tuple[int, int]]
 ) -> tuple[Floats, Floats]:
-    """Power per frame and band in the given windows: of the source as it comes over, and of the other channel."""
+    """Return the power per frame and band in the windows: of the delayed source, and of the other channel."""
 
     def read(channel: int, first: int, last: int) -> Floats:
         return padded(audio, channel, first, last).astype(np.float32) / np.float32(32768)
@@ -249,6 +252,6 @@ def _level(
     windows: Sequence[tuple[int, int]],
     transferred: tuple[float, ...],
 ) -> float:
-    """Of the bleed against its source over all bands, dB."""
+    """Return the level of the bleed relative to its source over all bands, in dB."""
     x, _ = _powers(audio, source, lags, windows)
     return float(10 * np.log10((x.mean(axis=0) @ np.array(transferred)) / (x.mean() * BANDS + 1e-12) + 1e-12))

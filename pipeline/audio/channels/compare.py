@@ -1,4 +1,4 @@
-"""Do two channels carry the same sound? Compared window by window, never by one figure of the whole file."""
+"""Comparison of two channels window by window: one figure for the whole file would hide what they share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from pipeline.audio.channels.levels import FRAME, LIVE_SECONDS, Activity, Floats
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 WINDOW = 2.0  # seconds
-MAX_WINDOWS = 600  # spread over the call; 20 minutes of it say enough about six hours
-MAX_SHIFT = 1600  # samples, 100 ms: what one leg of a recorder may lag behind the other
-FAR_SHIFT = 11200  # samples, 700 ms: what trunks, satellites and jitter buffers may add to that
-SAME_LAG = 160  # samples within which two windows in a row have one far shift
-QUIETER_DB = 25.0  # below its loudest moment within reach, a channel holds nothing that could be matched
+MAX_WINDOWS = 600  # spread over the call; 20 minutes represent six hours well enough
+MAX_SHIFT = 1600  # samples, 100 ms: lag between the legs of a recorder
+FAR_SHIFT = 11200  # samples, 700 ms: with trunks, satellites and jitter buffers
+SAME_LAG = 160  # samples within which two neighboring windows have the same far shift
+QUIETER_DB = 25.0  # below the loudest moment within reach, a channel cannot be matched
 MATCH = 0.6  # correlation above which a window of both channels holds the same sound
-GAIN_DB = 2.0  # how far the gain of a matching window may lie from the call's
-LOST_DB = -80.0  # dB of full scale; a moment below it is missing from a channel: no line is so quiet
-MISSING_SHARE = 0.4  # of what is heard on one channel may be missing from a copy of it
+GAIN_DB = 2.0  # max. difference between the gain of a matching window and the call's
+LOST_DB = -80.0  # dB of full scale; sound below it is missing from a channel: no line is that quiet
+MISSING_SHARE = 0.4  # of the sound of one channel may be missing from a copy
 APART = 0.25  # correlation below which a window of both channels holds different sounds
 SHARED_GAIN_DB = 2.0  # within which the windows of a shared stretch have one gain
 SHARED_SHIFT = 40  # samples within which they have one shift
@@ -29,8 +29,8 @@ SHARED_SHIFT = 40  # samples within which they have one shift
 class WindowMatch:
     """One window of both channels, at the shift where they match best.
 
-    `first` and `last` are samples; `correlation` is normalized and signed; `gain_db` is the level of the second
-    channel over the first; `shift` the samples by which the second lags.
+    `first` and `last` are samples; `correlation` is normalized and signed; `gain_db` is the level of the second channel
+    over the first; `shift` the samples by which the second lags.
     """
 
     first: int
@@ -42,11 +42,11 @@ class WindowMatch:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How one channel compares with another: windows looked at, and the share with the same sound at the same gain.
+    """Comparison of two channels: the windows, and the share with the same sound at the same gain.
 
     `correlation`, `gain_db` (second over first) and `shift` (samples by which the second lags) are medians over the
-    matching windows; `polarity` is -1 where the second is the first turned upside down; `apart` counts the windows
-    that hold different sounds.
+    matching windows; `polarity` is -1 if the second is the first inverted; `apart` counts windows with different
+    sounds.
     """
 
     windows: tuple[WindowMatch, ...]
@@ -59,7 +59,7 @@ class Match:
 
 
 def compare(audio: Audio, active: npt.NDArray[np.bool_]) -> Match:
-    """Compare channels 0 and 1 in the windows where `heard` (20 ms frames) says that there is sound."""
+    """Compare channels 0 and 1 in the windows with sound; `active` marks 20 ms frames."""
     windows = _matches(audio, spread(audio.length, active))
     if not windows:
         return Match((), 0.0)
@@ -77,8 +77,7 @@ def compare(audio: Audio, active: npt.NDArray[np.bool_]) -> Match:
 
 
 def fuller(activities: Sequence[Activity], match: Match) -> int:
-    """Of two channels with the same audio the one in which less is missing, else the louder; never a sum that may
-    cancel."""
+    """Return which of two equal channels misses less, else the louder; a sum might cancel."""
     missing = _missing(activities)
     if abs(missing[0] - missing[1]) >= LIVE_SECONDS:
         return missing.index(min(missing))
@@ -86,13 +85,13 @@ def fuller(activities: Sequence[Activity], match: Match) -> int:
 
 
 def _missing(activities: Sequence[Activity]) -> list[float]:
-    """For each channel the seconds in which it holds nothing at all while something is heard on the other."""
+    """Return the seconds in which each channel is empty while the other has sound."""
     frames = [(activities[channel].levels < LOST_DB) & activities[1 - channel].frames for channel in (0, 1)]
     return [float(missing.sum()) * FRAME / SAMPLE_RATE for missing in frames]
 
 
 def complete(activities: Sequence[Activity]) -> bool:
-    """Whether either channel holds most of what is heard on the other: else they are two, whatever they share."""
+    """Return whether each channel holds most of the other's sound: otherwise they are two, whatever they share."""
     return all(
         missing <= MISSING_SHARE * activities[1 - channel].seconds
         for channel, missing in enumerate(_missing(activities))
@@ -100,7 +99,7 @@ def complete(activities: Sequence[Activity]) -> bool:
 
 
 def _commonest(gains: npt.NDArray[np.float64]) -> float:
-    """The gain that the most windows lie near."""
+    """Return the gain with the most windows near it."""
     near = np.abs(gains[:, None] - gains[None, :]) <= GAIN_DB
     return float(np.median(gains[near[np.argmax(near.sum(axis=1))]]))
 
@@ -108,7 +107,7 @@ def _commonest(gains: npt.NDArray[np.float64]) -> float:
 def spread(
     length: int, active: npt.NDArray[np.bool_], seconds: float = WINDOW, max_windows: int = MAX_WINDOWS
 ) -> list[tuple[int, int]]:
-    """Windows (first, last sample) with at least a quarter of sound in them, at most so many, evenly spread."""
+    """Return max. `max_windows` evenly spread windows (first, last sample) that are at least a quarter active."""
     size = min(length, round(seconds * SAMPLE_RATE))
     starts = range(0, max(1, length - size // 2), size) if size else ()
     enough = seconds / 4 * SAMPLE_RATE / FRAME
@@ -125,10 +124,11 @@ def spread(
 
 
 def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMatch, ...]:
-    """Each window where it matches best: within `MAX_SHIFT`, else within `FAR_SHIFT` where a neighbor says the same.
+    """Match each window within `MAX_SHIFT`, else within `FAR_SHIFT` if a neighbor has the same shift.
 
-    So many shifts are tried that one window alone may match by chance: two vowels of one pitch do. Since a neighbor has
-    to match, only every other window is looked at that far, and the ones between where one of these matches.
+    With so many shifts a single window may match by chance: two vowels of one pitch do. Since a neighbor has to match,
+    the
+    far search covers every other window, and those in between only next to a match.
     """
     near = [_match(audio, first, last) for first, last in places]
 
@@ -154,7 +154,7 @@ def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMat
 
 
 def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
-    """The window where the second channel matches it within `FAR_SHIFT`, if it does."""
+    """Return the window's match within `FAR_SHIFT`, or None."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     a = in_band(audio.read(0, window.first, window.last))
@@ -165,7 +165,7 @@ def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
     loudest = float(energy_b.max(initial=0.0))
     if min(energy_a, loudest) < 1e-9:
         return None
-    size = next_fast_len(len(b), real=True)  # only shifts at which all of `a` lies in `b` are looked at
+    size = next_fast_len(len(b), real=True)  # only shifts with all of `a` inside `b`
     matched = irfft(rfft(b, size) * np.conj(rfft(a, size)), size)[: len(energy_b)]
     loud = energy_b >= loudest * 10 ** (-QUIETER_DB / 10)
     correlations = np.where(loud, matched / np.sqrt(energy_a * np.maximum(energy_b, 1e-12)), 0.0)
@@ -178,9 +178,9 @@ def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
 
 
 def _match(audio: Audio, first: int, last: int) -> WindowMatch:
-    """Both channels between two samples, at the best shift; by what both hold, where that shows the same sound.
+    """Match both channels at the best shift, using only what both hold if that shows the same sound.
 
-    A packet lost on one side alone leaves a hole in a copy, and would change its gain.
+    A packet lost on one side alone leaves a hole in a copy and would change its gain.
     """
     a, b = in_band(audio.read(0, first, last)), in_band(audio.read(1, first, last))
     window = _correlated(first, last, a, b)
@@ -194,7 +194,7 @@ def _match(audio: Audio, first: int, last: int) -> WindowMatch:
 
 
 def _empty(samples: Floats) -> npt.NDArray[np.bool_]:
-    """The 20 ms frames, the last one cut short, in which a channel holds nothing at all."""
+    """Mark the empty 20 ms frames; the last frame is padded."""
     frames = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
     return np.asarray(np.mean(frames**2, axis=1) < 10 ** (LOST_DB / 10))
 
@@ -229,7 +229,7 @@ class Stretch:
 
 
 def stretches(windows: tuple[WindowMatch, ...]) -> tuple[Stretch, ...]:
-    """Runs of at least two windows, one after the other, that match at one gain and one shift."""
+    """Return runs of at least two consecutive windows that match at one gain and one shift."""
     runs: list[list[WindowMatch]] = []
     previous = None
     for window in windows:

@@ -1,8 +1,8 @@
-"""One channel carries both parties, the other one of them: a common way to record.
+"""One channel carries both parties and the other one of them: a common way to record.
 
-Then all that the one party's channel holds is in the mix as well, at one gain, while the mix has sound of its own. The
-party keeps its words on its own channel; what remains of the mix is the other's. A stretch that both channels share
-(`overlap`) is something else: after it each goes on alone.
+The mix then contains all sound of the one party's channel, at one gain, and sound that only the mix has. The party's
+words come from its channel; the rest of the mix is the other party's. A stretch that both channels share (`overlap`) is
+different: after it the channels differ.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ from pipeline.audio.channels.levels import FRAME, Activity, in_band, padded
 from pipeline.audio.channels.suppress import Path
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Bleed
 
-SECONDS, WINDOWS = 1.0, 300  # of a window; at most so many
-LOUD_DB = 6.0  # about as loud in the mix as by itself: what is fainter there is bleed
-ONE_GAIN_DB = 2.0  # within which the windows of one party have one gain in the mix
-CONTAINED = 0.8  # of the windows in which the party is heard must show it in the mix
-EXPLAINS = 0.35  # correlation with the mix from which a window shows the party, also while the other speaks
-FEWEST = 5  # windows; fewer may be alike by chance
-HEARD_OVER_DB = 8.0  # by which the other party may be louder, and the first still shows in their mix
-MISSING, MISSING_SHARE = 2, 0.05  # so many windows in which it should show and does not, and it is not in the mix
-OWN_SECONDS = 2.0  # of sound that the mix alone holds
+SECONDS, WINDOWS = 1.0, 300  # of a window; max. number
+LOUD_DB = 6.0  # max. level difference between the mix and the party's channel; fainter sound is bleed
+ONE_GAIN_DB = 2.0  # max. spread of the gain of one party in the mix
+CONTAINED = 0.8  # min. share of the party's windows that must show it in the mix
+EXPLAINS = 0.35  # min. correlation of a window with the mix, also while the other party speaks
+MIN_WINDOWS = 5  # fewer may match by chance
+HEARD_OVER_DB = 8.0  # by which the other party may be louder in the mix without hiding the first
+MISSING, MISSING_SHARE = 2, 0.05  # max. number and share of windows that should show the party and do not
+OWN_SECONDS = 2.0  # min. sound that only the mix has
 
 
-def find(audio: Audio, activities: Sequence[Activity], match: Match) -> bleed.Found | None:
-    """The party that the other channel holds as well, as a bleed of about 0 dB; None where neither does.
+def find(audio: Audio, activities: Sequence[Activity], match: Match) -> bleed.DetectedBleed | None:
+    """Return the party that the other channel contains as well, as a bleed of about 0 dB, or None.
 
-    `match`: the comparison of channels 0 and 1. Where both would do, both are nearly the same and neither is a party's.
+    `match`: the comparison of channels 0 and 1. If both qualify, they are nearly the same and neither is a party's.
     """
     shift = round(match.shift)
     candidates = [
@@ -41,12 +41,12 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match) -> bleed.Fo
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _in(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -> bleed.Found | None:
+def _in(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -> bleed.DetectedBleed | None:
     alone = activities[1 - source].frames & ~_widened(activities[source].frames, delay)
     if alone.sum() * FRAME / SAMPLE_RATE < OWN_SECONDS:
         return None
     windows = spread(audio.length, activities[source].frames, SECONDS, WINDOWS)
-    if len(windows) < FEWEST:
+    if len(windows) < MIN_WINDOWS:
         return None
     projected = _all_projected(audio, source, delay, windows)
     if projected is None:
@@ -60,13 +60,13 @@ def _in(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -
     chosen = [window for window, at_gain in zip(windows, at_level, strict=True) if at_gain]
     path = Path(source, 1 - source, delay, bleed.transfer(audio, source, [delay] * len(chosen), chosen))
     share = float(at_level.mean())
-    return bleed.Found(Bleed(source, level, delay / SAMPLE_RATE, share), (path,), float("inf"), len(windows))
+    return bleed.DetectedBleed(Bleed(source, level, delay / SAMPLE_RATE, share), (path,), float("inf"), len(windows))
 
 
 def _all_projected(
     audio: Audio, source: int, delay: int, windows: Sequence[tuple[int, int]]
 ) -> npt.NDArray[np.float64] | None:
-    """`_projected` of each window; None as soon as too few of them can show the party."""
+    """Return `_projected` of each window, or None as soon as too few of them can show the party."""
     projections, hidden = [], 0
     for first, last in windows:
         projections.append(_projected(audio, source, delay, first, last))
@@ -77,7 +77,7 @@ def _all_projected(
 
 
 def _widened(frames: npt.NDArray[np.bool_], delay: int) -> npt.NDArray[np.bool_]:
-    """Frames in which, or shortly before or after which, a party is heard, as they come over `delay` samples later."""
+    """Mark frames with or next to sound of a party, as they arrive `delay` samples later."""
     reach = round(WINDOW / 4 * SAMPLE_RATE / FRAME)
     near = np.convolve(frames, np.ones(2 * reach + 1), "same") > 0
     moved: npt.NDArray[np.bool_] = np.roll(near, round(delay / FRAME))
@@ -85,8 +85,9 @@ def _widened(frames: npt.NDArray[np.bool_], delay: int) -> npt.NDArray[np.bool_]
 
 
 def _projected(audio: Audio, source: int, delay: int, first: int, last: int) -> tuple[float, float, float]:
-    """In dB the source's level in the other channel, what else is there left aside; their correlation; and in dB the
-    level of the other channel, all that is there, over the source's."""
+    """Return the source's level in the other channel in dB, their correlation, and the other channel's level over the
+    source's in dB.
+    """
     x = in_band(audio.read(source, first, last))
     y = in_band(padded(audio, 1 - source, first + delay, last + delay))[: len(x)]
     power = float(x @ x)

@@ -1,8 +1,8 @@
-"""A bleed whose delay jumps: which delay holds in which windows.
+"""A bleed whose delay jumps: which delay applies in which windows.
 
-Behind a jitter buffer an echo comes now 60, now 200 ms late. The most likely course of delays is found by dynamic
-programming (A. Viterbi, 1967): a window speaks for each delay by its correlation there, and a jump has a price, so that
-no single window changes anything.
+Behind a jitter buffer an echo is now 60, now 200 ms late. The most likely sequence of delays is found by dynamic
+programming (A. Viterbi, 1967): a window supports each delay by its correlation there, and a jump has a cost, so that no
+single window changes anything.
 """
 
 from itertools import pairwise
@@ -10,19 +10,19 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-Step = tuple[int, int, int]  # windows first to last (exclusive), and the place in their curves
+Step = tuple[int, int, int]  # windows first to last (exclusive), and the position in their curves
 
-SPEAKS = 6.0  # robust standard deviations from which the peak of one window names a delay
-MOST = 20.0  # that one window counts
-JUMP = 12.0  # price
-APART = 4  # times `near`: delays that lie nearer to each other are one
+SPEAKS = 6.0  # min. peak of one window that suggests a delay, in robust standard deviations
+MAX_SCORE = 20.0  # of one window
+JUMP = 12.0  # cost
+APART = 4  # times `near`: closer delays are the same
 
 
 def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
-    """The delays one after the other, at least two; none where one holds all the time.
+    """Return the sequence of delays, or an empty list if one delay applies throughout.
 
-    `curves`: for each window its correlation by place, in robust standard deviations, shape (windows, places); `near`:
-    places by which one delay scatters.
+    `curves`: each window's correlation per position in robust standard deviations, shape (windows, positions); `near`:
+    positions by which one delay scatters.
     """
     strength = np.abs(curves)
     best = strength.argmax(axis=1)
@@ -30,7 +30,7 @@ def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
     if len(places) < 2:
         return []
     scores = np.stack([strength[:, max(0, place - near) : place + near + 1].max(axis=1) for place in places], axis=1)
-    course = _course(np.minimum(scores, MOST))
+    course = _course(np.minimum(scores, MAX_SCORE))
     edges = [0, *(np.flatnonzero(np.diff(course)) + 1).tolist(), len(course)]
     return [
         (first, last, _place(curves[first:last], places[course[first]], near))
@@ -40,7 +40,7 @@ def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
 
 
 def _distinct(places: npt.NDArray[np.int64], apart: int) -> list[int]:
-    """The places, those that many others lie near first, without what lies within `apart` of one before."""
+    """Return the positions with the most neighbors first, skipping those within `apart` of an earlier one."""
     counts = (np.abs(places[:, None] - places[None, :]) <= apart).sum(axis=1) if len(places) else places
     distinct: list[int] = []
     for at in np.argsort(-counts, kind="stable"):
@@ -50,7 +50,7 @@ def _distinct(places: npt.NDArray[np.int64], apart: int) -> list[int]:
 
 
 def _course(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """For each window the index of its delay. `spoken`: how much each window speaks for each delay."""
+    """Return the index of each window's delay; `scores`: the support of each window for each delay."""
     windows, count = scores.shape
     total = scores[0]
     previous = np.zeros((windows, count), np.int64)
@@ -67,6 +67,6 @@ def _course(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _place(curves: npt.NDArray[np.float64], place: int, near: int) -> int:
-    """Where the sum of windows is highest, near a place."""
+    """Return the position near `place` where the sum of windows is highest."""
     first = max(0, place - near)
     return first + int(np.abs(curves[:, first : place + near + 1].sum(axis=0)).argmax())

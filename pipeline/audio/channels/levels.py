@@ -1,5 +1,3 @@
-"""How loud each 20 ms of a channel is, and where it carries sound."""
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,18 +10,18 @@ Floats = npt.NDArray[np.float32]
 Samples = npt.NDArray[np.int16]
 
 FRAME = 320  # samples, 20 ms
-BLOCK = FRAME * 3000  # samples, a minute: as much as is held at a time
-LOWEST, HIGHEST = 250, 3400  # Hz: speech on a telephone, without hum below and hiss above
-QUIET_DB = -65.0  # of full scale: below it a channel is silent, whatever it holds
+BLOCK = FRAME * 3000  # samples, a minute: read at a time
+LOWEST, HIGHEST = 250, 3400  # Hz: telephone speech without hum and hiss
+QUIET_DB = -65.0  # of full scale: below it a channel is silent
 NOTHING_DB = -110.0  # digital silence
-RISE_DB = 6.0  # above a channel's own floor: it carries sound
-SHOWS_FLOOR = 50  # frames, 1 s; what is shorter may hold nothing but a word
-LIVE_SECONDS = 0.3  # heard at least so long, or the channel is dead
+RISE_DB = 6.0  # over a channel's noise floor: it carries sound
+SHOWS_FLOOR = 50  # frames, 1 s; a shorter recording may be a single word
+LIVE_SECONDS = 0.3  # min. sound of a live channel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """What rises above a channel's own floor. `levels` in dB of full scale and `frames` have one entry per 20 ms."""
+    """Sound above a channel's noise floor. `levels` in dB of full scale and `frames` have one entry per 20 ms."""
 
     levels: Floats
     frames: npt.NDArray[np.bool_]
@@ -35,7 +33,7 @@ class Activity:
 
     @property
     def loudest(self) -> float:
-        """dB of full scale of the loudest 20 ms; without any, digital silence."""
+        """Level of the loudest 20 ms in dB of full scale; digital silence if empty."""
         return float(self.levels.max(initial=NOTHING_DB))
 
     @property
@@ -44,7 +42,7 @@ class Activity:
 
 
 def activity(audio: Audio, channel: int) -> Activity:
-    """Where a channel holds more than its own noise; silence, hiss and hum alone hold nothing."""
+    """Find sound above a channel's noise floor; hiss and hum alone do not count."""
     levels = frame_levels(audio, channel)
     if not len(levels):
         return Activity(levels, np.zeros(0, np.bool_), QUIET_DB)
@@ -57,13 +55,13 @@ def activity(audio: Audio, channel: int) -> Activity:
 
 
 def _recorded(levels: Floats) -> Floats:
-    """Without the digital silence before and after a leg that begins later or ends earlier than the other one."""
+    """Trim the digital silence around a leg that begins later or ends earlier than the other one."""
     sounding = np.flatnonzero(levels > NOTHING_DB)
     return levels[sounding[0] : sounding[-1] + 1] if len(sounding) else levels
 
 
 def frame_levels(audio: Audio, channel: int) -> Floats:
-    """Level of each whole 20 ms of the telephone band, in dB of full scale; read a minute at a time."""
+    """Return the level of each whole 20 ms of the telephone band, in dB of full scale; reads a minute at a time."""
     levels = []
     for start in range(0, audio.length // FRAME * FRAME, BLOCK):
         block = in_band(audio.read(channel, start, start + BLOCK))
@@ -73,7 +71,7 @@ def frame_levels(audio: Audio, channel: int) -> Floats:
 
 
 def padded(audio: Audio, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
-    """Samples `first` to `last`, with silence for what lies outside the recording."""
+    """Return samples `first` to `last`, with silence outside the recording."""
     inside = audio.read(channel, first, last)
     if len(inside) == last - first:
         return inside
@@ -82,7 +80,7 @@ def padded(audio: Audio, channel: int, first: int, last: int) -> npt.NDArray[np.
 
 
 def in_band(samples: Samples) -> Floats:
-    """Samples as floats in -1..1 between 250 and 3400 Hz (Butterworth, second order on each side)."""
+    """Return samples as floats in -1..1 between 250 and 3400 Hz (Butterworth, second order on each side)."""
     from scipy.signal import sosfilt
 
     filters, settled = _filters()
@@ -93,8 +91,9 @@ def in_band(samples: Samples) -> Floats:
 
 @cache
 def _filters() -> tuple[Floats, Floats]:
-    """Designed once a process: that takes longer than to filter two seconds. And the state that makes no click at the
-    start."""
+    """Design the filters once per process (slower than filtering two seconds), with a state that starts without a
+    click.
+    """
     from scipy.signal import butter, sosfilt_zi
 
     filters = butter(2, (LOWEST, HIGHEST), "bandpass", fs=SAMPLE_RATE, output="sos").astype(np.float32)

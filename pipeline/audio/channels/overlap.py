@@ -1,8 +1,9 @@
-"""What two separate channels have in common: the bleed of one party into the other's line, and stretches that
-both carry, such as an announcement before the parties speak or a conference bridge.
+"""What two separate channels have in common: the bleed of one party into the other's line, and stretches that both
+carry,
+such as an announcement before the parties speak or a conference bridge.
 
-A shared stretch is kept on one channel, or every line of it would be written twice: on the louder, and where both are
-alike on channel 1, the other party's line, from where such sounds come.
+A shared stretch stays on one channel, or each of its sentences would be transcribed twice: on the louder channel, and
+if both are alike on channel 1, the other party's line, where such sounds originate.
 """
 
 from collections.abc import Sequence
@@ -16,36 +17,36 @@ from pipeline.audio.channels.levels import Activity, in_band, padded
 from pipeline.audio.channels.suppress import HOP, Path
 from pipeline.domain.speech import REP, SAMPLE_RATE, Audio, Bleed
 
-ALIKE_DB = 1.5  # within which a shared stretch is as loud on either channel
-FAINTER_DB = 12.0  # below the louder channel, what matches is bleed and not shared
-EXPLAINED_DB, EXPLAINED_SAMPLES = 3.0, 80  # how near a stretch may lie to a bleed to be a part of it
-STEP = SAMPLE_RATE // 4  # by which the ends of a stretch are looked for
-PROBE = SAMPLE_RATE // 2  # of which the sound is compared there
+ALIKE_DB = 1.5  # within which a shared stretch is equally loud on both channels
+FAINTER_DB = 12.0  # below the louder channel, matching sound is bleed and not shared
+EXPLAINED_DB, EXPLAINED_SAMPLES = 3.0, 80  # max. difference between a stretch and a bleed that explains it
+STEP = SAMPLE_RATE // 4  # step of the search for the ends of a stretch
+PROBE = SAMPLE_RATE // 2  # compared in each step
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Bleeds with the figures behind them, shared stretches with the channel that keeps them, and all their paths."""
+    """Detected bleeds, shared stretches, and the paths to suppress."""
 
-    found: tuple[bleed.Found, ...]
+    detected: tuple[bleed.DetectedBleed, ...]
     shared: tuple[Stretch, ...]
     paths: tuple[Path, ...]
-    party: int | None = None  # the channel of the one party that the other channel, the mix of both, holds as well
+    party: int | None = None  # the channel of one party, if the other channel is the mix of both
 
     @property
     def bleed(self) -> tuple[Bleed, ...]:
-        return tuple(one.bleed for one in self.found)
+        return tuple(one.bleed for one in self.detected)
 
     def as_evidence(self) -> dict[str, float]:
-        """The figures by name, as a layout keeps them."""
+        """Return the figures by name for the layout's evidence."""
         evidence = {"shared_seconds": sum(stretch.span.duration for stretch in self.shared)}
-        for detected in self.found:
+        for detected in self.detected:
             evidence[f"bleed_peak_{detected.bleed.source}"] = detected.peak
             evidence[f"bleed_windows_{detected.bleed.source}"] = float(detected.windows)
         return evidence
 
     def sentences(self) -> tuple[str, ...]:
-        """For people."""
+        """Describe bleeds and shared stretches for readers."""
         sentences = [
             f"Channel {bleed.source} bleeds into channel {1 - bleed.source} at {bleed.level_db:.0f} dB, "
             f"{bleed.delay * 1000:.0f} ms later; it is suppressed there."
@@ -55,7 +56,7 @@ class Overlap:
             stretches = [stretch for stretch in self.shared if keeper(stretch) == channel]
             if stretches:
                 seconds = sum(stretch.span.duration for stretch in stretches)
-                sentences.append(f"{seconds:.0f} s are the same on both channels and are kept on channel {channel}.")
+                sentences.append(f"{seconds:.0f} s are the same on both channels; kept on channel {channel}.")
         return tuple(sentences)
 
 
@@ -63,8 +64,7 @@ NOTHING = Overlap((), (), ())
 
 
 def find(audio: Audio, activities: Sequence[Activity], match: Match, lag: int = bleed.LAG) -> Overlap:
-    """What channels 0 and 1 have in common. `match`: their comparison in windows; `lag`: samples by which a bleed may
-    come late."""
+    """Find what channels 0 and 1 have in common; `match` compares their windows, `lag` is the max. delay in samples."""
     if not (activities[0].live and activities[1].live):
         return NOTHING
     party = copied_channel.find(audio, activities, match)
@@ -73,23 +73,21 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match, lag: int = 
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
     detected, alone = _separated(audio, activities, runs, lag)
     shared = tuple(_widened(audio, run) for run in alone)
-    paths = [path for bleed_found in detected for path in bleed_found.paths] + [
-        _path(audio, stretch) for stretch in shared
-    ]
+    paths = [path for found in detected for path in found.paths] + [_path(audio, stretch) for stretch in shared]
     return Overlap(detected, shared, tuple(paths))
 
 
 def keeper(stretch: Stretch) -> int:
-    """The channel that keeps a shared stretch."""
+    """Return the channel that a shared stretch stays on."""
     return REP if stretch.gain_db < -ALIKE_DB else 1 - REP
 
 
 def _separated(
     audio: Audio, activities: Sequence[Activity], runs: Sequence[Stretch], lag: int
-) -> tuple[tuple[bleed.Found, ...], list[Stretch]]:
-    """The bleeds, and of the runs of matching windows those that are no part of one: they are shared.
+) -> tuple[tuple[bleed.DetectedBleed, ...], list[Stretch]]:
+    """Return the bleeds, and the runs of matching windows that no bleed explains: those are shared.
 
-    Bleed goes on outside the runs, or comes at several delays; what runs alone hold is shared.
+    Bleed also occurs outside the runs, or at several delays; sound in the runs alone is shared.
     """
     whole = bleed.find(audio, activities, lag=lag)
     if not runs:
@@ -105,8 +103,8 @@ def _separated(
     return (bleed.find(audio, activities, alone, lag) if alone else whole), alone
 
 
-def _explains(detected: bleed.Found, run: Stretch) -> bool:
-    """Whether a run is as loud and as late as a bleed."""
+def _explains(detected: bleed.DetectedBleed, run: Stretch) -> bool:
+    """Return whether a run has the level and delay of a bleed."""
     gain, shift = (run.gain_db, run.shift) if detected.bleed.source == 0 else (-run.gain_db, -run.shift)
     near = min(abs(shift - path.delay) for path in detected.paths)
     return abs(gain - detected.bleed.level_db) <= EXPLAINED_DB and near <= EXPLAINED_SAMPLES
@@ -121,7 +119,7 @@ def _path(audio: Audio, stretch: Stretch) -> Path:
 
 
 def _widened(audio: Audio, run: Stretch) -> Stretch:
-    """A stretch to where the sound is no longer the same, at most a window's length on either side."""
+    """Extend a stretch while the sound stays the same, by max. 2 s on either side."""
     first, last = run.first, run.last
     while first > max(0, run.first - 2 * SAMPLE_RATE) and _alike(audio, run, first - PROBE, first):
         first -= STEP

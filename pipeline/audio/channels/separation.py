@@ -1,6 +1,6 @@
-"""Which party is on which channel, decided from the samples: never from a flag or the number of channels.
+"""Assignment of parties to channels, decided from the samples: never from a flag or the number of channels.
 
-Two channels are compared by windows. In each window that holds sound, the best match of one channel with the other is
+Two channels are compared by windows. In each window with sound, the best match of one channel with the other is
 searched over a small shift (`compare`). Channels carry the same audio if nearly all windows match *at the same gain*:
 bleed of one party into the other's line matches as well, but with a gain that depends on who speaks. Bleed is removed
 from channels that stay separate (`overlap`).
@@ -12,20 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.channels import copied_channel, overlap, turn_alignment
-from pipeline.audio.channels import offset as lateness
+from pipeline.audio.channels import copied_channel, offset, overlap, turn_alignment
 from pipeline.audio.channels.align import Alignment, align
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.channels.compare import Match, compare, complete, fuller
 from pipeline.audio.channels.levels import FRAME, LIVE_SECONDS, Activity, activity
 from pipeline.audio.decode.decoder import Decoded
-from pipeline.audio.decode.start_time import Started
+from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
 
-SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
-APART_WINDOWS, APART_SHARE = 3, 0.04  # so many windows with different sounds, and the channels are two
-APART_ALONE = 2  # windows, where what one channel holds is all in the other
-TOGETHER = 0.005  # seconds between the starts of two legs below which they count as simultaneous
+SAME_SHARE = 0.8  # min. share of matching windows of equal channels
+APART_WINDOWS, APART_SHARE = 3, 0.04  # number and share of windows with different sounds from which the channels differ
+APART_ALONE = 2  # windows, if one channel's sound is all in the other
+TOGETHER = 0.005  # seconds; closer starts of two legs count as simultaneous
 SWAPPED = "The channels are swapped by a setting of the team or its key."
 TURN_SECONDS = 10.0  # a party on the line speaks about this often, if only a word
 
@@ -33,10 +32,13 @@ TURN_SECONDS = 10.0  # a party on the line speaks about this often, if only a wo
 def separate(decoded: Sequence[Decoded], leg: int | None = None, swapped: bool = False) -> tuple[Audio, Layout]:
     """Return the channels to process (channel 0 is always the rep) and how they were separated.
 
-    `decoded`: one or two files, the sender's own line first. `leg`: which of two legs the only file is, where the other
-    could not be fetched; it keeps its channel, and the other channel is a gap. `swapped`: the customer comes first.
-    The audio is a view over the files' (`Arranged`) that takes bleed out as it is read. Raises ValueError
-    for any other number of files, and what reading the files raises.
+    `decoded`: one or two files, the sender's line first. `leg`: which of two legs the only file is, if the other could
+    not
+    be fetched; it stays on its channel, and the other channel is a gap. `swapped`: the customer comes first. The audio
+    is a
+    view over the files' (`Arranged`) that suppresses bleed on reading. Raises `ValueError` for any other number of
+    files,
+    and the errors of reading them.
     """
     if len(decoded) == 2:
         audio, layout = _two_files(decoded[0], decoded[1])
@@ -75,7 +77,7 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
 
 
 def _party_alone(rows: Arranged, activities: tuple[Activity, Activity], match: Match) -> bool:
-    """Whether one channel holds one party and the other both, though that party speaks nearly all the time."""
+    """Return whether one channel holds one party and the other both, though that party speaks nearly all the time."""
     return match.apart >= APART_ALONE and copied_channel.find(rows, activities, match) is not None
 
 
@@ -87,7 +89,7 @@ def _one_sided(
         reason = f"Channel {1 - live} is silent: channel {live} is treated as a mixed recording."
     else:
         reason = "Both channels are silent."
-    # The other party might only not have spoken yet: the less likely, the longer this one has.
+    # The other party may not have spoken yet; that is less likely the longer this one speaks.
     confidence = 1 - 2.0 ** -(activities[live].seconds / TURN_SECONDS) if activities[live].live else 0.0
     return _only(rows, live), Layout(LayoutKind.ONE_SIDED, 1, source_channels, confidence, evidence, reason)
 
@@ -145,11 +147,11 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     alignment = align(legs, activities)
     stamps = _stamps(first, second)
     if alignment.aligned:
-        pair, alignment = _by_sound(legs, alignment)
+        pair, alignment = _align_by_sound(legs, alignment)
         began = _aligned(alignment), 1.0
     else:
         guess = _guess(legs, (activities[0], activities[1]), stamps)
-        pair = _laid(legs, replace(alignment, offset=guess.offset))
+        pair = _align_pair(legs, replace(alignment, offset=guess.offset))
         evidence |= guess.as_evidence()
         began = guess.sentence, guess.confidence
     evidence = alignment.as_evidence() | evidence
@@ -160,12 +162,12 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
         apart = f" {began[0]}" if abs(alignment.offset) >= TOGETHER else ""
         return audio, replace(layout, starts=pair.starts, reason=layout.reason + apart)
     if stamps:
-        evidence["start_times_seconds"], evidence["start_times_within"] = turn_alignment.apart_by(stamps)
+        evidence["start_times_seconds"], evidence["start_times_within"] = turn_alignment.start_difference(stamps)
     if alignment.aligned and pair.common.party is None:
-        late = lateness.measured(pair.common.found)
+        late = offset.echo_delays(pair.common.detected)
         evidence |= late.as_evidence()
         began = " ".join(filter(None, (began[0], late.sentence()))), late.confidence
-    # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
+    # A silent leg stays a leg: unlike a dead channel it was recorded for one party.
     layout = Layout(
         LayoutKind.TWO_FILES,
         2,
@@ -180,8 +182,8 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Laid:
-    """Two legs on one time line, and what they have in common there; `same`: all of it."""
+class _AlignedPair:
+    """Two legs on one time line and their overlap; `same`: both carry the same audio."""
 
     rows: Arranged
     heard: tuple[Activity, Activity]
@@ -194,46 +196,46 @@ class _Laid:
         return tuple(track.start / SAMPLE_RATE for track in self.rows.tracks)
 
 
-def _laid(legs: Sequence[Arranged], alignment: Alignment) -> _Laid:
+def _align_pair(legs: Sequence[Arranged], alignment: Alignment) -> _AlignedPair:
     rows = _placed(legs, alignment)
     activities, match = (activity(rows, 0), activity(rows, 1)), Match((), 0.0)
     if activities[0].live and activities[1].live:
         match = compare(rows, (activities[0].frames | activities[1].frames) & _covered(rows, len(activities[0].frames)))
         if is_same(match) and complete(activities) and _holds_all(rows, activities, fuller(activities, match)):
-            return _Laid(rows, activities, match, True, overlap.NOTHING)
-    # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
-    common = overlap.NOTHING if alignment.unrelated else overlap.find(rows, activities, match, lateness.LONGEST)
-    return _Laid(rows, activities, match, False, common)
+            return _AlignedPair(rows, activities, match, True, overlap.NOTHING)
+    # Legs that share no speech have no bleed; common music or tones match by chance.
+    common = overlap.NOTHING if alignment.unrelated else overlap.find(rows, activities, match, offset.MAX_LAG)
+    return _AlignedPair(rows, activities, match, False, common)
 
 
-def _stamps(first: Decoded, second: Decoded) -> tuple[Started, Started] | None:
-    """When both files say that they began, if they say it in the same way."""
+def _stamps(first: Decoded, second: Decoded) -> tuple[StartTime, StartTime] | None:
+    """Return both start times if the files have them from the same kind of source."""
     if first.started is None or second.started is None or first.started.source != second.started.source:
         return None
     return first.started, second.started
 
 
 def _guess(
-    legs: Sequence[Arranged], activities: tuple[Activity, Activity], stamps: tuple[Started, Started] | None
-) -> turn_alignment.Guess:
+    legs: Sequence[Arranged], activities: tuple[Activity, Activity], stamps: tuple[StartTime, StartTime] | None
+) -> turn_alignment.TurnAlignment:
     seconds = legs[0].duration, legs[1].duration
     if stamps is None or not (activities[0].live and activities[1].live):
-        return turn_alignment.guess(activities, seconds)
-    return turn_alignment.stamped(activities, seconds, stamps)
+        return turn_alignment.align_by_turns(activities, seconds)
+    return turn_alignment.align_by_start_times(activities, seconds, stamps)
 
 
-def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Alignment]:
-    """What one party alone named is corrected by the other one, once both are found."""
-    pair = _laid(legs, alignment)
-    late = lateness.measured(pair.common.found)
-    if pair.same or pair.common.party is not None or abs(late.correction) < lateness.WORTH:
+def _align_by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_AlignedPair, Alignment]:
+    """Align the legs; if both parties are audible in the other leg, correct the offset that one of them gave."""
+    pair = _align_pair(legs, alignment)
+    late = offset.echo_delays(pair.common.detected)
+    if pair.same or pair.common.party is not None or abs(late.correction) < offset.MIN_CORRECTION:
         return pair, alignment
     corrected = replace(alignment, offset=alignment.offset + late.correction)
-    return _laid(legs, corrected), corrected
+    return _align_pair(legs, corrected), corrected
 
 
 def _swapped(audio: Arranged, layout: Layout) -> tuple[Arranged, Layout]:
-    """The same channels, the rep's first; figures and sentences go on naming those of the files."""
+    """Put the rep's channel first; figures and sentences still refer to the channels of the files."""
     tracks, paths = (
         audio.tracks[::-1],
         tuple(replace(path, source=path.target, target=path.source) for path in audio.paths),
@@ -248,7 +250,7 @@ def _swapped(audio: Arranged, layout: Layout) -> tuple[Arranged, Layout]:
 
 
 def _one_leg(file: Decoded, leg: int, swapped: bool) -> tuple[Arranged, Layout]:
-    """The only one of two files that could be fetched is still of one party."""
+    """Return the layout of a leg whose other file could not be fetched: it still holds one party."""
     tracks = [ArrangedTrack(()), ArrangedTrack(())]
     tracks[leg] = _as_leg(file.audio, 0)
     whose, missing = ("the rep's", "the customer's") if (leg == 0) != swapped else ("the customer's", "the rep's")
@@ -258,7 +260,6 @@ def _one_leg(file: Decoded, leg: int, swapped: bool) -> tuple[Arranged, Layout]:
 
 
 def _covered(rows: Arranged, count: int) -> npt.NDArray[np.bool_]:
-    """The 20 ms frames that both files cover."""
     (first, last), (begin, end) = rows.extent(0), rows.extent(1)
     covered = np.zeros(count, np.bool_)
     covered[max(first, begin) // FRAME : min(last, end) // FRAME] = True
@@ -266,7 +267,7 @@ def _covered(rows: Arranged, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _holds_all(rows: Arranged, activities: tuple[Activity, Activity], channel: int) -> bool:
-    """Whether nothing is heard in the other file before the kept one begins or after it ends."""
+    """Return whether the other file has no sound before `channel` begins or after it ends."""
     first, last = rows.extent(channel)
     other = activities[1 - channel].frames
     outside = int(other[: first // FRAME].sum() + other[-(-last // FRAME) :].sum())
@@ -274,7 +275,7 @@ def _holds_all(rows: Arranged, activities: tuple[Activity, Activity], channel: i
 
 
 def _as_leg(sound: Audio, source: int) -> ArrangedTrack:
-    """One channel of a file that is to hold one leg: its live one, or both added where they differ."""
+    """Return a file's channel as a leg: its live one, or the sum of both if they differ."""
     audio, layout = _one_file(sound, sound.channels)
     if layout.channels == 1:
         return ArrangedTrack(tuple((source, row) for _, row in audio.tracks[0].rows))
@@ -282,7 +283,7 @@ def _as_leg(sound: Audio, source: int) -> ArrangedTrack:
 
 
 def _placed(legs: Sequence[Arranged], alignment: Alignment) -> Arranged:
-    """Both legs on one time line that begins with the earlier one."""
+    """Put both legs on one time line that begins with the earlier one."""
     offset = round(alignment.offset * SAMPLE_RATE)
     pace = 1 / (1 + alignment.drift)
     first = replace(legs[0].tracks[0], start=max(0, -offset))
@@ -305,15 +306,15 @@ def _only(rows: Arranged, channel: int) -> Arranged:
 
 
 def is_same(match: Match) -> bool:
-    """True where nearly all windows match, and hardly any hold different sounds."""
+    """Return whether nearly all windows match, and hardly any hold different sounds."""
     different = match.apart >= APART_WINDOWS and match.apart >= APART_SHARE * len(match.windows)
     return match.share >= SAME_SHARE and not different
 
 
 def confidence(match: Match) -> float:
-    """The probability, seeing so many windows, that the call's true share of matching ones lies on that side.
+    """Return the probability, given the windows, that the call's true share of matching windows is on the decided side.
 
-    Each window counts as an independent trial, the prior is Jeffreys's (Beta(0.5, 0.5)); 0.5 where no window is.
+    Each window counts as an independent trial, the prior is Jeffreys's (Beta(0.5, 0.5)); 0.5 without windows.
     """
     from scipy.special import betainc
 
@@ -322,13 +323,13 @@ def confidence(match: Match) -> float:
     below = float(betainc(matching + 0.5, windows - matching + 0.5, SAME_SHARE)) if windows else 0.5
     if is_same(match):
         return 1 - below
-    # Where windows with different sounds decide, they are what the probability is about.
+    # If windows with different sounds decide, the probability is about them.
     apart = 1 - float(betainc(match.apart + 0.5, windows - match.apart + 0.5, APART_SHARE)) if windows else 0.5
     return max(below, apart)
 
 
 def as_evidence(match: Match) -> dict[str, float]:
-    """The figures by name, as a layout keeps them."""
+    """Return the figures by name for the layout's evidence."""
     return {
         "windows": float(len(match.windows)),
         "same_share": match.share,
@@ -341,7 +342,7 @@ def as_evidence(match: Match) -> dict[str, float]:
 
 
 def _how(match: Match) -> str:
-    """What lies between two channels with the same audio, where there is anything."""
+    """Describe how two channels with the same audio differ."""
     parts = []
     if match.polarity < 0:
         parts.append("polarity inverted")

@@ -1,13 +1,13 @@
-"""Take out of one channel what came over from the other, and leave its own party.
+"""Suppression of the other party's bleed in a channel.
 
 A residual-echo suppressor: the power of the bleed is predicted in each band from the other channel's power and the
-transfer between them, and a Wiener gain takes as much out of each band (E. Hänsler and G. Schmidt, *Acoustic Echo and
+transfer between them, and a Wiener gain removes as much from each band (E. Hänsler and G. Schmidt, *Acoustic Echo and
 Noise Control*, Wiley 2004, chapter 14; S. Gustafsson, R. Martin and P. Vary, "Combined acoustic echo control and noise
 reduction for hands-free telephony", Signal Processing 64, 1998). Powers rather than waveforms are predicted because
-codecs, clocks and rooms change the waveform and leave the power. Where the prediction explains nearly all that is there
-the whole frame is closed, so that no speech detector starts on the remains.
+codecs, clocks and rooms change the waveform but not the power. Where the prediction explains nearly all power the whole
+frame is closed, so that no speech detector triggers on the residue.
 
-Nothing here has state: a block's result depends on the samples around it alone.
+Nothing here has state: a block's result depends only on the samples around it.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,29 +21,29 @@ Read = Callable[[int, int, int], Floats]  # (channel, first, last) -> float32 (l
 
 FRAME, HOP = 512, 256  # samples: 32 ms, every 16 ms
 FRAMES = 125  # frames whose middles make a block
-BLOCK = FRAMES * HOP  # samples, 2 s: what is computed at a time, whatever is asked for
+BLOCK = FRAMES * HOP  # samples, 2 s: computed at a time, whatever the request
 REACH = 8  # frames on either side that a gain depends on
-WINDOW = np.sqrt(np.hanning(FRAME + 1)[:-1]).astype(np.float32)  # square root: once on the way in, once on the way out
+WINDOW = np.sqrt(np.hanning(FRAME + 1)[:-1]).astype(np.float32)  # square root: applied on analysis and synthesis
 
-# Critical bands (E. Zwicker, 1961), the lowest two made one, Hz.
+# Critical bands (E. Zwicker, 1961), the lowest two merged, Hz.
 EDGES = (0, 200, 300, 400, 510, 630, 770, 920, 1080, 1270, 1480, 1720, 2000, 2320, 2700, 3150, 3700, 4400, 5300, 8001)
 BANDS = len(EDGES) - 1
 _BIN = np.searchsorted(EDGES, np.arange(FRAME // 2 + 1) * (16000 / FRAME), side="right") - 1  # band of each bin
-_TELEPHONE = slice(1, 15)  # 200 to 3150 Hz: the bands that say whether a frame holds anybody else
+_TELEPHONE = slice(1, 15)  # 200 to 3150 Hz: the bands that show whether a frame holds another voice
 
-OVERESTIMATE = 3.0  # of the bleed's power: transfers vary from sound to sound
-FLOOR = 0.03  # least gain of a band, -30 dB
-CLOSED = 0.003  # gain of a frame that holds the bleed alone, -50 dB
-OWN_RATIO = 2.5  # a frame whose power is less than this times the bleed's holds the bleed alone
-OWN_FRAMES = 4  # on either side over which that is judged
-FAINT = 1e-8  # power per band of what cannot be heard
+OVERESTIMATE = 3.0  # factor on the bleed's power: transfers vary from sound to sound
+FLOOR = 0.03  # min. gain of a band, -30 dB
+CLOSED = 0.003  # gain of a frame with nothing but bleed, -50 dB
+OWN_RATIO = 2.5  # a frame with less than this times the bleed's power has nothing but bleed
+OWN_FRAMES = 4  # on either side, for that decision
+FAINT = 1e-8  # power per band of inaudible sound
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How one channel's sound comes into the other: `delay` samples later, with `transfer` power per band.
+    """How one channel's sound enters the other: `delay` samples later, with `transfer` power per band.
 
-    It holds in the samples `first` to `last` of the target; `last` None: to the end.
+    It applies to the samples `first` to `last` of the target; `last` None: to the end.
     """
 
     source: int
@@ -54,7 +54,9 @@ class Path:
     last: int | None = None
 
     def strength(self, block: int) -> Floats:
-        """The transfer in each frame that a block depends on, shape (frames, bands): 0 where the path does not hold."""
+        """Return the transfer in each frame that a block depends on, shape (frames, bands); 0 where the path does not
+        apply.
+        """
         middles = _frames(block) * HOP + FRAME // 2
         holds = middles >= self.first
         if self.last is not None:
@@ -64,7 +66,7 @@ class Path:
 
 
 def suppress(read: Read, target: int, block: int, paths: Sequence[Path]) -> Floats:
-    """Block `block` (samples block * BLOCK to (block + 1) * BLOCK) of channel `target` without its bleed, float32."""
+    """Return samples block * BLOCK to (block + 1) * BLOCK of channel `target` without its bleed, float32."""
     start = block * BLOCK
     active_paths = [path for path in paths if path.target == target and _touches(path, start)]
     if not active_paths:
@@ -84,7 +86,7 @@ def _touches(path: Path, start: int) -> bool:
 
 
 def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Floats:
-    """Power per frame and band of what comes over `path`, shape (frames, bands)."""
+    """Predict the power per frame and band that arrives over `path`, shape (frames, bands)."""
     power = in_bands(spectra(read, path.source, block, path.delay))
     strength = path.strength(block)
     back = [
@@ -93,7 +95,7 @@ def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Flo
         if (other.source, other.target) == (path.target, path.source) and other.strength(block).any()
     ]
     if back:
-        # What the source's channel has from the target's party itself must not be taken out of that party's channel.
+        # The target party's bleed in the source channel must not be removed from the target's channel.
         target_power, source_power = in_bands(spectra(read, path.target, block)), power
         echoed, returns = np.zeros_like(power), np.zeros_like(power)
         for other in back:
@@ -110,7 +112,7 @@ def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Flo
 
 
 def _source_leads(target: Floats, source: Floats, strength: Floats) -> npt.NDArray[np.bool_]:
-    """Frames in which the target is not the louder channel: else its own party speaks, and the source has that."""
+    """Mark frames in which the target is not louder: otherwise its party speaks and leaks into the source."""
     target_level, source_level = (_around(power[:, _TELEPHONE].sum(axis=1)) for power in (target, source))
     bleed = _around((source * strength)[:, _TELEPHONE].sum(axis=1))
     leads: npt.NDArray[np.bool_] = target_level <= np.maximum(source_level, 1.3 * bleed)
@@ -118,7 +120,7 @@ def _source_leads(target: Floats, source: Floats, strength: Floats) -> npt.NDArr
 
 
 def _gains(power: Floats, bleed: Floats) -> Floats:
-    """Amplitude per frame and band."""
+    """Return the amplitude gain per frame and band."""
     gains = np.sqrt(np.clip(1 - OVERESTIMATE * bleed / (power + FAINT), FLOOR**2, 1))
     total = _around(power[:, _TELEPHONE].sum(axis=1))
     predicted = _around(bleed[:, _TELEPHONE].sum(axis=1))
@@ -128,18 +130,18 @@ def _gains(power: Floats, bleed: Floats) -> Floats:
 
 
 def _around(values: Floats) -> Floats:
-    """Sums over `OWN_FRAMES` on either side of each frame."""
+    """Sum over `OWN_FRAMES` on either side of each frame."""
     summed: Floats = np.convolve(values, np.ones(2 * OWN_FRAMES + 1, np.float32), "same")
     return summed
 
 
 def _frames(block: int) -> npt.NDArray[np.int64]:
-    """Indices of the frames that a block depends on; frame k begins at sample k * HOP."""
+    """Return the indices of the frames that a block depends on; frame k begins at sample k * HOP."""
     return np.arange(block * FRAMES - 1 - REACH, (block + 1) * FRAMES + REACH)
 
 
 def spectra(read: Read, channel: int, block: int, delay: int = 0) -> npt.NDArray[np.complex64]:
-    """Spectra of the frames that a block depends on, of the channel `delay` samples earlier: (frames, bins)."""
+    """Return the spectra of the frames that a block depends on, of the channel `delay` samples earlier: (frames, bins)."""
     from scipy.fft import rfft
 
     first = (block * FRAMES - 1 - REACH) * HOP
@@ -150,7 +152,7 @@ def spectra(read: Read, channel: int, block: int, delay: int = 0) -> npt.NDArray
 
 
 def in_bands(frames: npt.NDArray[np.complex64]) -> Floats:
-    """Power per frame and band, shape (frames, bands)."""
+    """Return the power per frame and band, shape (frames, bands)."""
     power = frames.real**2 + frames.imag**2
     starts = np.searchsorted(_BIN, np.arange(BANDS))
     summed: Floats = np.add.reduceat(power, starts, axis=1)
@@ -158,7 +160,6 @@ def in_bands(frames: npt.NDArray[np.complex64]) -> Floats:
 
 
 def _joined(frames: npt.NDArray[np.complex64]) -> Floats:
-    """Samples of a block from the frames that overlap it."""
     from scipy.fft import irfft
 
     pieces = irfft(frames, FRAME, axis=1).astype(np.float32) * WINDOW

@@ -21,7 +21,7 @@ from pipeline.audio.decode import channel_selection, sound
 from pipeline.audio.decode.container import HEADERLESS
 from pipeline.audio.decode.sandbox import runner, wire
 from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, Why
-from pipeline.audio.decode.start_time import Started
+from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain import sniff
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
 from pipeline.errors import (
@@ -93,7 +93,7 @@ class Decoded:
     container: str
     warnings: tuple[str, ...] = ()
     choice: str | None = None  # which channels these are and why, where the file has more than two or several tracks
-    started: Started | None = None  # where the file says when it began
+    started: StartTime | None = None  # where the file says when it began
 
     @property
     def duration(self) -> float:
@@ -237,7 +237,7 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
         container=facts.container,
         warnings=(*((choice,) if choice else ()), *_warnings(facts, audio.duration)),
         choice=choice,
-        started=None if facts.started is None else Started(facts.started, facts.started_within, facts.started_by),
+        started=None if facts.started is None else StartTime(facts.started, facts.started_within, facts.started_by),
     )
 
 

@@ -22,7 +22,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartTime:
     """`seconds` since 1970, by the recorder's clock and zone, wrong by less than `within`; two files compare only by
     the same one of `SOURCES`."""
 
@@ -31,7 +31,7 @@ class Started:
     source: str
 
 
-def of_wave(told: Mapping[str, str], rate: int, ixml: bytes = b"") -> Started | None:
+def of_wave(told: Mapping[str, str], rate: int, ixml: bytes = b"") -> StartTime | None:
     """What a WAV file says. `told`: FFmpeg's metadata; `rate`: in Hz; `ixml`: the chunk of that name."""
     day = _seconds_of(_DAY, _tag(ixml, "BWF_ORIGINATION_DATE") or told.get("date", ""))
     high, low, counted = (_number(_tag(ixml, f"TIMESTAMP_SAMPLE{name}")) for name in _TIMESTAMP)
@@ -53,7 +53,7 @@ def of_wave(told: Mapping[str, str], rate: int, ixml: bytes = b"") -> Started | 
 _TIMESTAMP = ("S_SINCE_MIDNIGHT_HI", "S_SINCE_MIDNIGHT_LO", "_RATE")
 
 
-def of_tags(tags: Sequence[Mapping[str, str]]) -> Started | None:
+def of_tags(tags: Sequence[Mapping[str, str]]) -> StartTime | None:
     """What the tags of a container and of its track say, the first that names a second."""
     for name in ("creation_time", "date"):
         for told in tags:
@@ -61,11 +61,11 @@ def of_tags(tags: Sequence[Mapping[str, str]]) -> Started | None:
             match = _MOMENT.fullmatch(found.strip())
             if match and (began := _moment(*match.groups())):
                 digits = (match[3] or "").rstrip("0")
-                return Started(began, max(EXACT, 10.0 ** -len(digits)), name)
+                return StartTime(began, max(EXACT, 10.0 ** -len(digits)), name)
     return None
 
 
-def of(container: Any, stream: Any, ixml: bytes = b"") -> Started | None:
+def of(container: Any, stream: Any, ixml: bytes = b"") -> StartTime | None:
     """What an opened container says of its beginning; None where it says nothing that can be believed."""
     if container.format.name in ("wav", "w64"):
         return of_wave(container.metadata, stream.codec_context.sample_rate, ixml)
@@ -89,8 +89,8 @@ def _seconds_of(pattern: re.Pattern[str], text: str) -> float | None:
     return day.timestamp() if day and day.year in YEARS else None
 
 
-def _believed(day: float | None, since: float, within: float, source: str) -> Started | None:
-    return Started(day + since, within, source) if day is not None and 0 <= since < 86400 else None
+def _believed(day: float | None, since: float, within: float, source: str) -> StartTime | None:
+    return StartTime(day + since, within, source) if day is not None and 0 <= since < 86400 else None
 
 
 def _tag(xml: bytes, name: str) -> str:

@@ -130,13 +130,13 @@ async def _load(
 
 def _difference(one: "Compared") -> Difference:
     from pipeline.evaluation.score import score
-    from pipeline.evaluation.truth import of_transcript
+    from pipeline.evaluation.truth import from_transcript
     from serve_app.experiments.compare_runs import changed_findings
 
     if one.live is None:
         return Difference(one.call_id, None, (), one.corrected)
     call = str(one.call_id)
-    result = score(of_transcript(call, one.live), of_transcript(call, one.run))
+    result = score(from_transcript(call, one.live), from_transcript(call, one.run))
     return Difference(one.call_id, result.normalized, changed_findings(one), one.corrected)
 
 

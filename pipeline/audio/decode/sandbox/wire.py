@@ -77,7 +77,7 @@ class Facts:
     jumps: int = 0  # timestamps too far away to be true
     channels_change: bool = False
     late_tracks: bool = False
-    started: float | None = None  # `started.Started`, where the file says when it began
+    started: float | None = None  # `started.StartTime`, where the file says when it began
     started_within: float = 0.0
     started_by: str = ""
 

@@ -71,7 +71,7 @@ def test_a_recognition_engine_is_one(recognizer):
     assert recognizer.max_chunk_seconds > SPOKEN
     kind = type(recognizer)
     if kind.CHECKPOINTS is None:
-        assert isinstance(recognizer, asr.Remote)
+        assert isinstance(recognizer, asr.RemoteEngine)
 
 
 def test_answers_come_in_the_order_of_the_chunks_and_name_them(heard, asked):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.asr.plausible import copies, loops
-from pipeline.asr.safety import REASONS, Suspect, review, settle, worth_again
+from pipeline.asr.safety import REASONS, Suspect, review, settle, should_retry
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, ChunkText, Doubt, Label, LabelKind, Span, Word
 from tests.support.safety_by_hand import SECONDS, heard_as, said, sounding, words_of
 
@@ -242,20 +242,20 @@ def test_words_for_speech_without_any_are_taken_though_the_recognizer_is_less_su
     ],
 )
 def test_a_window_is_worth_decoding_again_unless_it_only_lacks_words_beside_others(reasons, words, worth):
-    assert worth_again(Suspect(0, reasons), said(words, 0.0, 1.0)) is worth
-    assert worth_again(Suspect(0, reasons, passed_over=True), said(words, 0.0, 1.0))
+    assert should_retry(Suspect(0, reasons), said(words, 0.0, 1.0)) is worth
+    assert should_retry(Suspect(0, reasons, lacks_loud_speech=True), said(words, 0.0, 1.0))
 
 
-@pytest.mark.parametrize(("softer_db", "passed_over"), [(0, True), (20, False)])
-def test_speech_that_was_passed_over_is_as_loud_as_the_rest(softer_db, passed_over):
+@pytest.mark.parametrize(("softer_db", "lacks_loud_speech"), [(0, True), (20, False)])
+def test_speech_that_was_passed_over_is_as_loud_as_the_rest(softer_db, lacks_loud_speech):
     """What is 20 dB softer is babble behind the voice: it is marked, and not decoded again."""
     loud, soft = sounding((0, 0.0, 4.0)), sounding((0, 4.0, 8.0), seed=2)
     scaled = loud.samples.astype(np.float64) + soft.samples * 10 ** (-softer_db / 20)
     audio, heard = AudioInMemory(scaled.astype(np.int16)), heard_as([[(0.0, 8.0)]])
     text = said("good morning my name is peter", 0.0, 4.0, chunk=Chunk(0, 0.0, 8.0, "en"))
     (suspect,) = review(audio, heard, [text])
-    assert (suspect.reasons, suspect.passed_over) == (("missing_speech",), passed_over)
-    assert worth_again(suspect, text) is passed_over
+    assert (suspect.reasons, suspect.lacks_loud_speech) == (("missing_speech",), lacks_loud_speech)
+    assert should_retry(suspect, text) is lacks_loud_speech
 
 
 def test_the_first_decoding_is_kept_where_the_second_is_worse():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.asr.words import SHORTEST, Written, in_order, in_pieces, in_words, recorded, timed
+from pipeline.asr.words import SHORTEST, TextToken, in_order, in_pieces, in_words, recorded, timed
 from pipeline.domain.speech import Chunk, Span, Word, places_of, text_of
 
 times = st.floats(-20, 60, allow_nan=False)
@@ -150,7 +150,7 @@ def test_times_and_confidence_of_a_word_are_those_of_its_tokens_without_the_mark
         Word(0.1, 0.2, "Pay", 0.9),
         Word(0.3, 0.6, "$1,000.", 0.2),
     )
-    assert in_words(Tokenizer.units)[1] == Written("$1,000.", 2, 5)
+    assert in_words(Tokenizer.units)[1] == TextToken("$1,000.", 2, 5)
 
 
 PIECES = (Span(10.0, 12.0), Span(20.0, 20.5), Span(28.0, 30.0))

@@ -113,7 +113,7 @@ def test_legs_that_share_no_speech_are_not_aligned_and_that_is_said(name: str, b
     assert layout.starts == (0, 0)
     assert layout.bleed == ()
     if before == "nothing":  # the talk itself shows it
-        assert "they began together, because then the parties take turns" in layout.reason
+        assert "They began together, because then the parties take turns" in layout.reason
         assert layout.confidence == 0.9
     else:
         assert "too little speech to decide" in layout.reason

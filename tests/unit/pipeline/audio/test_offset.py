@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.audio.channels.offset import NEAR, ONE_WAY, Lateness
+from pipeline.audio.channels.offset import NEAR, ONE_WAY, EchoDelays
 from pipeline.audio.channels.separation import separate
 from pipeline.domain.speech import Layout
 from tests.support.channels_by_hand import decoded, sample
@@ -44,6 +44,6 @@ def test_one_party_alone_does_not_say_how_late_it_is() -> None:
 
 @pytest.mark.parametrize(("late", "told"), [((0.1, 0.1), 1.0), ((0.3, 0.1), NEAR / 0.2), ((0.0, 0.0), 1.0)])
 def test_the_middle_is_as_good_as_the_bounds_are_near(late: tuple[float, float], told: float) -> None:
-    lateness = Lateness(*late)
+    lateness = EchoDelays(*late)
     assert lateness.correction == pytest.approx((late[1] - late[0]) / 2)
     assert lateness.confidence == pytest.approx(told)

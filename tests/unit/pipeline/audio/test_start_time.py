@@ -11,7 +11,7 @@ import pytest
 from pipeline.audio.channels.separation import separate
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.audio.decode.sandbox.wire import Facts, Malformed, facts
-from pipeline.audio.decode.start_time import Started, of_tags
+from pipeline.audio.decode.start_time import StartTime, of_tags
 from pipeline.domain.speech import Layout
 from tests.support.channels_by_hand import decoded, sample
 
@@ -77,7 +77,7 @@ def test_when_a_file_says_that_it_began(name: str) -> None:
     if told is None:
         assert found is None
     else:
-        assert found == Started(NOON + told[0], pytest.approx(told[1]), told[2])
+        assert found == StartTime(NOON + told[0], pytest.approx(told[1]), told[2])
 
 
 @pytest.mark.parametrize("value", ["2026-13-41T12:00:07Z", "9999-01-01T00:00:00Z", "noon", ""])
@@ -99,7 +99,7 @@ def begun(cut: float, missing: float, apart: float, within: float = 1.0) -> Layo
     """A leg that began late and another that ended early; the files say that they began so far apart."""
     rep, customer = sample("02_callback_stereo")
     legs = decoded(rep[: -round(missing * 16000)]), decoded(customer[round(cut * 16000) :])
-    times = Started(NOON, within, "date"), Started(NOON + apart, within, "date")
+    times = StartTime(NOON, within, "date"), StartTime(NOON + apart, within, "date")
     return separate([replace(leg, started=time) for leg, time in zip(legs, times, strict=True)])[1]
 
 
@@ -128,7 +128,7 @@ def test_times_that_let_the_parties_talk_at_once_are_not_believed(apart: float) 
 def test_what_is_heard_in_both_has_the_last_word() -> None:
     rep, customer = sample("02_callback_stereo")
     legs = decoded(rep + 0.2 * np.roll(customer, 300)), decoded((customer + 0.2 * np.roll(rep, 300))[48000:])
-    times = Started(NOON, 1.0, "date"), Started(NOON + 40, 1.0, "date")
+    times = StartTime(NOON, 1.0, "date"), StartTime(NOON + 40, 1.0, "date")
     layout = separate([replace(leg, started=time) for leg, time in zip(legs, times, strict=True)])[1]
     assert layout.evidence["offset_seconds"] == pytest.approx(3.0, abs=0.03)
     assert layout.evidence["start_times_seconds"] == 40

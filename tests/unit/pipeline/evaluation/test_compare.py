@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.evaluation import frames
 from pipeline.evaluation.compare import Comparison, SystemVerdict, compare
-from pipeline.evaluation.moments import HeardPiece
+from pipeline.evaluation.moments import TurnPiece
 from pipeline.evaluation.report import Rate
 from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord
 
@@ -99,13 +99,13 @@ def test_moments_say_what_was_said_and_what_was_heard() -> None:
     found = compare([truth], {"one": [one], "two": [two]}).moments("x")
     assert [(moment.start, moment.speaker) for moment in found] == [(0.0, "rep"), (5.0, "customer")]
     assert [heard.pieces for heard in found[0].heard] == [
-        (HeardPiece("Good morning Frau Kern", "same"),),
-        (HeardPiece("good morning", "same"), HeardPiece("Frau Kern", "said")),
+        (TurnPiece("Good morning Frau Kern", "same"),),
+        (TurnPiece("good morning", "same"), TurnPiece("Frau Kern", "said")),
     ]
     assert found[1].heard[0].pieces == (
-        HeardPiece("my invoice", "said"),
-        HeardPiece("the voice", "heard"),
-        HeardPiece("is wrong", "same"),
+        TurnPiece("my invoice", "said"),
+        TurnPiece("the voice", "heard"),
+        TurnPiece("is wrong", "same"),
     )
     assert [heard.wrong for heard in found[1].heard] == [2, 0]
 
@@ -115,7 +115,7 @@ def test_words_where_nobody_speaks_are_a_moment() -> None:
     assert found("x") == [], "another call"
     heard = replace(call(0, "thank you"), name="x")
     (moment,) = compare([TrueCall("x", (), "en", 60.0)], {"one": [heard]}).moments("x")
-    assert moment.heard[0].pieces == (HeardPiece("thank you", "heard"),)
+    assert moment.heard[0].pieces == (TurnPiece("thank you", "heard"),)
     assert (moment.start, moment.speaker) == (0.0, None)
 
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from pipeline.domain.insight import Finding
-from pipeline.evaluation.found import FoundCounts, found_contact, found_tasks
+from pipeline.evaluation.found import MatchCounts, match_contact, match_tasks
 from pipeline.evaluation.report import METRICS
 from pipeline.evaluation.score import score
-from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, heard_of, plain
+from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, from_hypothesis, plain
 from tests.finished import findings, task, transcript
 
 
@@ -29,7 +29,7 @@ def test_a_task_is_right_with_its_words_and_its_owner() -> None:
         TrueTask("phone the customer back", "customer", start=8.0),
         TrueTask("water the plants", "rep", start=0.0),
     )
-    assert found_tasks(known, found) == FoundCounts(right=1, found=3, known=2), (
+    assert match_tasks(known, found) == MatchCounts(right=1, found=3, known=2), (
         "one owner is wrong, one task is nobody's"
     )
     assert METRICS["task_f1"](score(known, found)) == (2, 5)
@@ -37,14 +37,14 @@ def test_a_task_is_right_with_its_words_and_its_owner() -> None:
 
 def test_each_known_task_is_found_once() -> None:
     known = told(TrueTask("Send the invoice", "rep"))
-    assert found_tasks(known, told(*[TrueTask("send the invoice", "rep")] * 2)) == FoundCounts(1, 2, 1)
+    assert match_tasks(known, told(*[TrueTask("send the invoice", "rep")] * 2)) == MatchCounts(1, 2, 1)
 
 
 def test_an_optional_task_costs_nothing_found_or_not() -> None:
     known = told(TrueTask("Send the invoice", "rep"), TrueTask("Check the boiler", "rep", optional=True))
-    assert found_tasks(known, told(TrueTask("send the invoice", "rep"))) == FoundCounts(1, 1, 1)
+    assert match_tasks(known, told(TrueTask("send the invoice", "rep"))) == MatchCounts(1, 1, 1)
     both = told(TrueTask("send the invoice", "rep"), TrueTask("inspect the boiler", "customer"))
-    assert found_tasks(known, both) == FoundCounts(1, 1, 1)
+    assert match_tasks(known, both) == MatchCounts(1, 1, 1)
 
 
 def test_few_words_are_enough_where_both_were_said_together() -> None:
@@ -52,8 +52,8 @@ def test_few_words_are_enough_where_both_were_said_together() -> None:
     far = replace(TALK[0], start=900.0, end=903.0)
     later = replace(known, turns=(*TALK, *[replace(far, start=900.0 + at) for at in range(9)]))
     vague = TrueTask("get the invoice to our bookkeeping people", "rep", start=4.0)
-    near = found_tasks(later, told(vague))
-    away = found_tasks(later, told(replace(vague, start=908.0)))
+    near = match_tasks(later, told(vague))
+    away = match_tasks(later, told(replace(vague, start=908.0)))
     assert near is not None and away is not None
     assert (near.right, away.right) == (1, 0)
 
@@ -61,15 +61,15 @@ def test_few_words_are_enough_where_both_were_said_together() -> None:
 def test_fields_of_a_contact_count_each() -> None:
     known = replace(CALL, contact=TrueContact("Dr. Eva Kern", "Kern GmbH", None, "+49 30 1234567"))
     heard = replace(CALL, contact=TrueContact("Eva Kern", "Nordlicht", "eva@kern.example", "030 1234567"))
-    assert found_contact(known, heard) == FoundCounts(right=2, found=4, known=3)
+    assert match_contact(known, heard) == MatchCounts(right=2, found=4, known=3)
     nobody = replace(CALL, contact=TrueContact())
-    assert found_contact(nobody, heard) == FoundCounts(0, 4, 0), "it is known that there is no contact"
-    assert found_contact(nobody, nobody) == FoundCounts(0, 0, 0)
+    assert match_contact(nobody, heard) == MatchCounts(0, 4, 0), "it is known that there is no contact"
+    assert match_contact(nobody, nobody) == MatchCounts(0, 0, 0)
 
 
 def test_what_nobody_said_is_not_measured() -> None:
-    assert found_tasks(CALL, told()) is None and found_tasks(told(), CALL) is None
-    assert found_contact(CALL, replace(CALL, contact=TrueContact())) is None
+    assert match_tasks(CALL, told()) is None and match_tasks(told(), CALL) is None
+    assert match_contact(CALL, replace(CALL, contact=TrueContact())) is None
     found = score(CALL, CALL)
     metrics = ("task_f1", "contact_f1", "rtfx", "cost_per_audio_hour")
     assert [METRICS[metric](found) for metric in metrics] == [None] * 4
@@ -86,15 +86,15 @@ def test_speed_and_cost_are_of_the_audio() -> None:
 def test_findings_tell_tasks_and_the_contact() -> None:
     said = transcript(("rep", "Hello."), ("customer", "Hi, Eva Kern here."))
     found = findings(tasks=(task("Send it"),), heard={"name": "Eva Kern", "number": "+49301234567"})
-    heard = heard_of("x", said, found, processing=3.0)
+    heard = from_hypothesis("x", said, found, processing=3.0)
     assert heard.tasks == (TrueTask("Send it", "rep", None, 0.0),)
     assert heard.contact == TrueContact("Eva Kern", None, None, "+49301234567")
     assert (heard.duration, heard.processing) == (7.0, 3.0)
     matched = Finding("contacts", 1, {"contact_id": "7", "heard": {"name": None, "email": {"value": "e@k.example"}}})
     known = {"7": TrueContact("Eva Kern", "Kern GmbH", None, "+49309")}
     person = TrueContact("Eva Kern", "Kern GmbH", "e@k.example", "+49309")
-    assert heard_of("x", said, [matched], known).contact == person
-    assert heard_of("x", said).tasks is None
+    assert from_hypothesis("x", said, [matched], known).contact == person
+    assert from_hypothesis("x", said).tasks is None
 
 
 def test_digests_are_those_of_before_where_nothing_more_is_known() -> None:

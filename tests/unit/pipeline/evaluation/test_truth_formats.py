@@ -17,7 +17,7 @@ from pipeline.evaluation.truth import (
     TrueWord,
     digest,
     in_order,
-    of_transcript,
+    from_transcript,
 )
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=8).filter(
@@ -112,7 +112,7 @@ def test_a_transcript_without_its_announcements_is_truth() -> None:
     )
     layout = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "")
     transcript = Transcript("en", 0.9, 6.0, people, turns, layout, "test")
-    assert of_transcript("x", transcript) == TrueCall(
+    assert from_transcript("x", transcript) == TrueCall(
         "x",
         (
             TrueTurn("rep", 3, 4, (TrueWord("你好", 3, 4),), 0),
@@ -122,7 +122,7 @@ def test_a_transcript_without_its_announcements_is_truth() -> None:
         6.0,
     )
     mono = replace(transcript, layout=replace(layout, kind=LayoutKind.MONO))
-    assert {turn.channel for turn in of_transcript("x", mono).turns} == {None}
+    assert {turn.channel for turn in from_transcript("x", mono).turns} == {None}
 
 
 FAULTS = {

@@ -132,7 +132,7 @@ async def test_what_has_more_against_it_is_decoded_again_first() -> None:
 def test_a_window_is_left_as_it_is_where_variations_bring_nothing_better(gain: float, ways: list[object]) -> None:
     asked: list[object] = []
 
-    def decode(samples: Any, chunk: Chunk, way: fallback.Way) -> ChunkText:
+    def decode(samples: Any, chunk: Chunk, way: fallback.DecodingStrategy) -> ChunkText:
         half = len(samples) < len(sound)
         asked.append(way.temperature or ("half" if half else "no repeat" if way.no_repeat else "alone"))
         return bad(0.0, -1.5 + gain * len(asked))
