@@ -1,4 +1,4 @@
-"""A call as its sender describes it. The SQL function `submit_call` merges its submissions."""
+"""A call as its sender describes it. The SQL function `submit_calls` merges its submissions."""
 
 from dataclasses import dataclass
 from datetime import datetime

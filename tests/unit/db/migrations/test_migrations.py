@@ -13,7 +13,7 @@ VERSIONS = sorted((SQL.parent / "versions").glob("v*.py"))
 AFTER_THE_BASE = [path for path in VERSIONS if not path.stem.endswith("_base")]
 SMALL = {"workspaces", "teams", "turns", "paces", "engines", "webhook_endpoints", "host_credentials", "api_keys"}
 """Tables with few rows, whatever the number of calls: changing all of them takes milliseconds."""
-CALLED = {"submit_call", "submit_call_group", "claim_jobs", "claim_fetches", "find_key"}
+CALLED = {"submit_calls", "claim_jobs", "claim_fetches", "find_key"}
 """Functions that nodes of the previous release call during an upgrade."""
 
 FORBIDDEN = {
