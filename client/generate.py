@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ BLOCKING = {
     "aiter_bytes": "iter_bytes",
     "aiter_raw": "iter_raw",
     "async_sleep": "sleep",
+}
+TYPES = {
+    **{"uuid": "UUID | str", "date-time": "datetime"},
+    **{"string": "str", "boolean": "bool", "integer": "int"},
 }
 # What the service checks, and names that say nothing more.
 CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
@@ -103,6 +108,39 @@ def models(*documents: dict[str, Any]) -> str:
     plain = re.sub(r"    model_config = ConfigDict\(\s*use_attribute_docstrings=True,\s*\)\n", "", source)
     plain = plain.replace("Field([], validate_default=True)", "[]")
     return formatted(re.sub(r"^from pydantic import .*$", "from pydantic import AwareDatetime", plain, flags=re.M))
+
+
+def submission(document: dict[str, Any]) -> str:
+    """Return submission.py, from the OpenAPI document of /submit."""
+    schema = document["components"]["schemas"]["SubmitBody"]
+    names, members = {}, []
+    for wire, described in schema["properties"].items():
+        name = (
+            f"{wire}_number"
+            if wire in ("from", "to")
+            else re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", wire)
+        )
+        names[name] = wire
+        kind = next((one for one in described.get("anyOf", ()) if one["type"] != "null"), described)
+        typed = TYPES.get(kind.get("format"), TYPES[kind["type"]]) + (" | None" if "anyOf" in described else "")
+        required = wire in schema["required"] and wire != "callId"  # by default a new one
+        members.append(f"    {name}: {typed if required else f'NotRequired[{typed}]'}")
+        members.append(textwrap.indent(textwrap.fill(f'"""{described["description"]}"""', 112), "    "))
+    body = "\n".join(members)
+    return formatted(f'''"""Arguments of `submit`. `make generate` writes this file from the OpenAPI documents."""
+
+from datetime import datetime
+from typing import NotRequired, TypedDict
+from uuid import UUID
+
+WIRE_NAMES = {names}
+
+
+class Submission(TypedDict):
+    """A call as its sender describes it. Without `call_id` it gets a new one, which the answer holds."""
+
+{body}
+''')
 
 
 def blocking() -> dict[str, str]:

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from db.core.identity import e164, recording_identity
 from db.secrets.recording_urls import UrlSealer, in_body
-from pipeline.domain.call import CallState, Sender, Submission
+from pipeline.domain.call import FIELDS, CallState, Sender, Submission
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, UnknownTeam
 
 UNSEALED = UrlSealer()
@@ -25,7 +25,6 @@ class Accepted:
     decision: str = field(default="", compare=False)
 
 
-_FIELDS = tuple(Submission.__dataclass_fields__)
 _REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_other_team": CallOfOtherTeam}
 
 
@@ -54,7 +53,7 @@ def to_item(
     """
     if submission.recording_url is None and submission.recording_url2 is not None:
         raise ValueError("recording_url2 without recording_url")
-    carried = {name: value for name in _FIELDS if (value := getattr(submission, name)) is not None}
+    carried = {name: value for name in FIELDS if (value := getattr(submission, name)) is not None}
     call = carried | {
         "start_time": submission.start_time.astimezone(UTC),
         "from_e164": e164(submission.from_number, sender.default_country),

@@ -193,7 +193,7 @@ def test_a_migration_that_does_more_than_one_thing_or_too_much_at_once_is_found(
         "ALTER TABLE calls ALTER duration SET NOT NULL;",
         "ALTER TABLE calls ADD COLUMN token uuid DEFAULT gen_random_uuid();",
         "ALTER TABLE submissions ADD PRIMARY KEY (id);",
-        "-- it goes\nDROP FUNCTION submit_call(uuid);",
+        "-- it goes\nDROP FUNCTION submit_calls(uuid);",
         "LOCK TABLE calls;",
     ],
 )
