@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 LEFT_OUT = {
     *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
     *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
+}
+
+TYPES = {
+    **{"uuid": "UUID | str", "date-time": "datetime"},
+    **{"string": "str", "boolean": "bool", "integer": "int"},
 }
 
 
@@ -89,3 +95,36 @@ def formatted(text: str) -> str:
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(PACKAGE / "_.py"), "-"]
         text = subprocess.run(command, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
     return text
+
+
+def submission(document: dict[str, Any]) -> str:
+    """Return submission.py, from the OpenAPI document of /submit."""
+    schema = document["components"]["schemas"]["SubmitBody"]
+    names, members = {}, []
+    for wire, described in schema["properties"].items():
+        name = (
+            f"{wire}_number"
+            if wire in ("from", "to")
+            else re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", wire)
+        )
+        names[name] = wire
+        kind = next((one for one in described.get("anyOf", ()) if one["type"] != "null"), described)
+        typed = TYPES.get(kind.get("format"), TYPES[kind["type"]]) + (" | None" if "anyOf" in described else "")
+        required = wire in schema["required"] and wire != "callId"  # by default a new one
+        members.append(f"    {name}: {typed if required else f'NotRequired[{typed}]'}")
+        members.append(textwrap.indent(textwrap.fill(f'"""{described["description"]}"""', 112), "    "))
+    body = "\n".join(members)
+    return formatted(f'''"""Arguments of `submit`. `make generate` writes this file from the OpenAPI documents."""
+
+from datetime import datetime
+from typing import NotRequired, TypedDict
+from uuid import UUID
+
+WIRE_NAMES = {names}
+
+
+class Submission(TypedDict):
+    """A call as its sender describes it. Without `call_id` it gets a new one, which the answer holds."""
+
+{body}
+''')

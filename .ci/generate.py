@@ -71,6 +71,7 @@ GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a fi
     "serve_app/SETTINGS.md": _settings,
     "docs/reference/metrics.md": _metrics,
     "client/src/switchboard/models.py": lambda: client_models.models(openapi.submit_document(), openapi.api_document()),
+    "client/src/switchboard/submission.py": lambda: client_models.submission(openapi.submit_document()),
     "tests/fixtures/prompts": prompt_snapshots.files,
 }
 

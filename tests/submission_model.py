@@ -1,4 +1,4 @@
-"""How submissions merge and how a call's state moves: the model that the SQL function `submit_call` must agree with."""
+"""How submissions merge and how a call's state moves: the model that the SQL function `submit_calls` agrees with."""
 
 from dataclasses import fields, replace
 

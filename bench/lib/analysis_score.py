@@ -9,7 +9,7 @@ or one of `due_date_alternatives`, null where no date follows.
 from collections import defaultdict
 from typing import Any
 
-from pipeline.evaluation.matching import NEARBY, is_alike, likeness, best_pairs, same_field, stems
+from pipeline.evaluation.matching import NEARBY, best_pairs, is_alike, likeness, same_field, stems
 
 FIELDS = ("name", "company", "email", "phone", "address")
 

@@ -10,12 +10,12 @@ it, and `fetch_all` tries again on a fresh one.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self
 from uuid import UUID
 
 import psycopg
@@ -28,7 +28,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from db.core import isolation
 from db.core.clock import Clock
-from db.core.prepared import Connection, PreparedStatement, is_running, stop
 from db.core.rows import dump_json
 
 log = logging.getLogger(__name__)
@@ -98,8 +97,7 @@ Scope = UUID | Reader | Literal[_Everywhere.EVERY_WORKSPACE]
 
 _NOT_THE_CALLS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
 
-RawPool = AsyncConnectionPool[Connection]
-Found = TypeVar("Found")
+RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[Any, ...]]]
 
 _SNAPSHOT = sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _SET_SCOPE = sa.text(f"SELECT set_config('{WORKSPACE_SETTING}', :scope, true)")  # until the transaction ends
@@ -237,30 +235,19 @@ class Database:
 
         Run again if the connection turns out to be dead, so it must be one that may run twice.
         """
-
-        async def rows(connection: Connection) -> list[Any]:
-            return await (await connection.execute(statement, values)).fetchall()
-
-        return await self._answer(rows)
-
-    async def fetch_prepared(self, statement: PreparedStatement, values: Sequence[str | None]) -> list[str | None]:
-        """As `fetch_all`: the one row of a statement. If it is canceled, it ends before the server has noticed."""
-        return await self._answer(lambda connection: statement.row(connection, values))
-
-    async def _answer(self, ask: Callable[[Connection], Awaitable[Found]]) -> Found:
         try:
             async with asyncio.timeout(self._answer_seconds) as deadline:
-                return await self._ask(ask)
+                return await self._fetch(statement, values)
         except TimeoutError:
             if not deadline.expired():
                 raise
             raise _silent(self._answer_seconds) from None
 
-    async def _ask(self, ask: Callable[[Connection], Awaitable[Found]]) -> Found:
+    async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         for last in (False, False, True):
             connection = await self.pool.getconn()  # it commits by itself: nothing to end before it goes back
             try:
-                return await ask(connection)
+                return await (await connection.execute(statement, values)).fetchall()
             except psycopg.errors.ReadOnlySqlTransaction as error:
                 await connection.close()  # a server that only reads is as good as none
                 if last:
@@ -269,10 +256,7 @@ class Database:
                 if last or not connection.closed:
                     raise
             finally:
-                if is_running(connection):
-                    self._beside(self._stopped(connection))
-                else:
-                    await self.pool.putconn(connection)
+                await self.pool.putconn(connection)
             # The others are dead as well: have them all replaced. Who is canceled meanwhile does not wait.
             await asyncio.shield(self._beside(self.pool.check()))
         raise AssertionError
@@ -283,15 +267,6 @@ class Database:
         self._besides.add(task)
         task.add_done_callback(self._besides.discard)
         return task
-
-    async def _stopped(self, connection: Connection) -> None:
-        """Make a connection on which a statement was left running fit for the next, or have the pool replace it."""
-        try:
-            await stop(connection, CONNECT_SECONDS)
-        except psycopg.Error:
-            await connection.close()
-        finally:
-            await self.pool.putconn(connection)
 
     async def __aenter__(self) -> Self:
         return self

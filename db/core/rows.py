@@ -9,21 +9,21 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from db.core.tables import calls
-from pipeline.domain.call import Call
+from pipeline.domain.call import FIELDS, Call
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
 
-CALL_COLUMNS = tuple(calls.c[name] for name in Call.__dataclass_fields__)
+CALL_COLUMNS = tuple(calls.c[name] for name in FIELDS)
 
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # an escaped NUL, not an escaped backslash before "u0000"
 
 
 def to_call(row: sa.Row[Any]) -> Call:
     """The merged record; `row` holds `CALL_COLUMNS`, perhaps among others."""
-    return Call(**{name: row._mapping[calls.c[name]] for name in Call.__dataclass_fields__})
+    return Call(**{name: row._mapping[calls.c[name]] for name in FIELDS})
 
 
 def read(kind: type[T], row: sa.Row[Any], **made: Any) -> T:

@@ -1,9 +1,9 @@
 """Submissions that wait for the same commit go together: one transaction, one round trip, one flush to disk.
 
-Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once, and in
-busy times with those that came in the same turn of the event loop; what comes while a transaction is under way leaves
-together when it ends (what databases know as group commit, here before the statement rather than after it). Each is
-answered only after its own commit.
+Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves with those that
+came in the same turn of the event loop; what comes while a transaction is under way leaves together when it ends (what
+databases know as group commit, here before the statement rather than after it). Each is answered only after its own
+commit.
 """
 
 import asyncio
@@ -28,9 +28,8 @@ from pipeline.observability.context import WorkContext, work_context
 MOST = 32  # submissions in one transaction
 WAITING = 1024  # submissions that wait in all; more are refused
 ALONE_SECONDS = 0.1  # for which others of its workspace wait for one that left alone
-BUSY_SECONDS = 1.0  # after a group: a turn of the event loop is worth waiting for others
 
-_SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_call_group(%s, %s)"
+_SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_calls(%s, %s)"
 _ALONE = "alone"  # outcome: somebody holds the call
 
 _OF_AN_ITEM: tuple[type[psycopg.Error], ...] = (
@@ -73,7 +72,7 @@ class _Waiting:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """A transaction. `left`: how many still wait for it. `task`: None where it is that of a request."""
+    """A transaction. `left`: how many still wait for it."""
 
     items: list[_Waiting] = field(default_factory=list)
     left: int = 0
@@ -107,7 +106,6 @@ class Grouping:
         self._lines: dict[UUID, _Line] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy_until = 0.0  # of the event loop's time
 
     async def submit(
         self,
@@ -130,16 +128,13 @@ class Grouping:
         If the caller is canceled, the submission leaves the line, or its transaction, if nobody else waits for that,
         is canceled: whether it was recorded is open then.
         """
-        values = calls.arguments(sender, submission, body, signing_parameters, self._urls, request_id, trace)
+        values = calls.to_item(sender, submission, body, signing_parameters, self._urls, request_id, trace)
         if self._waiting >= self._bound:
             raise StateUnavailable(f"{self._bound} submissions wait for PostgreSQL already.")
-        loop = asyncio.get_running_loop()
         line = self._lines.get(sender.workspace_id)
         if line is None:
             line = self._lines[sender.workspace_id] = _Line()
-            if loop.time() >= self._busy_until:
-                return await self._at_once(sender.workspace_id, line, submission, values)
-        item = _Waiting(sender, submission, values, loop.create_future())
+        item = _Waiting(sender, submission, values, asyncio.get_running_loop().create_future())
         line.waiting.append(item)
         self._waiting += 1
         self._depart(sender.workspace_id, line)
@@ -148,17 +143,6 @@ class Grouping:
         except asyncio.CancelledError:
             self._leave(sender.workspace_id, line, item)
             raise
-
-    async def _at_once(
-        self, workspace_id: UUID, line: _Line, submission: Submission, values: dict[str, Any]
-    ) -> Accepted:
-        """Where few come, one costs less without what groups need."""
-        group = line.under_way = _Group(alone=True)
-        try:
-            answer = await calls.submit_alone(self._database, values)
-        finally:
-            self._arrive(workspace_id, line, group)
-        return calls.accepted(submission, *answer)
 
     def _depart(self, workspace_id: UUID, line: _Line) -> None:
         """Send off what waits, unless something is under way."""
@@ -186,8 +170,6 @@ class Grouping:
         group.items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
         group.left = len(group.items)
         group.alone = group.left == 1
-        if group.left > 1:
-            self._busy_until = asyncio.get_running_loop().time() + BUSY_SECONDS
         self._waiting -= group.left
         for item in group.items:
             item.group = group
@@ -216,13 +198,9 @@ class Grouping:
             self._board(line, group)
             if not group.items:  # all of them left the line meanwhile
                 return
-            if group.alone:
-                await self._one_by_one(group.items)
-                return
-            rest = await self._together(workspace_id, group.items)
+            rest = await self._send(workspace_id, group.items)
             self._arrive(workspace_id, line, group)
-            if rest:
-                await asyncio.gather(*(self._one_by_one(chain) for chain in _by_call(rest)))
+            await asyncio.gather(*(self._send_each(workspace_id, chain) for chain in _by_call(rest)))
         except BaseException as error:
             for item in group.items:
                 item.refuse(error if isinstance(error, Exception) else StateUnavailable("The service is stopping."))
@@ -231,35 +209,35 @@ class Grouping:
         finally:
             self._arrive(workspace_id, line, group)
 
-    async def _together(self, workspace_id: UUID, items: list[_Waiting]) -> list[_Waiting]:
-        """Those that have to be done by themselves."""
-        seen: set[UUID] = set()
-        given = []
-        for place, item in enumerate(items):
-            call_id = item.submission.call_id
-            given.append(item.values | {"place": place, "first": call_id not in seen})
-            seen.add(call_id)
+    async def _send(self, workspace_id: UUID, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
+        """Submit in one transaction, and return those of several that need one of their own."""
         try:
-            rows = await self._database.fetch_all(_SUBMIT_CALLS, (workspace_id, dump_json(given)))
-        except _OF_AN_ITEM:
-            return items
+            rows = await self._database.fetch_all(
+                _SUBMIT_CALLS, (workspace_id, dump_json([item.values for item in items]))
+            )
+        except _OF_AN_ITEM as error:
+            if len(items) > 1:
+                return items
+            if isinstance(error, psycopg.OperationalError | psycopg.InternalError):
+                raise StateUnavailable from error
+            raise
         except _AWAY as error:
             raise StateUnavailable from error
         rest = []
         for place, outcome, job_id, decision in rows:
             if outcome == _ALONE:
-                rest.append(place)
+                rest.append(items[place - 1])
             else:
-                items[place].settle(outcome, job_id, decision)
-        return [items[place] for place in sorted(rest)]
+                items[place - 1].settle(outcome, job_id, decision)
+        return rest
 
-    async def _one_by_one(self, chain: Iterable[_Waiting]) -> None:
-        """Submissions of one call, in the order in which they came."""
+    async def _send_each(self, workspace_id: UUID, chain: Iterable[_Waiting]) -> None:
+        """Submit each of a call's submissions by itself, in the order in which they came."""
         for item in chain:
             if item.answer.done():  # its sender waits no longer
                 continue
             try:
-                item.settle(*await calls.submit_alone(self._database, item.values))
+                await self._send(workspace_id, [item])
             except Exception as error:
                 item.refuse(error)
 

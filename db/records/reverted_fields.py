@@ -8,7 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-FIELDS = ("teamId", "userId", "from", "to", "startTime", "outgoing", "duration", "recordingUrl", "recordingUrl2")
+from pydantic.alias_generators import to_camel
+
+from pipeline.domain import call
+
+FIELDS = tuple(to_camel(name.removesuffix("_number")) for name in call.FIELDS if name != "call_id")
+"""As a body has them: `from` and `to` are numbers."""
 
 
 def warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) -> tuple[str, ...]:

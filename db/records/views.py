@@ -1,7 +1,7 @@
 """What people and programs may read: plain frozen dataclasses. Recording addresses come without their signatures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -236,11 +236,10 @@ _latest_job = (
 )
 _SUMMARY = (
     sa.select(
-        *(calls.c[name] for name in ("id", "call_id", "workspace_id", "team_id", "from_number", "to_number")),
+        *(calls.c[field.name] for field in fields(CallSummary) if field.name in calls.c and field.name != "user_id"),
         sa.case((corrections.c.agent_set, corrections.c.user_id), else_=calls.c.user_id).label("user_id"),
         calls.c.user_id.label("sent_user_id"),
-        *(calls.c[name] for name in ("start_time", "outgoing", "duration", "state", "created_at", "updated_at")),
-        *(calls.c[name] for name in ("completed_at", "failure_code", "failure_message", "failure_retryable", "job_id")),
+        *(calls.c[name] for name in ("id", "failure_code", "failure_message", "failure_retryable", "job_id")),
         _latest_job.c.stage,
         _latest_job.c.attempts,
         _latest_job.c.not_before,

@@ -102,8 +102,8 @@ CREATE TRIGGER jobs_fetch_announced AFTER INSERT OR UPDATE OF state, not_before 
 -- workspace all the same.
 --
 -- `switchboard.workspace` says whose rows a transaction may see and write: a workspace's id, or '*' for all of them (the
--- queue, operators). Where it is not set there are no rows. `Database.transaction` sets it; `submit_call` and `find_key`
--- set it themselves, from the key. db/README.md says which logins are bound by this; `service_role.sql` makes the
+-- queue, operators). Where it is not set there are no rows. `Database.transaction` sets it; `submit_calls` and `find_key`
+-- set it themselves. db/README.md says which logins are bound by this; `service_role.sql` makes the
 -- role that binds the others.
 
 -- Every table that holds data of a workspace, by what makes a row one of its own. FORCE: the tables' owner is bound as well.

@@ -1,5 +1,5 @@
 """Speech to timed words: engines behind one protocol. Cheap to import; `load` brings in the engine's libraries."""
 
-from pipeline.asr.engine import ENGINES, AsrOptions, Engine, RemoteEngine, NeedsAligner, engine_class, load
+from pipeline.asr.engine import ENGINES, AsrOptions, Engine, NeedsAligner, RemoteEngine, engine_class, load
 
-__all__ = ["ENGINES", "AsrOptions", "Engine", "RemoteEngine", "NeedsAligner", "engine_class", "load"]
+__all__ = ["ENGINES", "AsrOptions", "Engine", "NeedsAligner", "RemoteEngine", "engine_class", "load"]

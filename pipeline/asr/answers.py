@@ -30,17 +30,17 @@ class Transcription:
     no_speech_probability: float  # 0: not said
 
 
-def read(told: Mapping[str, Any], seconds: float) -> Transcription:
+def read(response: Mapping[str, Any], seconds: float) -> Transcription:
     """Return what an answer for so many seconds of sound says. Raises `EngineError` for values that cannot be."""
-    text = " ".join(str(told["text"]).split())
+    text = " ".join(str(response["text"]).split())
     try:
-        segments = [dict(one) for one in told.get("segments") or ()]
-        listed = [dict(one) for one in told.get("words") or [w for s in segments for w in s.get("words") or ()]]
-        weights = [max(_number(one["end"]) - _number(one["start"]), 0.01) for one in segments]
+        segments = [dict(segment) for segment in response.get("segments") or ()]
+        listed = [dict(word) for word in response.get("words") or [w for s in segments for w in s.get("words") or ()]]
+        weights = [max(_number(segment["end"]) - _number(segment["start"]), 0.01) for segment in segments]
         timed = _words(listed, segments, text, seconds) if listed and text else () if not text else None
         return Transcription(
             text,
-            CODES.get(str(told.get("language") or "").lower()),
+            CODES.get(str(response.get("language") or "").lower()),
             timed,
             _mean(segments, weights, "avg_logprob"),
             _mean(segments, weights, "no_speech_prob"),
@@ -50,29 +50,29 @@ def read(told: Mapping[str, Any], seconds: float) -> Transcription:
 
 
 def _mean(segments: Sequence[Mapping[str, Any]], weights: Sequence[float], key: str) -> float:
-    said = [(_number(one[key]), weight) for one, weight in zip(segments, weights, strict=True) if key in one]
-    return sum(value * weight for value, weight in said) / sum(weight for _, weight in said) if said else 0.0
+    weighted = [(_number(segment[key]), weight) for segment, weight in zip(segments, weights, strict=True) if key in segment]
+    return sum(value * weight for value, weight in weighted) / sum(weight for _, weight in weighted) if weighted else 0.0
 
 
 def _words(
     listed: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]], text: str, seconds: float
 ) -> tuple[Word, ...]:
     """The words with their times: as the text writes them where it has the same, for lists lack its punctuation."""
-    found = []
-    for one in listed:
-        start, end = _number(one["start"]), _number(one["end"])
+    timed = []
+    for entry in listed:
+        start, end = _number(entry["start"]), _number(entry["end"])
         if not -BEYOND <= start <= end <= seconds + BEYOND:
             raise ValueError(f"a word from {start} to {end} in {seconds} s")
-        said = str(one["word"]).strip()
-        if said:
-            found.append(Word(max(start, 0.0), end, said, _confidence(one, segments)))
+        word_text = str(entry["word"]).strip()
+        if word_text:
+            timed.append(Word(max(start, 0.0), end, word_text, _confidence(entry, segments)))
     written = in_words([f" {part}" for part in text.split()])
-    same = [plain(word.text) for word in written] == [plain(word.text) for word in found]
+    same = [plain(word.text) for word in written] == [plain(word.text) for word in timed]
     if not same:
-        return tuple(found)
+        return tuple(timed)
     return tuple(
         Word(word.start, word.end, mark.text, word.confidence, joined=mark.joined)
-        for word, mark in zip(found, written, strict=True)
+        for word, mark in zip(timed, written, strict=True)
     )
 
 
@@ -81,8 +81,8 @@ def _confidence(word: Mapping[str, Any], segments: Sequence[Mapping[str, Any]]) 
     if word.get("probability") is not None:
         return round(min(max(_number(word["probability"]), 0.0), 1.0), 4)
     middle = (_number(word["start"]) + _number(word["end"])) / 2
-    rated = [one for one in segments if "avg_logprob" in one]
-    around = [one for one in rated if _number(one["start"]) <= middle <= _number(one["end"])]
+    rated = [segment for segment in segments if "avg_logprob" in segment]
+    around = [segment for segment in rated if _number(segment["start"]) <= middle <= _number(segment["end"])]
     if not around:
         return UNKNOWN_CONFIDENCE
     return round(min(1.0, math.exp(_number(around[0]["avg_logprob"]))), 4)

@@ -71,7 +71,7 @@ def _with_hypotheses(tokenizer: Any, result: Any) -> Decoding:
     return replace(best, hypotheses=hypotheses)
 
 
-def drawn(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: int) -> Decoding:
+def sample(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: int) -> Decoding:
     """The only row of `encoded`, drawn at a temperature above 0; the same text for the same seed.
 
     Raises what CTranslate2 raises.
@@ -97,9 +97,9 @@ def drawn(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: in
         return list(result.sequences_ids[0]), [_array(step) for step in result.logits[0]]
 
     longest = model.max_length // 2 - len(start)
-    sample = sampling.sample(greedy, tokenizer.eot, temperature, seed, longest, MAX_PASSES)
-    mean = sample.log_probability / max(1, len(sample.tokens))
-    return replace(_decoding(tokenizer, list(sample.tokens), mean, no_speech[0]), passes=len(no_speech))
+    draw = sampling.sample(greedy, tokenizer.eot, temperature, seed, longest, MAX_PASSES)
+    mean = draw.log_probability / max(1, len(draw.tokens))
+    return replace(_decoding(tokenizer, list(draw.tokens), mean, no_speech[0]), passes=len(no_speech))
 
 
 def _decoding(tokenizer: Any, tokens: list[int], score: float, no_speech: float) -> Decoding:
@@ -107,14 +107,14 @@ def _decoding(tokenizer: Any, tokens: list[int], score: float, no_speech: float)
     from faster_whisper.transcribe import get_compression_ratio
 
     mean = score * len(tokens) / (len(tokens) + 1)
-    said = [token for token in tokens if token < tokenizer.eot]  # nothing keeps a time token from coming unasked
-    text = tokenizer.decode(said).strip()
-    return Decoding(said if text else [], mean, no_speech, get_compression_ratio(text) if text else 0.0)
+    text_tokens = [token for token in tokens if token < tokenizer.eot]  # nothing keeps a time token from coming unasked
+    text = tokenizer.decode(text_tokens).strip()
+    return Decoding(text_tokens if text else [], mean, no_speech, get_compression_ratio(text) if text else 0.0)
 
 
 def _words(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, ...]:
     units, _ = tokenizer.split_tokens_on_unicode([token for token in tokens if token < tokenizer.eot])
-    return tuple(written.text for written in in_words(units))
+    return tuple(token.text for token in in_words(units))
 
 
 def _array(view: Any) -> npt.NDArray[np.float32]:
@@ -130,7 +130,7 @@ def stacked(encoded: Sequence[Any]) -> Any:
     """Encoder outputs of one length on a CPU as one, shape (rows, frames, dimension)."""
     from faster_whisper.transcribe import get_ctranslate2_storage
 
-    return get_ctranslate2_storage(np.concatenate([np.asarray(one) for one in encoded]))
+    return get_ctranslate2_storage(np.concatenate([np.asarray(output) for output in encoded]))
 
 
 def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
@@ -145,6 +145,6 @@ def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
     import torch
 
     device = f"cuda:{encoded.device_index}"  # CTranslate2 and torch share the array through __cuda_array_interface__
-    taken = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)].contiguous()
+    selected = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)].contiguous()
     torch.cuda.current_stream(encoded.device_index).synchronize()  # CTranslate2 reads it in a stream of its own
-    return ctranslate2.StorageView.from_array(taken)
+    return ctranslate2.StorageView.from_array(selected)

@@ -52,15 +52,15 @@ def supports(words: Sequence[str], hypotheses: Sequence[tuple[Sequence[str], flo
 
     if not hypotheses:
         return ()
-    ours = [plain(word) for word in words]
+    references = [plain(word) for word in words]
     scores = np.array([score for _, score in hypotheses])
     weights = np.exp(scores - scores.max())
-    found = np.zeros(len(ours))
-    for (theirs, _), weight in zip(hypotheses, weights / weights.sum(), strict=True):
-        for block in Levenshtein.opcodes(ours, [plain(word) for word in theirs]):
+    shares = np.zeros(len(references))
+    for (hypothesis, _), weight in zip(hypotheses, weights / weights.sum(), strict=True):
+        for block in Levenshtein.opcodes(references, [plain(word) for word in hypothesis]):
             if block.tag == "equal":
-                found[block.src_start : block.src_end] += weight
-    return tuple(round(min(1.0, float(share)), 4) for share in found)
+                shares[block.src_start : block.src_end] += weight
+    return tuple(round(min(1.0, float(share)), 4) for share in shares)
 
 
 def features(text: ChunkText) -> Floats:
@@ -86,8 +86,8 @@ def risks(text: ChunkText, calibration: DoubtCalibration) -> Floats:
 def risks_of(values: Floats, calibration: DoubtCalibration) -> Floats:
     """Return the same of `features`, shape (words,)."""
     weights = np.array([calibration.weights[name] for name in FEATURES])
-    found: Floats = 1 / (1 + np.exp(-(calibration.intercept + values @ weights)))
-    return found
+    probabilities: Floats = 1 / (1 + np.exp(-(calibration.intercept + values @ weights)))
+    return probabilities
 
 
 def family(engine: str) -> str:
@@ -110,9 +110,9 @@ def calibration_of(engine: str) -> DoubtCalibration | None:
 def read(path: Path) -> DoubtCalibration:
     """Return what a file says. Raises `DoubtCalibrationInvalid`."""
     try:
-        found = DoubtCalibration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        calibration = DoubtCalibration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise DoubtCalibrationInvalid(f"{path} is no calibration of doubt: {error}") from error
-    if set(found.weights) != set(FEATURES):
-        raise DoubtCalibrationInvalid(f"{path} weighs {', '.join(found.weights)}; needed are {', '.join(FEATURES)}.")
-    return found
+    if set(calibration.weights) != set(FEATURES):
+        raise DoubtCalibrationInvalid(f"{path} weighs {', '.join(calibration.weights)}; needed are {', '.join(FEATURES)}.")
+    return calibration

@@ -71,8 +71,8 @@ def _onset(loud: npt.NDArray[np.bool_], first: int, last: int) -> int | None:
     """The first loud frame of a word that begins in a pause; None where it does not or is all pause."""
     if first < 0 or loud[first : first + 2].any():
         return None
-    found = np.flatnonzero(loud[first:last])
-    return first + int(found[0]) if len(found) else None
+    loud_frames = np.flatnonzero(loud[first:last])
+    return first + int(loud_frames[0]) if len(loud_frames) else None
 
 
 def _offset(loud: npt.NDArray[np.bool_], first: int, last: int, limit: int) -> int | None:
@@ -81,8 +81,8 @@ def _offset(loud: npt.NDArray[np.bool_], first: int, last: int, limit: int) -> i
     if last - first < 3:
         return None
     if not loud[last - 2 : last].any():
-        found = np.flatnonzero(loud[first:last])
-        return first + int(found[-1]) + 1 if len(found) else None
+        loud_frames = np.flatnonzero(loud[first:last])
+        return first + int(loud_frames[-1]) + 1 if len(loud_frames) else None
     if loud[last - 1] and limit > last:
         quiet = np.flatnonzero(~loud[last:limit])
         return last + int(quiet[0]) if len(quiet) else min(limit, len(loud))
@@ -91,11 +91,11 @@ def _offset(loud: npt.NDArray[np.bool_], first: int, last: int, limit: int) -> i
 
 def _shortened(word: Word, db: npt.NDArray[np.float64]) -> Word:
     """A word as long as it can be: its beginning, or its end where that is louder."""
-    most = longest(word.text)
-    if word.end - word.start <= most:
+    max_seconds = longest(word.text)
+    if word.end - word.start <= max_seconds:
         return word
-    head, tail = (_mean(db, start, start + most) for start in (word.start, word.end - most))
-    return replace(word, start=word.end - most) if tail > head + LOUDER_DB else replace(word, end=word.start + most)
+    head, tail = (_mean(db, start, start + max_seconds) for start in (word.start, word.end - max_seconds))
+    return replace(word, start=word.end - max_seconds) if tail > head + LOUDER_DB else replace(word, end=word.start + max_seconds)
 
 
 def _mean(db: npt.NDArray[np.float64], start: float, end: float) -> float:

@@ -45,19 +45,19 @@ class BFloat16Encoder:
         path = folder / "model.bin"
         try:
             with path.open("rb") as file:
-                found = dict(_variables(file))
-            self._heads = int(found.pop("num_heads"))
-            self._positions = found["position_encodings/encodings"].float()
+                variables = dict(_variables(file))
+            self._heads = int(variables.pop("num_heads"))
+            self._positions = variables["position_encodings/encodings"].float()
             self._weights = {
-                name: _whole(value, found.get(f"{name}_scale")).to(_format(name))
-                for name, value in found.items()
+                name: _whole(value, variables.get(f"{name}_scale")).to(_format(name))
+                for name, value in variables.items()
                 if not name.endswith("_scale")
             }
         except (KeyError, struct.error, ValueError, IndexError, RuntimeError) as error:
             raise EngineError(
                 f"{path} has no encoder that can be read ({type(error).__name__}). {OTHERWISE}"
             ) from error
-        self._layers = sum(name.endswith("/ffn/linear_0/weight") for name in found)
+        self._layers = sum(name.endswith("/ffn/linear_0/weight") for name in variables)
 
     def __call__(self, features: Features) -> npt.NDArray[np.float32]:
         """Return what the decoder attends to for one window, shape (1, frames / 2, dimension)."""

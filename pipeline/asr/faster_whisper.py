@@ -173,10 +173,10 @@ class FasterWhisper:
     def _encoder_apart(
         options: FasterWhisperOptions, device: str, folder: Path, threads: int
     ) -> BFloat16Encoder | None:
-        wanted = options.encoder == "bfloat16"
+        use_bfloat16 = options.encoder == "bfloat16"
         if options.encoder == "auto" and options.compute_type == "auto":
-            wanted = suits_this_cpu()
-        return BFloat16Encoder(folder, threads) if wanted and device == "cpu" else None
+            use_bfloat16 = suits_this_cpu()
+        return BFloat16Encoder(folder, threads) if use_bfloat16 and device == "cpu" else None
 
     @staticmethod
     def device_of(options: AsrOptions) -> str:
@@ -195,8 +195,8 @@ class FasterWhisper:
         import torch
 
         free, _ = torch.cuda.mem_get_info()  # the weights are there already
-        each = self._bytes_of_a_chunk(folder, 4 if compute_type == "float32" else 2)
-        return batch_size(free, each, self.batches_at_once, MAX_GPU_BATCH)
+        bytes_per_chunk = self._bytes_of_a_chunk(folder, 4 if compute_type == "float32" else 2)
+        return batch_size(free, bytes_per_chunk, self.batches_at_once, MAX_GPU_BATCH)
 
     def _bytes_of_a_chunk(self, folder: Path, bytes_each: int) -> int:
         silence = np.zeros((self._model.model.n_mels, self._model.feature_extractor.nb_max_frames), np.float32)
@@ -216,11 +216,11 @@ class FasterWhisper:
         All of a batch are padded to one length, that of each alone, so that no text depends on the rest of the batch.
         """
         lists = [tuple(terms) for terms in vocabularies]
-        known = {terms: self._vocabulary(terms) for terms in set(lists)}  # a call's chunks share one list
-        vocabulary = [known[terms] for terms in lists] or [()] * len(chunks)
+        tokens_of = {terms: self._vocabulary(terms) for terms in set(lists)}  # a call's chunks share one list
+        vocabulary = [tokens_of[terms] for terms in lists] or [()] * len(chunks)
         if with_fallback:
             return [self._with_fallback(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
-        done: dict[int, ChunkText] = {}
+        texts_by_index: dict[int, ChunkText] = {}
         alike: dict[tuple[int, int], list[int]] = defaultdict(list)  # prompts, too, have one length in a batch
         for i in sorted(range(len(chunks)), key=lambda i: chunks[i].seconds):
             alike[len(vocabulary[i]), self._frames(len(samples[i]))].append(i)
@@ -229,14 +229,14 @@ class FasterWhisper:
                 texts = self._transcribe_batch(
                     [samples[i] for i in batch], [chunks[i] for i in batch], [vocabulary[i] for i in batch], DecodingStrategy()
                 )
-                done.update(zip(batch, texts, strict=True))
-        return [done[i] for i in range(len(chunks))]
+                texts_by_index.update(zip(batch, texts, strict=True))
+        return [texts_by_index[i] for i in range(len(chunks))]
 
     def align(
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
         """Return the words of texts that another recognizer wrote; see `pipeline.asr.alignment.Aligner`."""
-        found: list[tuple[Word, ...]] = [()] * len(chunks)
+        aligned: list[tuple[Word, ...]] = [()] * len(chunks)
         alike: dict[int, list[int]] = defaultdict(list)
         for i, text in enumerate(texts):
             if text.strip():
@@ -246,12 +246,12 @@ class FasterWhisper:
                 features = [self._features(samples[i], chunks[i]) for i in batch]
                 windows = [PreparedChunk(chunks[i], self._language(chunks[i]), 1.0, {}) for i in batch]
                 tokens = [self._tokens(texts[i], window.language) for i, window in zip(batch, windows, strict=True)]
-                decodings = [Decoding(own, 0.0, 0.0, 0.0) for own in tokens]
+                decodings = [Decoding(text_tokens, 0.0, 0.0, 0.0) for text_tokens in tokens]
                 with self._device:
                     timed = self._align(self._encode(features), windows, decodings, range(len(batch)))
                 for at, i in enumerate(batch):
-                    found[i] = self._placed(timed[at], samples[i], chunks[i])
-        return found
+                    aligned[i] = self._placed(timed[at], samples[i], chunks[i])
+        return aligned
 
     def _language(self, chunk: Chunk) -> str:
         return (chunk.language or ONLY_LANGUAGE) if self._model.model.is_multilingual else ONLY_LANGUAGE
@@ -280,9 +280,9 @@ class FasterWhisper:
             with self._device:
                 return self._encode([self._features(samples, chunk)])
 
-        def decode(x: Samples, part: Chunk, way: DecodingStrategy) -> ChunkText:
+        def decode(x: Samples, part: Chunk, strategy: DecodingStrategy) -> ChunkText:
             encoded = whole() if x is samples else None
-            return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way, encoded)[0]
+            return self._transcribe_batch([x], [part], [terms if strategy.vocabulary else ()], strategy, encoded)[0]
 
         return fallback.decode_with_fallback(samples, chunk, decode, TEMPERATURES, bool(terms))
 
@@ -291,7 +291,7 @@ class FasterWhisper:
         samples: Sequence[Samples],
         chunks: Sequence[Chunk],
         terms: Sequence[Vocabulary],
-        way: DecodingStrategy,
+        strategy: DecodingStrategy,
         encoded: Any = None,
     ) -> list[ChunkText]:
         """`encoded`: what `_encode` made of the chunks, if they have been through it."""
@@ -301,8 +301,8 @@ class FasterWhisper:
         with self._device:
             encoded = self._encode(features) if encoded is None else encoded
             windows = self._windows(chunks, encoded)
-            decodings = self._decode(encoded, windows, samples, terms, way)
-            spoken = [i for i, found in enumerate(decodings) if not self._silent(found)]
+            decodings = self._decode(encoded, windows, samples, terms, strategy)
+            spoken = [i for i, result in enumerate(decodings) if not self._silent(result)]
             timed = self._align(encoded, windows, decodings, spoken)
             del encoded  # its memory is the device's
         placed = [
@@ -313,16 +313,16 @@ class FasterWhisper:
                 chunk=window.chunk,
                 language=window.language,
                 language_probability=window.language_probability,
-                words=heard,
-                mean_log_probability=found.mean_log_probability,
-                no_speech_probability=found.no_speech_probability,
+                words=chunk_words,
+                mean_log_probability=result.mean_log_probability,
+                no_speech_probability=result.no_speech_probability,
                 languages=_likeliest(window.languages),
-                compression=compression(heard, window.chunk) if window.chunk.pieces else found.compression,
-                temperature=way.temperature,
-                decodings=found.passes,
-                supports=doubt.supports([word.text for word in heard], found.hypotheses),
+                compression=compression(chunk_words, window.chunk) if window.chunk.pieces else result.compression,
+                temperature=strategy.temperature,
+                decodings=result.passes,
+                supports=doubt.supports([word.text for word in chunk_words], result.hypotheses),
             )
-            for window, found, heard in zip(windows, decodings, placed, strict=True)
+            for window, result, chunk_words in zip(windows, decodings, placed, strict=True)
         ]
 
     def _features(self, samples: Samples, chunk: Chunk) -> npt.NDArray[np.float32]:
@@ -367,15 +367,15 @@ class FasterWhisper:
     def _languages_of(self, encoded: Any) -> list[dict[str, float]]:
         if not self._model.model.is_multilingual:
             return [{} for _ in range(encoded.shape[0])]
-        found = []
+        languages = []
         for ranked in self._model.model.detect_language(encoded):
             probabilities = {token[2:-2]: float(p) for token, p in ranked}
             if self._languages:
                 probabilities = {code: probabilities[code] for code in self._languages}
                 total = sum(probabilities.values()) or 1.0
                 probabilities = {code: p / total for code, p in probabilities.items()}
-            found.append(probabilities)
-        return found
+            languages.append(probabilities)
+        return languages
 
     def _decode(
         self,
@@ -383,22 +383,22 @@ class FasterWhisper:
         windows: Sequence[PreparedChunk],
         samples: Sequence[Samples],
         terms: Sequence[Vocabulary],
-        way: DecodingStrategy,
+        strategy: DecodingStrategy,
     ) -> list[Decoding]:
         """One hypothesis for each window; one that is sampled draws with a seed of its own sound, and is alone."""
         tokenizers = [self._tokenizer(window.language) for window in windows]
         try:
-            if way.temperature > 0:
+            if strategy.temperature > 0:
                 seed = zlib.crc32(samples[0].tobytes())
-                return [decoding.drawn(self._model, tokenizers[0], encoded, way.temperature, seed)]
+                return [decoding.sample(self._model, tokenizers[0], encoded, strategy.temperature, seed)]
             return decoding.beam(
-                self._model, tokenizers, encoded, terms, self.options.beam_size, way.no_repeat, self._time_tokens
+                self._model, tokenizers, encoded, terms, self.options.beam_size, strategy.no_repeat, self._time_tokens
             )
         except RuntimeError as error:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
 
-    def _silent(self, found: Decoding) -> bool:
-        return found.no_speech_probability > MAX_NO_SPEECH and found.mean_log_probability < fallback.IMPROBABLE
+    def _silent(self, decoding: Decoding) -> bool:
+        return decoding.no_speech_probability > MAX_NO_SPEECH and decoding.mean_log_probability < fallback.IMPROBABLE
 
     def _align(
         self, encoded: Any, windows: Sequence[PreparedChunk], decodings: Sequence[Decoding], spoken: Sequence[int]
@@ -425,9 +425,9 @@ class FasterWhisper:
                 timed[i] = words.timed(tokenizer, decodings[i].tokens, alignment, self._model.tokens_per_second)
         return timed
 
-    def _placed(self, found: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
+    def _placed(self, timed: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
         """Words at their times: what the checkpoint's alignment is early by is made up for, edges go to the sound."""
-        later = [replace(w, start=w.start + self._word_delay, end=w.end + self._word_delay) for w in found]
+        later = [replace(w, start=w.start + self._word_delay, end=w.end + self._word_delay) for w in timed]
         return edges.placed(later, samples, chunk)
 
     def _tokenizer(self, language: str) -> Any:
@@ -480,9 +480,9 @@ def chunk_bytes(width: int, layers: int, beams: int, tokens: int, bytes_each: in
     return bytes_each * (encoder + decoder)
 
 
-def batch_size(free: int, each: int, at_once: int, most: int) -> int:
+def batch_size(free: int, bytes_per_chunk: int, at_once: int, max_size: int) -> int:
     """Chunks in each of `at_once` batches, of which each chunk needs `each` bytes: from 1 to `most`."""
-    return max(1, min(most, int(SHARE * free / (each * at_once))))
+    return max(1, min(max_size, int(SHARE * free / (bytes_per_chunk * at_once))))
 
 
 FIRST = ["Ġ", "t"]
@@ -492,11 +492,11 @@ def complete(tokenizer: Any) -> Any:
     """Return a `tokenizers.Tokenizer` with the merge that it lacks, or the same where it lacks none."""
     from tokenizers import Tokenizer
 
-    described = json.loads(tokenizer.to_str())
-    model = described["model"]
+    description = json.loads(tokenizer.to_str())
+    model = description["model"]
     merges = model.get("merges") or []
     pair = FIRST if merges and isinstance(merges[0], list) else " ".join(FIRST)
     if not merges or "".join(FIRST) not in model["vocab"] or pair in merges:
         return tokenizer
     merges.insert(0, pair)
-    return Tokenizer.from_str(json.dumps(described))
+    return Tokenizer.from_str(json.dumps(description))

@@ -107,38 +107,38 @@ class Onnx:
         """See `pipeline.asr.Engine`. These models decode in one way, and take no vocabulary."""
         for sound, chunk in zip(samples, chunks, strict=True):
             edges.check_sound(sound, chunk, self.max_chunk_seconds)
-        found: list[ChunkText] = []
+        texts: list[ChunkText] = []
         size = 1 if with_fallback else self.batch_size
         for first in range(0, len(chunks), size):
             batch = slice(first, first + size)
-            found += self._batch(samples[batch], chunks[batch])
-        return [replace(text, with_fallback=with_fallback) for text in found]
+            texts += self._batch(samples[batch], chunks[batch])
+        return [replace(text, with_fallback=with_fallback) for text in texts]
 
     def _batch(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
-        told = {"language": chunks[0].language or self._language} if self._takes_language else {}
+        options = {"language": chunks[0].language or self._language} if self._takes_language else {}
         try:
-            results = self._model.recognize([np.ascontiguousarray(x) for x in samples], sample_rate=SAMPLE_RATE, **told)
+            results = self._model.recognize([np.ascontiguousarray(x) for x in samples], sample_rate=SAMPLE_RATE, **options)
         except Exception as error:  # onnxruntime's own classes share no other base
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
-        return [self._text(*one) for one in zip(results, samples, chunks, strict=True)]
+        return [self._text(*row) for row in zip(results, samples, chunks, strict=True)]
 
     def _text(self, result: Any, samples: Samples, chunk: Chunk) -> ChunkText:
-        written = replace(chunk, language=chunk.language or self._language)
+        chunk_in_language = replace(chunk, language=chunk.language or self._language)
         if result.timestamps is None and result.text.strip():
             if self.aligner is None:
                 raise EngineError("This model gives no word times, and there is no aligner.")
-            (found,) = self.aligner.align([samples], [written], [result.text])
+            (aligned,) = self.aligner.align([samples], [chunk_in_language], [result.text])
         else:
             timed = timed_words(result.tokens or (), result.timestamps or (), result.logprobs or ())
-            found = edges.placed(timed, samples, chunk)
+            aligned = edges.placed(timed, samples, chunk)
         return ChunkText(
             chunk=chunk,
-            language=written.language or self._language,
+            language=chunk_in_language.language or self._language,
             language_probability=0.0,
-            words=found,
+            words=aligned,
             mean_log_probability=float(np.mean(result.logprobs)) if result.logprobs else 0.0,
-            no_speech_probability=float(not found),
-            compression=compression(found, chunk),
+            no_speech_probability=float(not aligned),
+            compression=compression(aligned, chunk),
         )
 
 
@@ -178,13 +178,13 @@ def device_of(device: str, setting: str = "SWITCHBOARD_ASR__DEVICE") -> str:
 
 def timed_words(tokens: Sequence[str], starts: Sequence[float], log_probabilities: Sequence[float]) -> tuple[Word, ...]:
     """Return the words of tokens that have a start; each ends where the next begins, or soon after its last token."""
-    found = []
-    for written in words.in_words(tokens):
-        last = starts[written.last - 1]
-        after = starts[written.last] if written.last < len(starts) else math.inf
-        sure = min((log_probabilities[i] for i in range(written.first, written.last) if log_probabilities), default=0.0)
+    timed = []
+    for token in words.in_words(tokens):
+        last = starts[token.last - 1]
+        after = starts[token.last] if token.last < len(starts) else math.inf
+        log_probability = min((log_probabilities[i] for i in range(token.first, token.last) if log_probabilities), default=0.0)
         end = max(last, min(after, last + LAST_TOKEN))
-        found.append(
-            Word(starts[written.first], end, written.text, round(min(1.0, math.exp(sure)), 4), joined=written.joined)
+        timed.append(
+            Word(starts[token.first], end, token.text, round(min(1.0, math.exp(log_probability)), 4), joined=token.joined)
         )
-    return tuple(found)
+    return tuple(timed)

@@ -168,15 +168,15 @@ class OpenAI:
         prompts = [self._prompt(terms) for terms in vocabularies] or [""] * len(chunks)
         if with_fallback:
             return [self._with_fallback(x, chunk, p) for x, chunk, p in zip(samples, chunks, prompts, strict=True)]
-        asked = [
+        requests = [
             self._pool.submit(self._ask, x, chunk, prompt)
             for x, chunk, prompt in zip(samples, chunks, prompts, strict=True)
         ]
         try:
-            return self._texts([one.result() for one in asked])
+            return self._texts([request.result() for request in requests])
         finally:
-            for one in asked:
-                one.cancel()
+            for request in requests:
+                request.cancel()
 
     def _prompt(self, terms: Sequence[str]) -> str:
         """Names and terms as a text that came before; whole terms, the first of the list first."""
@@ -193,14 +193,14 @@ class OpenAI:
     def _with_fallback(self, samples: Samples, chunk: Chunk, prompt: str) -> ChunkText:
         """One chunk in the ways there are: without the prompt, in two parts, piece by piece. A server is not asked for
         text drawn by chance: it would be another one each time."""
-        known: dict[tuple[Chunk, str], ChunkText] = {}
+        texts: dict[tuple[Chunk, str], ChunkText] = {}
 
-        def decode(x: Samples, part: Chunk, way: DecodingStrategy) -> ChunkText:
-            key = (part, prompt if way.vocabulary else "")
-            if key in known:  # a way that is no other one for a server
-                return replace(known[key], decodings=0)
-            known[key] = self._texts([self._ask(x, part, key[1])])[0]
-            return known[key]
+        def decode(x: Samples, part: Chunk, strategy: DecodingStrategy) -> ChunkText:
+            key = (part, prompt if strategy.vocabulary else "")
+            if key in texts:  # a way that is no other one for a server
+                return replace(texts[key], decodings=0)
+            texts[key] = self._texts([self._ask(x, part, key[1])])[0]
+            return texts[key]
 
         return fallback.decode_with_fallback(samples, chunk, decode, (), bool(prompt))
 
@@ -208,46 +208,46 @@ class OpenAI:
         edges.check_sound(samples, chunk, self.max_chunk_seconds)
         language = self._options.language or chunk.language
         answer = read(self._client.transcribe(samples, language, prompt), len(samples) / SAMPLE_RATE)
-        written = language or answer.language
-        if written is None and answer.text:
+        text_language = language or answer.language
+        if text_language is None and answer.text:
             raise EngineError(
                 "The recognition server does not say which language it found. Set SWITCHBOARD_ASR__LANGUAGE."
             )
-        return _Response(samples, chunk, answer, written or "en")
+        return _Response(samples, chunk, answer, text_language or "en")
 
-    def _texts(self, heard: Sequence[_Response]) -> list[ChunkText]:
-        timed = [edges.placed(one.answer.words, one.samples, one.chunk) if one.answer.words else () for one in heard]
-        bare = [i for i, one in enumerate(heard) if one.answer.words is None and one.answer.text]
-        if bare:
-            for i, found in zip(bare, self._align([heard[i] for i in bare]), strict=True):
-                timed[i] = found
-        return [self._text(one, found) for one, found in zip(heard, timed, strict=True)]
+    def _texts(self, responses: Sequence[_Response]) -> list[ChunkText]:
+        timed = [edges.placed(response.answer.words, response.samples, response.chunk) if response.answer.words else () for response in responses]
+        untimed = [i for i, response in enumerate(responses) if response.answer.words is None and response.answer.text]
+        if untimed:
+            for i, aligned in zip(untimed, self._align([responses[i] for i in untimed]), strict=True):
+                timed[i] = aligned
+        return [self._text(response, timed_words) for response, timed_words in zip(responses, timed, strict=True)]
 
-    def _align(self, heard: Sequence[_Response]) -> list[tuple[Word, ...]]:
+    def _align(self, responses: Sequence[_Response]) -> list[tuple[Word, ...]]:
         if self._aligner is None:
             raise EngineError(
                 "The recognition server gives no word times, and there is no aligner (SWITCHBOARD_ALIGNMENT__ENGINE)."
             )
         return self._aligner.align(
-            [one.samples for one in heard], [one.written for one in heard], [one.answer.text for one in heard]
+            [response.samples for response in responses], [response.written for response in responses], [response.answer.text for response in responses]
         )
 
-    def _text(self, heard: _Response, found: tuple[Word, ...]) -> ChunkText:
+    def _text(self, response: _Response, timed: tuple[Word, ...]) -> ChunkText:
         """`languages` stays empty: no server says how probable others were."""
-        answer = heard.answer
+        answer = response.answer
         return ChunkText(
-            chunk=heard.chunk,
-            language=heard.language,
+            chunk=response.chunk,
+            language=response.language,
             language_probability=0.0 if self._options.language else 1.0,
-            words=found,
+            words=timed,
             mean_log_probability=answer.mean_log_probability,
-            no_speech_probability=answer.no_speech_probability if found else 1.0,
-            compression=compression(found, heard.chunk),
+            no_speech_probability=answer.no_speech_probability if timed else 1.0,
+            compression=compression(timed, response.chunk),
         )
 
 
 def _names(reply: Any) -> list[str]:
     try:
-        return [str(one["id"]) for one in reply.json()["data"]]
+        return [str(model["id"]) for model in reply.json()["data"]]
     except (ValueError, KeyError, TypeError):
         return []

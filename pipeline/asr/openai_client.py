@@ -87,39 +87,39 @@ class Client:
             try:
                 reply = self._post(fields, sound, until)
             except httpx.ConnectError as error:
-                most, why = UNREACHABLE_TRIES, f"cannot be reached ({type(error).__name__})"
+                max_tries, problem = UNREACHABLE_TRIES, f"cannot be reached ({type(error).__name__})"
             except httpx.TransportError as error:  # cut off: it may come through the next time
-                most, why = FAILED_TRIES, f"broke the connection ({type(error).__name__})"
+                max_tries, problem = FAILED_TRIES, f"broke the connection ({type(error).__name__})"
             else:
                 if reply.status < 500 and reply.status not in BUSY:
                     return reply
-                most, why = BUSY_TRIES if reply.status in BUSY else FAILED_TRIES, f"answers {reply.status}"
+                max_tries, problem = BUSY_TRIES if reply.status in BUSY else FAILED_TRIES, f"answers {reply.status}"
             wait = pause(reply, 0.25 * 2.0**attempt)
-            if attempt >= most or time.monotonic() + wait >= until:
-                raise self._gave_up(reply, most, why)
+            if attempt >= max_tries or time.monotonic() + wait >= until:
+                raise self._gave_up(reply, max_tries, problem)
             time.sleep(wait)
 
-    def _gave_up(self, reply: Reply | None, most: int, why: str) -> EngineError:
+    def _gave_up(self, reply: Reply | None, max_tries: int, problem: str) -> EngineError:
         """Whether it is this sound that fails, or the server is in no state to take any."""
-        log.warning("the recognition server %s %s", self._host, why)
-        if most == FAILED_TRIES:
-            return EngineError(f"The recognition server {why}.")
+        log.warning("the recognition server %s %s", self._host, problem)
+        if max_tries == FAILED_TRIES:
+            return EngineError(f"The recognition server {problem}.")
         if reply is None:
-            self._down = (time.monotonic() + COOL_DOWN_SECONDS, why)
-        return EngineUnavailable(f"The recognition server {why}.")
+            self._down = (time.monotonic() + COOL_DOWN_SECONDS, problem)
+        return EngineUnavailable(f"The recognition server {problem}.")
 
     def _not_while_down(self) -> None:
-        until, why = self._down
+        until, problem = self._down
         if time.monotonic() < until:
-            raise EngineUnavailable(f"The recognition server {why}.")
+            raise EngineUnavailable(f"The recognition server {problem}.")
 
     def _post(self, fields: Mapping[str, Any], sound: bytes, until: float) -> Reply:
-        left = max(until - time.monotonic(), 0.001)
+        remaining = max(until - time.monotonic(), 0.001)
         file = {"file": ("chunk.flac", sound, "audio/flac")}
         try:
             return within(
-                left,
-                lambda: exchange(self._http, self._url, left, data=fields, files=file, headers=bearer(self._key)),
+                remaining,
+                lambda: exchange(self._http, self._url, remaining, data=fields, files=file, headers=bearer(self._key)),
             )
         except TooLarge:
             raise EngineError(
@@ -131,11 +131,11 @@ class Client:
 
     def _refused(self, reply: Reply) -> EngineError:
         """Never the server's own sentence: some of them repeat a part of the key."""
-        told = f"{reply.status}{code_of(reply.body)}"
-        log.warning("the recognition server %s answers %s", self._host, told)
+        status = f"{reply.status}{code_of(reply.body)}"
+        log.warning("the recognition server %s answers %s", self._host, status)
         if reply.status in REFUSES_US or 300 <= reply.status < 400:
-            return EngineUnavailable(f"The recognition server answers {told}. Its operator has to look at it.")
-        return EngineError(f"The recognition server refuses this sound ({told}).")
+            return EngineUnavailable(f"The recognition server answers {status}. Its operator has to look at it.")
+        return EngineError(f"The recognition server refuses this sound ({status}).")
 
 
 def encoded(samples: Samples) -> bytes:
@@ -166,9 +166,9 @@ def code_of(body: bytes) -> str:
 
 def _answer(body: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(body)
+        response = json.loads(body)
     except ValueError:
-        told = None
-    if not isinstance(told, dict) or not isinstance(told.get("text"), str):
+        response = None
+    if not isinstance(response, dict) or not isinstance(response.get("text"), str):
         raise EngineError("The recognition server's answer is no transcription.")
-    return told
+    return response

@@ -41,8 +41,8 @@ def compression(words: Sequence[Word], chunk: Chunk) -> float:
 
     Piece by piece: a listener who says "yes" now and then is no loop.
     """
-    said = (text_of(w for w in words if p.start <= w.start < p.end).encode() for p in chunk.sound)
-    return max((len(text) / len(zlib.compress(text)) for text in said if text), default=0.0)
+    texts = (text_of(w for w in words if p.start <= w.start < p.end).encode() for p in chunk.sound)
+    return max((len(text) / len(zlib.compress(text)) for text in texts if text), default=0.0)
 
 
 def longest(text: str) -> float:
@@ -50,24 +50,24 @@ def longest(text: str) -> float:
 
     An aligner that misses speech stretches the word beside it over what it missed.
     """
-    said = text.strip(string.punctuation + "¿¡“”…")
-    parts = [part for part in re.split(r"[-'’]", said) if part]
-    if all(part.isalpha() for part in parts) and not said.isupper() and any(len(part) > 1 for part in parts):
+    stripped = text.strip(string.punctuation + "¿¡“”…")
+    parts = [part for part in re.split(r"[-'’]", stripped) if part]
+    if all(part.isalpha() for part in parts) and not stripped.isupper() and any(len(part) > 1 for part in parts):
         return max(MIN_WORD_LIMIT, A_WORD + A_LETTER * sum(map(len, parts)))
-    return max(MIN_WORD_LIMIT, ONE_BY_ONE * len(said))
+    return max(MIN_WORD_LIMIT, ONE_BY_ONE * len(stripped))
 
 
 def loops(words: Sequence[Word]) -> list[Loop]:
     """Groups of words that follow themselves, in the words of one channel in order; the loops do not overlap."""
     texts = [plain(word.text) for word in words]
-    found: list[Loop] = []
+    result: list[Loop] = []
     first = 0
     while first < len(texts):
         best = max((_loop(words, texts, first, p) for p in range(1, MAX_PERIOD + 1)), key=lambda loop: loop.last)
         if best.last > first:
-            found.append(best)
+            result.append(best)
         first = max(best.last, first + 1)
-    return found
+    return result
 
 
 def _loop(words: Sequence[Word], texts: Sequence[str], first: int, period: int) -> Loop:
@@ -89,15 +89,15 @@ def copies(words: Sequence[Word]) -> list[range]:
     twice it takes its time.
     """
     texts = [plain(word.text) for word in words]
-    found: list[range] = []
+    passages: list[range] = []
     first = 0
     while first + RUSHED_FROM <= len(words):
         rush = range(first, first + RUSHED_FROM)
         copy = _copy(words, texts, rush) if _rate(words, rush) > RUSH else None
         if copy:
-            found.append(copy)
+            passages.append(copy)
         first = copy.stop if copy else first + 1
-    return found
+    return passages
 
 
 def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | None:
@@ -107,8 +107,8 @@ def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | N
             continue
         for start in range(max(0, rush.stop - period), min(rush.start, len(texts) - period) + 1):
             part = range(start, start + period)
-            again = texts[part.start : part.stop] in _beside(texts, part, period)
-            if again and _rate(words, part) > MAX_WORDS_PER_SECOND:
+            is_repeated = texts[part.start : part.stop] in _beside(texts, part, period)
+            if is_repeated and _rate(words, part) > MAX_WORDS_PER_SECOND:
                 return part
     return None
 
@@ -140,16 +140,16 @@ def without(spans: Sequence[Span], words: Sequence[Word], reach: float) -> list[
 
     Of a word that lasts longer than it can (`longest`), only so much is cut out from its start.
     """
-    left = list(spans)
+    remaining = list(spans)
     for word in words:
         start, end = word.start - reach, min(word.end, word.start + longest(word.text)) + reach
-        left = [
+        remaining = [
             part
-            for span in left
+            for span in remaining
             for part in (Span(span.start, min(span.end, start)), Span(max(span.start, end), span.end))
             if part.duration > 0
         ]
-    return left
+    return remaining
 
 
 def distance(spans: Sequence[Span], word: Word) -> float:

@@ -90,8 +90,8 @@ def settle(
     after = verdicts.judge(audio, analysis, second, levels)
     chosen = _choose(texts, before, second, after)
     judged = verdicts.judge(audio, analysis, chosen, levels)
-    for first, text, was, verdict in zip(texts, chosen, before, judged, strict=True):
-        if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < AGREEMENT:
+    for first, text, first_verdict, verdict in zip(texts, chosen, before, judged, strict=True):
+        if not first_verdict.reason_names.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < AGREEMENT:
             verdict.doubt("unstable", range(len(text.words)))
         if calibration is not None:
             verdict.doubt("unsure", _unsure(text, calibration))
@@ -99,8 +99,8 @@ def settle(
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     doubts += [
         _doubt(text, text.words, verdict.reasons, kept=False)
-        for text, verdict, taken in zip(texts, before, chosen, strict=True)
-        if text.words and not taken.words
+        for text, verdict, settled_text in zip(texts, before, chosen, strict=True)
+        if text.words and not settled_text.words
     ]
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
 
@@ -149,10 +149,10 @@ def _rank(verdict: WindowVerdict, text: ChunkText) -> tuple[int, float]:
 
 
 def _mark(text: ChunkText, verdict: WindowVerdict) -> ChunkText:
-    kept = [i for i in range(len(text.words)) if i not in verdict.withheld]
-    words = tuple(replace(text.words[i], doubtful=True) if i in verdict.doubtful else text.words[i] for i in kept)
-    known = len(text.supports) == len(text.words)
-    return replace(text, words=words, supports=tuple(text.supports[i] for i in kept) if known else ())
+    indices = [i for i in range(len(text.words)) if i not in verdict.withheld]
+    words = tuple(replace(text.words[i], doubtful=True) if i in verdict.doubtful else text.words[i] for i in indices)
+    has_supports = len(text.supports) == len(text.words)
+    return replace(text, words=words, supports=tuple(text.supports[i] for i in indices) if has_supports else ())
 
 
 def _doubts(text: ChunkText, verdict: WindowVerdict) -> list[Doubt]:

@@ -36,25 +36,25 @@ def sample(greedy: Greedy, end: int, temperature: float, seed: int, max_tokens: 
     if temperature <= 0:
         raise ValueError(f"a temperature of {temperature} draws nothing")
     random = np.random.default_rng(seed)
-    drawn: list[int] = []
+    tokens: list[int] = []
     total, passes = 0.0, 0
-    while len(drawn) < max_tokens:
-        path, steps = greedy(drawn)
+    while len(tokens) < max_tokens:
+        path, steps = greedy(tokens)
         passes += 1
-        left = False
+        has_diverged = False
         for greedy_token, logits in zip([*path, end], steps, strict=False):
             scores = _log_softmax(np.asarray(logits, dtype=np.float64)[: end + 1])
             token = greedy_token if passes >= max_passes else _draw(scores, temperature, random)
             total += float(scores[min(token, end)])
-            if token >= end or len(drawn) >= max_tokens:
-                return Draw(tuple(drawn), total)
-            drawn.append(token)
+            if token >= end or len(tokens) >= max_tokens:
+                return Draw(tuple(tokens), total)
+            tokens.append(token)
             if token != greedy_token:
-                left = True
+                has_diverged = True
                 break
-        if not left:
+        if not has_diverged:
             break
-    return Draw(tuple(drawn), total)
+    return Draw(tuple(tokens), total)
 
 
 def _draw(scores: npt.NDArray[np.float64], temperature: float, random: np.random.Generator) -> int:

@@ -55,7 +55,7 @@ class WindowVerdict:
     `lacks_loud_speech`: some of what is missing is as loud as the rest: a party's own words, and no babble behind them.
     """
 
-    found: set[str] = field(default_factory=set)
+    reason_names: set[str] = field(default_factory=set)
     doubtful: Marked = field(default_factory=lambda: defaultdict(set))
     withheld: Marked = field(default_factory=lambda: defaultdict(set))
     missing: list[Span] = field(default_factory=list)
@@ -64,18 +64,18 @@ class WindowVerdict:
     @property
     def reasons(self) -> tuple[str, ...]:
         """All of them, in the order of `REASONS`."""
-        return ordered(self.found)
+        return ordered(self.reason_names)
 
     def doubt(self, reason: str, words: Iterable[int]) -> None:
         """Words that stay and are marked."""
-        self.found.add(reason)
+        self.reason_names.add(reason)
         for i in words:
             if i not in self.withheld:
                 self.doubtful[i].add(reason)
 
     def withhold(self, reason: str, words: Iterable[int]) -> None:
         """Words that nobody can have said."""
-        self.found.add(reason)
+        self.reason_names.add(reason)
         for i in words:
             self.drop(reason, i)
 
@@ -120,19 +120,19 @@ def judge(
 def _by_score(verdict: WindowVerdict, text: ChunkText) -> None:
     if not text.words:
         return
-    every = range(len(text.words))
+    indices = range(len(text.words))
     if _invented(text):
-        verdict.withhold("no_speech", every)
+        verdict.withhold("no_speech", indices)
     if text.mean_log_probability < IMPROBABLE:
-        verdict.doubt("improbable", every)
+        verdict.doubt("improbable", indices)
     if text.compression > plausible.MAX_COMPRESSION:
-        verdict.doubt("compressible", every)
+        verdict.doubt("compressible", indices)
     if text.no_speech_probability > plausible.MAX_NO_SPEECH:
-        verdict.doubt("no_speech", every)
+        verdict.doubt("no_speech", indices)
     for piece in text.chunk.pieces:  # the window's mean hides what was invented in one piece among others
-        held = [i for i, word in enumerate(text.words) if piece.start <= word.start < piece.end]
-        if held and fmean(math.log(max(text.words[i].confidence, 1e-4)) for i in held) < IMPROBABLE:
-            verdict.doubt("improbable", held)
+        in_piece = [i for i, word in enumerate(text.words) if piece.start <= word.start < piece.end]
+        if in_piece and fmean(math.log(max(text.words[i].confidence, 1e-4)) for i in in_piece) < IMPROBABLE:
+            verdict.doubt("improbable", in_piece)
 
 
 def _invented(text: ChunkText) -> bool:
@@ -143,9 +143,9 @@ def _invented(text: ChunkText) -> bool:
     found, of 992 short stretches of real speech two (telephone lines, some with noise 5 dB below); with base 83 of
     106, and three of 443 (`bench/training/no_speech`). A recognizer that says nothing of no speech (0) is believed.
     """
-    nothing = text.no_speech_probability
+    no_speech = text.no_speech_probability
     first = math.log(max(text.words[0].confidence, 1e-4))
-    return nothing >= NO_SPEECH_FROM and NO_SPEECH_WEIGHT * nothing - first > NO_SPEECH_NEEDS
+    return no_speech >= NO_SPEECH_FROM and NO_SPEECH_WEIGHT * no_speech - first > NO_SPEECH_NEEDS
 
 
 def _by_place(
@@ -158,20 +158,20 @@ def _by_place(
 ) -> None:
     spoken = [span for piece in text.chunk.sound for span in speech.inside(piece.start, piece.end)]
     loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
-    count, every = len(text.words), range(len(text.words))
+    count, indices = len(text.words), range(len(text.words))
     if count >= MANY_WORDS_FROM and count > plausible.MAX_WORDS_PER_SECOND * plausible.seconds(spoken):
-        verdict.doubt("too_many_words", every)
+        verdict.doubt("too_many_words", indices)
     if count and loud >= FEW_WORDS_FROM and count < MIN_WORDS_PER_SECOND * loud:
-        verdict.doubt("too_few_words", every)
-    suspicious = MISSING_SECONDS if count else SHORT_SECONDS
+        verdict.doubt("too_few_words", indices)
+    min_seconds = MISSING_SECONDS if count else SHORT_SECONDS
     for turn in spoken:  # one without any word was skipped, which takes less to say than that a sentence goes on
-        worded = any(turn.start < word.end and word.start < turn.end for word in text.words)
+        has_words = any(turn.start < word.end and word.start < turn.end for word in text.words)
         for span in plausible.without([turn], text.words, REACH):
-            lasting = levels.loud_seconds([span], speech_level - LOUD_DB)
-            if lasting >= (MISSING_SECONDS if worded else SHORT_SECONDS):
+            loud_seconds = levels.loud_seconds([span], speech_level - LOUD_DB)
+            if loud_seconds >= (MISSING_SECONDS if has_words else SHORT_SECONDS):
                 verdict.missing.append(span)
-            if lasting >= suspicious:
-                verdict.found.add("missing_speech")
+            if loud_seconds >= min_seconds:
+                verdict.reason_names.add("missing_speech")
                 verdict.lacks_loud_speech |= levels.loud_seconds([span], speech_level - AS_LOUD_DB) >= SHORT_SECONDS
     near = speech.inside(text.chunk.start - FAR_SECONDS, text.chunk.end + FAR_SECONDS)
     for i, word in enumerate(text.words):
@@ -188,15 +188,15 @@ def _word_by_place(
     labels: "_Labels",
 ) -> None:
     """Taken out is only what lies far from all detected speech, and there on no speech or on no sound."""
-    far = plausible.distance(near, word) >= FAR_SECONDS
-    silent = not (levels.between(word.start - REACH, word.end + REACH) > quiet).any()
-    off = labels.share_without_speech(word) >= NOT_ON_SPEECH_SHARE
-    for reason, holds in (("not_on_speech", off), ("no_sound", silent)):
-        if holds and far:
+    is_far = plausible.distance(near, word) >= FAR_SECONDS
+    is_silent = not (levels.between(word.start - REACH, word.end + REACH) > quiet).any()
+    is_off_speech = labels.share_without_speech(word) >= NOT_ON_SPEECH_SHARE
+    for reason, holds in (("not_on_speech", is_off_speech), ("no_sound", is_silent)):
+        if holds and is_far:
             verdict.withhold(reason, [i])
         elif holds:
             verdict.doubt(reason, [i])
-    if far and not (off or silent):
+    if is_far and not (is_off_speech or is_silent):
         verdict.doubt("outside_speech", [i])
 
 
@@ -206,11 +206,11 @@ def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indic
     words = [texts[i].words[k] for i, k in owners]
     loops = plausible.loops(words)
     for loop in loops:
-        lasting = words[loop.last - 1].end - words[loop.first].start
-        impossible = loop.last - loop.first > plausible.RUSH * lasting
+        seconds = words[loop.last - 1].end - words[loop.first].start
+        is_impossible = loop.last - loop.first > plausible.RUSH * seconds
         for position in range(loop.first, loop.last):
             i, k = owners[position]
-            if impossible and position >= loop.first + loop.period:
+            if is_impossible and position >= loop.first + loop.period:
                 judged[i].withhold("loop", [k])
             else:
                 judged[i].doubt("loop", [k])
@@ -229,8 +229,8 @@ def _by_echo(
 ) -> None:
     owners = [[(i, k) for i in by_channel.get(c, []) for k in range(len(texts[i].words))] for c in (0, 1)]
     words = [[texts[i].words[k] for i, k in channel] for channel in owners]
-    found = echoes.find(audio, words)
-    for echo in found:
+    found_echoes = echoes.find(audio, words)
+    for echo in found_echoes:
         for position in echo.words:
             i, k = owners[echo.channel][position]
             if echo.proof is Proof.ECHO:

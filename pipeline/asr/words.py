@@ -42,19 +42,19 @@ def timed(tokenizer: Any, tokens: Sequence[int], alignment: Any, tokens_per_seco
     `alignment` is CTranslate2's: pairs of token and time, and the probability of each token. A word's confidence is
     that of its least probable token.
     """
-    units, held = tokenizer.split_tokens_on_unicode(list(tokens))
-    edges = np.concatenate([[0], np.cumsum([len(unit) for unit in held])]).astype(int)
+    units, unit_tokens = tokenizer.split_tokens_on_unicode(list(tokens))
+    edges = np.concatenate([[0], np.cumsum([len(unit) for unit in unit_tokens])]).astype(int)
     pairs = np.asarray(alignment.alignments)
     begins = pairs[np.concatenate([[True], np.diff(pairs[:, 0]) > 0]), 1] / tokens_per_second  # the end of text is last
     probabilities = alignment.text_token_probs
-    found = []
-    for written in in_words(units):
-        first, last = edges[written.first], edges[written.last]
+    timed_words = []
+    for token in in_words(units):
+        first, last = edges[token.first], edges[token.last]
         confidence = min(1.0, max(0.0, float(min(probabilities[first:last]))))
-        found.append(
-            Word(float(begins[first]), float(begins[last]), written.text, round(confidence, 4), joined=written.joined)
+        timed_words.append(
+            Word(float(begins[first]), float(begins[last]), token.text, round(confidence, 4), joined=token.joined)
         )
-    return tuple(found)
+    return tuple(timed_words)
 
 
 def in_words(units: Sequence[str]) -> list[TextToken]:
@@ -62,7 +62,7 @@ def in_words(units: Sequence[str]) -> list[TextToken]:
 
     Runs of white space count as one space.
     """
-    found: list[TextToken] = []
+    tokens: list[TextToken] = []
     spaced = True  # white space since the last word
     for i, unit in enumerate(units):
         text = " ".join(unit.split())
@@ -70,12 +70,12 @@ def in_words(units: Sequence[str]) -> list[TextToken]:
         if not text:
             continue
         word = TextToken(text, i, i + 1, joined=not spaced)
-        if spaced or _apart(found[-1].text, text):
-            found.append(word)
+        if spaced or _apart(tokens[-1].text, text):
+            tokens.append(word)
         else:
-            found[-1] = _one(found[-1], word)
+            tokens[-1] = _one(tokens[-1], word)
         spaced = unit[-1].isspace()
-    return _with_marks(found)
+    return _with_marks(tokens)
 
 
 def _apart(before: str, after: str) -> bool:
@@ -92,21 +92,21 @@ def _unspaced(character: str) -> bool:
 
 def _with_marks(words: Sequence[TextToken]) -> list[TextToken]:
     """Marks that stand between spaces go to the word they belong to: "- Yes", "Vraiment ?"."""
-    found: list[TextToken] = []
+    merged: list[TextToken] = []
     for word in words:
-        if found and (OPENING.issuperset(found[-1].text) or CLOSING.issuperset(word.text)):
-            found[-1] = _one(found[-1], word)
+        if merged and (OPENING.issuperset(merged[-1].text) or CLOSING.issuperset(word.text)):
+            merged[-1] = _one(merged[-1], word)
         else:
-            found.append(word)
-    return found
+            merged.append(word)
+    return merged
 
 
 def _one(before: TextToken, after: TextToken) -> TextToken:
     text = before.text + ("" if after.joined else " ") + after.text
     if _said(before.text) == _said(after.text):
         return TextToken(text, before.first, after.last, before.joined)
-    said = before if _said(before.text) else after
-    return TextToken(text, said.first, said.last, before.joined)
+    spoken = before if _said(before.text) else after
+    return TextToken(text, spoken.first, spoken.last, before.joined)
 
 
 def _said(text: str) -> bool:
@@ -131,11 +131,11 @@ def in_pieces(words: Sequence[Word], pieces: Sequence[Span]) -> tuple[Word, ...]
     ordered = in_order(words, pieces[0].start, pieces[-1].end)
     if len(pieces) == 1:
         return ordered
-    held: list[list[Word]] = [[] for _ in pieces]
+    by_piece: list[list[Word]] = [[] for _ in pieces]
     for word, at in zip(ordered, _places(ordered, pieces), strict=True):
-        held[at].append(word)
+        by_piece[at].append(word)
     return tuple(
-        word for own, piece in zip(held, pieces, strict=True) for word in in_order(own, piece.start, piece.end)
+        word for piece_words, piece in zip(by_piece, pieces, strict=True) for word in in_order(piece_words, piece.start, piece.end)
     )
 
 
@@ -153,7 +153,7 @@ def clear_of(words: Sequence[Word], gaps: Sequence[Span]) -> tuple[Word, ...]:
 
 def _places(words: Sequence[Word], pieces: Sequence[Span]) -> list[int]:
     """For each word, in order, the index of the piece that holds most of it, else of the nearest; it never falls."""
-    found: list[int] = []
+    places: list[int] = []
     at = 0
     for word in words:
         best = at
@@ -162,9 +162,9 @@ def _places(words: Sequence[Word], pieces: Sequence[Span]) -> list[int]:
                 break
             if _inside(word, pieces[i]) > _inside(word, pieces[best]):
                 best = i
-        found.append(best)
+        places.append(best)
         at = best
-    return found
+    return places
 
 
 def _inside(word: Word, piece: Span) -> float:

@@ -1,6 +1,6 @@
-"""A call as its sender describes it. The SQL function `submit_call` merges its submissions."""
+"""A call as its sender describes it. The SQL function `submit_calls` merges its submissions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -19,7 +19,8 @@ class CallState(StrEnum):
 class CallFields:
     """What a sender may say about a call. None means: not given.
 
-    `start_time` is aware and in UTC; `duration` is in whole seconds, >= 0.
+    `start_time` is aware and in UTC; `duration` is in whole seconds, >= 0. Columns of exports, the merge and the
+    warnings about it follow from this list.
     """
 
     call_id: UUID
@@ -32,6 +33,9 @@ class CallFields:
     duration: int | None = None
     team_id: UUID | None = None
     user_id: UUID | None = None
+
+
+FIELDS = tuple(field.name for field in fields(CallFields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def _read_rttm(text: str, name: str) -> list[TrueCall]:
 # TextGrid: for each speaker a tier of turns, and one of words, named as the Montreal Forced Aligner does.
 
 _WORDS, _PHONES = " - words", " - phones"
-_SHORTEST = 0.001  # seconds; Praat knows no interval without length
+_MIN_INTERVAL = 0.001  # seconds; Praat knows no interval without length
 
 
 def _write_textgrid(calls: Sequence[TrueCall]) -> str:
@@ -232,7 +232,7 @@ def _write_textgrid(calls: Sequence[TrueCall]) -> str:
     (call,) = calls
     if not call.has_words:
         raise ValueError("TextGrid needs words, and none are annotated: choose rttm or jsonl")
-    end = max((turn.end for turn in call.turns), default=0.0) + _SHORTEST
+    end = max((turn.end for turn in call.turns), default=0.0) + _MIN_INTERVAL
     grid = Textgrid(0.0, end)
     for speaker in dict.fromkeys(_label(turn) for turn in call.turns) or [UNKNOWN]:
         turns = [turn for turn in call.turns if _label(turn) == speaker]
@@ -253,7 +253,7 @@ def _apart(spoken: Iterable[tuple[float, float, str]]) -> list[tuple[float, floa
     made: list[tuple[float, float, str]] = []
     for start, end, text in sorted(spoken):
         begin = max(start, made[-1][1]) if made else start
-        made.append((begin, max(end, begin + _SHORTEST), text))
+        made.append((begin, max(end, begin + _MIN_INTERVAL), text))
     return made
 
 
@@ -283,7 +283,7 @@ def _read_textgrid(text: str, name: str) -> list[TrueCall]:
 def _of_tiers(speaker: str | None, spoken: list[Any], words: list[TrueWord]) -> Iterator[TrueTurn]:
     """Turns with the words of the other tier, where it has the turn's words."""
     for start, end, text in spoken:
-        timed = tuple(word for word in words if word.start is not None and start - _SHORTEST <= word.start < end)
+        timed = tuple(word for word in words if word.start is not None and start - _MIN_INTERVAL <= word.start < end)
         same = [word.text for word in timed] == text.split()
         yield TrueTurn(speaker, start, end, timed if same else tuple(map(TrueWord, text.split())))
 

@@ -7,7 +7,7 @@ optional costs nothing, found or not. Of a contact each field counts by itself.
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
-from pipeline.evaluation.matching import NEARBY, is_alike, likeness, best_pairs, same_field
+from pipeline.evaluation.matching import NEARBY, best_pairs, is_alike, likeness, same_field
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask
 
 

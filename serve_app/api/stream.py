@@ -6,6 +6,7 @@ import io
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,8 +16,10 @@ from starlette.responses import Response, StreamingResponse
 
 from db.core.pages import MOST
 from db.records import views
+from db.records.views import CallSummary
 from db.search import call_list, changed_calls
 from db.search.call_list import CallLine
+from pipeline.domain.call import FIELDS
 from serve_app.api.access import UNAVAILABLE, ReadRequest, to_json
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
@@ -33,8 +36,8 @@ EXPORT_PAGE = 100
 KEY_SECONDS = 10.0  # between two looks whether the key is still in use
 _NUMBER = re.compile(r"[+-]?[0-9][0-9 .]*")
 COLUMNS = (
-    *("call_id", "team_id", "user_id", "from_number", "to_number", "start_time", "outgoing", "duration", "state"),
-    *("language", "failure", "agent", "contact", "company", "tone", "summary", "tasks", "open_tasks"),
+    *(field.name for field in fields(CallSummary) if field.name in FIELDS),
+    *("state", "language", "failure", "agent", "contact", "company", "tone", "summary", "tasks", "open_tasks"),
     *("created_at", "updated_at", "completed_at"),
 )
 

@@ -39,7 +39,7 @@ DECISIONS = {
     "merged": "merged, data of the call changed",
     "duplicate": "duplicate, nothing changed",
 }
-"""In words, what `submit_call` decided."""
+"""In words, what `submit_calls` decided."""
 
 
 class PostgresSubmissionStore:

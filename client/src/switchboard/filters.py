@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, Literal, TypedDict
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pydantic.alias_generators import to_camel
+
+from switchboard.submission import WIRE_NAMES, Submission
 
 CallState = Literal["received", "transcribing", "completed", "failed"]
 Version = Literal["corrected", "machine"]  # with what people corrected, or as the machine said
@@ -75,6 +77,23 @@ def query(given: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:
     if unknown:
         raise TypeError(f"unknown filter {unknown[0]!r}; there are: {', '.join(sorted(known)) or 'none'}")
     return {to_camel(name): plain(value) for name, value in given.items() if value is not None}
+
+
+def submission_body(call: Submission) -> dict[str, Any]:
+    """Return the body of /submit. Raises `TypeError` for an unknown or missing field, `ValueError` as `moment`."""
+    for name in call:
+        if name not in WIRE_NAMES:
+            raise TypeError(f"unknown field {name!r}; there are: {', '.join(WIRE_NAMES)}")
+    for name in sorted(Submission.__required_keys__ - call.keys()):
+        raise TypeError(f"missing field {name!r}")
+    body = {WIRE_NAMES[name]: _field(value) for name, value in call.items() if value is not None}
+    return {"callId": str(uuid4())} | body
+
+
+def _field(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return moment(value)
+    return str(value) if isinstance(value, UUID) else value
 
 
 def plain(value: Any) -> str:

@@ -18,9 +18,9 @@ CREATE OR REPLACE FUNCTION recording_hosts(identity text, identity2 text) RETURN
         recording_host(identity), nullif(recording_host(identity2), recording_host(identity))
     ], NULL);
 
--- Whether a recording is stored in one of the forms `same`, each as its SHA-256 in hex.
-CREATE OR REPLACE FUNCTION stored_as(identity text, same text[]) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN encode(sha256(convert_to(identity, 'UTF8')), 'hex') = ANY (same);
+-- Whether a recording is stored in one of the forms `same`, an array, each as its SHA-256 in hex.
+CREATE OR REPLACE FUNCTION stored_as(identity text, same jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN same ? encode(sha256(convert_to(identity, 'UTF8')), 'hex');
 
 CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql STABLE
     RETURN EXISTS (
@@ -28,298 +28,212 @@ CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql
         WHERE id = p_call AND (strpos(recording_url, ' ') > 0 OR strpos(recording_url2, ' ') > 0)
     );
 
--- The hot path: one submission, one round trip, one transaction. tests/submission_model.py has the same rules as
--- the pure functions `merge` and `next_state`; a property test compares them.
+-- The hot path: submissions of one workspace, one round trip, one transaction. `p_items` is an array of the items of
+-- `submit_call`, in order of arrival. Gives the same for each, by its index from 1; of several items also the outcome
+-- `alone`: another transaction holds the call, and who waits for it should do so in a transaction of their own. Whatever
+-- raises here undoes all of it.
+--
+-- Calls are written in the order of their ids, and several items wait for no call that exists: so groups do not wait for
+-- each other in a circle.
+--
+-- The scope is `p_workspace` throughout, and a key of another workspace is unknown, so nothing here reaches another's
+-- rows. A transaction with a scope of its own keeps to it.
+CREATE OR REPLACE FUNCTION submit_calls(p_workspace uuid, p_items jsonb)
+RETURNS TABLE (place integer, outcome text, job uuid, decision text) LANGUAGE plpgsql AS $$
+DECLARE
+    scope text := current_setting('switchboard.workspace', true);
+    together CONSTANT boolean := jsonb_array_length(p_items) > 1;
+    busy uuid;  -- the call of the item before, where another transaction holds it
+    item record;
+BEGIN
+    IF scope NOT IN ('', '*', p_workspace::text) THEN
+        RETURN QUERY SELECT n::integer, 'key_revoked', NULL::uuid, NULL::text
+            FROM generate_series(1, jsonb_array_length(p_items)) AS n;
+        RETURN;
+    END IF;
+    PERFORM set_config('switchboard.workspace', p_workspace::text, true);
+    IF together THEN
+        -- Locks that are waited for all the same (of jobs, deliveries) must not keep the companions for long.
+        PERFORM set_config('lock_timeout', '500ms', true);
+    END IF;
+    FOR item IN
+        SELECT n::integer AS n, content, (content -> 'call' ->> 'call_id')::uuid AS call_id
+        FROM jsonb_array_elements(p_items) WITH ORDINALITY AS items (content, n) ORDER BY call_id, n
+    LOOP
+        place := item.n;
+        IF busy IS NOT DISTINCT FROM item.call_id THEN  -- those after it must not overtake
+            outcome := 'alone';
+        ELSE
+            SELECT s.outcome, s.job, s.decision INTO outcome, job, decision
+                FROM submit_call(p_workspace, item.content, NOT together) AS s;
+            busy := CASE WHEN outcome = 'alone' THEN item.call_id END;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Insert a call with its first submission, or merge a submission into the call. tests/submission_model.py has the same
+-- rules as the pure functions `merge` and `next_state`; a property test compares them.
+--
+-- `p_item` is an object: `key`; `call`, the columns of `calls` that the submission carries, a value by its name; `body`;
+-- `token`, drawn before the first try: a statement that is sent again because its connection was lost is written once;
+-- `same`, `same2`: the forms in which the recordings may be stored, see `stored_as`; `request`: the id of the request;
+-- `trace`: its traceparent. Without `p_wait` a call that another transaction holds gives the outcome 'alone'.
 --
 -- outcome: 'accepted', 'key_revoked', 'unknown_team' or 'call_of_other_team'. Anything but 'accepted' has changed
 -- nothing. `job` is the call's current process job, for submissions that carry a recording.
 --
--- Locks: first the row of the call, then its jobs: every writer keeps this order. NO KEY UPDATE, because foreign keys
--- of the tables around take KEY SHARE on the same rows.
---
--- From the look-up of the key on the transaction is the key's workspace's: nothing below reaches another's rows. A
--- transaction with a scope keeps to it: there, another workspace's key is unknown. `p_token` was drawn before the first
--- try: a statement that is sent again because its connection was lost is written once. `p_same`, `p_same2`: the forms in
--- which the recordings may be stored, see `stored_as`. `p_request`: the id of the request. `p_trace`: its traceparent.
---
 -- decision, of what was accepted: 'new' (the call), 'recording' (its first), 'superseded' (another recording), 'retried'
 -- (a failed one again), 'merged' (changed data) or 'duplicate'.
+--
+-- Locks: first the row of the call, then its jobs: every writer keeps this order. NO KEY UPDATE, because foreign keys
+-- of the tables around take KEY SHARE on the same rows.
 CREATE OR REPLACE FUNCTION submit_call(
-    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
-    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
-    p_start timestamptz, p_outgoing boolean, p_duration bigint,
-    p_url text, p_url2 text, p_identity text, p_identity2 text,
-    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text, p_trace text,
-    OUT outcome text, OUT job uuid, OUT decision text
+    p_workspace uuid, p_item jsonb, p_wait boolean, OUT outcome text, OUT job uuid, OUT decision text
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    sent CONSTANT calls := jsonb_populate_record(NULL::calls, p_item -> 'call');
     k record;  -- the key, with what of its workspace and of the team is needed
     old calls;
     new calls;
+    unsigned calls;
     same_recording boolean;
     changed boolean;
-    swapped boolean;
-    first_job uuid := CASE WHEN p_url IS NOT NULL THEN gen_random_uuid() END;
 BEGIN
-    IF coalesce(current_setting('switchboard.workspace', true), '') = '' THEN
-        PERFORM set_config('switchboard.workspace', '*', true);
-    END IF;
-    SELECT a.workspace_id, a.team_id, t.id AS team, w.live_seconds, a.channels_swapped, t.channels_swapped AS of_team
+    SELECT a.team_id, t.id AS team, w.live_seconds, coalesce(a.channels_swapped, t.channels_swapped, false) AS swapped
         INTO k FROM api_keys a JOIN workspaces w ON w.id = a.workspace_id
-        LEFT JOIN teams t ON t.workspace_id = a.workspace_id AND t.id = coalesce(a.team_id, p_team)
-        WHERE a.id = p_key AND a.revoked_at IS NULL AND coalesce(a.expires_at > now(), true);
-    PERFORM set_config('switchboard.workspace', coalesce(k.workspace_id::text, ''), true);
-    IF k.workspace_id IS NULL THEN
+        LEFT JOIN teams t ON t.workspace_id = a.workspace_id AND t.id = coalesce(a.team_id, sent.team_id)
+        WHERE a.id = (p_item ->> 'key')::uuid AND a.workspace_id = p_workspace
+            AND a.revoked_at IS NULL AND coalesce(a.expires_at > now(), true);
+    IF NOT FOUND THEN
         outcome := 'key_revoked';
         RETURN;
     ELSIF k.team IS NULL THEN
         outcome := 'unknown_team';
         RETURN;
     END IF;
-    p_team := k.team;
-    swapped := coalesce(k.channels_swapped, k.of_team, false);
+    outcome := 'accepted';
 
     -- Insert the call, or find and lock it; of several first submissions at once, one inserts and the others wait.
     LOOP
+        job := CASE WHEN sent.recording_url IS NOT NULL THEN gen_random_uuid() END;
         INSERT INTO calls (
             workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
             duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id,
             channels_swapped
         ) VALUES (
-            k.workspace_id, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing,
-            p_duration, p_url, p_url2, p_identity, p_identity2,
-            CASE WHEN first_job IS NULL THEN 'received' ELSE 'transcribing' END, first_job, swapped
+            p_workspace, sent.call_id, k.team, sent.user_id, sent.from_number, sent.to_number, sent.from_e164,
+            sent.to_e164, sent.start_time, sent.outgoing, sent.duration, sent.recording_url, sent.recording_url2,
+            sent.recording_identity, sent.recording_identity2,
+            CASE WHEN job IS NULL THEN 'received' ELSE 'transcribing' END, job, k.swapped
         ) ON CONFLICT (workspace_id, call_id) DO NOTHING RETURNING id INTO old.id;
         IF FOUND THEN
-            IF first_job IS NOT NULL THEN  -- with what place_job would look up
+            IF job IS NOT NULL THEN  -- with what place_job would look up
                 INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts) VALUES (
-                    first_job, old.id, 'process', p_team, declared_seconds(p_duration),
-                    is_live(p_start, p_duration, k.live_seconds), recording_hosts(p_identity, p_identity2)
+                    job, old.id, 'process', k.team, declared_seconds(sent.duration),
+                    is_live(sent.start_time, sent.duration, k.live_seconds),
+                    recording_hosts(sent.recording_identity, sent.recording_identity2)
                 );
             END IF;
-            INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
-                VALUES (old.id, p_key, p_body, first_job, p_token, p_request, p_trace);
-            outcome := 'accepted';
             decision := 'new';
-            job := first_job;
+            EXIT;
+        END IF;
+        IF p_wait THEN
+            SELECT * INTO old FROM calls
+                WHERE workspace_id = p_workspace AND call_id = sent.call_id FOR NO KEY UPDATE;
+            EXIT WHEN FOUND;
+        ELSE
+            SELECT * INTO old FROM calls
+                WHERE workspace_id = p_workspace AND call_id = sent.call_id FOR NO KEY UPDATE SKIP LOCKED;
+            EXIT WHEN FOUND;
+            outcome := 'alone';
             RETURN;
         END IF;
-        SELECT * INTO old FROM calls WHERE workspace_id = k.workspace_id AND call_id = p_call_id FOR NO KEY UPDATE;
-        EXIT WHEN FOUND;
     END LOOP;
 
-    IF k.team_id IS NOT NULL AND old.team_id <> k.team_id THEN
-        outcome := 'call_of_other_team';
-        RETURN;
-    END IF;
-
-    -- The same try again: it was written, and the answer got lost on its way.
-    SELECT s.job_id INTO job FROM submissions s WHERE s.call_pk = old.id AND s.token = p_token;
-    IF FOUND THEN
-        outcome := 'accepted';
-        decision := 'duplicate';
-        RETURN;
-    END IF;
-
-    -- The same recording, stored in another form: by an earlier key, or before there was one.
-    IF stored_as(old.recording_identity, p_same) THEN
-        old.recording_identity := p_identity;
-    END IF;
-    IF stored_as(old.recording_identity2, p_same2) THEN
-        old.recording_identity2 := p_identity2;
-    END IF;
-
-    -- Merge: the latest value of each field; what is not carried keeps its value.
-    new := old;
-    new.team_id := p_team;
-    new.user_id := coalesce(p_user, old.user_id);
-    new.from_number := coalesce(p_from, old.from_number);
-    new.to_number := coalesce(p_to, old.to_number);
-    new.from_e164 := CASE WHEN p_from IS NULL THEN old.from_e164 ELSE p_from_e164 END;
-    new.to_e164 := CASE WHEN p_to IS NULL THEN old.to_e164 ELSE p_to_e164 END;
-    new.start_time := coalesce(p_start, old.start_time);
-    new.outgoing := coalesce(p_outgoing, old.outgoing);
-    new.duration := coalesce(p_duration, old.duration);
-    new.recording_url := coalesce(p_url, old.recording_url);
-    new.recording_url2 := coalesce(p_url2, old.recording_url2);
-    new.recording_identity := coalesce(p_identity, old.recording_identity);
-    new.recording_identity2 := coalesce(p_identity2, old.recording_identity2);
-
-    same_recording := (new.recording_identity, new.recording_identity2)
-        IS NOT DISTINCT FROM (old.recording_identity, old.recording_identity2);
-    changed := NOT same_recording
-        OR (new.team_id, new.user_id, new.from_number, new.to_number, new.start_time, new.outgoing, new.duration)
-        IS DISTINCT FROM
-           (old.team_id, old.user_id, old.from_number, old.to_number, old.start_time, old.outgoing, old.duration);
-    decision := CASE WHEN changed THEN 'merged' ELSE 'duplicate' END;
-    IF changed THEN
-        new.metadata_version := old.metadata_version + 1;
-    END IF;
-
-    IF p_url IS NOT NULL AND NOT (same_recording AND old.state IN ('transcribing', 'completed')) THEN
-        -- A recording nobody works on yet, another one than before, or a failed one sent again: a new job.
-        UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
-            WHERE call_pk = old.id AND state IN ('queued', 'running');
-        INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'process') RETURNING id INTO new.job_id;
-        decision := CASE
-            WHEN old.recording_url IS NULL THEN 'recording' WHEN same_recording THEN 'retried' ELSE 'superseded'
-        END;
-        new.state := 'transcribing';
-        new.failure_code := NULL;
-        new.failure_message := NULL;
-        new.failure_retryable := NULL;
-        new.failed_at := NULL;
-        new.completed_at := NULL;
-        new.analyzed_at := NULL;
-        new.warnings := '{}';
-        new.analysis_warnings := '{}';
-        new.channels_swapped := swapped;
-    ELSIF old.state = 'completed' AND changed THEN
-        -- A live analysis will notice the change when it ends, so one is enough.
-        INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
-            ON CONFLICT (call_pk, kind) WHERE state IN ('queued', 'running') DO NOTHING;
-    ELSIF (new.recording_url, new.recording_url2) IS DISTINCT FROM (old.recording_url, old.recording_url2) THEN
-        -- The same recording, signed again: a job that waits because the old address was refused need not wait on.
-        UPDATE jobs SET not_before = now() WHERE id = old.job_id AND state = 'queued' AND not_before > now();
-    END IF;
-
-    IF new IS DISTINCT FROM old THEN
-        UPDATE calls SET
-            team_id = new.team_id, user_id = new.user_id, from_number = new.from_number, to_number = new.to_number,
-            from_e164 = new.from_e164, to_e164 = new.to_e164, start_time = new.start_time, outgoing = new.outgoing,
-            duration = new.duration, recording_url = new.recording_url, recording_url2 = new.recording_url2,
-            recording_identity = new.recording_identity, recording_identity2 = new.recording_identity2,
-            state = new.state, job_id = new.job_id, metadata_version = new.metadata_version,
-            warnings = new.warnings, analysis_warnings = new.analysis_warnings,
-            failure_code = new.failure_code, failure_message = new.failure_message,
-            failure_retryable = new.failure_retryable, failed_at = new.failed_at,
-            completed_at = new.completed_at, analyzed_at = new.analyzed_at, channels_swapped = new.channels_swapped,
-            updated_at = now()
-        WHERE id = old.id;
-    END IF;
-    outcome := 'accepted';
-    job := CASE WHEN p_url IS NOT NULL THEN new.job_id END;
-    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
-        VALUES (old.id, p_key, p_body, job, p_token, p_request, p_trace);
-END $$;
-
--- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
--- unique `place` each and otherwise the arguments of submit_call without `p_`; `first` marks those before which none of the same call
--- stands. Gives for each place what submit_call would give, or the outcome `alone`: another transaction holds the call, and who
--- waits for it should do so in a transaction of their own. Whatever raises here undoes all of it.
---
--- New calls are written together, in the order of their ids, before any other call is locked, and no call that exists is
--- waited for: so groups do not wait for each other in a circle.
---
--- The scope is `p_workspace` throughout, and a key of another workspace is unknown, so nothing here reaches another's
--- rows. A transaction with a scope of its own keeps to it.
-CREATE OR REPLACE FUNCTION submit_call_group(p_workspace uuid, p_items jsonb)
-RETURNS TABLE (place integer, outcome text, job uuid, decision text) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    scope text := coalesce(nullif(current_setting('switchboard.workspace', true), ''), '*');
-    places integer[];
-    pks bigint[];
-    keys uuid[];
-    bodies jsonb[];
-    tokens uuid[];
-    requests text[];
-    traces text[];
-    new_jobs uuid[];
-    teams uuid[];  -- from here on of what place_job would look up
-    seconds double precision[];
-    lives boolean[];
-    identities text[];
-    identities2 text[];
-    one record;
-    given record;
-    held uuid;  -- the call that the last one was about, where somebody else holds it
-BEGIN
-    IF scope NOT IN ('*', p_workspace::text) THEN
-        RETURN QUERY SELECT i.place, 'key_revoked', NULL::uuid, NULL FROM jsonb_to_recordset(p_items) AS i (place integer);
-        RETURN;
-    END IF;
-    PERFORM set_config('switchboard.workspace', p_workspace::text, true);
-    -- Locks that are waited for all the same (of jobs, deliveries) must not keep the companions for long.
-    PERFORM set_config('lock_timeout', '500ms', true);
-
-    WITH item AS MATERIALIZED (
-        SELECT i.*, coalesce(k.team_id, i.team) AS owner,
-            coalesce(k.channels_swapped, (
-                SELECT t.channels_swapped FROM teams t WHERE t.id = coalesce(k.team_id, i.team)
-            ), false) AS swapped,
-            CASE WHEN i.url IS NOT NULL THEN gen_random_uuid() END AS new_job,
-            declared_seconds(i.duration) AS seconds, is_live(i.start, i.duration, w.live_seconds) AS live
-        FROM jsonb_to_recordset(p_items) AS i (
-            place integer, first boolean, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
-            from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
-            url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
-            same text[], same2 text[], request text, trace text
-        ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true)
-        JOIN workspaces w ON w.id = p_workspace
-        WHERE i.first AND (
-            k.team_id IS NOT NULL OR EXISTS (SELECT FROM teams t WHERE t.id = i.team AND t.workspace_id = p_workspace)
-        )
-    ), begun AS (
-        INSERT INTO calls (
-            workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
-            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id,
-            channels_swapped
-        )
-        SELECT p_workspace, call_id, owner, "user", "from", "to", from_e164, to_e164, start, outgoing,
-            duration, url, url2, identity, identity2,
-            CASE WHEN new_job IS NULL THEN 'received' ELSE 'transcribing' END, new_job, swapped
-        FROM item ORDER BY call_id
-        ON CONFLICT (workspace_id, call_id) DO NOTHING
-        RETURNING id, call_id
-    )
-    SELECT array_agg(item.place), array_agg(begun.id), array_agg(item.key), array_agg(item.body),
-        array_agg(item.new_job), array_agg(item.token), array_agg(item.request), array_agg(item.trace),
-        array_agg(item.owner), array_agg(item.seconds), array_agg(item.live),
-        array_agg(item.identity), array_agg(item.identity2)
-    INTO places, pks, keys, bodies, new_jobs, tokens, requests, traces, teams, seconds, lives, identities, identities2
-    FROM begun JOIN item USING (call_id);
-
-    INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts)
-        SELECT n.id, n.pk, 'process', n.team, n.seconds, n.live, recording_hosts(n.identity, n.identity2)
-        FROM unnest(new_jobs, pks, teams, seconds, lives, identities, identities2)
-            AS n (id, pk, team, seconds, live, identity, identity2)
-        WHERE n.id IS NOT NULL;
-    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
-        SELECT n.pk, n.key, n.body, n.job, n.token, n.request, n.trace
-        FROM unnest(pks, keys, bodies, new_jobs, tokens, requests, traces)
-            AS n (pk, key, body, job, token, request, trace);
-    RETURN QUERY SELECT n.place, 'accepted', n.job, 'new' FROM unnest(places, new_jobs) AS n (place, job);
-    IF cardinality(places) = jsonb_array_length(p_items) THEN
-        RETURN;
-    END IF;
-
-    FOR one IN
-        SELECT * FROM jsonb_to_recordset(p_items) AS i (
-            place integer, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
-            from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
-            url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
-            same text[], same2 text[], request text, trace text
-        )
-        WHERE i.place <> ALL (coalesce(places, '{}')) ORDER BY i.call_id, i.place
-    LOOP
-        PERFORM FROM calls c WHERE c.workspace_id = p_workspace AND c.call_id = one.call_id
-            FOR NO KEY UPDATE SKIP LOCKED;
-        IF held IS NOT DISTINCT FROM one.call_id OR NOT FOUND AND EXISTS (
-            SELECT FROM calls c WHERE c.workspace_id = p_workspace AND c.call_id = one.call_id
-        ) THEN
-            held := one.call_id;  -- also for those after it, which must not overtake
-            RETURN QUERY SELECT one.place, 'alone', NULL::uuid, NULL;
-            CONTINUE;
+    IF decision IS NULL THEN
+        IF k.team_id IS NOT NULL AND old.team_id <> k.team_id THEN
+            outcome := 'call_of_other_team';
+            RETURN;
         END IF;
-        given := submit_call(
-            one.key, one.call_id, one.team, one."user", one."from", one."to", one.from_e164, one.to_e164,
-            one.start, one.outgoing, one.duration, one.url, one.url2, one.identity, one.identity2, one.body, one.token,
-            one.same, one.same2, one.request, one.trace
-        );
-        PERFORM set_config('switchboard.workspace', p_workspace::text, true);  -- an unknown key closes the scope
-        RETURN QUERY SELECT one.place, given.outcome, given.job, given.decision;
-    END LOOP;
+
+        -- The same try again: it was written, and the answer got lost on its way.
+        SELECT s.job_id INTO job FROM submissions s WHERE s.call_pk = old.id AND s.token = (p_item ->> 'token')::uuid;
+        IF FOUND THEN
+            decision := 'duplicate';
+            RETURN;
+        END IF;
+
+        new := jsonb_populate_record(old, p_item -> 'call');
+        new.team_id := k.team;
+        -- The same recording, stored in another form: by an earlier key, or before there was one.
+        IF stored_as(old.recording_identity, p_item -> 'same') THEN
+            old.recording_identity := new.recording_identity;
+        END IF;
+        IF stored_as(old.recording_identity2, p_item -> 'same2') THEN
+            old.recording_identity2 := new.recording_identity2;
+        END IF;
+
+        same_recording := (new.recording_identity, new.recording_identity2)
+            IS NOT DISTINCT FROM (old.recording_identity, old.recording_identity2);
+        unsigned := new;  -- what follows from other fields, or may have been signed again, is no change
+        unsigned.recording_url := old.recording_url;
+        unsigned.recording_url2 := old.recording_url2;
+        unsigned.from_e164 := old.from_e164;
+        unsigned.to_e164 := old.to_e164;
+        changed := unsigned IS DISTINCT FROM old;
+        decision := CASE WHEN changed THEN 'merged' ELSE 'duplicate' END;
+        IF changed THEN
+            new.metadata_version := old.metadata_version + 1;
+        END IF;
+
+        IF sent.recording_url IS NOT NULL AND NOT (same_recording AND old.state IN ('transcribing', 'completed')) THEN
+            -- A recording nobody works on yet, another one than before, or a failed one sent again: a new job.
+            UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
+                WHERE call_pk = old.id AND state IN ('queued', 'running');
+            INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'process') RETURNING id INTO new.job_id;
+            decision := CASE
+                WHEN old.recording_url IS NULL THEN 'recording' WHEN same_recording THEN 'retried' ELSE 'superseded'
+            END;
+            new.state := 'transcribing';
+            new.failure_code := NULL;
+            new.failure_message := NULL;
+            new.failure_retryable := NULL;
+            new.failed_at := NULL;
+            new.completed_at := NULL;
+            new.analyzed_at := NULL;
+            new.warnings := '{}';
+            new.analysis_warnings := '{}';
+            new.channels_swapped := k.swapped;
+        ELSIF old.state = 'completed' AND changed THEN
+            -- A live analysis will notice the change when it ends, so one is enough.
+            INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
+                ON CONFLICT (call_pk, kind) WHERE state IN ('queued', 'running') DO NOTHING;
+        ELSIF (new.recording_url, new.recording_url2) IS DISTINCT FROM (old.recording_url, old.recording_url2) THEN
+            -- The same recording, signed again: a job that waits because the old address was refused need not wait on.
+            UPDATE jobs SET not_before = now() WHERE id = old.job_id AND state = 'queued' AND not_before > now();
+        END IF;
+
+        IF new IS DISTINCT FROM old THEN
+            UPDATE calls SET
+                team_id = new.team_id, user_id = new.user_id, from_number = new.from_number, to_number = new.to_number,
+                from_e164 = new.from_e164, to_e164 = new.to_e164, start_time = new.start_time, outgoing = new.outgoing,
+                duration = new.duration, recording_url = new.recording_url, recording_url2 = new.recording_url2,
+                recording_identity = new.recording_identity, recording_identity2 = new.recording_identity2,
+                state = new.state, job_id = new.job_id, metadata_version = new.metadata_version,
+                warnings = new.warnings, analysis_warnings = new.analysis_warnings,
+                failure_code = new.failure_code, failure_message = new.failure_message,
+                failure_retryable = new.failure_retryable, failed_at = new.failed_at,
+                completed_at = new.completed_at, analyzed_at = new.analyzed_at, channels_swapped = new.channels_swapped,
+                updated_at = now()
+            WHERE id = old.id;
+        END IF;
+        job := CASE WHEN sent.recording_url IS NOT NULL THEN new.job_id END;
+    END IF;
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent) VALUES (
+        old.id, (p_item ->> 'key')::uuid, p_item -> 'body', job, (p_item ->> 'token')::uuid,
+        p_item ->> 'request', p_item ->> 'trace'
+    );
 END $$;
 
 -- What a stage or a transcript holds, with the keys of its labels counted and their digits left out.

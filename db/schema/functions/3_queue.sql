@@ -2,7 +2,7 @@
 
 -- What the queue needs to know of a new job, where it is not given: the first job of a call comes with all of it, from
 -- the submission that makes both. A process job begins with its recordings, and one whose recordings are
--- still awaited makes room for it, as submit_call does for one that is queued or running.
+-- still awaited makes room for it, as submit_calls does for one that is queued or running.
 CREATE OR REPLACE FUNCTION place_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SELECT c.team_id, declared_seconds(c.duration),

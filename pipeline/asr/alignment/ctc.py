@@ -77,22 +77,22 @@ class CtcAligner:
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
         """See `pipeline.asr.alignment.Aligner`."""
-        return [self._one(*one) for one in zip(samples, chunks, texts, strict=True)]
+        return [self._one(*row) for row in zip(samples, chunks, texts, strict=True)]
 
     def _one(self, samples: Samples, chunk: Chunk, text: str) -> tuple[Word, ...]:
-        written = words.in_words([f" {part}" for part in text.split()])
-        if not written:
+        tokens = words.in_words([f" {part}" for part in text.split()])
+        if not tokens:
             return ()
         edges.check_sound(samples, chunk, self.max_chunk_seconds)
         emission = self._emission(samples)
-        target = self._target(written, emission.shape[1])
+        target = self._target(tokens, emission.shape[1])
         frames, scores = _path(emission, target.tokens, self._blank)
         step = float(self._asr.window_step * self._asr._subsampling_factor)
-        found = [
-            _word(one, frames[first:last], scores[first:last], step)
-            for one, (first, last) in zip(written, target.spans, strict=True)
+        timed = [
+            _word(token, frames[first:last], scores[first:last], step)
+            for token, (first, last) in zip(tokens, target.spans, strict=True)
         ]
-        return edges.placed(found, samples, chunk)
+        return edges.placed(timed, samples, chunk)
 
     def _emission(self, samples: Samples) -> npt.NDArray[np.float32]:
         """Log probabilities of every token in every frame, shape (frames, tokens)."""
@@ -101,32 +101,32 @@ class CtcAligner:
             emission, lengths = self._asr._encode(*self._asr._preprocessor(sound, length))
         except Exception as error:  # onnxruntime's own classes share no other base
             raise EngineError(f"Alignment failed ({type(error).__name__}).") from error
-        found: npt.NDArray[np.float32] = emission[0, : lengths[0]]
-        return found
+        log_probabilities: npt.NDArray[np.float32] = emission[0, : lengths[0]]
+        return log_probabilities
 
-    def _target(self, written: Sequence[TextToken], wildcard: int) -> _Target:
+    def _target(self, text_tokens: Sequence[TextToken], wildcard: int) -> _Target:
         target = _Target([], [])
-        for one in written:
-            own = self._spelled(one.text, bool(target.tokens)) or [wildcard]
-            target.spans.append((len(target.tokens), len(target.tokens) + len(own)))
-            target.tokens.extend(own)
+        for token in text_tokens:
+            spelling = self._spelled(token.text, bool(target.tokens)) or [wildcard]
+            target.spans.append((len(target.tokens), len(target.tokens) + len(spelling)))
+            target.tokens.extend(spelling)
         return target
 
     def _spelled(self, text: str, spaced: bool) -> list[int]:
         """A word in the longest tokens there are, in whichever case the vocabulary has; what it lacks is left out."""
         forms = {form(text) for form in (str, str.lower, str.upper)}
         spelled = (self._longest_tokens(SPACE + form, spaced) for form in sorted(forms))
-        return max(spelled, key=lambda found: sum(len(self._asr._vocab[one].strip()) for one in found))
+        return max(spelled, key=lambda spelling: sum(len(self._asr._vocab[token].strip()) for token in spelling))
 
     def _longest_tokens(self, text: str, spaced: bool) -> list[int]:
-        found, at = list[int](), 0
+        tokens, at = list[int](), 0
         while at < len(text):
             ends = range(min(len(text), at + self._longest), at, -1)
             end = next((end for end in ends if text[at:end] in self._tokens), None)
             if end is not None and (spaced or text[at:end] != SPACE):
-                found.append(self._tokens[text[at:end]])
+                tokens.append(self._tokens[text[at:end]])
             at = end or at + 1
-        return [] if all(self._asr._vocab[one].strip() == "" for one in found) else found
+        return [] if all(self._asr._vocab[token].strip() == "" for token in tokens) else tokens
 
 
 def _path(
@@ -145,9 +145,9 @@ def _path(
     except (RuntimeError, ValueError) as error:
         raise EngineError(f"The text has {len(tokens)} tokens: too many for its sound.") from error
     spans = merge_tokens(path[0], scores[0].exp(), blank=blank)
-    return [(one.start, one.end) for one in spans], [float(one.score) for one in spans]
+    return [(span.start, span.end) for span in spans], [float(span.score) for span in spans]
 
 
-def _word(written: TextToken, frames: Sequence[tuple[int, int]], scores: Sequence[float], step: float) -> Word:
-    sure = round(min(1.0, max(0.0, min(scores))), 4)
-    return Word(frames[0][0] * step, frames[-1][1] * step, written.text, sure, joined=written.joined)
+def _word(token: TextToken, frames: Sequence[tuple[int, int]], scores: Sequence[float], step: float) -> Word:
+    confidence = round(min(1.0, max(0.0, min(scores))), 4)
+    return Word(frames[0][0] * step, frames[-1][1] * step, token.text, confidence, joined=token.joined)

@@ -40,8 +40,8 @@ class WhisperAligner:
     CHECKPOINTS = CHECKPOINTS
 
     def __init__(self, options: WhisperAlignerOptions, store: Path | None = None) -> None:
-        chosen = FasterWhisperOptions(model=options.model, device=options.device, batch_size=BATCH)
-        self._whisper = FasterWhisper(chosen, store, CHECKPOINTS, at_once=1)
+        whisper_options = FasterWhisperOptions(model=options.model, device=options.device, batch_size=BATCH)
+        self._whisper = FasterWhisper(whisper_options, store, CHECKPOINTS, at_once=1)
         self.options, self.checkpoint = options, self._whisper.checkpoint  # its times are known by them
         self.name = f"whisper {self._whisper.name.partition(' ')[2]}"
         self.max_chunk_seconds = self._whisper.max_chunk_seconds

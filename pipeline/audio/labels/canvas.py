@@ -36,15 +36,15 @@ class Canvas:
     def labels(self, duration: float) -> tuple[Label, ...]:
         """What was painted, in order, up to the duration; equal neighbors are one label."""
         edges = [0, *(np.flatnonzero(np.diff(self.painted)) + 1).tolist(), len(self.painted)]
-        found: list[Label] = []
+        labels: list[Label] = []
         for first, last in pairwise(edges):
             event = self.events[self.painted[first]]
             start, end = first * HOP / SAMPLE_RATE, min(last * HOP / SAMPLE_RATE, duration)
-            if found and _joins(found[-1], event, end - start):
-                found[-1] = replace(found[-1], end=end)
+            if labels and _joins(labels[-1], event, end - start):
+                labels[-1] = replace(labels[-1], end=end)
             else:
-                found.append(replace(event, start=start, end=end))
-        return tuple(found)
+                labels.append(replace(event, start=start, end=end))
+        return tuple(labels)
 
 
 def _joins(before: Label, event: Label, seconds: float) -> bool:
@@ -104,7 +104,7 @@ def paint_gaps(canvas: Canvas, gaps: Sequence[Span]) -> None:
         canvas.paint(slice(math.ceil(gap.start * STEP), math.floor(gap.end * STEP)), LabelKind.GAP, 1.0)
 
 
-def paint_speech(canvas: Canvas, kept: Mask, probabilities: Probabilities) -> None:
-    for first, last in runs(kept):
-        judged = probabilities[first * HOP // FRAME : max(first * HOP // FRAME + 1, last * HOP // FRAME)]
-        canvas.paint(slice(first, last), LabelKind.SPEECH, float(np.mean(judged)) if len(judged) else 0.5)
+def paint_speech(canvas: Canvas, speech: Mask, probabilities: Probabilities) -> None:
+    for first, last in runs(speech):
+        probability = probabilities[first * HOP // FRAME : max(first * HOP // FRAME + 1, last * HOP // FRAME)]
+        canvas.paint(slice(first, last), LabelKind.SPEECH, float(np.mean(probability)) if len(probability) else 0.5)

@@ -36,12 +36,12 @@ def spans(probable: Probabilities, length: int, options: SpeechOptions) -> tuple
     The rules are those of `voice_activity.runs`; two spans that padding would join meet in the middle.
     """
     frame, duration = FRAME / SAMPLE_RATE, length / SAMPLE_RATE
-    heard = [(r.first * frame, min(r.last * frame, duration)) for r in runs(probable, options.threshold, MIN_SILENCE)]
-    heard = [(start, end) for start, end in heard if end - start > MIN_SPEECH]
-    found = []
-    for i, (start, end) in enumerate(heard):
-        before = heard[i - 1][1] if i else -PADDING
-        after = heard[i + 1][0] if i + 1 < len(heard) else duration + PADDING
+    intervals = [(r.first * frame, min(r.last * frame, duration)) for r in runs(probable, options.threshold, MIN_SILENCE)]
+    intervals = [(start, end) for start, end in intervals if end - start > MIN_SPEECH]
+    padded = []
+    for i, (start, end) in enumerate(intervals):
+        before = intervals[i - 1][1] if i else -PADDING
+        after = intervals[i + 1][0] if i + 1 < len(intervals) else duration + PADDING
         first = max(0.0, start - min(PADDING, max(0.0, (start - before) / 2)))
-        found.append(Span(first, min(duration, end + min(PADDING, max(0.0, (after - end) / 2)))))
-    return tuple(found)
+        padded.append(Span(first, min(duration, end + min(PADDING, max(0.0, (after - end) / 2)))))
+    return tuple(padded)

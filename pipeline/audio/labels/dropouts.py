@@ -27,17 +27,17 @@ def find(audio: Audio, channel: int) -> tuple[Span, ...]:
         return ()
     flat = moves <= FLAT
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flat, [False]])))
-    own = float(np.quantile(levels[levels > FLAT], 0.98)) if (levels > FLAT).any() else 0.0
+    channel_level = float(np.quantile(levels[levels > FLAT], 0.98)) if (levels > FLAT).any() else 0.0
 
-    def cut(first: int, last: int) -> bool:
+    def cuts_into_sound(first: int, last: int) -> bool:
         before = float(levels[max(0, first - BESIDE) : first].max(initial=0.0))
         after = float(levels[last : last + BESIDE].max(initial=0.0))
-        return before >= max(LOUD, RELATIVE * own) or min(before, after) >= max(LOUD, BOTH_SIDES * own)
+        return before >= max(LOUD, RELATIVE * channel_level) or min(before, after) >= max(LOUD, BOTH_SIDES * channel_level)
 
     return tuple(
         Span(first * FRAME / SAMPLE_RATE, last * FRAME / SAMPLE_RATE)
         for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-        if SHORTEST <= (last - first) * FRAME / SAMPLE_RATE <= LONGEST and cut(first, last)
+        if SHORTEST <= (last - first) * FRAME / SAMPLE_RATE <= LONGEST and cuts_into_sound(first, last)
     )
 
 

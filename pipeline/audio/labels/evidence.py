@@ -46,8 +46,8 @@ def gather(audio: Audio, channel: int, frames: Frames, spoken: Mask) -> SoundEvi
     signals = [replace(s, network=s.network or _quiet_pauses(s, frames)) for s in signals]
     tone = _sounding([s for s in signals if _certain(s)], count) | _pressed(numbers, count)
     apart = [s for s in signals if s.network or _alone(s, frames)]
-    sure = [number for number in numbers if len(number) > 1 or number[0].end - number[0].start > SURE_KEY]
-    playing = music.find(frames, (spoken & ~tone) | _sounding(apart, count) | _pressed(sure, count))
+    reliable = [number for number in numbers if len(number) > 1 or number[0].end - number[0].start > SURE_KEY]
+    playing = music.find(frames, (spoken & ~tone) | _sounding(apart, count) | _pressed(reliable, count))
     signals = [s for s in signals if s in apart or not _within(s, playing)]
     numbers = [number for number in numbers if not playing[frame_of(number[0].start)]]
     humming = music.machines(frames, playing)
@@ -65,10 +65,10 @@ def steady(frames: Frames) -> Mask:
     return np.asarray(maximum_filter1d(even.astype(np.uint8), width).astype(bool))
 
 
-def _numbers(found: Sequence[keys.Key]) -> list[Number]:
+def _numbers(pressed: Sequence[keys.Key]) -> list[Number]:
     """Keys that follow each other."""
     numbers: list[Number] = []
-    for key in found:
+    for key in pressed:
         if numbers and key.start - numbers[-1][-1].end <= KEYS_APART:
             numbers[-1].append(key)
         else:
@@ -105,11 +105,11 @@ def _quiet_pauses(signal: tones.Signal, frames: Frames) -> bool:
 def _alone(signal: tones.Signal, frames: Frames) -> bool:
     """Whether it is far softer for half a second before and after: a note has others beside it."""
     first, last, reach = signal.tones[0].first, signal.tones[-1].last, round(ALONE * STEP)
-    beside = np.concatenate(
+    surroundings = np.concatenate(
         [frames.level[max(0, first - reach) : max(0, first - 3)], frames.level[last + 3 : last + reach]]
     )
     sounding = np.median(frames.level[first : signal.tones[0].last])
-    return not len(beside) or bool(np.mean(beside < sounding - SOFTER) > 0.9)
+    return not len(surroundings) or bool(np.mean(surroundings < sounding - SOFTER) > 0.9)
 
 
 def _sounding(signals: Sequence[tones.Signal], count: int) -> Mask:

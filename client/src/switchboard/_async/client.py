@@ -1,9 +1,7 @@
 """The client: a key, a service, and what one does with them."""
 
-from datetime import datetime
 from types import TracebackType
-from typing import Self
-from uuid import UUID, uuid4
+from typing import Self, Unpack
 
 import httpx
 
@@ -16,8 +14,9 @@ from switchboard._async.running import AsyncRunning
 from switchboard._async.session import AsyncSession
 from switchboard._async.transfers import AsyncTransfers
 from switchboard._configuration import Configuration
-from switchboard.filters import moment
+from switchboard.filters import submission_body
 from switchboard.models import SubmitReply
+from switchboard.submission import Submission
 
 
 class AsyncClient(
@@ -62,36 +61,10 @@ class AsyncClient(
         """Close the connections."""
         await self._session.close()
 
-    async def submit(
-        self,
-        *,
-        from_number: str,
-        to_number: str,
-        start_time: datetime,
-        call_id: UUID | str | None = None,
-        recording_url: str | None = None,
-        recording_url2: str | None = None,
-        outgoing: bool | None = None,
-        duration: int | None = None,
-        team_id: UUID | str | None = None,
-        user_id: UUID | str | None = None,
-    ) -> SubmitReply:
-        """Submit a call, or its second phase; return what was promised once it is recorded for good.
+    async def submit(self, **call: Unpack[Submission]) -> SubmitReply:
+        """Submit a call, or its second phase; return what was promised once it is recorded permanently.
 
-        Idempotent by `call_id`, by default a new one, which stands in the answer. `recording_url2`: of the other
-        party, where each leg has its own file. `team_id`: which a workspace-wide key has to say.
+        Idempotent by `call_id`, by default a new one, which is in the answer. `recording_url2`: of the other party,
+        where each leg has its own file. `team_id`: required with a workspace-wide key.
         """
-        described = {
-            "callId": str(call_id or uuid4()),
-            "from": from_number,
-            "to": to_number,
-            "startTime": moment(start_time),
-            "recordingUrl": recording_url,
-            "recordingUrl2": recording_url2,
-            "outgoing": outgoing,
-            "duration": duration,
-            "teamId": team_id and str(team_id),
-            "userId": user_id and str(user_id),
-        }
-        body = {name: value for name, value in described.items() if value is not None}
-        return await self._session.ask(SubmitReply, "submitCall", body=body)
+        return await self._session.ask(SubmitReply, "submitCall", body=submission_body(call))

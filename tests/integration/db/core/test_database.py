@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from db.core.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
-from db.core.prepared import PreparedStatement
 from db.queue import jobs
 from pipeline.errors import StateUnavailable
 from serve_app.conductor.retry import ProcessingOptions
@@ -88,58 +87,14 @@ async def test_a_server_that_vanishes_is_noticed_while_its_answer_is_awaited(wor
             assert found["keepalives_idle"] == str(SOCKET["keepalives_idle"])
 
 
-async def test_who_gives_up_waits_for_no_frozen_server_and_leaves_the_connection_fit(world: World) -> None:
-    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
-    database = await Database.open(world.database.url, pool_size=1)
-    try:
-        _, pid = await database.fetch_prepared(statement, ["0"])
-        assert pid is not None
-        os.kill(int(pid), signal.SIGSTOP)
-        try:
-            asking = asyncio.create_task(database.fetch_prepared(statement, ["600"]))
-            done, _ = await asyncio.wait({asking}, timeout=0.2)
-            assert not done
-            asking.cancel()
-            done, _ = await asyncio.wait({asking}, timeout=2)
-            assert done, "it waits for the server to notice"
-            assert asking.cancelled()
-        finally:
-            os.kill(int(pid), signal.SIGCONT)
-        assert await database.fetch_prepared(statement, ["0"]) == ["", pid]
-    finally:
-        await database.close()
-
-
-async def test_a_cancel_that_the_server_ignores_is_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
-    sent, really = [0], psycopg.AsyncConnection.cancel_safe
-
-    async def ignored_once(self: psycopg.AsyncConnection, *, timeout: float) -> None:
-        sent[0] += 1
-        if sent[0] > 1:
-            await really(self, timeout=timeout)
-
-    monkeypatch.setattr(psycopg.AsyncConnection, "cancel_safe", ignored_once)
-    database = await Database.open(world.database.url, pool_size=1)
-    try:
-        _, pid = await database.fetch_prepared(statement, ["0"])
-        asking = asyncio.create_task(database.fetch_prepared(statement, ["9"]))
-        await asyncio.wait({asking}, timeout=0.2)
-        asking.cancel()
-        assert await database.fetch_prepared(statement, ["0"]) == ["", pid]
-        assert sent == [2]
-    finally:
-        await database.close()
-
-
-async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(world: World) -> None:
-    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+async def test_a_statement_whose_connection_is_ended_runs_on_another(world: World) -> None:
+    statement = "SELECT pg_sleep(%s::float)::text, pg_backend_pid()"
     async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
-        _, idle = await world.database.fetch_prepared(statement, ["0"])
+        _, idle = await world.database.fetch_one(statement, ["0"])
         await admin.execute("SELECT pg_terminate_backend(%s::int)", [idle])
-        _, used = await world.database.fetch_prepared(statement, ["0"])
+        _, used = await world.database.fetch_one(statement, ["0"])
         assert used != idle
-        asking = asyncio.create_task(world.database.fetch_prepared(statement, ["0.5"]))
+        asking = asyncio.create_task(world.database.fetch_one(statement, ["0.5"]))
         await asyncio.sleep(0.1)
         await admin.execute("SELECT pg_terminate_backend(%s::int)", [used])
         _, another = await asking
@@ -147,37 +102,27 @@ async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(wo
 
 
 async def test_who_gives_up_does_not_wait_until_dead_connections_are_replaced(world: World) -> None:
-    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    statement = "SELECT pg_sleep(%s::float)::text, pg_backend_pid()"
     database = await Database.open(world.database.url, pool_size=2)
     try:
-        both = await asyncio.gather(*(database.fetch_prepared(statement, ["0.3"]) for _ in range(2)))
-        _, last = await database.fetch_prepared(statement, ["0"])  # the other one is next
-        (following,) = {int(pid or 0) for _, pid in both} - {int(last or 0)}
+        both = await asyncio.gather(*(database.fetch_one(statement, ["0.3"]) for _ in range(2)))
+        _, last = await database.fetch_one(statement, ["0"])  # the other one is next
+        (following,) = {pid for _, pid in both} - {last}
         async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
             await admin.execute("SELECT pg_terminate_backend(%s)", [following])
-        os.kill(int(last or 0), signal.SIGSTOP)
+        os.kill(last, signal.SIGSTOP)
         try:
-            asking = asyncio.create_task(database.fetch_prepared(statement, ["0"]))
+            asking = asyncio.create_task(database.fetch_one(statement, ["0"]))
             done, _ = await asyncio.wait({asking}, timeout=0.5)
             assert not done, "the frozen one is looked at"
             asking.cancel()
             done, _ = await asyncio.wait({asking}, timeout=2)
             assert done, "it waits for the frozen one"
         finally:
-            os.kill(int(last or 0), signal.SIGCONT)
-        assert (await database.fetch_prepared(statement, ["0"]))[0] == ""
+            os.kill(last, signal.SIGCONT)
+        assert (await database.fetch_one(statement, ["0"]))[0] == ""
     finally:
         await database.close()
-
-
-async def test_a_prepared_statement_that_the_server_refuses_says_why_and_is_used_again(world: World) -> None:
-    statement = PreparedStatement("halved", "SELECT (84 / $1::int)::text, $2::text")
-    for _ in range(2):
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            await world.database.fetch_prepared(statement, ["0", None])
-        assert await world.database.fetch_prepared(statement, ["2", None]) == ["42", None]
-        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
-            await world.database.fetch_prepared(statement, ["two", None])
 
 
 async def test_what_is_written_is_not_in_the_message_of_a_failed_statement(world: World) -> None:

@@ -6,6 +6,7 @@ references, through functions, by COPY. What a login may do about its own bonds 
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -414,20 +415,25 @@ async def test_a_submission_reaches_the_keys_workspace_only(acme: World, umbrell
     acme.call_id = umbrella.call_id
     await acme.submit(recording_url="https://store.example/other.wav")
     assert len(await acme.rows("SELECT * FROM calls WHERE call_id = :id", id=acme.call_id)) == 2
-    submit = sa.text(
-        "SELECT outcome FROM submit_call(:key, :call, :team, NULL, '1', '2', NULL, NULL, now(), NULL, NULL,"
-        " NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL)"
-    )
-    values = {"key": acme.scoped.key_id, "call": uuid4(), "team": acme.team_id}
+    submit = sa.text("SELECT outcome FROM submit_calls(:workspace, CAST(:items AS jsonb))")
+
+    def submitted(key_id: UUID) -> dict[str, Any]:
+        call = {"call_id": uuid4(), "from_number": "1", "to_number": "2", "start_time": datetime.now(UTC)}
+        items = [{"key": key_id, "call": call, "body": {}}]
+        return {"workspace": acme.workspace_id, "items": dump_json(items)}
+
+    values = submitted(acme.scoped.key_id)
     async with acme.database.transaction(umbrella.workspace_id) as connection:
         assert (await connection.execute(submit, values)).scalar_one() == "key_revoked"
     async with acme.database.transaction(EVERY_WORKSPACE) as connection:
         assert (await connection.execute(submit, values)).scalar_one() == "accepted"
         scope = (await connection.execute(sa.text("SELECT current_setting('switchboard.workspace')"))).scalar_one()
-        assert scope == str(acme.workspace_id)  # from the look-up of the key on, for all that follows
+        assert scope == str(acme.workspace_id)  # for all that follows
     async with acme.database.transaction(EVERY_WORKSPACE) as connection:
-        assert (await connection.execute(submit, values | {"key": uuid4()})).scalar_one() == "key_revoked"
-        assert (await connection.execute(sa.text("SELECT count(*) FROM calls"))).scalar_one() == 0
+        assert (await connection.execute(submit, submitted(uuid4()))).scalar_one() == "key_revoked"
+        assert (await connection.execute(submit, submitted(umbrella.scoped.key_id))).scalar_one() == "key_revoked"
+        seen = (await connection.execute(sa.text("SELECT DISTINCT workspace_id FROM calls"))).scalars().all()
+        assert seen == [acme.workspace_id]
 
 
 async def test_the_look_up_of_a_key_leaves_the_scope_as_it_was(acme: World, umbrella: World) -> None:

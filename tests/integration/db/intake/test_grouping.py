@@ -1,14 +1,12 @@
 """Submissions that are committed together: each fares as if it had been alone."""
 
 import asyncio
-import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,13 +24,11 @@ B = "https://store.example/b.wav"
 
 
 class Sending:
-    """Submissions that are sent in one turn of the event loop, so that they go in one group. `busy`: where few come,
-    the first does not wait for others."""
+    """Submissions that are sent in one turn of the event loop, so that they go in one group."""
 
-    def __init__(self, world: World, busy: bool = True, **options: Any) -> None:
+    def __init__(self, world: World, **options: Any) -> None:
         self.world = world
         self.grouping = Grouping(world.database, **options)
-        self.grouping._busy_until = math.inf if busy else 0.0
         self.sent: list[asyncio.Task[calls.Accepted]] = []
 
     def add(self, sender: Sender | None = None, **fields: Any) -> None:
@@ -91,22 +87,21 @@ async def test_no_group_is_larger_than_allowed(world: World) -> None:
     assert await groups(world) == [4, 4, 2]
 
 
-@pytest.mark.parametrize("busy", [True, False])
-async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World, busy: bool) -> None:
-    sending = Sending(world, busy)
+async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World) -> None:
+    sending = Sending(world)
     for _ in range(3):
         sending.add(call_id=uuid4())
         await sending.answers()
     assert await groups(world) == [1, 1, 1]
 
 
-async def test_the_first_of_many_leaves_at_once_and_in_busy_times_with_those_of_its_turn(world: World) -> None:
-    sending = Sending(world, busy=False)
+async def test_the_first_of_many_leaves_with_those_of_its_turn(world: World) -> None:
+    sending = Sending(world)
     for together in (5, 3):
         for _ in range(together):
             sending.add(call_id=uuid4())
         await sending.answers()
-    assert await groups(world) == [1, 4, 3]
+    assert await groups(world) == [5, 3]
 
 
 async def test_in_one_group_the_submissions_of_a_call_count_in_the_order_in_which_they_came(world: World) -> None:
@@ -258,10 +253,9 @@ async def test_a_call_that_somebody_holds_delays_only_its_own_submissions(world:
     assert (await world.row(free))["duration"] == 7
 
 
-@pytest.mark.parametrize("busy", [True, False])
-async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_holds(world: World, busy: bool) -> None:
+async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_holds(world: World) -> None:
     await world.submit()
-    sending = Sending(world, busy)
+    sending = Sending(world)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [world.call_id])
         sending.add(call_id=world.call_id, duration=3)
@@ -291,9 +285,8 @@ async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other
     assert row["deadlocks"] == 0
 
 
-@pytest.mark.parametrize("busy", [True, False])
-async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_it(world: World, busy: bool) -> None:
-    sending = Sending(world, busy)
+async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_it(world: World) -> None:
+    sending = Sending(world)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
         sending.add(call_id=uuid4())
@@ -329,9 +322,8 @@ async def test_a_submission_that_is_given_up_at_any_moment_is_in_nobodys_way(wor
         assert isinstance(await first, calls.Accepted)
 
 
-@pytest.mark.parametrize("busy", [True, False])
-async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: World, busy: bool) -> None:
-    sending = Sending(world, busy)
+async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: World) -> None:
+    sending = Sending(world)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
         sending.add(call_id=uuid4())
@@ -365,8 +357,9 @@ async def test_more_than_may_wait_are_refused_at_once_and_leave_nothing_behind(w
 
 async def test_in_a_foreign_scope_a_group_reaches_nothing(world: World) -> None:
     other = await new_world(world.database)
-    items = '[{"place": 0, "first": true, "key": "%s", "call_id": "%s", "from": "1", "to": "2", "body": {}}]'
-    submit = sa.text("SELECT outcome FROM submit_call_group(CAST(:workspace AS uuid), CAST(:items AS jsonb))")
+    call = '{"call_id": "%s", "from_number": "1", "to_number": "2", "start_time": "2026-11-02T09:30Z"}'
+    items = f'[{{"key": "%s", "call": {call}, "body": {{}}}}]'
+    submit = sa.text("SELECT outcome FROM submit_calls(CAST(:workspace AS uuid), CAST(:items AS jsonb))")
 
     async def outcome(scope: UUID, workspace: UUID, key: UUID) -> str:
         values = {"workspace": workspace, "items": items % (key, uuid4())}

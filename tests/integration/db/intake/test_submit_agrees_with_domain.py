@@ -1,4 +1,4 @@
-"""The SQL function `submit_call` agrees with the model in `tests/submission_model.py`."""
+"""The SQL function `submit_calls` agrees with the model in `tests/submission_model.py`."""
 
 from typing import Any
 from uuid import UUID, uuid4

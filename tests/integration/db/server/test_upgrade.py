@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -313,10 +314,8 @@ def test_a_session_that_blocks_a_migration_is_named(
         assert migrate.is_current(old)
 
 
-SUBMIT = """SELECT outcome FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, now(), true, 60,
-    %s, NULL, %s, NULL, '{}', NULL, NULL, NULL, NULL, NULL)"""
+SUBMIT = "SELECT outcome FROM submit_calls(%s, %s)"
 SUBMITTED = f"SELECT count(*) FROM submissions WHERE key_id = '{KEY}'"
-SUBMIT_GROUP = "SELECT outcome FROM submit_call_group(%s, %s)"
 CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1, 0)"
 FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 
@@ -342,6 +341,17 @@ def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> li
         return [node.result(timeout=90) for node in nodes]  # nobody met an error
 
 
+def _item(call_id: uuid.UUID) -> dict[str, Any]:
+    address = URL.format(call_id)
+    call = {"call_id": str(call_id), "team_id": str(TEAM), "from_number": "1", "to_number": "2"}
+    call |= {"start_time": START.isoformat(), "recording_url": address, "recording_identity": address}
+    return {"key": str(KEY), "call": call, "body": {}}
+
+
+def _submitted(node: psycopg.Connection[Any], items: list[dict[str, Any]]) -> list[Any]:
+    return node.execute(SUBMIT, (WORKSPACE, json.dumps(items))).fetchall()
+
+
 def as_a_previous_node(url: str, done: threading.Event, rounds: list[int], number: int) -> tuple[int, float]:
     """Submit and claim in statements prepared once, until `done`, counted in `rounds`; how often, and the slowest."""
     taken, slowest = 0, 0.0
@@ -350,24 +360,18 @@ def as_a_previous_node(url: str, done: threading.Event, rounds: list[int], numbe
             node.execute(f"SET {setting}".encode())
         while not done.is_set():
             began = time.monotonic()
-            alone, grouped = uuid.uuid4(), uuid.uuid4()
-            address = URL.format(alone)
-            assert node.execute(SUBMIT, (KEY, alone, TEAM, address, address)).fetchone() == ("accepted",)
-            item = {
-                "place": 0, "first": True, "key": str(KEY), "call_id": str(grouped), "team": str(TEAM), "from": "1",
-                "to": "2", "start": START.isoformat(), "url": address, "identity": address, "body": {},
-            }  # fmt: skip
-            for _ in range(2):  # new, then of a call that is there
+            items = [_item(uuid.uuid4()) for _ in range(2)]
+            for _ in range(2):  # new, then of calls that are there
                 try:
-                    assert node.execute(SUBMIT_GROUP, (WORKSPACE, json.dumps([item]))).fetchone() == ("accepted",)
+                    assert _submitted(node, items) == [("accepted",)] * 2
                 except psycopg.errors.LockNotAvailable:  # after half a second each of a group goes alone
-                    assert node.execute(SUBMIT, (KEY, grouped, TEAM, address, address)).fetchone() == ("accepted",)
+                    assert [_submitted(node, [item]) for item in items] == [[("accepted",)]] * 2
             slowest = max(slowest, time.monotonic() - began)
             with node.transaction():
                 node.execute("SELECT set_config('switchboard.workspace', '*', true)")
                 node.execute(FETCHED)
                 node.execute(CLAIM).fetchall()
-            taken += 3
+            taken += 4
             rounds[number] += 1
     return taken, slowest
 

@@ -13,7 +13,7 @@ VERSIONS = sorted((SQL.parent / "versions").glob("v*.py"))
 AFTER_THE_BASE = [path for path in VERSIONS if not path.stem.endswith("_base")]
 SMALL = {"workspaces", "teams", "turns", "paces", "engines", "webhook_endpoints", "host_credentials", "api_keys"}
 """Tables with few rows, whatever the number of calls: changing all of them takes milliseconds."""
-CALLED = {"submit_call", "submit_call_group", "claim_jobs", "claim_fetches", "find_key"}
+CALLED = {"submit_calls", "claim_jobs", "claim_fetches", "find_key"}
 """Functions that nodes of the previous release call during an upgrade."""
 
 FORBIDDEN = {
@@ -193,7 +193,7 @@ def test_a_migration_that_does_more_than_one_thing_or_too_much_at_once_is_found(
         "ALTER TABLE calls ALTER duration SET NOT NULL;",
         "ALTER TABLE calls ADD COLUMN token uuid DEFAULT gen_random_uuid();",
         "ALTER TABLE submissions ADD PRIMARY KEY (id);",
-        "-- it goes\nDROP FUNCTION submit_call(uuid);",
+        "-- it goes\nDROP FUNCTION submit_calls(uuid);",
         "LOCK TABLE calls;",
     ],
 )

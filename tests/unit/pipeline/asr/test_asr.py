@@ -344,9 +344,9 @@ def test_a_batch_on_a_gpu_takes_what_half_of_its_free_memory_holds():
     turbo = faster_whisper.chunk_bytes(1280, 5, beams=5, tokens=448, bytes_each=2)
     assert 0.3 * 2**30 < turbo < 0.6 * 2**30
     assert faster_whisper.chunk_bytes(1280, 32, beams=5, tokens=448, bytes_each=2) > 2 * turbo
-    assert faster_whisper.batch_size(6 * turbo, turbo, at_once=1, most=64) == 3
-    assert faster_whisper.batch_size(40 * turbo, turbo, at_once=2, most=64) == 10
-    assert faster_whisper.batch_size(1, turbo, at_once=2, most=64) == 1
-    assert faster_whisper.batch_size(10**6 * turbo, turbo, at_once=2, most=64) == 64
+    assert faster_whisper.batch_size(6 * turbo, turbo, at_once=1, max_size=64) == 3
+    assert faster_whisper.batch_size(40 * turbo, turbo, at_once=2, max_size=64) == 10
+    assert faster_whisper.batch_size(1, turbo, at_once=2, max_size=64) == 1
+    assert faster_whisper.batch_size(10**6 * turbo, turbo, at_once=2, max_size=64) == 64
     assert faster_whisper.decoder_layers({"alignment_heads": [[2, 4], [3, 11], [3, 3]]}) == 5
     assert faster_whisper.decoder_layers({}) == 32

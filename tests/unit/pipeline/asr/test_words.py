@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.asr.words import SHORTEST, TextToken, in_order, in_pieces, in_words, recorded, timed
+from pipeline.asr.words import MIN_WORD_SECONDS, TextToken, in_order, in_pieces, in_words, recorded, timed
 from pipeline.domain.speech import Chunk, Span, Word, places_of, text_of
 
 times = st.floats(-20, 60, allow_nan=False)
@@ -48,7 +48,7 @@ def test_times_that_are_sound_are_left_alone():
 
 def test_a_word_without_length_gets_the_shortest_there_is():
     (number,) = in_order([Word(2.0, 2.0, "8", 0.9)], 0.0, 4.0)
-    assert number.end - number.start == pytest.approx(SHORTEST)
+    assert number.end - number.start == pytest.approx(MIN_WORD_SECONDS)
 
 
 def test_words_at_the_very_end_make_room_for_each_other():

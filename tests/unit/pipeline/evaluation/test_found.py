@@ -6,7 +6,16 @@ from pipeline.domain.insight import Finding
 from pipeline.evaluation.found import MatchCounts, match_contact, match_tasks
 from pipeline.evaluation.report import METRICS
 from pipeline.evaluation.score import score
-from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, from_hypothesis, plain
+from pipeline.evaluation.truth import (
+    TrueCall,
+    TrueContact,
+    TrueTask,
+    TrueTurn,
+    TrueWord,
+    digest,
+    from_hypothesis,
+    plain,
+)
 from tests.finished import findings, task, transcript
 
 

@@ -16,8 +16,8 @@ from pipeline.evaluation.truth import (
     TrueTurn,
     TrueWord,
     digest,
-    in_order,
     from_transcript,
+    in_order,
 )
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=8).filter(
