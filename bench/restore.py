@@ -39,7 +39,7 @@ from pipeline.domain.call import Sender, Submission
 from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.restore import RestoreTarget, restore
-from serve_app.backup.steps import Steps
+from serve_app.backup.progress import Steps
 from serve_app.backup.verify import verify
 
 RECORDING_BYTES = 100_000

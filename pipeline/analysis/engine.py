@@ -25,8 +25,7 @@ class Engine(Protocol):
     name: str  # what made the findings, e.g. "rules" or "llm qwen3-8b"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        """Return one finding for each step of `step.STEPS`, in that order. Never raises: failures are stated in notes.
-        """
+        """Return one finding for each step of `step.STEPS`, in that order. Never raises: failures are stated in notes."""
 
 
 Keep = Callable[[str, ModelText], Awaitable[None]]

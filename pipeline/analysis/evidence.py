@@ -9,8 +9,7 @@ _KEYS = {"turn", "start", "end", "quote"}
 
 
 def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
-    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times in seconds.
-    """
+    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times in seconds."""
     last = len(turn.text) if last is None else last
     places = places_of(turn.words)
     touched = [word for word, (begin, end) in zip(turn.words, places, strict=True) if begin < last and end > first]

@@ -81,8 +81,7 @@ def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
 
 
 def classify(overlap: SpeechOverlap, words: Sequence[Word], pack: Pack) -> OverlapKind:
-    """Classify an overlap. `words` are those of `overlap.by_span`, empty if unknown; `pack` is that of their language.
-    """
+    """Classify an overlap. `words` are those of `overlap.by_span`, empty if unknown; `pack` is that of their language."""
     holder_span, by_span = overlap.held, overlap.own
     if holder_span.start == by_span.start:
         return OverlapKind.TOGETHER

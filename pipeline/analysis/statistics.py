@@ -73,8 +73,7 @@ Crossed = list[tuple[str, OverlapKind, float]]  # who came in, as what, for how 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Times of speech and silence in seconds, the pauses before each party's turns, and the long silences in between.
-    """
+    """Times of speech and silence in seconds, the pauses before each party's turns, and the long silences in between."""
 
     overlap: float
     silence: float

@@ -50,8 +50,12 @@ def read(response: Mapping[str, Any], seconds: float) -> Transcription:
 
 
 def _mean(segments: Sequence[Mapping[str, Any]], weights: Sequence[float], key: str) -> float:
-    weighted = [(_number(segment[key]), weight) for segment, weight in zip(segments, weights, strict=True) if key in segment]
-    return sum(value * weight for value, weight in weighted) / sum(weight for _, weight in weighted) if weighted else 0.0
+    weighted = [
+        (_number(segment[key]), weight) for segment, weight in zip(segments, weights, strict=True) if key in segment
+    ]
+    return (
+        sum(value * weight for value, weight in weighted) / sum(weight for _, weight in weighted) if weighted else 0.0
+    )
 
 
 def _words(

@@ -114,5 +114,7 @@ def read(path: Path) -> DoubtCalibration:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise DoubtCalibrationInvalid(f"{path} is no calibration of doubt: {error}") from error
     if set(calibration.weights) != set(FEATURES):
-        raise DoubtCalibrationInvalid(f"{path} weighs {', '.join(calibration.weights)}; needed are {', '.join(FEATURES)}.")
+        raise DoubtCalibrationInvalid(
+            f"{path} weighs {', '.join(calibration.weights)}; needed are {', '.join(FEATURES)}."
+        )
     return calibration

@@ -95,7 +95,11 @@ def _shortened(word: Word, db: npt.NDArray[np.float64]) -> Word:
     if word.end - word.start <= max_seconds:
         return word
     head, tail = (_mean(db, start, start + max_seconds) for start in (word.start, word.end - max_seconds))
-    return replace(word, start=word.end - max_seconds) if tail > head + LOUDER_DB else replace(word, end=word.start + max_seconds)
+    return (
+        replace(word, start=word.end - max_seconds)
+        if tail > head + LOUDER_DB
+        else replace(word, end=word.start + max_seconds)
+    )
 
 
 def _mean(db: npt.NDArray[np.float64], start: float, end: float) -> float:

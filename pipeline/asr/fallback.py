@@ -54,7 +54,10 @@ def decode_with_fallback(
     if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
         tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
     in_vain = 0
-    for way in (DecodingStrategy(False, no_repeat=True), *(DecodingStrategy(False, temperature=t) for t in temperatures)):
+    for way in (
+        DecodingStrategy(False, no_repeat=True),
+        *(DecodingStrategy(False, temperature=t) for t in temperatures),
+    ):
         if in_vain == MAX_VAIN_VARIATIONS or not all(map(suspect, tried)):
             break
         text = decode(samples, chunk, way)

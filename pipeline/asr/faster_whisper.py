@@ -227,7 +227,10 @@ class FasterWhisper:
         for order in alike.values():
             for batch in _batches(order, self.batch_size):
                 texts = self._transcribe_batch(
-                    [samples[i] for i in batch], [chunks[i] for i in batch], [vocabulary[i] for i in batch], DecodingStrategy()
+                    [samples[i] for i in batch],
+                    [chunks[i] for i in batch],
+                    [vocabulary[i] for i in batch],
+                    DecodingStrategy(),
                 )
                 texts_by_index.update(zip(batch, texts, strict=True))
         return [texts_by_index[i] for i in range(len(chunks))]

@@ -117,7 +117,9 @@ class Onnx:
     def _batch(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
         options = {"language": chunks[0].language or self._language} if self._takes_language else {}
         try:
-            results = self._model.recognize([np.ascontiguousarray(x) for x in samples], sample_rate=SAMPLE_RATE, **options)
+            results = self._model.recognize(
+                [np.ascontiguousarray(x) for x in samples], sample_rate=SAMPLE_RATE, **options
+            )
         except Exception as error:  # onnxruntime's own classes share no other base
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
         return [self._text(*row) for row in zip(results, samples, chunks, strict=True)]
@@ -182,9 +184,13 @@ def timed_words(tokens: Sequence[str], starts: Sequence[float], log_probabilitie
     for token in words.in_words(tokens):
         last = starts[token.last - 1]
         after = starts[token.last] if token.last < len(starts) else math.inf
-        log_probability = min((log_probabilities[i] for i in range(token.first, token.last) if log_probabilities), default=0.0)
+        log_probability = min(
+            (log_probabilities[i] for i in range(token.first, token.last) if log_probabilities), default=0.0
+        )
         end = max(last, min(after, last + LAST_TOKEN))
         timed.append(
-            Word(starts[token.first], end, token.text, round(min(1.0, math.exp(log_probability)), 4), joined=token.joined)
+            Word(
+                starts[token.first], end, token.text, round(min(1.0, math.exp(log_probability)), 4), joined=token.joined
+            )
         )
     return tuple(timed)

@@ -216,7 +216,10 @@ class OpenAI:
         return _Response(samples, chunk, answer, text_language or "en")
 
     def _texts(self, responses: Sequence[_Response]) -> list[ChunkText]:
-        timed = [edges.placed(response.answer.words, response.samples, response.chunk) if response.answer.words else () for response in responses]
+        timed = [
+            edges.placed(response.answer.words, response.samples, response.chunk) if response.answer.words else ()
+            for response in responses
+        ]
         untimed = [i for i, response in enumerate(responses) if response.answer.words is None and response.answer.text]
         if untimed:
             for i, aligned in zip(untimed, self._align([responses[i] for i in untimed]), strict=True):
@@ -229,7 +232,9 @@ class OpenAI:
                 "The recognition server gives no word times, and there is no aligner (SWITCHBOARD_ALIGNMENT__ENGINE)."
             )
         return self._aligner.align(
-            [response.samples for response in responses], [response.written for response in responses], [response.answer.text for response in responses]
+            [response.samples for response in responses],
+            [response.written for response in responses],
+            [response.answer.text for response in responses],
         )
 
     def _text(self, response: _Response, timed: tuple[Word, ...]) -> ChunkText:

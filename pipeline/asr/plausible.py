@@ -13,7 +13,9 @@ MAX_NO_SPEECH = 0.6  # probability of no speech above which words are doubtful (
 MAX_PERIOD = 8  # words; longer loops are seen by their compression
 REPETITIONS = {1: 5, 2: 4}  # how often a period of so many words follows itself in a loop; `MORE` for longer ones
 MORE = 3
-MIN_WORD_LIMIT = 1.0  # seconds of a short word, drawn out; of real ones, up to 12 letters long, 99 of 100 last 0.85 or less
+MIN_WORD_LIMIT = (
+    1.0  # seconds of a short word, drawn out; of real ones, up to 12 letters long, 99 of 100 last 0.85 or less
+)
 A_WORD, A_LETTER = 0.4, 0.1  # seconds: more than a long word takes ("circumstances" 1.2)
 ONE_BY_ONE = 0.5  # seconds for each character of what may be spelled out: numbers, addresses, initials
 MAX_WORDS_PER_SECOND = 7.0  # of speech; more are suspect

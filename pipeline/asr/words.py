@@ -135,7 +135,9 @@ def in_pieces(words: Sequence[Word], pieces: Sequence[Span]) -> tuple[Word, ...]
     for word, at in zip(ordered, _places(ordered, pieces), strict=True):
         by_piece[at].append(word)
     return tuple(
-        word for piece_words, piece in zip(by_piece, pieces, strict=True) for word in in_order(piece_words, piece.start, piece.end)
+        word
+        for piece_words, piece in zip(by_piece, pieces, strict=True)
+        for word in in_order(piece_words, piece.start, piece.end)
     )
 
 

@@ -9,10 +9,12 @@ import contextlib
 import copy
 import logging
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +42,6 @@ from pipeline.observability.context import WorkContext, current_context, work_co
 from pipeline.observability.metrics import BATCH_FILL
 from pipeline.observability.spans import on_request
 from pipeline.observability.work_clock import counted
-from pipeline.runtime import task_log
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
@@ -318,7 +319,7 @@ def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
     """Run the body of every CPU task. The process that started it makes its span: Ray ends idle processes of tasks,
     and would end a sender of spans with them."""
     as_json, work = about
-    task_log.prepare(as_json)
+    prepare(as_json)
     begun = time.monotonic()
     with work_context(work):
         result = fn(*args)
@@ -379,3 +380,18 @@ async def _unwrapped(awaitable: Awaitable[T]) -> T:
         raise TaskLost("The process of a CPU task died each time. Check the memory of the node.") from error
     except ObjectLostError as error:
         raise EngineLost("A lost node held data of this call; it is made again.") from error
+
+
+@cache
+def prepare(as_json: bool) -> None:
+    """At the first task of this process. Ray rotates the file as it does those of replicas."""
+    # No other way leads to Serve's format and folder outside of a replica; ray is pinned.
+    from ray.serve._private.logging_utils import configure_component_logger
+    from ray.serve.schema import LoggingConfig
+
+    configure_component_logger(
+        component_name="task",
+        component_id=str(os.getpid()),
+        logging_config=LoggingConfig(encoding="JSON" if as_json else "TEXT", log_level=logging.INFO),
+    )
+    logs.install()

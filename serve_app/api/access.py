@@ -23,7 +23,7 @@ from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.configuration import Set, SettingRefused
-from serve_app.experiments.measurer import Measurer
+from serve_app.experiments.comparison_cache import Measurer
 from serve_app.http.auth import READ, Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import written
 from serve_app.http.json_body import Fault

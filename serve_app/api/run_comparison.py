@@ -19,7 +19,13 @@ from serve_app.api.errors import Busy, InvalidQuery, RunRefusal
 from serve_app.api.queries import RunComparisonQuery
 from serve_app.experiments import compare_runs
 from serve_app.experiments.compare_runs import WantedComparison
-from serve_app.experiments.measurer import MOST_CALLS, MeasuredMetric, MeasuredSet, MeasurerFull, MeasuringTooLong
+from serve_app.experiments.comparison_cache import (
+    MOST_CALLS,
+    MeasuredMetric,
+    MeasuredSet,
+    MeasurerFull,
+    MeasuringTooLong,
+)
 from serve_app.http.json_body import Fault
 
 COMMAND = "`switchboard runs compare` measures all of them."

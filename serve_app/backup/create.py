@@ -21,7 +21,7 @@ from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest, Secrets, StoredRecordings, TableContent
 from serve_app.backup.recordings import CopyOutcome
-from serve_app.backup.steps import Steps
+from serve_app.backup.progress import Steps
 
 ROOM_BYTES = 64 << 20  # that stay free on the disk
 LOCK = ".lock"

@@ -18,7 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from db.server.dump import StoredFile
 from pipeline.errors import StorageError
-from serve_app.backup.steps import OutOfTime, Steps
+from serve_app.backup.progress import OutOfTime, Steps
 
 PIECE = 1 << 20
 AT_ONCE = 8  # with an object store, whose answers take long

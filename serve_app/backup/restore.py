@@ -13,7 +13,7 @@ from db.server import dump, migrate
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
-from serve_app.backup.steps import Steps
+from serve_app.backup.progress import Steps
 from serve_app.backup.verify import compare, in_storage, kept, restore_database
 
 

@@ -13,7 +13,7 @@ from db.server.dump import StoredFile
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.recordings import CopyOutcome
-from serve_app.backup.steps import Steps
+from serve_app.backup.progress import Steps
 
 NAMED = 5  # of what is wrong
 

@@ -7,8 +7,10 @@ once. README.md says what receivers can rely on.
 import asyncio
 import contextlib
 import logging
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from db.core.database import Database
 from db.events import deliveries as event_views
@@ -19,7 +21,6 @@ from db.secrets.encryption import Sealer, SecretSealed
 from pipeline.errors import LeaseLost
 from pipeline.observability import tracing
 from pipeline.observability.context import WorkContext, work_context
-from serve_app.conductor.delivery_decision import DeliveryDecision, judge
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.operations.metric_names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
 from serve_app.webhooks import payload
@@ -175,3 +176,44 @@ def _log_attempt(delivery: Delivery, answer: EndpointResponse, decision: Deliver
         delivery.number,
         after,
     )
+
+
+JITTER = 0.1  # of a pause, to both sides
+
+
+GONE = 410
+
+
+THROTTLED = frozenset({429, 503})  # the receiver speaks of itself, not of this event
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryDecision:
+    """`retry_in`: seconds until the next attempt of this delivery; `pause`: seconds without any to its endpoint."""
+
+    verdict: DeliveryVerdict
+    retry_in: float = 0.0
+    pause: float = 0.0
+
+
+def judge(
+    answer: EndpointResponse, failures: int, options: WebhookOptions, chance: float | None = None
+) -> DeliveryDecision:
+    """The decision after an attempt that `failures` failed ones came before.
+
+    2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After lengthens the pause
+    of the schedule and never shortens it; with 429 and 503 the whole endpoint is left alone for so long. `chance` in
+    0..1 is drawn where it is left out.
+    """
+    status = answer.attempt.status
+    if status is not None and 200 <= status < 300:
+        return DeliveryDecision(DeliveryVerdict.DELIVERED)
+    if status == GONE:
+        return DeliveryDecision(DeliveryVerdict.GONE)
+    wished = answer.retry_after or 0.0
+    pause = wished if status in THROTTLED else 0.0
+    if failures >= len(options.retry_seconds):
+        return DeliveryDecision(DeliveryVerdict.FAILED, pause=pause)
+    drawn = random.random() if chance is None else chance  # noqa: S311 (not for secrets)
+    scheduled = options.retry_seconds[failures] * (1 - JITTER + 2 * JITTER * drawn)
+    return DeliveryDecision(DeliveryVerdict.RETRY, max(scheduled, wished), pause)

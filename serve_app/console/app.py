@@ -33,7 +33,7 @@ from serve_app.console import (
 from serve_app.console.guard import Guard
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
-from serve_app.experiments.measurer import Measurer
+from serve_app.experiments.comparison_cache import Measurer
 from serve_app.records.query_embedding import Questions
 from serve_app.settings import Settings
 

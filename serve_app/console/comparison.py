@@ -14,7 +14,7 @@ from serve_app.console import labels
 from serve_app.console.site import NotFound, Visit
 from serve_app.console.wording import Wording
 from serve_app.experiments import compared_calls
-from serve_app.experiments.measurer import MOST_CALLS, Measurer, SetMaterial
+from serve_app.experiments.comparison_cache import MOST_CALLS, Measurer, SetMaterial
 
 PATIENCE = 0.8  # seconds that a page waits for what is being measured before it asks again
 RECORD = "record"  # the service's, before people corrected it

@@ -22,7 +22,7 @@ from serve_app.console.site import (
     Unavailable,
     Visitor,
 )
-from serve_app.experiments.measurer import MeasurerFull, MeasuringTooLong
+from serve_app.experiments.comparison_cache import MeasurerFull, MeasuringTooLong
 
 log = logging.getLogger("switchboard.console")
 

@@ -23,7 +23,7 @@ from serve_app.console.forms import read_form
 from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit
 from serve_app.experiments import compare_runs
 from serve_app.experiments.compare_runs import WantedComparison
-from serve_app.experiments.measurer import MOST_CALLS
+from serve_app.experiments.comparison_cache import MOST_CALLS
 
 SHOWN = 5  # failed calls
 MOVES: dict[str, Callable[..., Awaitable[Moved]]] = {"promote": promotion.promote, "rollback": promotion.roll_back}

@@ -29,7 +29,7 @@ from serve_app.settings import Settings
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
     from serve_app.console.outline import Outliner
-    from serve_app.experiments.measurer import Measurer
+    from serve_app.experiments.comparison_cache import Measurer
     from serve_app.records.query_embedding import Questions
 
 STATIC = Path(__file__).with_name("static")

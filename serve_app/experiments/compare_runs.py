@@ -1,4 +1,4 @@
-"""A run beside the records, or beside another run, in the form in which `serve_app.experiments.measurer` measures it.
+"""A run beside the records, or beside another run, in the form in which `serve_app.experiments.comparison_cache` measures it.
 
 Against a gold set it shows which of the two is better; without one, what the run says differently, as if what it is
 compared with were right.
@@ -17,7 +17,7 @@ from db.experiments.runs import Run
 from db.records import annotations
 from pipeline.evaluation.truth import TrueCall, TrueContact, from_hypothesis
 from serve_app.experiments import compared_calls
-from serve_app.experiments.measurer import Key, SetMaterial
+from serve_app.experiments.comparison_cache import Key, SetMaterial
 
 RECORD = "record"  # the service's, before people corrected it; of a promoted run the one that it replaced
 

@@ -75,7 +75,9 @@ async def live_calls(
         for call_id, transcript in said:
             work = engine_work(worked.get(call_id, ()), scaling)
             took = sum(one.seconds for one in work) if work else None
-            found.append(from_hypothesis(str(call_id), transcript, findings.get(call_id, ()), people, took, whole_cost(work)))
+            found.append(
+                from_hypothesis(str(call_id), transcript, findings.get(call_id, ()), people, took, whole_cost(work))
+            )
             facts[str(call_id)] = {"layout": str(transcript.layout.kind)}
     return found, facts
 

@@ -319,7 +319,7 @@ def _refuse_empty_folders(settings: Settings) -> None:
     """A model's folder that does not hold one is a slip, to be told before anything starts."""
     from pipeline.checkpoints.resolve import check_folder, is_path
     from pipeline.errors import CheckpointMissing
-    from serve_app.service.named_models import named_models
+    from serve_app.service.configured_models import named_models
 
     try:
         for model, kind in named_models(settings):

@@ -130,8 +130,7 @@ def _refuses(reply: Said) -> bool:
 
 
 def _accepts(reply: Said) -> bool:
-    """Return whether the reply assents; before a question in return ("Right, and your number?") assent does not count.
-    """
+    """Return whether the reply assents; before a question in return ("Right, and your number?") assent does not count."""
     return (
         not reply.text.rstrip().endswith("?") and reply.pack.matches("tasks", "accept", reply.text)
     ) and not _refuses(reply)

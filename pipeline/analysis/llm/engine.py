@@ -195,8 +195,7 @@ def _text_of(request: ModelRequest, answers: ModelAnswers) -> ModelText:
 
 
 def _all_by_rule(built: tuple[Finding, ...], why: str, not_asked: str | None = None) -> tuple[Finding, ...]:
-    """Note the reason in all findings. `not_asked` is its code if no request was sent; that case is logged elsewhere.
-    """
+    """Note the reason in all findings. `not_asked` is its code if no request was sent; that case is logged elsewhere."""
     if not_asked is None:
         log.warning("analysis by rule: %s", why)
     reason = f"made by rule, not by the language model: {why}"

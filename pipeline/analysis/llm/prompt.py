@@ -1,5 +1,4 @@
-"""The messages to the model: instructions, and the transcript as numbered turns in a block that speakers cannot close.
-"""
+"""The messages to the model: instructions, and the transcript as numbered turns in a block that speakers cannot close."""
 
 import hashlib
 import json

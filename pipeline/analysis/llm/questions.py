@@ -165,8 +165,7 @@ def _of_worn_quotes(answers: Mapping[str, QuestionAnswer]) -> list[str]:
 
 
 def _by_phrases(answer: QuestionAnswer, missed: str | None) -> QuestionAnswer:
-    """Return the phrases' answer. A question without phrases is not answered in the call if the whole answer was read.
-    """
+    """Return the phrases' answer. A question without phrases is not answered in the call if the whole answer was read."""
     if answer.reason != NO_MODEL:
         return answer
     return replace(answer, state="not_asked" if missed == CUT_OFF else "not_said", reason=missed)

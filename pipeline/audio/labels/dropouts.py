@@ -32,7 +32,9 @@ def find(audio: Audio, channel: int) -> tuple[Span, ...]:
     def cuts_into_sound(first: int, last: int) -> bool:
         before = float(levels[max(0, first - BESIDE) : first].max(initial=0.0))
         after = float(levels[last : last + BESIDE].max(initial=0.0))
-        return before >= max(LOUD, RELATIVE * channel_level) or min(before, after) >= max(LOUD, BOTH_SIDES * channel_level)
+        return before >= max(LOUD, RELATIVE * channel_level) or min(before, after) >= max(
+            LOUD, BOTH_SIDES * channel_level
+        )
 
     return tuple(
         Span(first * FRAME / SAMPLE_RATE, last * FRAME / SAMPLE_RATE)

@@ -13,7 +13,7 @@ HUB_SECONDS = 5.0
 def checkpoints(settings: Any) -> Iterator[Check]:
     from pipeline import asr, diarization
     from pipeline.asr import alignment
-    from serve_app.service.named_models import aligns
+    from serve_app.service.configured_models import aligns
 
     store = settings.checkpoints
     engine = asr.engine_class(settings.asr)

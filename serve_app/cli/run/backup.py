@@ -13,7 +13,7 @@ from serve_app.cli.ui.output import Json, command_group, counted, duration, err,
 
 if TYPE_CHECKING:
     from serve_app.backup.manifest import Manifest
-    from serve_app.backup.steps import Steps
+    from serve_app.backup.progress import Steps
     from serve_app.backup.verify import Verified
 
 KEYS_ADVICE = "set SWITCHBOARD_SECRETS_KEYS to them, or keep secrets.key of the data folder, apart from the backup"
@@ -143,7 +143,7 @@ def working(within: str, quiet: bool) -> "Iterator[Steps]":
     from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
     from serve_app.backup.manifest import BackupUnfit
     from serve_app.backup.restore import NotRestored
-    from serve_app.backup.steps import OutOfTime, Steps
+    from serve_app.backup.progress import OutOfTime, Steps
     from serve_app.cli.ui.options import parse_time
 
     limit = parse_time(within).value

@@ -177,7 +177,7 @@ def _known(names: Sequence[str] | None) -> list[str]:
 
 
 def _configured() -> list[str]:
-    from serve_app.service.named_models import named_models
+    from serve_app.service.configured_models import named_models
     from serve_app.settings import Settings
 
     names: list[str] = []

@@ -13,7 +13,7 @@ from standardwebhooks.webhooks import Webhook
 
 from db.events.outbox import Attempt, DeliveryVerdict, Event
 from pipeline.errors import AddressForbidden
-from serve_app.conductor.delivery_decision import DeliveryDecision, judge
+from serve_app.conductor.webhooks import DeliveryDecision, judge
 from serve_app.webhooks import payload, signing
 from serve_app.webhooks.options import RETRY_SECONDS, WebhookOptions
 from serve_app.webhooks.post import ANSWER_CHARACTERS, EndpointResponse, Poster, clean
