@@ -41,7 +41,7 @@ class IndexServer:
     """`with IndexServer() as index`: serves `index.files` (name -> bytes) below `index.url`.
 
     `sent` counts the bytes of file bodies. The next answers with a file are as `faults` say, one each: `Cut(n)`
-    ends the connection after n bytes, "forget" ignores Range, a status such as 503 is answered as such.
+    ends the connection after n bytes, a status such as 503 is answered as such.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(fault, b"")
             return
         etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-        start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted and fault != "forget" else 0
+        start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
         if start and self.headers.get("If-Range", etag) != etag:
             start = 0
         headers = {"ETag": etag, "Accept-Ranges": "bytes"}

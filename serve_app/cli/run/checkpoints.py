@@ -52,7 +52,7 @@ def fetch(
 ) -> None:
     """Download checkpoints into the store and verify them; intact ones are not downloaded again.
 
-    The index is the one that pip is configured for. An interrupted download is resumed.
+    The index is the one that pip is configured for. After an interruption, run it again: complete wheels are kept.
 
     Examples:
 

@@ -227,7 +227,7 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
         lab.client.compare_run(tiny, timeout=-1, on_progress=lambda one: told.append(one.all))
     assert len(told) == 1
     assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it went on"
-    monkeypatch.setattr("serve_app.experiments.measurer.LONGEST_SECONDS", -1.0)
+    monkeypatch.setattr("serve_app.experiments.comparison_cache.LONGEST_SECONDS", -1.0)
     with pytest.raises(errors.Conflict, match="It took too long"):
         await asyncio.to_thread(lab.client.compare_run, base, other=tiny)
 

@@ -27,7 +27,7 @@ from serve_app.backup import create as creating
 from serve_app.backup import manifest
 from serve_app.backup.create import BackupSource, BackupUnderWay, NoRoomForBackup, create
 from serve_app.backup.manifest import Manifest
-from serve_app.backup.steps import OutOfTime, Steps
+from serve_app.backup.progress import OutOfTime, Steps
 from serve_app.cli import app
 from tests.postgres import World, fresh_database
 

@@ -16,8 +16,9 @@ from db.records import correct
 from db.records.corrections import Editor
 from pipeline.domain.edits import EditKind
 from pipeline.evaluation.truth import digest, plain
-from serve_app.experiments import compared_calls, measurer
-from serve_app.experiments.measurer import Measurer, SetMaterial
+from serve_app.experiments import compared_calls
+from serve_app.experiments import comparison_cache
+from serve_app.experiments.comparison_cache import Measurer, SetMaterial
 from tests.finished import finished
 from tests.postgres import World
 from tests.support.console_site import browser, signed_in
@@ -88,7 +89,7 @@ async def test_a_console_without_the_libraries_says_so(
 
     await gold_set(world, 1)
     await signed_in(site, world)
-    monkeypatch.setattr(measurer, "measured", missing)
+    monkeypatch.setattr(comparison_cache, "measured", missing)
     for _ in range(40):
         answer = await site.get("/comparison?set=desk")
         if answer.status_code != 200:

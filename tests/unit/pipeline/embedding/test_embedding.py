@@ -6,15 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from tokenizers import Tokenizer as ReferenceTokenizer
-from tokenizers import models, pre_tokenizers
 
 from pipeline import embedding
 from pipeline.checkpoints.store import default_folder
 from pipeline.domain.passages import ENOUGH, MOST, passages_of
 from pipeline.embedding import DIMENSION, EmbeddingOptions, Engine
-from pipeline.embedding.q4 import FILE, Q4Model
-from pipeline.embedding.tokens import Tokenizer
+from pipeline.embedding.e5 import FILE, FILE_BYTES
+from pipeline.embedding.vocabulary import Vocabulary
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 from tests.support.calls_by_hand import turn
 
@@ -27,8 +25,8 @@ def engine() -> Engine:
 
 
 @pytest.fixture(scope="module")
-def model() -> Q4Model:
-    return Q4Model(default_folder() / E5.model / FILE)
+def vocabulary() -> Vocabulary:
+    return Vocabulary(default_folder() / E5.model / FILE)
 
 
 def test_vectors_are_of_length_one_and_the_same_each_time(engine: Engine) -> None:
@@ -74,26 +72,22 @@ def test_similarities_are_those_of_the_models_own_program(engine: Engine) -> Non
         assert engine.passages(said) @ engine.query(question)[0] == pytest.approx(similarities, abs=2e-3)
 
 
-def test_pieces_are_those_of_the_reference_library(model: Q4Model) -> None:
-    reference = ReferenceTokenizer(
-        models.Unigram(list(zip(model.pieces, model.scores, strict=True)), unk_id=model.unknown)
-    )
-    reference.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    own = Tokenizer(model)
-    for text in (
-        "query: Wie kündige ich meinen Vertrag?",
-        "passage: Well, uh, I'd say 42 of them, maybe 1,500.50 in total.",
-        "Straße 42b, çok güzel, naïve, Łódź, façade",
-        "日本語のテキストです",
-        "Donaudampfschifffahrtsgesellschaftskapitän",
-        "\U0001fae8\U0001fae8 x",
-    ):
-        assert own.tokens(text, 510)[1:-1] == reference.encode(text).ids, text
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("query: Wie kündige ich meinen Vertrag?", [41, 1294, 12, 4887, 472, 112638, 13, 654, 35523, 113211, 32]),
+        ("Straße 42b, naïve, Łódź", [90515, 4828, 275, 4, 24, 9392, 272, 4, 240963]),
+        ("日本語のテキストです", [6, 98449, 154, 193508, 1453]),
+        ("\U0001fae8\U0001fae8  x", [6, 3, 1022]),
+    ],
+)
+def test_tokens_are_those_of_the_models_vocabulary(vocabulary: Vocabulary, text: str, tokens: list[int]) -> None:
+    assert vocabulary.tokens(text) == [0, *tokens, 2]
 
 
-def test_a_long_text_counts_up_to_the_models_length(engine: Engine, model: Q4Model) -> None:
+def test_a_long_text_counts_up_to_the_models_length(engine: Engine, vocabulary: Vocabulary) -> None:
     text = "one two three four five " * 400
-    assert len(Tokenizer(model).tokens(text, 510)) == 512
+    assert len(vocabulary.tokens(text)) == 512
     assert np.array_equal(engine.passages([text])[0], engine.passages([text + "six"])[0])
 
 
@@ -119,6 +113,13 @@ def test_a_model_that_is_not_there_is_not_downloaded(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(CheckpointDamaged, match="is no model"):
+        embedding.load(EmbeddingOptions(engine="e5", model=str(tmp_path)))
+
+
+def test_a_model_file_of_another_length_is_refused(tmp_path: Path) -> None:
+    content = (default_folder() / E5.model / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(content[:-1])
+    with pytest.raises(CheckpointDamaged, match=f"bytes, not {FILE_BYTES}"):
         embedding.load(EmbeddingOptions(engine="e5", model=str(tmp_path)))
 
 
