@@ -68,7 +68,7 @@ def _event_types() -> str:
 GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a file, or of a folder and its files by name
     "serve_app/intake/openapi.json": lambda: _json(submit.document()),
     "serve_app/api/openapi.json": lambda: _json(read_and_edit.document()),
-    "serve_app/cli/record.schema.json": lambda: _json(record_schema.schema()),
+    "serve_app/cli/calls/record.schema.json": lambda: _json(record_schema.schema()),
     "serve_app/webhooks/events.schema.json": lambda: _json(payload.schema()),
     "serve_app/webhooks/README.md": _event_types,
     "serve_app/SETTINGS.md": _settings,

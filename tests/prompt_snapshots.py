@@ -15,7 +15,7 @@ from pipeline.domain.questions import Question
 from pipeline.engines.fingerprint import digest_of
 from tests.support.calls_by_hand import call
 
-FOLDER = Path(__file__).parent / "unit" / "prompts"
+FOLDER = Path(__file__).parent / "fixtures" / "prompts"
 VERSIONS = "versions.txt"
 LANGUAGES = ("de", "en", "es", "fr", "it")  # Italian has no example of its own
 LINES = (("rep", "Good morning."), ("customer", "I cancel, {please}."))
