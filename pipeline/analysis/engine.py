@@ -1,11 +1,11 @@
 """What an engine of the analysis must do, how it is chosen, and what it can be told."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from pipeline.analysis.step import all_steps
 from pipeline.domain.insight import (
     Finding,
     Material,
@@ -15,6 +15,7 @@ from pipeline.domain.insight import (
     ToneByVoice,
     Unanswered,
 )
+from pipeline.engines.registry import Registry, engine_class
 from pipeline.net.endpoint import Address, ApiKey
 
 
@@ -25,7 +26,7 @@ class Engine(Protocol):
     name: str  # what made the findings, e.g. "rules" or "llm qwen3-8b"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        """One finding for each step of `step.STEPS`, in that order. Never raises: what failed is said in notes."""
+        """Return a finding for each step of `step.all_steps`, in order. Never raises: its notes say what failed."""
 
 
 Keep = Callable[[str, ModelText], Awaitable[None]]
@@ -67,11 +68,15 @@ class AsksModel(Protocol):
         """As `analyze`, with the answers. Never raises."""
 
 
-ENGINES: dict[str, str] = {
-    "rules": "pipeline.analysis.step:Rules",
-    "llm": "pipeline.analysis.llm:LanguageModel",
-}
-"""Engines by the name that settings use: "module:Class", imported only where it is used."""
+ENGINES = Registry(
+    {
+        "rules": "pipeline.analysis.step:Rules",
+        "llm": "pipeline.analysis.llm:LanguageModel",
+    },
+    stage="analysis",
+    group="switchboard.analysis",
+    attributes=(),
+)
 
 
 class AnalysisOptions(BaseModel):
@@ -121,8 +126,9 @@ class AnalysisOptions(BaseModel):
     @field_validator("engine")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in ENGINES:
-            raise ValueError(f"no engine of the analysis has this name; known: {', '.join(ENGINES)}")
+        if ENGINES.find(value).dist is not None:
+            engine_class(ENGINES, value)
+        all_steps()
         return value
 
     @field_validator("base_url", "model")
@@ -144,8 +150,7 @@ def load(options: AnalysisOptions) -> Engine:
 
 
 def _class_of(options: AnalysisOptions) -> type:
-    module, name = ENGINES[options.engine].split(":")
-    return cast(type, getattr(import_module(module), name))
+    return cast(type, engine_class(ENGINES, options.engine))
 
 
 def analyze(material: Material, options: AnalysisOptions | None = None) -> tuple[Finding, ...]:

@@ -21,10 +21,10 @@ HERE = Path(__file__).parents[1]
 CODE = {
     Stage.AUDIO: ("audio", "language"),
     Stage.PROSODY: ("audio/prosody.py", "audio/yin.py"),
-    Stage.RECOGNITION: ("asr", "recognize.py", "vocabulary.py"),
+    Stage.RECOGNITION: ("asr", "steps/recognize.py", "steps/vocabulary.py"),
     Stage.DIARIZATION: ("diarization",),
     Stage.RECLUSTERING: ("speakers/reclustering.py",),
-    Stage.VOICES: ("machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
+    Stage.VOICES: ("steps/machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
     Stage.VOICEPRINT: ("speakers/gate.py", "speakers/voiceprint.py"),
 }
 """The files and folders of the pipeline that a stage's result depends on."""
