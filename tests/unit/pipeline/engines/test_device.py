@@ -175,7 +175,7 @@ def test_cublas_of_the_package_is_found_by_its_name_once_it_is_loaded(
         built = ["cc", "-shared", "-o", tmp_path / name, f"-Wl,-soname,{name}", "-x", "c", os.devnull]
         subprocess.run(built, check=True)
     asks = (
-        "import ctypes, pathlib; from pipeline import device; "
+        "import ctypes, pathlib; from pipeline.engines import device; "
         f"device.CUBLAS_WHEEL = pathlib.Path({str(tmp_path)!r}); device.load_cublas(); ctypes.CDLL('libcublas.so.12')"
     )
     subprocess.run([sys.executable, "-c", asks], check=True, env=os.environ | {"LD_LIBRARY_PATH": ""})
