@@ -16,13 +16,13 @@ from pipeline.domain.speech import REP, SAMPLE_RATE
 from tests import fixture_checkpoints
 from tests.transcription_server import MODEL
 
-SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples" / "01_help_line"
+UTTERANCES = Path(__file__).parent / "fixtures" / "utterances"
 
 
 @cache
 def speech(name: str = "1998-15444-0005") -> np.ndarray:
     """Real read English (LibriSpeech) of one voice, float32 at 16 kHz: 8.3 s unless another is named."""
-    samples, rate = soundfile.read(SAMPLES / f"{name}.flac", dtype="float32")
+    samples, rate = soundfile.read(UTTERANCES / f"{name}.flac", dtype="float32")
     found = resample_poly(samples, SAMPLE_RATE // rate, 1).astype(np.float32)
     found.setflags(write=False)
     return found

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import soundfile
 
 from serve_app.demo.samples import load_samples
-from serve_app.demo.sounds import fetch
 
 SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "calls"
 PARTS = ("01_invoice_stereo", "02_callback_stereo", "07_hold_stereo", "08_flite_voices_stereo")  # English, separate
@@ -50,11 +49,8 @@ def make(
 
 def real_parts() -> list[Samples]:
     """The demonstration's calls of real English voices with a channel for each, shape (n, 2)."""
-    wanted = {sample.name: sample for sample in load_samples() if sample.name in REAL_PARTS}
-    sounds = fetch()
-    with tempfile.TemporaryDirectory() as folder:
-        files = [wanted[name].composed(Path(folder), sounds).recordings for name in REAL_PARTS]
-        return [_together([soundfile.read(file, dtype="float32", always_2d=True) for file in each]) for each in files]
+    files = [sample.recordings for sample in load_samples() if sample.name in REAL_PARTS]
+    return [_together([soundfile.read(file, dtype="float32", always_2d=True) for file in each]) for each in files]
 
 
 def _together(channels: Sequence[tuple[Any, int]]) -> Samples:

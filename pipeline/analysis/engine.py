@@ -1,11 +1,11 @@
 """Interface of analysis engines, their registry and their options."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from pipeline.analysis.step import all_steps
 from pipeline.domain.insight import (
     Finding,
     Material,
@@ -15,6 +15,7 @@ from pipeline.domain.insight import (
     ToneByVoice,
     Unanswered,
 )
+from pipeline.engines.registry import Registry, engine_class
 from pipeline.net.endpoint import Address, ApiKey
 
 
@@ -25,7 +26,7 @@ class Engine(Protocol):
     name: str  # what made the findings, e.g. "rules" or "llm qwen3-8b"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        """Return one finding for each step of `step.STEPS`, in that order. Never raises: failures are stated in notes."""
+        """Return one finding for each step of `step.all_steps`, in that order. Never raises: failures are stated in notes."""
 
 
 Keep = Callable[[str, ModelText], Awaitable[None]]
@@ -66,11 +67,15 @@ class AsksModel(Protocol):
         """Return the same findings as `analyze`, from these answers. Never raises."""
 
 
-ENGINES: dict[str, str] = {
-    "rules": "pipeline.analysis.step:Rules",
-    "llm": "pipeline.analysis.llm:LanguageModel",
-}
-"""Engines by the name that settings use: "module:Class", imported only where it is used."""
+ENGINES = Registry(
+    {
+        "rules": "pipeline.analysis.step:Rules",
+        "llm": "pipeline.analysis.llm:LanguageModel",
+    },
+    stage="analysis",
+    group="switchboard.analysis",
+    attributes=(),
+)
 
 
 class AnalysisOptions(BaseModel):
@@ -120,8 +125,9 @@ class AnalysisOptions(BaseModel):
     @field_validator("engine")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in ENGINES:
-            raise ValueError(f"no engine of the analysis has this name; known: {', '.join(ENGINES)}")
+        if ENGINES.find(value).dist is not None:
+            engine_class(ENGINES, value)
+        all_steps()
         return value
 
     @field_validator("base_url", "model")
@@ -143,8 +149,7 @@ def load(options: AnalysisOptions) -> Engine:
 
 
 def _class_of(options: AnalysisOptions) -> type:
-    module, name = ENGINES[options.engine].split(":")
-    return cast(type, getattr(import_module(module), name))
+    return cast(type, engine_class(ENGINES, options.engine))
 
 
 def analyze(material: Material, options: AnalysisOptions | None = None) -> tuple[Finding, ...]:

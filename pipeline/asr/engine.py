@@ -80,18 +80,21 @@ class RemoteEngine(Protocol):
         """
 
 
-ENGINES: dict[str, str] = {
-    "faster-whisper": "pipeline.asr.faster_whisper:FasterWhisper",
-    "openai": "pipeline.asr.openai:OpenAI",
-    "onnx": "pipeline.asr.onnx:Onnx",
-}
-"""Engines by the name that settings use: "module:Class", imported only where it is loaded."""
+ENGINES = Registry(
+    {
+        "faster-whisper": "pipeline.asr.faster_whisper:FasterWhisper",
+        "openai": "pipeline.asr.openai:OpenAI",
+        "onnx": "pipeline.asr.onnx:Onnx",
+    },
+    stage="recognition",
+    group="switchboard.asr",
+)
 
 
 class AsrOptions(EngineOptions):
     """How to recognize speech. Further options are the engine's own, beside its code."""
 
-    STAGE: ClassVar[str] = "recognition"
+    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
 
     engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")

@@ -65,17 +65,20 @@ class Engine(Protocol):
         """
 
 
-ENGINES: dict[str, str] = {
-    "pyannote": "pipeline.diarization.pyannote:Pyannote",
-    "clustering": "pipeline.diarization.clustering:Clustering",
-}
-"""Engines by the name that settings use: "module:Class", imported only where it is loaded."""
+ENGINES = Registry(
+    {
+        "pyannote": "pipeline.diarization.pyannote:Pyannote",
+        "clustering": "pipeline.diarization.clustering:Clustering",
+    },
+    stage="diarization",
+    group="switchboard.diarization",
+)
 
 
 class DiarizationOptions(EngineOptions):
     """How to diarize. Further options are the engine's own, beside its code."""
 
-    STAGE: ClassVar[str] = "diarization"
+    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
 
     engine: str = Field(

@@ -42,16 +42,19 @@ class Engine(Protocol):
         """Return the vector of a question, shape (1, dimension)."""
 
 
-ENGINES: dict[str, str] = {
-    "e5": "pipeline.embedding.e5:E5",
-}
-"""Engines by the name that settings use: "module:Class", imported only where it is loaded."""
+ENGINES = Registry(
+    {
+        "e5": "pipeline.embedding.e5:E5",
+    },
+    stage="embedding",
+    group="switchboard.embedding",
+)
 
 
 class EmbeddingOptions(EngineOptions):
     """Semantic search: off unless an engine is named. Further options are the engine's own, beside its code."""
 
-    STAGE: ClassVar[str] = "embedding"
+    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
     OFF: ClassVar[str | None] = OFF
 

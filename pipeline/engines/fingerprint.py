@@ -7,8 +7,7 @@ from typing import Any
 
 
 def identity_of(engine: Any) -> str:
-    """A digest of an engine: its name, its own options, and its checkpoint by content, where it says which it has; and
-    of its aligner, where it has one.
+    """Return a digest of an engine: its name, options, checkpoint by content, package, and aligner, where it has them.
 
     It is computed once for an engine; a checkpoint of gigabytes takes seconds.
     """
@@ -19,6 +18,7 @@ def identity_of(engine: Any) -> str:
     told = options.model_dump(mode="json") if options is not None else None
     aligner = getattr(engine, "aligner", None)
     more = () if aligner is None else (identity_of(aligner),)
+    more += tuple(filter(None, [getattr(engine, "package", None)]))
     made = digest_of(type(engine).__name__, engine.name, told, checkpoint.digest() if checkpoint else "", *more)
     with contextlib.suppress(AttributeError):  # of a class with slots
         engine._identity = made

@@ -1,7 +1,10 @@
-"""Engines of a stage: one line in the stage's registry, and options and checkpoints that the engine's class names."""
+"""Find the engines of a stage: built-in ones in its registry, others by the entry points of installed packages."""
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,7 +22,72 @@ from pydantic_core import PydanticCustomError
 
 from pipeline.net.endpoint import REVEAL
 
-Registry = Mapping[str, str]  # name -> "module:Class", imported only where it is asked
+log = logging.getLogger(__name__)
+
+
+class Registry(dict[str, str]):
+    """The built-in engines of a stage by the name in the settings: "module:Class", imported only where it is used.
+
+    `stage`: its name for people. `group`: the group of entry points in which packages name further engines.
+    `attributes`: what settings and checks read of an engine's class.
+    """
+
+    def __init__(
+        self,
+        built_in: Mapping[str, str],
+        stage: str,
+        group: str,
+        attributes: Sequence[str] = ("Options", "CHECKPOINTS", "device_of"),
+    ) -> None:
+        super().__init__(built_in)
+        self.stage, self.group, self.attributes = stage, group, attributes
+
+    def names(self) -> list[str]:
+        """Return the names of the installed engines, built-in ones first."""
+        return [*self, *sorted(installed(self.group).keys() - self.keys())]
+
+    def find(self, name: str) -> EntryPoint:
+        """Return where an engine is. Raises ValueError for a name that is unknown or not unique."""
+        packages = installed(self.group).get(name, [])
+        if len(packages) + (name in self) > 1:
+            places = ["Switchboard"] * (name in self) + [package_of(point) for point in packages]
+            raise ValueError(
+                f"The {self.stage} engine {name!r} is in several packages: {', '.join(places)}. "
+                f"Uninstall all but one, or rename it in the entry points {self.group} of one of them"
+            )
+        if packages:
+            return packages[0]
+        if name not in self:
+            raise ValueError(
+                f"{name!r} is no {self.stage} engine; installed: {', '.join(self.names())}. Choose one of them, "
+                f"or install the package that has it (entry points {self.group})"
+            )
+        return EntryPoint(name, self[name], self.group)
+
+
+@cache
+def installed(group: str) -> dict[str, list[EntryPoint]]:
+    """Return the entry points of a group by name: more than one where packages use the same name."""
+    points = defaultdict(list)
+    for point in entry_points(group=group):
+        points[point.name].append(point)
+    return dict(points)
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the name and version of the package that has an entry point."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "Switchboard"
+
+
+def load_entry(point: EntryPoint, kind: str) -> Any:
+    """Import what the entry point of a package names; `kind` is what it is. Raises ValueError."""
+    try:
+        return point.load()
+    except Exception as error:  # code of another package
+        raise ValueError(
+            f"The {kind} {point.name!r} of the package {package_of(point)} cannot be imported ({point.value}): "
+            f"{type(error).__name__}: {error}. Reinstall or uninstall that package"
+        ) from error
 
 
 class EngineOptions(BaseModel):
@@ -40,8 +108,6 @@ class EngineOptions(BaseModel):
     def _engine_takes_them(self) -> Self:
         if self.engine == self.OFF:
             return self
-        if self.engine not in self.ENGINES:
-            raise ValueError(f"{self.engine!r} is no {self.STAGE} engine; known: {', '.join(self.ENGINES)}")
         if type(self) is engine_class(self.ENGINES, self.engine).Options or self.model_config.get("extra") != "allow":
             return self  # they are an engine's own
         try:
@@ -75,14 +141,33 @@ class EngineOptions(BaseModel):
     @classmethod
     def of_engines(cls) -> Iterator[tuple[str, type["EngineOptions"]]]:
         """Yield each engine's name and its own options, a subclass of these."""
-        for name in cls.ENGINES:
-            yield name, engine_class(cls.ENGINES, name).Options
+        for name, engine in engine_classes(cls.ENGINES):
+            yield name, engine.Options
 
 
 def engine_class(registry: Registry, name: str) -> Any:
-    """Return the class of an engine, whose module is cheap to import. Raises KeyError."""
-    module, attribute = registry[name].split(":")
-    return getattr(import_module(module), attribute)
+    """Return the class of an engine, whose module is cheap to import. Raises ValueError, which says what to do."""
+    point = registry.find(name)
+    if point.dist is None:
+        return point.load()
+    engine = load_entry(point, f"{registry.stage} engine")
+    if missing := [attribute for attribute in registry.attributes if not hasattr(engine, attribute)]:
+        raise ValueError(
+            f"The {registry.stage} engine {name!r} of the package {package_of(point)} lacks {', '.join(missing)}. "
+            "Update or uninstall that package (for its author: docs/extending.md)"
+        )
+    return engine
+
+
+def engine_classes(registry: Registry) -> Iterator[tuple[str, Any]]:
+    """Yield the name and class of each engine. One that cannot be used is logged, and is an error once it is chosen."""
+    for name in registry.names():
+        try:
+            engine = engine_class(registry, name)
+        except ValueError as error:
+            log.warning("%s.", error)
+        else:
+            yield name, engine
 
 
 def load_engine(options: EngineOptions, store: Path | None) -> Any:
@@ -91,4 +176,8 @@ def load_engine(options: EngineOptions, store: Path | None) -> Any:
     `store`: the folder of the checkpoint store; None: the user's. Raises `CheckpointMissing`, `CheckpointDamaged` or
     `DeviceUnavailable`.
     """
-    return engine_class(options.ENGINES, options.engine)(options.own(), store)
+    engine = engine_class(options.ENGINES, options.engine)(options.own(), store)
+    point = options.ENGINES.find(options.engine)
+    if point.dist is not None:
+        engine.package = package_of(point)
+    return engine

@@ -21,8 +21,7 @@ import pytest
 from tests import fixture_checkpoints
 from tests.acceptance.running import RunningService
 
-SAMPLES = Path(__file__).parents[2] / "serve_app/demo/samples"
-CLIPS = sorted(SAMPLES.glob("01_help_line/*.flac"))
+CLIPS = sorted(Path(__file__).parents[1].glob("fixtures/utterances/*.flac"))
 BAD = "z/page.wav"
 SECONDS = 420
 

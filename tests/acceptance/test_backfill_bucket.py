@@ -13,8 +13,7 @@ import pytest
 from tests import fixture_checkpoints, s3_server
 from tests.s3_server import Bucket, Faults
 
-SAMPLES = Path(__file__).parents[2] / "serve_app/demo/samples"
-CLIPS = sorted(SAMPLES.glob("01_help_line/*.flac"))
+CLIPS = sorted(Path(__file__).parents[1].glob("fixtures/utterances/*.flac"))
 SECONDS = 420
 IN = "/calls/in/"
 ALL, BLOCK = 20, 16

@@ -44,17 +44,20 @@ class Aligner(Protocol):
         """
 
 
-ENGINES: dict[str, str] = {
-    "whisper": "pipeline.asr.alignment.whisper:WhisperAligner",
-    "ctc": "pipeline.asr.alignment.ctc:CtcAligner",
-}
-"""Aligners by the name that settings use: "module:Class", imported only where it is loaded."""
+ENGINES = Registry(
+    {
+        "whisper": "pipeline.asr.alignment.whisper:WhisperAligner",
+        "ctc": "pipeline.asr.alignment.ctc:CtcAligner",
+    },
+    stage="alignment",
+    group="switchboard.alignment",
+)
 
 
 class AlignmentOptions(EngineOptions):
     """Word times for recognition engines whose model gives none. Further options are the aligner's own."""
 
-    STAGE: ClassVar[str] = "alignment"
+    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
     OFF: ClassVar[str | None] = OFF
 

@@ -50,7 +50,7 @@ def index(
 
     settings = Settings()
     if not settings.embedding.on:
-        known = ", ".join(embedding.ENGINES)
+        known = ", ".join(embedding.ENGINES.names())
         raise CommandError("No embedding engine is named.", f"Set SWITCHBOARD_EMBEDDING__ENGINE ({known}).", USAGE)
     engine = embedding.load(settings.embedding, settings.checkpoints)
     calls, passages = databases.run(

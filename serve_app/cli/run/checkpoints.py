@@ -191,10 +191,10 @@ def _stored() -> dict[str, list[str]]:
     """Name in a setting -> checkpoints."""
     from pipeline import asr, diarization, embedding
     from pipeline.asr import alignment
-    from pipeline.engines.registry import engine_class
+    from pipeline.engines.registry import engine_classes
 
     registries = (asr.ENGINES, alignment.ENGINES, diarization.ENGINES, embedding.ENGINES)
-    kinds = [engine_class(registry, engine).CHECKPOINTS for registry in registries for engine in registry]
+    kinds = [engine.CHECKPOINTS for registry in registries for _, engine in engine_classes(registry)]
     return {name: list(parts.values()) for kind in kinds if kind for name, parts in kind.stored.items()}
 
 

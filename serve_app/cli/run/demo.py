@@ -67,7 +67,7 @@ def demo(
     """Start the service, submit the sample calls as a phone system would, and show the records.
 
     Every word of the samples is known, so the last table counts the words that were recognized wrong. The first run
-    fetches model files (about 300 MB) and, with apt-get, the prompts and hold music of three calls (7 MB).
+    fetches model files (about 300 MB).
 
     On a terminal the service then keeps running until Ctrl-C, with a link to the console. A further demo processes the
     same calls again, in the same workspace.
@@ -88,7 +88,7 @@ def demo(
     os.umask(0o077)
     adopt_orphans()
     _fetch_checkpoints(settings)
-    samples = ready_samples(data_dir / "calls", tuple(calls or ()))
+    samples = chosen_samples(tuple(calls or ()))
     service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
     try:
         endpoints = service.start()
@@ -139,28 +139,16 @@ def _model(engine: str, option: str) -> dict[str, str]:
     return {option: MODELS[engine]} if engine in MODELS else {}
 
 
-def ready_samples(folder: Path, chosen: tuple[str, ...] = ()) -> "list[Sample]":
-    """The samples whose names begin as `chosen` says (none: all), those with a recipe composed in `folder`.
-
-    Those whose sounds cannot be fetched are left out, and it is said which.
-    """
-    from serve_app.demo import sounds
+def chosen_samples(prefixes: tuple[str, ...]) -> "list[Sample]":
+    """Return the samples whose names start with one of the prefixes; all samples without prefixes."""
     from serve_app.demo.samples import load_samples
 
-    samples, fetched = [sample for sample in load_samples() if sample.name.startswith(chosen or "")], None
-    if not samples:
-        raise CommandError(f"No sample call begins with {', '.join(chosen)}.", "The demo's table has names.", USAGE)
-    if any(sample.needs_sounds for sample in samples):
-        try:
-            fetched = sounds.fetch()
-        except sounds.SoundsMissing as error:
-            lacking = [sample.name for sample in samples if sample.needs_sounds]
-            samples = [sample for sample in samples if not sample.needs_sounds]
-            err().print(
-                f"[yellow]Left out: {', '.join(lacking)}.[/yellow] Their prompts and hold music come from Debian's "
-                f"Asterisk packages. {error}"
-            )
-    return [sample.composed(folder, fetched) for sample in samples]
+    samples = load_samples()
+    chosen = [sample for sample in samples if sample.name.startswith(prefixes or "")]
+    if not chosen:
+        names = ", ".join(sample.name for sample in samples)
+        raise CommandError(f"No sample call starts with {', '.join(prefixes)}.", f"Samples: {names}.", USAGE)
+    return chosen
 
 
 def _fetch_checkpoints(settings: "Settings") -> None:

@@ -9,16 +9,13 @@ from tests.paths import ROOT
 from tests.support.calls_by_hand import call
 
 
-def example(page: str, **names: Any) -> dict[str, Any]:
-    """Run the first Python block of a page with `names` in scope; return what it defines."""
-    block = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    assert block
-    exec(block[1], names)
-    return names
-
-
 def test_the_step_of_the_page_on_extending_finds_what_is_said_and_quotes_it() -> None:
-    step = example("docs/extending.md", quote=quote, Finding=Finding, Material=Material)["RecordingNoticeStep"]()
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(class RecordingNoticeStep.*?)```", page, re.DOTALL)
+    assert block
+    names: dict[str, Any] = {"quote": quote, "Finding": Finding, "Material": Material}
+    exec(block[1], names)
+    step = names["RecordingNoticeStep"]()
     material = call(("rep", "Hello. This call is recorded."), ("customer", "That is fine."))
     found = checked(step.run(material), material.transcript)
     assert found.value == {"announced": True}

@@ -93,7 +93,7 @@ def test_a_long_text_counts_up_to_the_models_length(engine: Engine, vocabulary: 
 
 def test_search_by_meaning_is_off_unless_an_engine_is_named() -> None:
     assert not EmbeddingOptions().on
-    with pytest.raises(ValidationError, match="known: e5"):
+    with pytest.raises(ValidationError, match="installed: e5"):
         EmbeddingOptions(engine="word2vec")
     with pytest.raises(ValidationError, match="mdel"):
         EmbeddingOptions(engine="e5", mdel="x")

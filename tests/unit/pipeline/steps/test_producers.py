@@ -64,10 +64,15 @@ def test_another_calibration_of_voices_keeps_words_and_diarization(tmp_path: Pat
     assert changed(one, two) == {Stage.RECLUSTERING, Stage.VOICES, Stage.VOICEPRINT}
 
 
+def test_every_file_that_a_stage_depends_on_exists() -> None:
+    parts = {part for of_stage in provenance.CODE.values() for part in of_stage}
+    assert {part for part in parts if not (provenance.HERE / part).exists()} == set()
+
+
 def test_other_code_of_the_analysis_changes_no_stage_and_of_recognition_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in ("asr", "analysis", "audio", "language", "diarization", "speakers"):
+    for folder in ("asr", "analysis", "audio", "language", "diarization", "speakers", "steps"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "it.py").write_text("x = 1")
     for part in (part for parts in provenance.CODE.values() for part in parts if part.endswith(".py")):

@@ -234,7 +234,7 @@ if sys.platform == "linux":
             ]
 
         assert found["NetworkPolicy", "calls-llm"]["spec"]["podSelector"]["matchLabels"].items() <= its.items()
-        assert metric_names("calls-llm", ours) == [[{"port": 8000}]]
-        assert metric_names("calls-llm", its) == ["all"]
-        assert metric_names("calls-llm", {"app": "another"}) == []
-        assert metric_names("calls", its) == [[{"port": 8000}]]  # as every pod of the namespace
+        assert names("calls-llm", ours) == [[{"port": 8000}]]
+        assert names("calls-llm", its) == ["all"]
+        assert names("calls-llm", {"app": "another"}) == []
+        assert names("calls", its) == [[{"port": 8000}]]  # as every pod of the namespace
