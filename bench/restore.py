@@ -32,14 +32,14 @@ import sqlalchemy as sa
 
 from bench.reading import filled
 from db.core.database import EVERY_WORKSPACE, Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.server import dump, embedded, migrate
 from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
 from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
+from serve_app.backup.progress import Progress
 from serve_app.backup.restore import RestoreTarget, restore
-from serve_app.backup.progress import Steps
 from serve_app.backup.verify import verify
 
 RECORDING_BYTES = 100_000
@@ -72,7 +72,7 @@ async def submitting(database: Database, sender: Sender, accepted: list[tuple[da
     while True:
         call_id = uuid4()
         sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), f"https://pbx.example/{call_id}.wav")
-        await Grouping(database).submit(sender, sent, {"callId": str(call_id)})
+        await GroupCommitter(database).submit(sender, sent, {"callId": str(call_id)})
         (at,) = await database.fetch_one("SELECT clock_timestamp()", ())
         accepted.append((at, call_id))
 
@@ -96,7 +96,7 @@ async def backed_up(
     accepted: list[tuple[datetime, UUID]] = []
     senders = [asyncio.create_task(submitting(database, sender, accepted)) for _ in range(given.connections)]
     source = BackupSource(url, (folder / "recordings").as_uri(), folder / "handed-in")
-    where, told = await asyncio.to_thread(create, source, folder / "backups", Steps(LIMIT_SECONDS))
+    where, told = await asyncio.to_thread(create, source, folder / "backups", Progress(LIMIT_SECONDS))
     for one in senders:
         one.cancel()
         with suppress(asyncio.CancelledError):
@@ -110,7 +110,7 @@ async def accepts(url: str, home: UUID, team: UUID, lost: list[UUID], kept: list
     async with await Database.open(url) as database:
         sender = await a_sender(database, home, team)
         sent = Submission(uuid4(), "+49301", "+49302", datetime.now(UTC), "https://pbx.example/after.wav")
-        await Grouping(database).submit(sender, sent, {})
+        await GroupCommitter(database).submit(sender, sent, {})
         query = sa.text("SELECT count(*) FROM calls WHERE call_id = ANY (:ids)")
         async with database.transaction(EVERY_WORKSPACE) as connection:
             return {
@@ -137,13 +137,13 @@ def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     embedded.stop(folder / "first")
     reference = copied(folder / "backups", folder / "copy")
     began = time.perf_counter()
-    verified = verify(where, Steps(LIMIT_SECONDS))
+    verified = verify(where, Progress(LIMIT_SECONDS))
     verify_seconds = time.perf_counter() - began
     lost = [call_id for at, call_id in accepted if at > told.taken_at]
     kept = [call_id for at, call_id in accepted if at <= told.taken_at]
     second = embedded.start(folder / "second", outlives=False)
     began = time.perf_counter()
-    done = restore(where, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), Steps(LIMIT_SECONDS))
+    done = restore(where, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), Progress(LIMIT_SECONDS))
     there = asyncio.run(accepts(second, home, team, lost, kept))
     rto = time.perf_counter() - began
     with dump.snapshot(second) as after:

@@ -48,8 +48,7 @@ class ConductorReplica:
         from serve_app.conductor.runs import RunLoop
         from serve_app.conductor.webhooks import WebhookDispatcher
         from serve_app.experiments.engines import ClusterEngines
-        from serve_app.operations.database_metrics import DatabaseFacts
-        from serve_app.operations.pool_metrics import tell_connections
+        from serve_app.operations.database_metrics import DatabaseMetrics, report_connections
 
         logs.install()
         tracing.start("conductor")
@@ -84,12 +83,12 @@ class ConductorReplica:
         self._runs = RunLoop(self._events_database, engines, settings, settings.processing, self._loop.llm)
         await self._passages.start()
         await self._runs.start()
-        self._facts = DatabaseFacts(self._events_database, settings.scaling)
+        self._facts = DatabaseMetrics(self._events_database, settings.scaling)
         self._facts.start()
         self._telling = [
             asyncio.create_task(self._tell_fixed(settings)),
-            asyncio.create_task(tell_connections(self._database, "Conductor")),
-            asyncio.create_task(tell_connections(self._events_database, "Events")),
+            asyncio.create_task(report_connections(self._database, "Conductor")),
+            asyncio.create_task(report_connections(self._events_database, "Events")),
         ]
 
     async def _tell_fixed(self, settings: Settings) -> None:

@@ -54,7 +54,7 @@ from serve_app.api.options import ApiOptions
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.http.limits import LimitOptions
 from serve_app.operations.scaling_options import ScalingOptions
-from serve_app.service import data_folder, folder_key
+from serve_app.service import data_folder
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Settings(BaseSettings):
         one; where none is set it is made."""
         if self.database_url is not None:
             return self
-        key = folder_key.find_key(self.data_dir) if self.secrets_keys else folder_key.make_key(self.data_dir)
+        key = data_folder.find_key(self.data_dir) if self.secrets_keys else data_folder.make_key(self.data_dir)
         return self.model_copy(update={"secrets_keys": (*self.secrets_keys, SecretStr(key))}) if key else self
 
     def _keys(self) -> list[str]:

@@ -14,7 +14,7 @@ CONDUCTOR = "Conductor"
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseStanding:
+class DatabaseStatus:
     """`current`: the schema is this version's or a later one; `silent`: seconds since a Conductor came round, None
     where none ever did."""
 
@@ -22,7 +22,7 @@ class DatabaseStanding:
     silent: float | None = None
 
 
-async def standing(database: Database) -> DatabaseStanding:
+async def standing(database: Database) -> DatabaseStatus:
     """Raises one of `OUTAGES` where there is no answer."""
     query = sa.text(
         "SELECT (SELECT version_num FROM alembic_version), (SELECT extract(epoch FROM now() - heartbeat_at)::float"
@@ -32,11 +32,11 @@ async def standing(database: Database) -> DatabaseStanding:
         try:
             version, silent = (await connection.execute(query, {"name": CONDUCTOR})).one()
         except ProgrammingError:  # no such table or column, or one that only a migration lets us read
-            return DatabaseStanding(current=False)
-    return DatabaseStanding(version is not None and version >= revisions()[-1], silent)
+            return DatabaseStatus(current=False)
+    return DatabaseStatus(version is not None and version >= revisions()[-1], silent)
 
 
-async def come_round(database: Database) -> None:
+async def heartbeat(database: Database) -> None:
     """A Conductor of the service works. How many there are is for others to say (`queue.note_replicas`)."""
     beat = sa.text(
         "INSERT INTO engines (name, replicas, wanted, heartbeat_at) VALUES (:name, 1, 1, now())"

@@ -26,7 +26,7 @@ _SECRETS = re.compile(
 _REMOTE_PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-class OfWork(logging.Filter):
+class ContextFilter(logging.Filter):
     """Completes a record; it lets each one pass. In JSON the ids are fields; in text the call's begins the line."""
 
     def __init__(self, as_json: bool) -> None:
@@ -53,9 +53,9 @@ def install() -> None:
     """Complete the lines of this process, and write ours where Ray Serve writes its own. To be called again harms
     nothing."""
     serve = logging.getLogger(SERVE)
-    completed = OfWork(as_json())
+    completed = ContextFilter(as_json())
     for handler in serve.handlers:
-        if not any(isinstance(one, OfWork) for one in handler.filters):
+        if not any(isinstance(one, ContextFilter) for one in handler.filters):
             handler.addFilter(completed)
     for name in OURS:
         ours = logging.getLogger(name)

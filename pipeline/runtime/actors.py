@@ -315,11 +315,26 @@ def task_context() -> TaskContext:
     return logs.as_json(), current_context()
 
 
+@cache
+def _prepare_log(as_json: bool) -> None:
+    """Log to a file next to those of the replicas, in their format; Ray rotates it."""
+    # Private, but Serve's format and folder have no public API outside a replica; ray is pinned.
+    from ray.serve._private.logging_utils import configure_component_logger
+    from ray.serve.schema import LoggingConfig
+
+    configure_component_logger(
+        component_name="task",
+        component_id=str(os.getpid()),
+        logging_config=LoggingConfig(encoding="JSON" if as_json else "TEXT", log_level=logging.INFO),
+    )
+    logs.install()
+
+
 def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
     """Run the body of every CPU task. The process that started it makes its span: Ray ends idle processes of tasks,
     and would end a sender of spans with them."""
     as_json, work = about
-    prepare(as_json)
+    _prepare_log(as_json)
     begun = time.monotonic()
     with work_context(work):
         result = fn(*args)
@@ -380,18 +395,3 @@ async def _unwrapped(awaitable: Awaitable[T]) -> T:
         raise TaskLost("The process of a CPU task died each time. Check the memory of the node.") from error
     except ObjectLostError as error:
         raise EngineLost("A lost node held data of this call; it is made again.") from error
-
-
-@cache
-def prepare(as_json: bool) -> None:
-    """At the first task of this process. Ray rotates the file as it does those of replicas."""
-    # No other way leads to Serve's format and folder outside of a replica; ray is pinned.
-    from ray.serve._private.logging_utils import configure_component_logger
-    from ray.serve.schema import LoggingConfig
-
-    configure_component_logger(
-        component_name="task",
-        component_id=str(os.getpid()),
-        logging_config=LoggingConfig(encoding="JSON" if as_json else "TEXT", log_level=logging.INFO),
-    )
-    logs.install()

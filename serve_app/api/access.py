@@ -22,8 +22,8 @@ from serve_app.api.errors import Busy, InvalidQuery, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
+from serve_app.experiments.comparison_cache import ComparisonCache
 from serve_app.experiments.configuration import Set, SettingRefused
-from serve_app.experiments.comparison_cache import Measurer
 from serve_app.http.auth import READ, Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import written
 from serve_app.http.json_body import Fault
@@ -48,7 +48,7 @@ class ReadRequest(Generic[Q]):
     questions: Questions
     sounds: SoundFolder
     check_run: "CheckRun"
-    measurer: Measurer
+    comparisons: ComparisonCache
 
     @property
     def call_id(self) -> UUID:
@@ -98,7 +98,7 @@ class Door:
     ) -> None:
         self._database = database
         self._options = options
-        self._shared = (options, questions, sounds, check_run, Measurer())
+        self._shared = (options, questions, sounds, check_run, ComparisonCache())
         self._source = source
         self._gate = Gate(options.CONCURRENCY, options.RETRY_AFTER_SECONDS)
         self._streams = Gate(options.STREAMS, options.RETRY_AFTER_SECONDS)

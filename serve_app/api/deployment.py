@@ -12,7 +12,7 @@ from ray import serve
 from db.core.database import Database
 from pipeline.observability import logs
 from serve_app.http.proxy import SOURCE_HEADER
-from serve_app.operations.pool_metrics import tell_connections
+from serve_app.operations.database_metrics import report_connections
 from serve_app.settings import Settings
 
 PATH = "/api/v1"  # below base_url
@@ -32,7 +32,7 @@ class ApiReplica:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Database]:
             async with await Database.open(url, pool_size=settings.api.POOL_SIZE) as database:
-                telling = asyncio.create_task(tell_connections(database, "Api"))
+                telling = asyncio.create_task(report_connections(database, "Api"))
                 try:
                     yield database
                 finally:

@@ -18,9 +18,9 @@ from serve_app.api.access import ReadRequest, json_answer, to_json
 from serve_app.api.errors import Busy, InvalidQuery, RunRefusal
 from serve_app.api.queries import RunComparisonQuery
 from serve_app.experiments import compare_runs
-from serve_app.experiments.compare_runs import WantedComparison
+from serve_app.experiments.compare_runs import ComparisonRequest
 from serve_app.experiments.comparison_cache import (
-    MOST_CALLS,
+    MAX_CALLS,
     MeasuredMetric,
     MeasuredSet,
     MeasurerFull,
@@ -121,18 +121,18 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
     most = query.limit or there
-    if most > MOST_CALLS:
-        raise RunRefusal(f"These are {there} calls, and at most {MOST_CALLS} are compared here: set limit. {COMMAND}")
+    if most > MAX_CALLS:
+        raise RunRefusal(f"These are {there} calls, and at most {MAX_CALLS} are compared here: set limit. {COMMAND}")
     key = (*wanted.key, most)
     try:
-        found = await reading.measurer.get(
+        found = await reading.comparisons.get(
             key,
             lambda: compare_runs.read(database, reading.reader, wanted, most),
             reading.options.MEASURE_WAIT_SECONDS,
         )
     except TimeoutError:
         return Response(
-            to_json(RunComparing(*reading.measurer.progress(key), None)),
+            to_json(RunComparing(*reading.comparisons.progress(key), None)),
             202,
             {"Retry-After": "1"},
             "application/json",
@@ -143,11 +143,11 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -
         raise RunRefusal(TOO_LONG) from None
     except ModuleNotFoundError:
         raise RunRefusal(NO_LIBRARIES) from None
-    done, all_ = reading.measurer.progress(key)
+    done, all_ = reading.comparisons.progress(key)
     return json_answer(reading, RunComparing(done, all_, _told(wanted, found, query.by, reading)))
 
 
-async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> WantedComparison:
+async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> ComparisonRequest:
     query, faults = reading.query, []
     other: runs.Run | None = None
     set_: GoldSet | None = None
@@ -166,11 +166,11 @@ async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> Wa
             faults.append(Fault("/gold", "gold names no set of this workspace, or no version of it."))
     if faults:
         raise InvalidQuery(faults)
-    return WantedComparison(run, other, set_)
+    return ComparisonRequest(run, other, set_)
 
 
 def _told(
-    wanted: WantedComparison, found: MeasuredSet, by: str, reading: ReadRequest[RunComparisonQuery]
+    wanted: ComparisonRequest, found: MeasuredSet, by: str, reading: ReadRequest[RunComparisonQuery]
 ) -> RunComparison:
     gold_set = wanted.gold
     metric = found.metrics.get(by, MeasuredMetric((), (), (), ()))

@@ -20,8 +20,8 @@ from db.server.dump import Snapshot, StoredFile
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest, Secrets, StoredRecordings, TableContent
+from serve_app.backup.progress import Progress
 from serve_app.backup.recordings import CopyOutcome
-from serve_app.backup.progress import Steps
 
 ROOM_BYTES = 64 << 20  # that stay free on the disk
 LOCK = ".lock"
@@ -48,7 +48,7 @@ class BackupSource:
     copies: bool | None = None  # of the recordings; None: where they lie in a folder
 
 
-def create(source: BackupSource, repository: Path, steps: Steps) -> tuple[Path, Manifest]:
+def create(source: BackupSource, repository: Path, steps: Progress) -> tuple[Path, Manifest]:
     """Make a backup in `repository`, named after its moment; return its folder and its manifest.
 
     Raises `NoRoomForBackup`, `BackupUnderWay`, `OutOfTime`, `StorageError`, those of `db.server.dump`, and `OSError`.
@@ -85,7 +85,7 @@ def check_room(snapshot: Snapshot, repository: Path, copies: bool) -> None:
         )
 
 
-def _fill(source: BackupSource, snapshot: Snapshot, folder: Path, name: str, copies: bool, steps: Steps) -> Manifest:
+def _fill(source: BackupSource, snapshot: Snapshot, folder: Path, name: str, copies: bool, steps: Progress) -> Manifest:
     handed = _copy_handed_in(source.handed_in, folder / manifest.HANDED_IN, snapshot.waiting())
     pg_dump, tables = _dump(snapshot, folder / manifest.DATABASE, steps)
     stored = _recordings(source, snapshot, folder, copies, steps)
@@ -115,7 +115,7 @@ def _fill(source: BackupSource, snapshot: Snapshot, folder: Path, name: str, cop
     return made
 
 
-def _dump(snapshot: Snapshot, folder: Path, steps: Steps) -> tuple[int, dict[str, TableContent]]:
+def _dump(snapshot: Snapshot, folder: Path, steps: Progress) -> tuple[int, dict[str, TableContent]]:
     """pg_dump and the digests side by side: each reads every table once."""
     sizes = {table.full_name: max(1, table.size) for table in snapshot.tables}
     total, done = 2 * sum(sizes.values()), 0
@@ -140,7 +140,9 @@ def _dump(snapshot: Snapshot, folder: Path, steps: Steps) -> tuple[int, dict[str
         return dumped.result(), tables
 
 
-def _recordings(source: BackupSource, snapshot: Snapshot, folder: Path, copies: bool, steps: Steps) -> StoredRecordings:
+def _recordings(
+    source: BackupSource, snapshot: Snapshot, folder: Path, copies: bool, steps: Progress
+) -> StoredRecordings:
     """Copy the recordings, or see that they are there, and list them."""
     pool = folder.parent / manifest.RECORDINGS
     count, size, missing = 0, 0, 0
@@ -157,7 +159,7 @@ def _recordings(source: BackupSource, snapshot: Snapshot, folder: Path, copies: 
 
 
 def _gathered(
-    source: BackupSource, files: Iterator[StoredFile], pool: Path, copies: bool, steps: Steps
+    source: BackupSource, files: Iterator[StoredFile], pool: Path, copies: bool, steps: Progress
 ) -> Iterable[tuple[StoredFile, CopyOutcome]]:
     if not copies:
         return recordings.look_for(files, source.storage, steps)

@@ -14,7 +14,7 @@ def _tell_nobody(_step: str, _done: int, _total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class Progress:
     """`tell(step, done, total)`, in bytes, as the work goes on; `seconds` for all of it."""
 
     seconds: float

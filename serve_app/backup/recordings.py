@@ -18,7 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from db.server.dump import StoredFile
 from pipeline.errors import StorageError
-from serve_app.backup.progress import OutOfTime, Steps
+from serve_app.backup.progress import OutOfTime, Progress
 
 PIECE = 1 << 20
 AT_ONCE = 8  # with an object store, whose answers take long
@@ -59,7 +59,7 @@ def has(folder: Path, file: StoredFile) -> bool:
 
 
 def copy_all(
-    files: Iterable[StoredFile], folder: Path, steps: Steps, total: int
+    files: Iterable[StoredFile], folder: Path, steps: Progress, total: int
 ) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Copy recordings into `folder`, each whole or not at all; what became of each, in their order."""
     done = 0
@@ -71,7 +71,7 @@ def copy_all(
                 yield file, outcome
 
 
-def look_for(files: Iterable[StoredFile], storage: str, steps: Steps) -> Iterator[tuple[StoredFile, CopyOutcome]]:
+def look_for(files: Iterable[StoredFile], storage: str, steps: Progress) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Whether recordings are in their storage with their size; nothing is read."""
     fs, root = opened(storage)
     steps.tell("listing the storage", 0, 0)
@@ -86,7 +86,7 @@ def look_for(files: Iterable[StoredFile], storage: str, steps: Steps) -> Iterato
         )
 
 
-def read_all(files: Iterable[StoredFile], steps: Steps, total: int) -> Iterator[tuple[StoredFile, CopyOutcome]]:
+def read_all(files: Iterable[StoredFile], steps: Progress, total: int) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Read recordings where they are stored, and compare them with their digests. Raises `StorageError`."""
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -97,7 +97,7 @@ def read_all(files: Iterable[StoredFile], steps: Steps, total: int) -> Iterator[
                 yield file, outcome
 
 
-def put_all(files: list[StoredFile], folder: Path, storage: str, steps: Steps) -> int:
+def put_all(files: list[StoredFile], folder: Path, storage: str, steps: Progress) -> int:
     """Copy recordings from `folder` into a storage, those that it has not; returns how many. Raises `StorageError`."""
     fs, root = opened(storage)
     done, total = 0, sum(file.size for file in files)
@@ -117,7 +117,7 @@ def address(storage: str) -> str:
     return str(fs.unstrip_protocol(root)).rstrip("/")
 
 
-def sha256_of(path: Path, steps: Steps) -> str:
+def sha256_of(path: Path, steps: Progress) -> str:
     """Read a file whole."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -137,7 +137,7 @@ def _batches(files: Iterable[StoredFile], size: int) -> Iterator[list[StoredFile
     yield some
 
 
-def _copied(file: StoredFile, folder: Path, steps: Steps) -> CopyOutcome:
+def _copied(file: StoredFile, folder: Path, steps: Progress) -> CopyOutcome:
     target = place(folder, file.sha256)
     if has(folder, file):
         return CopyOutcome.COPIED
@@ -155,11 +155,11 @@ def _copied(file: StoredFile, folder: Path, steps: Steps) -> CopyOutcome:
     return outcome
 
 
-def _looked_at(file: StoredFile, steps: Steps) -> CopyOutcome:
+def _looked_at(file: StoredFile, steps: Progress) -> CopyOutcome:
     return _read(file, len, steps, CopyOutcome.LISTED)
 
 
-def _read(file: StoredFile, take: Callable[[bytes], object], steps: Steps, whole: CopyOutcome) -> CopyOutcome:
+def _read(file: StoredFile, take: Callable[[bytes], object], steps: Progress, whole: CopyOutcome) -> CopyOutcome:
     """Hand a stored recording on in pieces; `whole` where it is what had been stored."""
     fs, path = opened(file.uri)
     digest = hashlib.sha256()

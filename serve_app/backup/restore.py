@@ -13,7 +13,7 @@ from db.server import dump, migrate
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
-from serve_app.backup.progress import Steps
+from serve_app.backup.progress import Progress
 from serve_app.backup.verify import compare, in_storage, kept, restore_database
 
 
@@ -43,7 +43,7 @@ class Restored:
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need, and that are not set
 
 
-def restore(folder: Path, target: RestoreTarget, steps: Steps) -> Restored:
+def restore(folder: Path, target: RestoreTarget, steps: Progress) -> Restored:
     """Restore a backup into an empty database, and bring that to the schema of this version.
 
     Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.server.dump` and

@@ -12,8 +12,8 @@ from db.server import dump, embedded
 from db.server.dump import StoredFile
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest
+from serve_app.backup.progress import Progress
 from serve_app.backup.recordings import CopyOutcome
-from serve_app.backup.progress import Steps
 
 NAMED = 5  # of what is wrong
 
@@ -29,7 +29,7 @@ class Verified:
     compared_seconds: float | None = None  # of a drill: until each table's digest was compared
 
 
-def verify(folder: Path, steps: Steps, quick: bool = False, drill: bool = False) -> Verified:
+def verify(folder: Path, steps: Progress, quick: bool = False, drill: bool = False) -> Verified:
     """Look at every file of a backup, and at recordings that stayed in a bucket; with `quick` only at the sizes of
     recordings. Changes nothing.
 
@@ -74,7 +74,7 @@ def differences(told: Manifest, found: dict[str, dump.TableDigest]) -> list[str]
     return wrong
 
 
-def restore_database(folder: Path, told: Manifest, url: str, steps: Steps) -> None:
+def restore_database(folder: Path, told: Manifest, url: str, steps: Progress) -> None:
     """Restore a backup's database into an empty one, and tell how far it is."""
     sizes = {name: content.rows + 1 for name, content in told.tables.items()}
     done = 0
@@ -87,7 +87,7 @@ def restore_database(folder: Path, told: Manifest, url: str, steps: Steps) -> No
     dump.restore(url, folder / manifest.DATABASE, told.pg_dump, steps.left(), next_table)
 
 
-def compare(told: Manifest, url: str, steps: Steps) -> list[str]:
+def compare(told: Manifest, url: str, steps: Progress) -> list[str]:
     """Compare each table of a database with a backup; what differs, as sentences."""
     done, total = 0, sum(content.rows for content in told.tables.values())
 
@@ -99,7 +99,7 @@ def compare(told: Manifest, url: str, steps: Steps) -> list[str]:
     return differences(told, dump.digests(url, steps.left(), tell))
 
 
-def _files(folder: Path, told: Manifest, steps: Steps) -> Iterator[str]:
+def _files(folder: Path, told: Manifest, steps: Progress) -> Iterator[str]:
     total, done = sum(content.bytes for content in told.files.values()), 0
     for name, content in told.files.items():
         path = folder / name
@@ -112,7 +112,7 @@ def _files(folder: Path, told: Manifest, steps: Steps) -> Iterator[str]:
         steps.tell("files", done, total)
 
 
-def in_storage(files: list[StoredFile], storage: str, steps: Steps, quick: bool) -> Iterator[str]:
+def in_storage(files: list[StoredFile], storage: str, steps: Progress, quick: bool) -> Iterator[str]:
     """What is wrong with listed recordings where they are stored, as sentences; with `quick` only sizes are compared.
 
     Raises `StorageError`, `OutOfTime`.
@@ -126,7 +126,7 @@ def in_storage(files: list[StoredFile], storage: str, steps: Steps, quick: bool)
             yield f"{file.uri} is {'missing' if outcome == CopyOutcome.MISSING else 'not what was stored'}."
 
 
-def _copies(pool: Path, copies: list[StoredFile], steps: Steps, quick: bool) -> Iterator[str]:
+def _copies(pool: Path, copies: list[StoredFile], steps: Progress, quick: bool) -> Iterator[str]:
     total, done = sum(file.size for file in copies), 0
     for file in copies:
         if not recordings.has(pool, file):
@@ -144,7 +144,7 @@ def _first(flaws: Iterator[str]) -> list[str]:
     return wrong[:NAMED] + more
 
 
-def _drill(folder: Path, told: Manifest, steps: Steps) -> tuple[list[str], float, float]:
+def _drill(folder: Path, told: Manifest, steps: Progress) -> tuple[list[str], float, float]:
     with tempfile.TemporaryDirectory(prefix="switchboard-drill-", ignore_cleanup_errors=True) as scratch:
         place = Path(scratch)
         if shutil.disk_usage(place).free < 3 * told.database_bytes:  # tables, indexes, write-ahead log

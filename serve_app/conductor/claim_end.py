@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from db.core.database import OUTAGES, Database
-from db.queue import charges, jobs, origins
+from db.queue import charges, jobs
 from db.queue.charges import UsedSlot
 from db.queue.jobs import Lease
 from db.records.complete import complete as complete_call
@@ -125,7 +125,7 @@ class ClaimEnd:
         """Return the traces of the call's other submissions."""
         if not tracing.on():
             return []
-        traces = await self.wait_out(lambda: origins.traces(self.database, lease.workspace_id, lease.call_pk))
+        traces = await self.wait_out(lambda: jobs.traces(self.database, lease.workspace_id, lease.call_pk))
         return [trace for trace in traces if trace != lease.trace]
 
 

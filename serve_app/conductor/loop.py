@@ -140,7 +140,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
     async def _publish(self) -> None:
         """Store the heartbeat and the measured real-time factors, and charge for lost jobs."""
-        await readiness.come_round(self._database)
+        await readiness.heartbeat(self._database)
         await backlog.record_rtfx(self._database, self._rtfx.take())
         await self._ends.settle_lost()
 

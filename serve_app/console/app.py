@@ -33,7 +33,7 @@ from serve_app.console import (
 from serve_app.console.guard import Guard
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
-from serve_app.experiments.comparison_cache import Measurer
+from serve_app.experiments.comparison_cache import ComparisonCache
 from serve_app.records.query_embedding import Questions
 from serve_app.settings import Settings
 
@@ -114,7 +114,7 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         site.outliner = Outliner(settings.process_options().scratch_folder, settings.decode)
-        site.measurer = Measurer()
+        site.comparisons = ComparisonCache()
         site.sounds = SoundFolder(settings.decode, settings.api.SOUND_BYTES, settings.api.DECODERS)
         site.questions = Questions(settings.embedding, settings.checkpoints)
         site.questions.start()

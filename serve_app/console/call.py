@@ -21,7 +21,7 @@ from pipeline.domain.speech import Doubt
 from serve_app.console import charts
 from serve_app.console.conversation import Conversation, finding
 from serve_app.console.site import NotFound, NotUnderstood, Visit, etag_of
-from serve_app.operations.cost import engine_work, whole_cost
+from serve_app.operations.estimates import engine_work, whole_cost
 from serve_app.records.advice import advice, waiting_advice
 
 SHOWN_DOUBTS = 200  # in the panel; more are marked in the text only

@@ -14,7 +14,7 @@ from serve_app.console import labels
 from serve_app.console.site import NotFound, Visit
 from serve_app.console.wording import Wording
 from serve_app.experiments import compared_calls
-from serve_app.experiments.comparison_cache import MOST_CALLS, Measurer, SetMaterial
+from serve_app.experiments.comparison_cache import MAX_CALLS, ComparisonCache, ComparisonInput
 
 PATIENCE = 0.8  # seconds that a page waits for what is being measured before it asks again
 RECORD = "record"  # the service's, before people corrected it
@@ -32,11 +32,11 @@ async def comparison(visit: Visit) -> Response:
     if one is None:
         return visit.page("comparison.html", **shared)
     key = (visit.viewer.workspace_id, one.set_id, None)
-    measurer: Measurer = visit.site.measurer
+    comparisons: ComparisonCache = visit.site.comparisons
     try:
-        found = await measurer.get(key, lambda: _material(visit, one), PATIENCE)
+        found = await comparisons.get(key, lambda: _material(visit, one), PATIENCE)
     except TimeoutError:
-        done, all_ = measurer.progress(key)
+        done, all_ = comparisons.progress(key)
         return visit.page("comparison.html", **shared, waiting=True, done=done, all=all_)
     if by not in found.metrics and found.metrics:
         shared["by"] = by = next(iter(found.metrics))
@@ -61,14 +61,14 @@ def chosen_set(sets: list[GoldSet], named: str) -> GoldSet | None:
     raise NotFound
 
 
-async def _material(visit: Visit, one: GoldSet) -> SetMaterial:
+async def _material(visit: Visit, one: GoldSet) -> ComparisonInput:
     home = visit.viewer.workspace_id
-    truths = await compared_calls.gold_calls(visit.database, home, one, MOST_CALLS)
+    truths = await compared_calls.gold_calls(visit.database, home, one, MAX_CALLS)
     call_ids = [UUID(call.name) for call in truths]
     live, layouts = await compared_calls.live_calls(visit.database, visit.reader, call_ids, visit.site.settings.scaling)
     agents = await compared_calls.agents(visit.database, home, one)
     facts = {call.name: {**layouts.get(call.name, {}), **agents.get(call.name, {})} for call in truths}
-    return SetMaterial(truths, {RECORD: live}, facts, one.left)
+    return ComparisonInput(truths, {RECORD: live}, facts, one.left)
 
 
 @dataclass(frozen=True, slots=True)

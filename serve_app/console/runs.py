@@ -22,8 +22,8 @@ from serve_app.console.comparison import PATIENCE, Figures, chosen_set
 from serve_app.console.forms import read_form
 from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit
 from serve_app.experiments import compare_runs
-from serve_app.experiments.compare_runs import WantedComparison
-from serve_app.experiments.comparison_cache import MOST_CALLS
+from serve_app.experiments.compare_runs import ComparisonRequest
+from serve_app.experiments.comparison_cache import MAX_CALLS
 
 SHOWN = 5  # failed calls
 MOVES: dict[str, Callable[..., Awaitable[Moved]]] = {"promote": promotion.promote, "rollback": promotion.roll_back}
@@ -41,7 +41,7 @@ async def run(visit: Visit) -> Response:
         return visit.page("run.html", **shared, only_state=True)
     sets = await gold_sets.list_sets(visit.database, visit.viewer.workspace_id)
     every = await runs.list_runs(visit.database, visit.reader)
-    wanted = WantedComparison(one, await _other(visit, asked["other"]), chosen_set(sets, asked["set"]))
+    wanted = ComparisonRequest(one, await _other(visit, asked["other"]), chosen_set(sets, asked["set"]))
     by = asked["by"] if asked["by"] in TITLES else "wer"
     shared |= {
         "sets": sets,
@@ -52,7 +52,7 @@ async def run(visit: Visit) -> Response:
         "by": by,
         "titles": TITLES,
         "figures": Figures(visit.wording),
-        "most": MOST_CALLS,
+        "most": MAX_CALLS,
         "asked": urlencode({name: value for name, value in asked.items() if value}),
     }
     return visit.page("run.html", **(shared | await _compared(visit, wanted, by)))
@@ -78,26 +78,26 @@ async def move(visit: Visit) -> Response:
     return visit.go(f"/comparison/runs/{one.run_id}")
 
 
-async def _compared(visit: Visit, wanted: WantedComparison, by: str) -> dict[str, Any]:
+async def _compared(visit: Visit, wanted: ComparisonRequest, by: str) -> dict[str, Any]:
     if not wanted.run.done:
         return {}
-    measurer = visit.site.measurer
+    comparisons = visit.site.comparisons
     try:
         await compare_runs.count(visit.database, visit.reader, wanted)
-        found = await measurer.get(
-            wanted.key, lambda: compare_runs.read(visit.database, visit.reader, wanted, MOST_CALLS), PATIENCE
+        found = await comparisons.get(
+            wanted.key, lambda: compare_runs.read(visit.database, visit.reader, wanted, MAX_CALLS), PATIENCE
         )
     except runs.RunRefused:
         return {"nothing": visit.wording.say(_why_none(wanted))}
     except TimeoutError:
-        done, all_ = measurer.progress(wanted.key)
+        done, all_ = comparisons.progress(wanted.key)
         return {"waiting": True, "done": done, "all": all_}
     if by not in found.metrics and found.metrics:
         by = next(iter(found.metrics))
     return {"found": found, "main": found.metrics.get(by), "by": by}
 
 
-def _why_none(wanted: WantedComparison) -> str:
+def _why_none(wanted: ComparisonRequest) -> str:
     if wanted.other is not None and wanted.other.run_id == wanted.run.run_id:
         return sentences.SAME_RUN
     return sentences.NONE_IN_BOTH if wanted.gold is None else sentences.NONE_IN_SET

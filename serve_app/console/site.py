@@ -29,7 +29,7 @@ from serve_app.settings import Settings
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
     from serve_app.console.outline import Outliner
-    from serve_app.experiments.comparison_cache import Measurer
+    from serve_app.experiments.comparison_cache import ComparisonCache
     from serve_app.records.query_embedding import Questions
 
 STATIC = Path(__file__).with_name("static")
@@ -75,7 +75,7 @@ class Site:
     questions: "Questions" = field(init=False)  # there once the application has started
     sounds: "SoundFolder" = field(init=False)  # there once the application has started
     outliner: "Outliner" = field(init=False)
-    measurer: "Measurer" = field(init=False)
+    comparisons: "ComparisonCache" = field(init=False)
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of sessions that were good lately
 
     def __post_init__(self) -> None:

@@ -17,13 +17,13 @@ from db.experiments.runs import Run
 from db.records import annotations
 from pipeline.evaluation.truth import TrueCall, TrueContact, from_hypothesis
 from serve_app.experiments import compared_calls
-from serve_app.experiments.comparison_cache import Key, SetMaterial
+from serve_app.experiments.comparison_cache import ComparisonInput, Key
 
 RECORD = "record"  # the service's, before people corrected it; of a promoted run the one that it replaced
 
 
 @dataclass(frozen=True, slots=True)
-class WantedComparison:
+class ComparisonRequest:
     """A run, what it is compared with (None: the records), and what both are measured against (None: the former)."""
 
     run: Run
@@ -42,7 +42,7 @@ class WantedComparison:
         return self.run.run_id, self.run.done, other and (other.run_id, other.done), gold and gold.set_id
 
 
-async def count(database: Database, reader: Reader, wanted: WantedComparison) -> int:
+async def count(database: Database, reader: Reader, wanted: ComparisonRequest) -> int:
     """How many calls there are to be compared.
 
     Raises `runs.RunRefused` for a run beside itself, and where there are none.
@@ -60,7 +60,7 @@ async def count(database: Database, reader: Reader, wanted: WantedComparison) ->
     return found
 
 
-async def read(database: Database, reader: Reader, wanted: WantedComparison, most: int) -> SetMaterial:
+async def read(database: Database, reader: Reader, wanted: ComparisonRequest, most: int) -> ComparisonInput:
     """The first `most` calls, to be measured."""
     slow = compared_calls.patient(reader)
     found = run_results.compared(database, slow, wanted.run.run_id, *_ids(wanted), most)
@@ -82,11 +82,11 @@ async def people_of(database: Database, reader: Reader, calls: Sequence[Compared
 
 
 def material(
-    wanted: WantedComparison,
+    wanted: ComparisonRequest,
     calls: Sequence[Compared],
     truths: Sequence[TrueCall],
     people: Mapping[str, TrueContact],
-) -> SetMaterial:
+) -> ComparisonInput:
     """Calls of a run and what they are compared with. `truths`: of the gold set. What records took is not known."""
     records, heard, facts = [], [], {}
     for one in calls:
@@ -99,9 +99,9 @@ def material(
     findings = Counter(step for one in calls for step in changed_findings(one))
     shared = (facts, len(calls), findings, sum(one.live is None for one in calls))
     if wanted.gold is None:
-        return SetMaterial(records, {wanted.run.name: heard}, *shared)
+        return ComparisonInput(records, {wanted.run.name: heard}, *shared)
     chosen = [truth for truth in truths if truth.name in facts]
-    return SetMaterial(chosen, {wanted.beside: records, wanted.run.name: heard}, *shared)
+    return ComparisonInput(chosen, {wanted.beside: records, wanted.run.name: heard}, *shared)
 
 
 def changed_findings(one: Compared) -> tuple[str, ...]:
@@ -112,5 +112,5 @@ def changed_findings(one: Compared) -> tuple[str, ...]:
     return tuple(sorted(step for step in before.keys() | after.keys() if before.get(step) != after.get(step)))
 
 
-def _ids(wanted: WantedComparison) -> tuple[UUID | None, UUID | None]:
+def _ids(wanted: ComparisonRequest) -> tuple[UUID | None, UUID | None]:
     return (wanted.other.run_id if wanted.other else None, wanted.gold.set_id if wanted.gold else None)

@@ -14,7 +14,7 @@ from db.records import annotations, views
 from db.records.annotations import Known
 from pipeline.domain.insight import Contact, Task
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, from_hypothesis, from_transcript
-from serve_app.operations.cost import engine_work, whole_cost
+from serve_app.operations.estimates import engine_work, whole_cost
 from serve_app.operations.scaling_options import ScalingOptions
 
 PAGE = 100  # calls read in one transaction

@@ -10,9 +10,9 @@ from pipeline.evaluation.compare import Comparison, Facts, ScoredCall, Slice, Sy
 from pipeline.evaluation.report import Rate
 from pipeline.evaluation.truth import TrueCall
 
-MOST_CALLS = 500  # measured at once; the command line measures all
-MOST_WAITING = 8  # that wait for what is being measured
-LONGEST_SECONDS = 600.0  # to score the calls
+MAX_CALLS = 500  # measured at once; the command line measures all
+MAX_WAITING = 8  # that wait for what is being measured
+MAX_SECONDS = 600.0  # to score the calls
 WORST = 25  # calls that are listed
 KEPT_SECONDS, KEPT = 300.0, 16  # how long a result is shown without measuring again, and how many there are
 
@@ -47,11 +47,11 @@ class MeasurerFull(RuntimeError):
 
 
 class MeasuringTooLong(RuntimeError):
-    """It failed after `LONGEST_SECONDS`."""
+    """It failed after `MAX_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True)
-class SetMaterial:
+class ComparisonInput:
     """What is measured. `stored`: calls of the set, of which these are the first.
 
     Of a run: `findings`: by step, in how many calls its value differs; `left_out`: calls whose recording was replaced.
@@ -75,21 +75,21 @@ class _Work:
     done: list[int] = field(default_factory=lambda: [0, 0])  # calls scored, of how many
 
 
-class Measurer:
+class ComparisonCache:
     """Who asks for what is being measured waits for the same work."""
 
     def __init__(self) -> None:
         self._one = asyncio.Semaphore(1)
         self._works: dict[Key, _Work] = {}
 
-    async def get(self, key: Key, read: Callable[[], Awaitable[SetMaterial]], patience: float) -> MeasuredSet:
+    async def get(self, key: Key, read: Callable[[], Awaitable[ComparisonInput]], patience: float) -> MeasuredSet:
         """What is measured, or was lately. Raises TimeoutError where it takes longer than `patience`; it goes on.
 
         Raises `MeasurerFull`, `MeasuringTooLong`, ModuleNotFoundError without the libraries, and what `read` raises.
         """
         work = self._works.get(key)
         if work is None or (work.task.done() and time.monotonic() - work.begun > KEPT_SECONDS):
-            if sum(not one.task.done() for one in self._works.values()) > MOST_WAITING:
+            if sum(not one.task.done() for one in self._works.values()) > MAX_WAITING:
                 raise MeasurerFull
             done = [0, 0]
             work = self._works[key] = _Work(asyncio.create_task(self._measure(read, done)), time.monotonic(), done)
@@ -105,7 +105,7 @@ class Measurer:
         work = self._works.get(key)
         return (work.done[0], work.done[1]) if work else (0, 0)
 
-    async def _measure(self, read: Callable[[], Awaitable[SetMaterial]], done: list[int]) -> MeasuredSet:
+    async def _measure(self, read: Callable[[], Awaitable[ComparisonInput]], done: list[int]) -> MeasuredSet:
         async with self._one:
             material = await read()
             return await asyncio.to_thread(measured, material, done)
@@ -118,10 +118,10 @@ class Measurer:
             del self._works[old]
 
 
-def measured(material: SetMaterial, done: list[int]) -> MeasuredSet:
+def measured(material: ComparisonInput, done: list[int]) -> MeasuredSet:
     """Score all of it; `done` says how far it is."""
     done[1] = sum(len(side) for side in material.sides.values())
-    ends = time.monotonic() + LONGEST_SECONDS
+    ends = time.monotonic() + MAX_SECONDS
 
     def counted(pairs: Iterable[tuple[TrueCall, TrueCall]], _: str) -> Iterable[tuple[TrueCall, TrueCall]]:
         for pair in pairs:

@@ -8,7 +8,7 @@ from uuid import UUID
 from db.core.database import Database, Reader
 from db.experiments import gold_sets as gold
 from db.experiments import runs
-from db.experiments.runs import MOST_CALLS, RunRefused
+from db.experiments.runs import MAX_CALLS, RunRefused
 from db.search.call_list import CallFilter, list_calls
 
 PAGE = 200
@@ -48,7 +48,7 @@ async def choose(database: Database, reader: Reader, wanted: Wanted) -> list[UUI
         found = [line.call.call_id for line in page.items]
         chosen += [one for one in found if among is None or one in among]
         cursor = page.next
-        if cursor is None or len(chosen) > (wanted.limit or MOST_CALLS):
+        if cursor is None or len(chosen) > (wanted.limit or MAX_CALLS):
             return _limited(chosen, wanted.limit)
 
 
@@ -66,8 +66,8 @@ def _narrowed(wanted: Wanted) -> bool:
 
 
 def _limited(chosen: list[UUID], limit: int | None) -> list[UUID]:
-    if limit is None and len(chosen) > MOST_CALLS:
+    if limit is None and len(chosen) > MAX_CALLS:
         raise RunRefused(
-            f"These are more than {MOST_CALLS} calls, which is the most of a run. Narrow them, or set a limit."
+            f"These are more than {MAX_CALLS} calls, which is the most of a run. Narrow them, or set a limit."
         )
-    return chosen[: min(limit or MOST_CALLS, MOST_CALLS)]
+    return chosen[: min(limit or MAX_CALLS, MAX_CALLS)]

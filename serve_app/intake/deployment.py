@@ -12,7 +12,7 @@ from serve_app.http.proxy import SOURCE_HEADER
 from serve_app.settings import Settings
 
 
-def is_told_otherwise(record: logging.LogRecord) -> bool:
+def has_custom_handler(record: logging.LogRecord) -> bool:
     """Whether a line is Serve's own of a submission that was accepted: the store's line of it says more."""
     return getattr(record, "serve_access_log", False) and "/submit 202 " in record.getMessage()
 
@@ -27,7 +27,7 @@ class IntakeReplica:
         from serve_app.operations.metric_names import SUBMISSIONS
 
         logs.install()
-        logging.getLogger(logs.SERVE).addFilter(lambda record: not is_told_otherwise(record))
+        logging.getLogger(logs.SERVE).addFilter(lambda record: not has_custom_handler(record))
         tracing.start("intake")
         settings = Settings()
         url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from db.core.database import OUTAGES, Database
 from db.core.identity import SIGNING_PARAMETERS
-from db.intake.group_commit import WAITING, Grouping
+from db.intake.group_commit import WAITING, GroupCommitter
 from db.intake.submit import UNSEALED
 from db.queue import backlog as queue
 from db.secrets.encryption import KEYS_SETTING
@@ -23,7 +23,7 @@ from pipeline.errors import StateUnavailable
 from pipeline.observability.context import current_context
 from serve_app.http.limits import LimitOptions
 from serve_app.intake.submit import StoredSubmission
-from serve_app.operations.pool_metrics import tell_connections
+from serve_app.operations.database_metrics import report_connections
 from serve_app.operations.readiness import Ask, Parts, Readiness
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
@@ -46,7 +46,11 @@ class PostgresSubmissionStore:
     """`submit.SubmissionStore` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
 
     def __init__(
-        self, database: Database, grouping: Grouping, signing_parameters: Sequence[str], cluster: Ask | None = None
+        self,
+        database: Database,
+        grouping: GroupCommitter,
+        signing_parameters: Sequence[str],
+        cluster: Ask | None = None,
     ) -> None:
         self._full: frozenset[UUID] = frozenset()
         self._readiness = Readiness(database, cluster)
@@ -119,18 +123,18 @@ async def open_store(
 ) -> AsyncIterator[PostgresSubmissionStore]:
     """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
 
-    `signing_parameters`: URLs that differ only in these name the same recording. `waiting`: that of `Grouping`.
+    `signing_parameters`: URLs that differ only in these name the same recording. `waiting`: that of `GroupCommitter`.
     `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings. `cluster`: see
     `Readiness`.
     """
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
-    grouping = Grouping(database, waiting=waiting, urls=urls)
+    grouping = GroupCommitter(database, waiting=waiting, urls=urls)
     store = PostgresSubmissionStore(database, grouping, signing_parameters, cluster)
     beside = [
         asyncio.create_task(store.count_backlogs(backlog)),
-        asyncio.create_task(tell_connections(database, "Intake")),
+        asyncio.create_task(report_connections(database, "Intake")),
     ]
     try:
         yield store

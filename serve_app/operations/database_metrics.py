@@ -20,7 +20,7 @@ SECONDS = 10.0  # between two looks
 log = logging.getLogger("ray.serve")
 
 
-class DatabaseFacts:
+class DatabaseMetrics:
     """Looks again and again, until `stop`."""
 
     def __init__(self, database: Database, scaling: ScalingOptions) -> None:
@@ -91,3 +91,14 @@ class DatabaseFacts:
     def _tell(self, gauge: Gauge, value: float, **labels: str) -> None:
         self._set[gauge, tuple(labels.items())] = None
         gauge.set(float(value), **labels)
+
+
+async def report_connections(database: Database, deployment: str) -> None:
+    """Record the connections of a process, until canceled."""
+    while True:
+        pools = database.pools()
+        for pool, state in pools.items():
+            for name, count in (("used", state.used), ("idle", state.idle), ("limit", state.limit)):
+                metric_names.POSTGRES_CONNECTIONS.set(float(count), deployment=deployment, pool=pool, state=name)
+        metric_names.POSTGRES_WAITING.set(float(pools["statements"].waiting), deployment=deployment)
+        await asyncio.sleep(SECONDS)

@@ -8,14 +8,17 @@ does it with its calls, for them as a whole and for the stages that run on CPUs.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from db.queue.backlog import Backlog, Group, Lane, MeasuredRtfx, ReplicaState
+from db.queue.stage_times import StageDone
 from pipeline.domain.stage import Stage
 from pipeline.observability.work_clock import SharedClock
+from serve_app.operations.scaling_options import ScalingOptions
 
+ENGINES = ("Transcriber", "Diarizer")
 CALL = "call"  # the whole of a call, in its Conductor
 STAGES: Mapping[str, tuple[str, ...]] = {
     "Conductor": (CALL,),
@@ -225,3 +228,30 @@ def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, ba
     )
     others = sum(seconds for lane, seconds in waiting.items() if lane.live != mine.live)
     return left_of_running(backlog) + same + (min(others, same * backfill / (1 - backfill)) if mine.live else others)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWork:
+    """Seconds of an engine's replicas, calls that shared one each with their share. `cost`: None without a price."""
+
+    engine: str
+    seconds: float
+    cost: float | None
+
+
+def engine_work(done: Iterable[StageDone], scaling: ScalingOptions) -> tuple[EngineWork, ...]:
+    """Return what each engine did for a call; engines of which nothing was measured are left out."""
+    found = []
+    measured = [(one.stage, one.worked_seconds) for one in done if one.worked_seconds is not None]
+    for engine in ENGINES:
+        seconds = [worked for stage, worked in measured if RUNS_ON.get(stage) == engine]
+        if seconds:
+            price = scaling.replicas_of(engine).price_per_hour
+            found.append(EngineWork(engine, sum(seconds), None if price is None else price * sum(seconds) / 3600))
+    return tuple(found)
+
+
+def whole_cost(work: Iterable[EngineWork]) -> float | None:
+    """Return the cost of all engines that did something; None where one of them has no price."""
+    costs = [one.cost for one in work]
+    return None if not costs or None in costs else sum(one for one in costs if one is not None)

@@ -6,7 +6,7 @@ from pipeline.checkpoints import CheckpointKind
 from serve_app.settings import Settings
 
 
-def named_models(settings: Settings) -> list[tuple[str, CheckpointKind]]:
+def configured_models(settings: Settings) -> list[tuple[str, CheckpointKind]]:
     """Return for each engine in use its model's name as set and how it is found.
 
     An engine whose model a server has is left out, and its aligner is in; so is an aligner that no engine asks for.

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import psutil
 
 from serve_app.service import children
-from serve_app.service.errors import ServiceError
 from serve_app.service.run_folder import running
+from serve_app.service.state import ServiceError
 from serve_app.settings import PREFIX
 
 AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: `ray.init` takes no other

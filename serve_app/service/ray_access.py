@@ -7,12 +7,15 @@ file: that path may be seen in the environment of processes, the token may not.
 
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from serve_app.service.run_folder import running
 
 TOKEN = "ray_token"  # noqa: S105 (the name of its file)
-# Ray binds its ports to the loopback address where it takes itself for a Ray of one machine, as it does on macOS.
+START_TRIES = 3
+# Ray binds its ports to the loopback address if it assumes a single machine, as it does on macOS.
 ONE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
@@ -69,3 +72,25 @@ def make_token(folder: Path) -> Path:
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
     return path
+
+
+def start(address: str, on_step: Callable[[str], None], end: Callable[[], None], **options: Any) -> str | None:
+    """Join the Ray at `address`, or start one ("local"); host:port of its dashboard, if it has one.
+
+    The environment of `ray_access` is set before.
+
+    `end` stops what a start that failed left behind. Raises what `ray.init` raises.
+    """
+    import ray
+
+    for last in (*(False,) * (START_TRIES - 1), True):
+        try:
+            begun = ray.init(address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **options)
+            return begun.dashboard_url or None
+        except Exception as error:  # Ray gives its node 30 s to come up, which is no setting, and raises this itself
+            if last or "timed out during startup" not in str(error):
+                raise
+            on_step("Ray did not come up within 30 s, is the machine busy? Starting it again")
+            ray.shutdown()
+            end()
+    raise AssertionError

@@ -16,7 +16,7 @@ FACTS = "service.json"
 MARK = "SWB_RUN_FOLDER"  # the variable by which a service's processes have its folder in their environment
 # A socket's path has 107 bytes at most, HAProxy's 97. Below this folder, whose name has 16, Ray's lie 68 deep, and
 # HAProxy's, in a folder that Serve names after its node, 64.
-LONGEST_BASE = 14
+MAX_BASE_LENGTH = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def running() -> list[Running]:
 
 def _base() -> Path:
     base = tempfile.gettempdir()
-    return Path(base if len(os.fsencode(base)) <= LONGEST_BASE else "/tmp")  # noqa: S108 (mkdtemp makes it private)
+    return Path(base if len(os.fsencode(base)) <= MAX_BASE_LENGTH else "/tmp")  # noqa: S108 (mkdtemp makes it private)
 
 
 def _ours(base: Path) -> Iterator[Path]:

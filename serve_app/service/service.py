@@ -20,12 +20,11 @@ import httpx
 import psutil
 
 from pipeline.fetch import handed_in
-from serve_app.service import children, ray_start
+from serve_app.service import children, ray_access
 from serve_app.service.environment import LOCAL, haproxy_available, prepare_environment
-from serve_app.service.errors import ServiceError
 from serve_app.service.ports import agent_is_ours, own_port, refuse_taken_port
 from serve_app.service.run_folder import own
-from serve_app.service.state import State
+from serve_app.service.state import ServiceError, State
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ class Service:
             if self._owns_ray
             else {}
         )
-        at = ray_start.start(self._address, self._on_step, self._end_ray, **local)
+        at = ray_access.start(self._address, self._on_step, self._end_ray, **local)
         self._dashboard_at = at if self._dashboard else None
 
     def _start_serve(self) -> str:
@@ -319,10 +318,10 @@ def _refuse_empty_folders(settings: Settings) -> None:
     """A model's folder that does not hold one is a slip, to be told before anything starts."""
     from pipeline.checkpoints.resolve import check_folder, is_path
     from pipeline.errors import CheckpointMissing
-    from serve_app.service.configured_models import named_models
+    from serve_app.service.configured_models import configured_models
 
     try:
-        for model, kind in named_models(settings):
+        for model, kind in configured_models(settings):
             if is_path(model):
                 check_folder(model, kind)
     except CheckpointMissing as error:

@@ -5,9 +5,15 @@ from collections.abc import Callable
 
 import psutil
 
-from serve_app.service.errors import ServiceError
+from pipeline.errors import CallError
 from serve_app.service.holder import FolderHeld, FolderLock
 from serve_app.settings import PREFIX, Settings
+
+
+class ServiceError(CallError):
+    """The service could not be started."""
+
+    code = "service_error"
 
 
 class State:

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 import httpcore
 import httpx
 
-from db.core.clock import Clock
+from db.core.database import Clock
 from db.events.outbox import Attempt
 from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
 from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, AddressGuard, Resolver, Target, parse_allowed, resolve

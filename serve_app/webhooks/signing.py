@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 PREFIX = "whsec_"
 NEW_BYTES = 32
-FEWEST_BYTES, MOST_BYTES = 24, 64  # of the standard
+MIN_BYTES, MAX_BYTES = 24, 64  # of the standard
 
 
 def new_secret() -> str:
@@ -26,8 +26,8 @@ def key(secret: str) -> bytes:
         raw = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
         raw = b""
-    if not secret.startswith(PREFIX) or not FEWEST_BYTES <= len(raw) <= MOST_BYTES:
-        raise ValueError(f"a secret is {PREFIX} and the base64 of {FEWEST_BYTES} to {MOST_BYTES} bytes")
+    if not secret.startswith(PREFIX) or not MIN_BYTES <= len(raw) <= MAX_BYTES:
+        raise ValueError(f"a secret is {PREFIX} and the base64 of {MIN_BYTES} to {MAX_BYTES} bytes")
     return raw
 
 

@@ -136,7 +136,7 @@ def _address(folder: str) -> str:
 def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]]:
     """A Ray, joined or started; yields its resources. What Ray reads when it is imported is set before."""
     from serve_app.cli.ui import this_machine
-    from serve_app.service import children, ray_access, ray_start, run_folder
+    from serve_app.service import children, ray_access, run_folder
 
     where = address or os.environ.get("RAY_ADDRESS")
     if where is None:
@@ -161,7 +161,7 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
 
     step("Starting Ray" if own else f"Joining Ray at {where}")
     try:
-        ray_start.start(
+        ray_access.start(
             where, step, end, **({"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if own else {})
         )
     except (ConnectionError, RuntimeError, ValueError) as error:

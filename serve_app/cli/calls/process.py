@@ -203,10 +203,10 @@ def check_models(settings: "Settings") -> None:
     """Raise `CommandError` (2) for a model that there cannot be."""
     from pipeline.checkpoints.resolve import check_name
     from pipeline.errors import CheckpointMissing
-    from serve_app.service.configured_models import named_models
+    from serve_app.service.configured_models import configured_models
 
     try:
-        for model, kind in named_models(settings):
+        for model, kind in configured_models(settings):
             check_name(model, kind)
     except CheckpointMissing as error:
         raise CommandError(error.message, "", USAGE) from None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from serve_app.cli.doctor.check import Check, good, warn
-from serve_app.service.folder_key import FILE
+from serve_app.service.data_folder import KEY_FILE
 
 
 def sealing(settings: Any) -> Iterator[Check]:
@@ -13,7 +13,7 @@ def sealing(settings: Any) -> Iterator[Check]:
     signatures of recording URLs."""
     count = len(settings.secrets_keys)
     if not count and settings.database_url is None:
-        yield good("secrets", f"sealed by the key in {settings.data_dir / FILE}: a dump needs it to be of use")
+        yield good("secrets", f"sealed by the key in {settings.data_dir / KEY_FILE}: a dump needs it to be of use")
     elif count:
         yield good("secrets", f"sealed by the first of {count} key{'s' if count > 1 else ''}")
     else:

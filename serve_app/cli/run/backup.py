@@ -13,7 +13,7 @@ from serve_app.cli.ui.output import Json, command_group, counted, duration, err,
 
 if TYPE_CHECKING:
     from serve_app.backup.manifest import Manifest
-    from serve_app.backup.progress import Steps
+    from serve_app.backup.progress import Progress
     from serve_app.backup.verify import Verified
 
 KEYS_ADVICE = "set SWITCHBOARD_SECRETS_KEYS to them, or keep secrets.key of the data folder, apart from the backup"
@@ -125,25 +125,25 @@ def verify(
 
 def keys_of(settings: "object") -> tuple[str, ...]:
     """The keys that are set, that of the data folder included; makes none."""
-    from serve_app.service import folder_key
+    from serve_app.service import data_folder
     from serve_app.settings import Settings
 
     assert isinstance(settings, Settings)
     keys = tuple(key.get_secret_value() for key in settings.secrets_keys)
-    own = None if settings.database_url else folder_key.find_key(settings.data_dir)
+    own = None if settings.database_url else data_folder.find_key(settings.data_dir)
     return (*keys, own) if own else keys
 
 
 @contextmanager
-def working(within: str, quiet: bool) -> "Iterator[Steps]":
+def working(within: str, quiet: bool) -> "Iterator[Progress]":
     """A bar on stderr for the time of a block, and what goes wrong in it as sentences."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     from db.server import dump, pg_tools
     from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
     from serve_app.backup.manifest import BackupUnfit
+    from serve_app.backup.progress import OutOfTime, Progress
     from serve_app.backup.restore import NotRestored
-    from serve_app.backup.progress import OutOfTime, Steps
     from serve_app.cli.ui.options import parse_time
 
     limit = parse_time(within).value
@@ -160,7 +160,7 @@ def working(within: str, quiet: bool) -> "Iterator[Steps]":
     try:
         with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
             shown = bar.add_task("beginning", total=None)
-            yield Steps(
+            yield Progress(
                 limit.total_seconds(),
                 lambda step, done, total: bar.update(shown, description=step, completed=done, total=total or None),
             )

@@ -177,11 +177,11 @@ def _known(names: Sequence[str] | None) -> list[str]:
 
 
 def _configured() -> list[str]:
-    from serve_app.service.configured_models import named_models
+    from serve_app.service.configured_models import configured_models
     from serve_app.settings import Settings
 
     names: list[str] = []
-    for model, kind in named_models(Settings()):
+    for model, kind in configured_models(Settings()):
         chosen = kind.auto("cpu")[0] if model == "auto" else model
         names += list(kind.stored.get(chosen, {}).values())
     return list(dict.fromkeys(names))

@@ -85,11 +85,11 @@ def _embedded(settings: "Settings") -> str:
 def _with_key_of(backup: Path, settings: "Settings") -> tuple[str, ...]:
     """The keys that are set; a data folder without one gets that of the backup, if the backup holds exactly one."""
     from serve_app.backup.manifest import KEYS
-    from serve_app.service import folder_key
+    from serve_app.service import data_folder
 
     held = (backup / KEYS).read_text(encoding="ascii").split() if (backup / KEYS).is_file() else []
-    if len(held) == 1 and not settings.database_url and folder_key.find_key(settings.data_dir) is None:
-        folder_key.make_key(settings.data_dir, held[0])
+    if len(held) == 1 and not settings.database_url and data_folder.find_key(settings.data_dir) is None:
+        data_folder.make_key(settings.data_dir, held[0])
     return keys_of(settings)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from db.workspace.directory import Workspace
     from pipeline.evaluation.score import Errors
     from pipeline.evaluation.truth import TrueCall, TrueContact
-    from serve_app.experiments.compare_runs import WantedComparison
+    from serve_app.experiments.compare_runs import ComparisonRequest
 
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
@@ -109,7 +109,7 @@ async def find(database: "Database", home: "Workspace", name: str) -> "Run":
 
 async def _load(
     home: Home, name: str, other: str | None, gold: str | None
-) -> "tuple[WantedComparison, list[Compared], list[TrueCall], dict[str, TrueContact]]":
+) -> "tuple[ComparisonRequest, list[Compared], list[TrueCall], dict[str, TrueContact]]":
     from db.core.database import Reader
     from db.experiments import run_results, runs
     from serve_app.experiments import compare_runs
@@ -119,13 +119,13 @@ async def _load(
     second = await find(database, home.workspace, other) if other else None
     gold_set, truths = await loaded(database, home.workspace, gold) if gold else (None, [])
     try:
-        await compare_runs.count(database, reader, compare_runs.WantedComparison(run, second))
+        await compare_runs.count(database, reader, compare_runs.ComparisonRequest(run, second))
     except runs.RunRefused as error:
         raise CommandError(str(error), "`switchboard runs list` shows the progress of runs.", FAILED) from None
     results = run_results.compared(database, home.id, run.run_id, second.run_id if second else None)
     calls = [call async for call in results]
     people = await compare_runs.people_of(database, reader, calls)
-    return compare_runs.WantedComparison(run, second, gold_set), calls, truths, people
+    return compare_runs.ComparisonRequest(run, second, gold_set), calls, truths, people
 
 
 def _difference(one: "Compared") -> Difference:
@@ -140,7 +140,7 @@ def _difference(one: "Compared") -> Difference:
     return Difference(one.call_id, result.normalized, changed_findings(one), one.corrected)
 
 
-def _lines(wanted: "WantedComparison", differences: list[Difference], worst: int) -> list[str | Text | Table]:
+def _lines(wanted: "ComparisonRequest", differences: list[Difference], worst: int) -> list[str | Text | Table]:
     run, other = wanted.run, wanted.other
     compared = [(difference, words) for difference in differences if (words := difference.words) is not None]
     spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("said", "all"))

@@ -7,7 +7,7 @@ import pytest
 import serve_app.conductor.loop  # noqa: F401 (its errors and those of db count)
 from pipeline.errors import CallError, LeaseLost, SubmissionError
 from serve_app.http import problems
-from serve_app.service.errors import ServiceError
+from serve_app.service.state import ServiceError
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs"

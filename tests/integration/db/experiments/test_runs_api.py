@@ -216,18 +216,18 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
         lab.client.compare_run(tiny, gold="desk@7")
     with pytest.raises(errors.NotFound):
         lab.client.compare_run(uuid4())
-    monkeypatch.setattr("serve_app.api.run_comparison.MOST_CALLS", 1)
+    monkeypatch.setattr("serve_app.api.run_comparison.MAX_CALLS", 1)
     with pytest.raises(errors.Conflict, match="These are 2 calls, and at most 1 are compared here: set limit"):
         lab.client.compare_run(tiny)
     assert (await asyncio.to_thread(lab.client.compare_run, tiny, limit=1)).calls == 1
-    monkeypatch.setattr("serve_app.api.run_comparison.MOST_CALLS", 500)
+    monkeypatch.setattr("serve_app.api.run_comparison.MAX_CALLS", 500)
     monkeypatch.setattr(ApiOptions, "MEASURE_WAIT_SECONDS", 0.0)
     told: list[int] = []
     with pytest.raises(ComparisonTimedOut, match="was not measured after"):
         lab.client.compare_run(tiny, timeout=-1, on_progress=lambda one: told.append(one.all))
     assert len(told) == 1
     assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it went on"
-    monkeypatch.setattr("serve_app.experiments.comparison_cache.LONGEST_SECONDS", -1.0)
+    monkeypatch.setattr("serve_app.experiments.comparison_cache.MAX_SECONDS", -1.0)
     with pytest.raises(errors.Conflict, match="It took too long"):
         await asyncio.to_thread(lab.client.compare_run, base, other=tiny)
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from db.core.database import OUTAGES
 from db.experiments import promotion, runs
-from db.experiments.runs import MOST_CALLS
+from db.experiments.runs import MAX_CALLS
 from db.records.views import CallRecord
 from serve_app.conductor.runs import RunLoop
 from serve_app.settings import Settings
@@ -90,15 +90,15 @@ async def test_the_largest_run_is_promoted_and_taken_back_within_the_time_of_a_t
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
     run = await worked(world, engines, settings, await made(world))
-    await _copied(world, MOST_CALLS - 1)
+    await _copied(world, MAX_CALLS - 1)
     begun = time.monotonic()
     moved = await promotion.promote(world.database, world.workspace_id, run.run_id)
     promoted = time.monotonic() - begun
-    assert moved.calls == MOST_CALLS
+    assert moved.calls == MAX_CALLS
     begun = time.monotonic()
-    assert (await promotion.roll_back(world.database, world.workspace_id, run.run_id)).calls == MOST_CALLS
+    assert (await promotion.roll_back(world.database, world.workspace_id, run.run_id)).calls == MAX_CALLS
     back = time.monotonic() - begun
-    print(f"{MOST_CALLS} calls promoted in {promoted:.1f} s, back in {back:.1f} s")
+    print(f"{MAX_CALLS} calls promoted in {promoted:.1f} s, back in {back:.1f} s")
     assert max(promoted, back) < promotion.SECONDS
 
 

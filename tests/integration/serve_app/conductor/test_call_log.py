@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from pipeline.fetch.fetcher import FetchOptions
-from pipeline.observability.logs import OfWork
+from pipeline.observability.logs import ContextFilter
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
@@ -23,11 +23,11 @@ async def test_why_a_call_failed_or_is_retried_is_told_with_its_request(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ray.serve")
-    caplog.handler.addFilter(completed := OfWork(as_json=True))
+    caplog.handler.addFilter(completed := ContextFilter(as_json=True))
     ids = {}
     for url in (FORBIDDEN, NOBODY):
         sent = world.submission(call_id=uuid4(), recording_url=url)
-        job = (await Grouping(world.database).submit(world.scoped, sent, {}, request_id=f"of {url}")).job_id
+        job = (await GroupCommitter(world.database).submit(world.scoped, sent, {}, request_id=f"of {url}")).job_id
         ids[url] = (str(sent.call_id), str(job))
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1:1",)))
     conductor = ConductorLoop(world.database, LocalWorkers(None, None), ProcessingOptions(), options)

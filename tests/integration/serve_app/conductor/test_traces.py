@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from db.events import endpoints
-from db.intake.group_commit import Grouping
-from db.queue import jobs, origins
+from db.intake.group_commit import GroupCommitter
+from db.queue import jobs
 from pipeline.observability import tracing
 from serve_app.webhooks import signing
 from tests.collector import Collector, collecting
@@ -40,7 +40,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 async def sent(world: World, trace: str | None, **fields: Any) -> None:
     submission = world.submission(**fields)
-    await Grouping(world.database).submit(world.scoped, submission, {}, request_id=f"of {trace}", trace=trace)
+    await GroupCommitter(world.database).submit(world.scoped, submission, {}, request_id=f"of {trace}", trace=trace)
 
 
 async def test_a_call_goes_on_with_its_trace_in_the_conductor_that_takes_it_over(
@@ -92,7 +92,7 @@ async def test_an_analysis_again_belongs_to_the_submission_that_led_to_it(world:
     (lease,) = await world.claim()
     assert (lease.trace, lease.request_id) == (FIRST, f"of {FIRST}")
     await sent(world, SECOND, recording_url="https://pbx.example/a.wav", duration=60)
-    assert await origins.traces(world.database, world.workspace_id, lease.call_pk) == [FIRST, SECOND]
+    assert await jobs.traces(world.database, world.workspace_id, lease.call_pk) == [FIRST, SECOND]
     await world.rows("UPDATE calls SET state = 'completed' RETURNING id")
     await world.rows("UPDATE jobs SET state = 'done' RETURNING id")
     await sent(world, THIRD, duration=61)

@@ -16,9 +16,8 @@ from db.records import correct
 from db.records.corrections import Editor
 from pipeline.domain.edits import EditKind
 from pipeline.evaluation.truth import digest, plain
-from serve_app.experiments import compared_calls
-from serve_app.experiments import comparison_cache
-from serve_app.experiments.comparison_cache import Measurer, SetMaterial
+from serve_app.experiments import compared_calls, comparison_cache
+from serve_app.experiments.comparison_cache import ComparisonCache, ComparisonInput
 from tests.finished import finished
 from tests.postgres import World
 from tests.support.console_site import browser, signed_in
@@ -101,7 +100,7 @@ async def test_a_console_without_the_libraries_says_so(
 async def test_a_large_set_says_how_all_of_it_is_measured(
     site: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serve_app.console.comparison.MOST_CALLS", 2)
+    monkeypatch.setattr("serve_app.console.comparison.MAX_CALLS", 2)
     await gold_set(world, 3)
     await signed_in(site, world)
     page = await shown(site, "/comparison?set=desk")
@@ -111,15 +110,15 @@ async def test_a_large_set_says_how_all_of_it_is_measured(
 async def test_who_asks_meanwhile_waits_for_the_same_work_and_a_failure_is_tried_again() -> None:
     begun, gate = 0, asyncio.Event()
 
-    async def read() -> SetMaterial:
+    async def read() -> ComparisonInput:
         nonlocal begun
         begun += 1
         await gate.wait()
         if begun == 1:
             raise OSError("the database is away")
-        return SetMaterial([], {"record": []}, {}, 0)
+        return ComparisonInput([], {"record": []}, {}, 0)
 
-    one, key = Measurer(), (uuid4(), uuid4(), None)
+    one, key = ComparisonCache(), (uuid4(), uuid4(), None)
     for _ in range(2):
         with pytest.raises(TimeoutError):
             await one.get(key, read, 0.01)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from serve_app.operations import database_metrics
-from serve_app.operations.database_metrics import DatabaseFacts
+from serve_app.operations.database_metrics import DatabaseMetrics
 from serve_app.operations.scaling_options import ScalingOptions
 from serve_app.service.ports import free_port
 from tests import cluster
@@ -50,7 +50,7 @@ async def test_replicas_come_for_calls_before_any_asks_and_go_when_these_are_don
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_wait_loop_s=0.1,
     )
-    conductor = DatabaseFacts(world.database, ScalingOptions())
+    conductor = DatabaseMetrics(world.database, ScalingOptions())
     with (
         cluster.serving(metrics_port, **environment),
         prometheus(tmp_path, port, f"127.0.0.1:{metrics_port}") as telling,

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from db.core.database import OUTAGES, Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import backlog
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.observability.metrics import Metric
@@ -17,8 +17,7 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.operations.database_metrics import DatabaseFacts
-from serve_app.operations.pool_metrics import tell_connections
+from serve_app.operations.database_metrics import DatabaseMetrics, report_connections
 from serve_app.operations.scaling_options import ScalingOptions
 from tests.postgres import World
 
@@ -42,7 +41,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
 
 async def submit(world: World, **fields: Any) -> None:
     sent = world.submission(call_id=uuid4(), **fields)
-    await Grouping(world.database).submit(world.scoped, sent, {})
+    await GroupCommitter(world.database).submit(world.scoped, sent, {})
 
 
 async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(world: World, recorded: Recorded) -> None:
@@ -54,7 +53,7 @@ async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(wo
     )
     await world.rows("UPDATE jobs SET not_before = now() + interval '1 h' WHERE audio_seconds = 30 RETURNING id")
     await backlog.note_replicas(world.database, "Transcriber", 2, 3)
-    await DatabaseFacts(world.database, PRICED).look()
+    await DatabaseMetrics(world.database, PRICED).look()
     assert {key[1]: value for key, value in recorded.items() if key[0] == "jobs"} == {
         "fetching": 1,
         "queued": 1,
@@ -74,12 +73,12 @@ async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(wo
 
 
 async def test_an_empty_queue_has_the_age_zero(world: World, recorded: Recorded) -> None:
-    await DatabaseFacts(world.database, PRICED).look()
+    await DatabaseMetrics(world.database, PRICED).look()
     assert {value for key, value in recorded.items() if key[0] in ("jobs", "queue_age_seconds")} == {0.0}
 
 
 async def test_without_a_database_no_old_value_is_told(world: World, recorded: Recorded) -> None:
-    facts = DatabaseFacts(world.database, PRICED)
+    facts = DatabaseMetrics(world.database, PRICED)
     await facts.look()
     gone = await Database.open("postgresql://nobody@127.0.0.1:1/x", wait_seconds=0.2)
     facts._database = gone
@@ -91,7 +90,7 @@ async def test_without_a_database_no_old_value_is_told(world: World, recorded: R
 
 
 async def test_connections_to_postgresql_are_told_by_pool(world: World, recorded: Recorded) -> None:
-    telling = asyncio.create_task(tell_connections(world.database, "Intake"))
+    telling = asyncio.create_task(report_connections(world.database, "Intake"))
     async with world.database.engine.connect():
         await asyncio.sleep(0.05)
     telling.cancel()

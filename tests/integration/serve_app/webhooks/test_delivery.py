@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from db.core.clock import Clock
+from db.core.database import Clock
 from db.events import deliveries, endpoints, upkeep
 from db.queue import jobs
 from db.secrets.encryption import Sealer

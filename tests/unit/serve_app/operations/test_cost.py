@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from db.queue.stage_times import StageDone
-from serve_app.operations.cost import EngineWork, engine_work, whole_cost
+from serve_app.operations.estimates import EngineWork, engine_work, whole_cost
 from serve_app.operations.scaling_options import ScalingOptions
 
 DONE = tuple(

@@ -10,7 +10,7 @@ import pytest
 
 from db.secrets.encryption import Sealer
 from serve_app.cli.doctor import secrets as checks_secrets
-from serve_app.service import folder_key
+from serve_app.service import data_folder
 from serve_app.service.environment import prepare_environment
 from serve_app.settings import Settings
 
@@ -27,18 +27,18 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, st
 
 
 def test_a_folder_gets_one_key_that_its_user_alone_may_read(tmp_path: Path) -> None:
-    assert folder_key.find_key(tmp_path) is None
-    key = folder_key.make_key(tmp_path)
+    assert data_folder.find_key(tmp_path) is None
+    key = data_folder.make_key(tmp_path)
     Sealer([key])
-    assert folder_key.make_key(tmp_path) == folder_key.find_key(tmp_path) == key
+    assert data_folder.make_key(tmp_path) == data_folder.find_key(tmp_path) == key
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.stat().st_nlink == 1
 
 
 def test_processes_that_make_it_at_once_agree(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from serve_app.service import folder_key; sys.stdin.readline(); "
-    program += "print(folder_key.make_key(Path(sys.argv[1])))"
+    program = "import sys; from pathlib import Path; from serve_app.service import data_folder; sys.stdin.readline(); "
+    program += "print(data_folder.make_key(Path(sys.argv[1])))"
     started = [
         subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -50,8 +50,8 @@ def test_processes_that_make_it_at_once_agree(tmp_path: Path) -> None:
         process.stdin.write("\n")
         process.stdin.flush()
     keys = {process.communicate(timeout=180)[0] for process in started}
-    assert keys == {folder_key.make_key(tmp_path) + "\n"}
-    assert [file.name for file in tmp_path.iterdir()] == [folder_key.FILE]
+    assert keys == {data_folder.make_key(tmp_path) + "\n"}
+    assert [file.name for file in tmp_path.iterdir()] == [data_folder.KEY_FILE]
 
 
 def test_replicas_seal_with_it_as_commands_do(environment: dict[str, str]) -> None:
@@ -85,7 +85,7 @@ def test_where_keys_are_set_or_the_database_is_a_server_none_is_made(
 
 def test_doctor_says_where_the_key_is_and_that_a_server_has_none(environment: dict[str, str], tmp_path: Path) -> None:
     (check,) = checks_secrets.sealing(Settings())
-    assert check.level == "good" and str(tmp_path / "state" / folder_key.FILE) in check.found
+    assert check.level == "good" and str(tmp_path / "state" / data_folder.KEY_FILE) in check.found
     environment["SWITCHBOARD_DATABASE_URL"] = "postgresql://localhost/calls"
     (check,) = checks_secrets.sealing(Settings())
     assert check.level == "warn" and "recording URLs" in check.found

