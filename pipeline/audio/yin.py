@@ -29,7 +29,7 @@ def pitch(windows: Floats, rate: int, lowest: float, highest: float, trough: flo
 
 
 def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
-    """Return the cumulative mean normalized difference (equation 8) per lag from `shortest` to `longest`, one row each."""
+    """Return the cumulative mean normalized difference (equation 8) per window and lag, `shortest` to `longest`."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     size = next_fast_len(windows.shape[1] + longest, real=True)  # lags up to `longest` do not wrap round

@@ -66,7 +66,7 @@ class CallRun:
 
     def max_audio_seconds(self) -> float:
         """Return the most seconds of audio that the recordings can hold, by their size."""
-        return sum(self.options.decode.most_seconds(recording.size_bytes) for recording in self.recordings.stored)
+        return sum(self.options.decode.max_sound_seconds(recording.size_bytes) for recording in self.recordings.stored)
 
     async def is_out_of_reach(self, stage: Stage) -> bool:
         """Return whether a stage is not recorded and cannot run, because the stored sound is gone.

@@ -1,1 +1,1 @@
-"""Who is on which channel: layout, alignment of two files, and bleed of one party into the other's channel."""
+"""Assignment of parties to channels: layout, alignment of two files, and bleed between the channels."""

@@ -35,7 +35,7 @@ class Overlap:
 
     @property
     def bleed(self) -> tuple[Bleed, ...]:
-        return tuple(one.bleed for one in self.detected)
+        return tuple(detected.bleed for detected in self.detected)
 
     def as_evidence(self) -> dict[str, float]:
         """Return the figures by name for the layout's evidence."""
@@ -71,10 +71,10 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match, lag: int = 
     if party:
         return Overlap((party,), (), party.paths, party.bleed.source)
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
-    detected, alone = _separated(audio, activities, runs, lag)
+    bleeds, alone = _separated(audio, activities, runs, lag)
     shared = tuple(_widened(audio, run) for run in alone)
-    paths = [path for found in detected for path in found.paths] + [_path(audio, stretch) for stretch in shared]
-    return Overlap(detected, shared, tuple(paths))
+    paths = [path for detected in bleeds for path in detected.paths] + [_path(audio, stretch) for stretch in shared]
+    return Overlap(bleeds, shared, tuple(paths))
 
 
 def keeper(stretch: Stretch) -> int:

@@ -158,7 +158,7 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     if pair.match.windows:
         evidence |= as_evidence(pair.match)
     if pair.same:
-        audio, layout = _identical(pair.rows, source_channels, pair.heard, pair.match, evidence, "files")
+        audio, layout = _identical(pair.rows, source_channels, pair.activities, pair.match, evidence, "files")
         apart = f" {began[0]}" if abs(alignment.offset) >= TOGETHER else ""
         return audio, replace(layout, starts=pair.starts, reason=layout.reason + apart)
     if stamps:
@@ -186,7 +186,7 @@ class _AlignedPair:
     """Two legs on one time line and their overlap; `same`: both carry the same audio."""
 
     rows: Arranged
-    heard: tuple[Activity, Activity]
+    activities: tuple[Activity, Activity]
     match: Match
     same: bool
     common: overlap.Overlap
@@ -254,7 +254,8 @@ def _one_leg(file: Decoded, leg: int, swapped: bool) -> tuple[Arranged, Layout]:
     tracks = [ArrangedTrack(()), ArrangedTrack(())]
     tracks[leg] = _as_leg(file.audio, 0)
     whose, missing = ("the rep's", "the customer's") if (leg == 0) != swapped else ("the customer's", "the rep's")
-    reason = f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {missing} is missing."
+    fetched = f"only file {leg + 1} could be fetched: it is {whose} line"
+    reason = f"One file per leg was sent; {fetched}, and {missing} is missing."
     layout = Layout(LayoutKind.TWO_FILES, 2, file.source_channels, 1.0, {}, reason, starts=(0.0, 0.0))
     return Arranged((file.audio,), tuple(tracks)), layout
 

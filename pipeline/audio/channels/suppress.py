@@ -141,7 +141,7 @@ def _frames(block: int) -> npt.NDArray[np.int64]:
 
 
 def spectra(read: Read, channel: int, block: int, delay: int = 0) -> npt.NDArray[np.complex64]:
-    """Return the spectra of the frames that a block depends on, of the channel `delay` samples earlier: (frames, bins)."""
+    """Return the spectra (frames, bins) of the frames a block depends on, of the channel `delay` samples earlier."""
     from scipy.fft import rfft
 
     first = (block * FRAMES - 1 - REACH) * HOP

@@ -1,10 +1,9 @@
-"""More than two channels, or several tracks: which of them are the two parties, decided from the samples.
+"""Selection of the two parties among more than two channels, or several tracks, decided from the samples.
 
-Recorders add channels that hold nothing (5.1 around a telephone call), a copy, or the mix of the others; conferences
-have a channel per party. So: silent channels, copies and mixes of others are ignored. The first two that remain
-are used, the sender's own line and the other party; further ones with sound of their own are left out, and the record
-says so. If the first channel of the file is silent, no channel says who the rep is, and the two become one mixed
-channel.
+Recorders add empty channels (5.1 around a telephone call), a copy, or the mix of the others; conferences have a channel
+per party. So silent channels, copies and mixes of others are ignored. The first two that remain are used, the sender's
+line and the other party; further ones with distinct sound are dropped, and the layout mentions it. If the first channel
+of the file is silent, no channel identifies the rep, and the two become one mixed channel.
 """
 
 from collections.abc import Sequence
@@ -18,19 +17,19 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 Matrix = npt.NDArray[np.float64]
 
-MOST = 8  # channels that are compared
+MAX_CHANNELS = 8  # compared
 WINDOW = SAMPLE_RATE  # samples, 1 s
 BLOCK = 60  # windows read at once
-QUIET = 32.0**2  # mean square of int16 samples, -60 dB of full scale: a second below it holds nothing
-FAINT = 10**-3.0  # of a channel's loudest second, -30 dB: seconds below it tell copies badly from codec noise
-OWN = 0.25  # of a second's energy must be in no other channel, -6 dB
-OWN_SHARE = 0.02  # of a channel's seconds must be its own
-WEIGHT = 0.2  # of a channel in a mix, from which it counts as part of it
+QUIET = 32.0**2  # mean square of int16 samples, -60 dB of full scale: a softer second is silent
+FAINT = 10**-3.0  # of a channel's loudest second, -30 dB: in softer seconds copies look like codec noise
+OWN = 0.25  # min. share of a second's energy in no other channel, -6 dB
+OWN_SHARE = 0.02  # min. share of such seconds in a used channel
+WEIGHT = 0.2  # min. weight of a channel that is part of a mix
 
 
 @dataclass(frozen=True, slots=True)
-class Picked(Audio):
-    """Channels made of rows of other audio: each is the sum of its rows, given as (source, channel)."""
+class SelectedChannels(Audio):
+    """Channels composed of rows of other audio: each is the sum of its rows, given as (source, channel)."""
 
     sources: tuple[Audio, ...]
     rows: tuple[tuple[tuple[int, int], ...], ...]
@@ -61,34 +60,36 @@ class Picked(Audio):
 
 
 def choose(sources: Sequence[Audio]) -> tuple[Audio, str | None]:
-    """One or two channels of what a file holds, and the reason in a sentence; None where there was nothing to choose.
+    """Select one or two channels of a file, with the reason in a sentence; None if there is no choice.
 
-    `sources`: the audio of each track, together at most `MOST` channels. May raise `StorageError`.
+    `sources`: the audio of each track, max. `MAX_CHANNELS` channels in total. Raises `StorageError`.
     """
     rows = [(at, channel) for at, source in enumerate(sources) for channel in range(source.channels)]
-    everything = Picked(tuple(sources), tuple((row,) for row in rows))
+    everything = SelectedChannels(tuple(sources), tuple((row,) for row in rows))
     if len(sources) == len(rows) == 2:
         return everything, "The file has two tracks of one channel each; they are used as channels 0 and 1."
     if len(rows) <= 2:
         return sources[0], None
     fates = judge(_energies(everything))
-    own = [at for at, fate in enumerate(fates) if fate is None] or [0]
-    kept = own[:2]
-    groups = [kept[:1], kept[1:]] if len(kept) > 1 and fates[0] != SILENT else [kept]
-    picked = Picked(tuple(sources), tuple(tuple(rows[at] for at in group) for group in groups))
-    return picked, _reason(fates, groups, own[2:])
+    usable = [at for at, fate in enumerate(fates) if fate is None] or [0]
+    parties = usable[:2]
+    groups = [parties[:1], parties[1:]] if len(parties) > 1 and fates[0] != SILENT else [parties]
+    selected = SelectedChannels(tuple(sources), tuple(tuple(rows[at] for at in group) for group in groups))
+    return selected, _reason(fates, groups, usable[2:])
 
 
 SILENT, COPY, MIX = "silent", "a copy", "a mix of others"
 
 
 def judge(windows: Matrix) -> list[str | None]:
-    """Why each channel is ignored, None if it is not. `windows`: per second, products of all pairs of channels,
-    shape (seconds, channels, channels), means over samples."""
+    """Return why each channel is ignored, None if it is used.
+
+    `windows`: per second, mean products of all pairs of channels, shape (seconds, channels, channels).
+    """
     count = windows.shape[1]
     loudest = np.array([windows[:, at, at].max(initial=0.0) for at in range(count)])
     fates: list[str | None] = [None if level >= QUIET else SILENT for level in loudest]
-    for at in range(count):  # the later one of two like channels is the copy
+    for at in range(count):  # the later of two equal channels is the copy
         before = [other for other in range(at) if fates[other] is None]
         if fates[at] is None and any(_made_of(windows, at, [other]) is not None for other in before):
             fates[at] = COPY
@@ -103,47 +104,47 @@ def judge(windows: Matrix) -> list[str | None]:
 
 
 def _made_of(windows: Matrix, at: int, others: list[int]) -> Matrix | None:
-    """The weights with which a channel is the sum of others in nearly all its seconds; None where it is not."""
+    """Return the weights with which a channel is the sum of others in nearly all its seconds, or None."""
     total = windows.sum(axis=0)
     weights: Matrix = np.linalg.lstsq(total[others][:, others], total[others, at], rcond=1e-9)[0]
-    own = windows[:, at, at]
-    heard = own >= max(QUIET, FAINT * own.max(initial=0.0))
-    inside = windows[heard][:, others][:, :, others]
-    cross = windows[heard][:, others, at]
-    rest = own[heard] - 2 * cross @ weights + np.einsum("i,nij,j->n", weights, inside, weights)
-    return weights if (rest > OWN * own[heard]).mean() < OWN_SHARE else None
+    energy = windows[:, at, at]
+    audible = energy >= max(QUIET, FAINT * energy.max(initial=0.0))
+    inside = windows[audible][:, others][:, :, others]
+    cross = windows[audible][:, others, at]
+    rest = energy[audible] - 2 * cross @ weights + np.einsum("i,nij,j->n", weights, inside, weights)
+    return weights if (rest > OWN * energy[audible]).mean() < OWN_SHARE else None
 
 
 def _energies(audio: Audio) -> Matrix:
-    """For each second the mean products of all pairs of channels, without their offsets."""
-    found = [np.zeros((0, audio.channels, audio.channels))]
+    """Return the mean products of all pairs of channels per second, without their offsets."""
+    energies = [np.zeros((0, audio.channels, audio.channels))]
     for first in range(0, audio.length, BLOCK * WINDOW):
         last = min(first + BLOCK * WINDOW, audio.length)
         block = np.stack([audio.read(channel, first, last) for channel in range(audio.channels)]).astype(np.float32)
         for start in range(0, block.shape[1], WINDOW):
             window = block[:, start : start + WINDOW].astype(np.float64)
             window -= window.mean(axis=1, keepdims=True)
-            found.append((window @ window.T / window.shape[1])[None])
-    return np.concatenate(found)
+            energies.append((window @ window.T / window.shape[1])[None])
+    return np.concatenate(energies)
 
 
 def _reason(fates: Sequence[str | None], groups: Sequence[Sequence[int]], left_out: Sequence[int]) -> str:
-    def named(channels: Sequence[int]) -> str:
+    def listed(channels: Sequence[int]) -> str:
         return ("channel " if len(channels) == 1 else "channels ") + " and ".join(str(at) for at in channels)
 
-    passed = []
+    parts = []
     for why in (SILENT, COPY, MIX):
         channels = [at for at, fate in enumerate(fates) if fate == why]
         if channels:
-            passed.append(f"{named(channels)} {'is' if len(channels) == 1 else 'are'} {why}")
+            parts.append(f"{listed(channels)} {'is' if len(channels) == 1 else 'are'} {why}")
     if len(groups) == 2:
-        used = f"{named(groups[0])} is the rep, {named(groups[1])} the customer"
+        used = f"{listed(groups[0])} is the rep, {listed(groups[1])} the customer"
     elif len(groups[0]) > 1:
-        used = f"the first channel is silent and does not identify the rep, so {named(groups[0])} are mixed into one"
+        used = f"the first channel is silent and does not identify the rep, so {listed(groups[0])} are mixed into one"
     else:
-        used = f"only {named(groups[0])} is used"
+        used = f"only {listed(groups[0])} is used"
     more = ""
     if left_out:
-        holds = "has sound of its own and is" if len(left_out) == 1 else "have sound of their own and are"
-        more = f"; {named(left_out)} {holds} left out: a call has two parties"
-    return f"Of {len(fates)} channels {'; '.join([*passed, used])}{more}."
+        holds = "has distinct sound but is" if len(left_out) == 1 else "have distinct sound but are"
+        more = f"; {listed(left_out)} {holds} ignored: a call has two parties"
+    return f"Of {len(fates)} channels {'; '.join([*parts, used])}{more}."

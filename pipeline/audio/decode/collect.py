@@ -1,4 +1,4 @@
-"""Decoded frames of any form brought to int16 at 16 kHz, block by block."""
+"""Conversion of decoded frames of any form to int16 at 16 kHz, block by block."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ FULL_SCALE: dict[str, float] = {"u8": 128.0, "s16": 32768.0, "s32": 2147483648.0
 
 
 def as_floats(samples: npt.NDArray[np.generic], sample_format: str, channels: int) -> Floats:
-    """What a decoder returns, packed (1, n * channels) or planar (channels, n), as (n, channels) in -1..1."""
+    """Convert a decoder's output, packed (1, n * channels) or planar (channels, n), to (n, channels) in -1..1."""
     planar = sample_format.endswith("p")
     ordered = samples.T if planar else samples.reshape(-1, channels)
     scale = FULL_SCALE.get(sample_format.removesuffix("p"))
@@ -25,7 +25,7 @@ def as_floats(samples: npt.NDArray[np.generic], sample_format: str, channels: in
 
 
 def with_channels(block: Floats, channels: int) -> Floats:
-    """`block` (n, any) in so many channels: the first ones, the only one twice or the mean of two; the rest are 0."""
+    """Convert `block` (n, any) to `channels`: the first ones, the only one twice or the mean of two; the rest are 0."""
     if block.shape[1] == channels:
         return block
     if channels == 1:
@@ -37,14 +37,14 @@ def with_channels(block: Floats, channels: int) -> Floats:
 
 
 class Collector:
-    """Takes frames in order, resamples them (soxr, high quality) and hands int16 of shape (n, channels) on."""
+    """Resamples frames in order (soxr, high quality) and writes int16 of shape (n, channels)."""
 
     def __init__(self, channels: int, rate: int, write: Callable[[npt.NDArray[np.int16]], None]) -> None:
         self._channels = channels
         self._write = write
         self._pending: list[Floats] = []
         self._pending_length = 0
-        self.length = 0  # samples handed on so far
+        self.length = 0  # samples written so far
         self._use_rate(rate)
 
     def _use_rate(self, rate: int) -> None:
@@ -59,11 +59,11 @@ class Collector:
 
     @property
     def seconds(self) -> float:
-        """Seconds taken in so far, those still in the resampler included."""
+        """Seconds added so far, including those still in the resampler."""
         return self.length / SAMPLE_RATE + self._pending_length / self._rate
 
     def add(self, block: Floats, rate: int) -> None:
-        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change on the way."""
+        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change between blocks."""
         if rate != self._rate:
             self._flush(last=True)
             self._use_rate(rate)
@@ -73,7 +73,7 @@ class Collector:
             self._flush(last=False)
 
     def finish(self) -> None:
-        """Hand on what the resampler still holds."""
+        """Write the remainder from the resampler."""
         self._flush(last=True)
 
     def _flush(self, last: bool) -> None:

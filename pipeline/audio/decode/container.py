@@ -1,6 +1,4 @@
-"""The decoder's side of a recording: a file opened as a container, and the frames of its tracks in order.
-
-Runs in the decoding process alone (`sandbox.child`).
+"""A file opened as a container, and the frames of its tracks in order; for the decoding process (`sandbox.child`) only.
 
 The decoder gets bytes and nothing else: an explicit list of containers, none of which refers to other files, and no
 protocol to reach them. A playlist or a script is text, and text is not audio.
@@ -16,14 +14,14 @@ import numpy as np
 from pipeline.audio.decode import wav
 from pipeline.audio.decode.collect import Floats, as_floats
 from pipeline.audio.decode.edits import Patched, Timeline
-from pipeline.audio.decode.sandbox.wire import Why
+from pipeline.audio.decode.sandbox.wire import RefusalReason
 from pipeline.domain import sniff
 
 CONTAINERS = (
     "wav,w64,aiff,au,caf,voc,mp3,aac,flac,ogg,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,amr,amrnb,amrwb,gsm,asf,mpegts"
 )
 
-# Without a header only the declared type can say what the bytes are: (demuxer, its options).
+# Without a header only the declared type identifies the format: (demuxer, its options).
 HEADERLESS: dict[str, tuple[str, dict[str, str]]] = {
     "audio/basic": ("mulaw", {"sample_rate": "8000"}),
     "audio/pcmu": ("mulaw", {"sample_rate": "8000"}),
@@ -35,48 +33,48 @@ HEADERLESS: dict[str, tuple[str, dict[str, str]]] = {
     "audio/gsm": ("gsm", {}),
 }
 
-# FFmpeg's own decoders refuse the frames in which a telephone that hears nobody describes its noise: 153 s became 33.
-READS_PAUSES = {"amrnb": "libopencore_amrnb", "amrwb": "libopencore_amrwb"}
+# FFmpeg's built-in decoders reject the comfort noise frames that telephones send in silence: 153 s became 33.
+DECODES_COMFORT_NOISE = {"amrnb": "libopencore_amrnb", "amrwb": "libopencore_amrwb"}
 
-GAP = 0.1  # seconds by which sound may lie before its timestamp; more of it is missing
-REWIND = 1.0  # seconds by which it may lie behind; from more on the container counts from a new beginning
-MOST_GAPS = 1000  # that are named one by one
-LONGEST_GAP = 1800.0  # seconds; a later timestamp is damage: packets are not lost for half an hour
-MOST_DAMAGED = 10_000  # pieces that cannot be decoded; where more of them are than whole ones, no more are tried
-MOST_FILLED = 300.0  # seconds of silence in all, of all tracks, or so many times what the file really holds:
+GAP = 0.1  # seconds by which sound may precede its timestamp; beyond that audio is missing
+REWIND = 1.0  # seconds by which it may lag; beyond that the container's timestamps restarted
+MAX_GAPS = 1000  # recorded one by one
+MAX_GAP = 1800.0  # seconds; a larger jump is damage: packets are not lost for half an hour
+MAX_DAMAGED = 10_000  # undecodable packets before giving up, if they outnumber the decoded ones
+MAX_FILLED = 300.0  # seconds of filled silence of all tracks, or this multiple of the decoded sound:
 FILLED_TIMES = 10.0  # a kilobyte must not become hours of work for the later stages
 
 
 @dataclass
 class Progress:
-    """What went wrong on the way; it does not end the decoding."""
+    """Problems that do not end the decoding."""
 
     damaged: int = 0
     broke_off: bool = False
     filled: float = 0.0
     gaps: list[tuple[int, float, float]] = field(default_factory=list)  # (track, from, to), seconds of what is yielded
-    jumps: int = 0  # timestamps too far away to be true
+    jumps: int = 0  # implausible timestamps
     channels: dict[int, int] = field(default_factory=dict)  # of each track's first frame
     channels_change: bool = False
-    late_tracks: bool = False  # a track begins in the middle of the file; it is left out
+    late_tracks: bool = False  # a track begins in the middle of the file; it is ignored
     seconds: dict[int, float] = field(default_factory=dict)  # yielded of each track
 
     def add_gap(self, track: int, at: float, seconds: float) -> None:
         self.filled += seconds
-        if len(self.gaps) < MOST_GAPS:
+        if len(self.gaps) < MAX_GAPS:
             self.gaps.append((track, at, at + seconds))
 
 
 class NotDecoded(Exception):
     """The file is not decoded."""
 
-    def __init__(self, why: Why, number: float = 0) -> None:
+    def __init__(self, why: RefusalReason, number: float = 0) -> None:
         super().__init__(why)
         self.why, self.number = why, number
 
 
 class FileReader:
-    """The file as the decoder sees it. Failures of our storage are kept separate from damage in the file."""
+    """The file for the decoder. Failures of our storage are recorded separately from damage in the file."""
 
     def __init__(self, file: IO[bytes] | wav.FileRanges | Patched) -> None:
         self._file = file
@@ -89,7 +87,7 @@ class FileReader:
         try:
             return self._file.read(size)
         except OSError as error:
-            self.failure = NotDecoded(Why.STORAGE)
+            self.failure = NotDecoded(RefusalReason.STORAGE)
             raise self.failure from error
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -100,9 +98,9 @@ class FileReader:
 
 
 def open_container(reader: FileReader, header: wav.WavHeader | None, media_type: str | None) -> Any:
-    """The container, probed from its bytes, else taken for the headerless form that `media_type` names.
+    """Open the container by probing its bytes, else as the headerless format of `media_type`.
 
-    Raises `Refused`, and `MemoryError` where it would take more than the process may have.
+    Raises `NotDecoded`, and `MemoryError` if it needs more than the process may have.
     """
     import av
 
@@ -126,50 +124,54 @@ def open_container(reader: FileReader, header: wav.WavHeader | None, media_type:
         if container.streams.audio:
             return container
         container.close()
-        raise NotDecoded(Why.NO_TRACK)
-    raise NotDecoded(Why.NO_FORMAT)
+        raise NotDecoded(RefusalReason.NO_TRACK)
+    raise NotDecoded(RefusalReason.NO_FORMAT)
 
 
 @dataclass
 class _Clock:
-    """Of one track: how far its sound has come, and where its timestamps say that it is.
+    """The decoded length of one track, and its position by its timestamps.
 
-    The difference is kept until it is worth filling: of a track that loses single packets, none of its seconds is lost.
+    The difference accumulates until it is worth filling, so a track that loses single packets loses no time.
     """
 
     zero: float | None  # the timestamp of its beginning; None: that of its first frame
     seconds: float = 0.0  # yielded
 
     def missing(self, time: float) -> float:
-        """Seconds between what was yielded and a frame of this timestamp."""
+        """Return the seconds between the sound yielded so far and a frame with this timestamp."""
         if self.zero is None or time < self.zero + self.seconds - REWIND:
             self.accept(time)
         assert self.zero is not None
         return time - self.zero - self.seconds
 
     def accept(self, time: float) -> None:
-        """A frame of this timestamp follows what was yielded, whatever was said before."""
+        """Make a frame with this timestamp follow the sound yielded so far."""
         self.zero = time - self.seconds
 
 
 def blocks(
     container: Any, progress: Progress, reader: FileReader, timelines: Mapping[int, Timeline]
 ) -> Iterator[tuple[int, int, Floats]]:
-    """(track, rate, samples (n, channels)) in order, with silence where timestamps say that audio is missing.
+    """Yield (track, rate, samples (n, channels)) in order, with silence where timestamps show missing audio.
 
-    `timelines`: by the id of a track, where its sound belongs, if its timestamps do not say it.
+    `timelines`: by track id, the positions of its sound if its timestamps do not have them.
     """
-    starts = [float(one.start_time * one.time_base) for one in container.streams.audio if one.start_time is not None]
-    # Tracks begin together: one that begins later than the others has silence before it.
+    starts = [
+        float(stream.start_time * stream.time_base)
+        for stream in container.streams.audio
+        if stream.start_time is not None
+    ]
+    # Tracks begin together: a later one gets silence before it.
     zero = 0.0 if timelines else min(starts) if len(starts) > 1 else None
     applied = [timelines.get(stream.id) for stream in container.streams.audio]
     clocks = [_Clock(zero) for _ in applied]
-    begun = dict(progress.seconds)  # what earlier parts of the file held
-    held = filled = 0.0  # seconds
+    begun = dict(progress.seconds)  # length of earlier parts of the file
+    decoded = filled = 0.0  # seconds
     for track, rate, time, block in _placed(container, progress, applied):
         clock = clocks[track]
         missing = clock.missing(time) if time is not None else 0.0
-        if missing > LONGEST_GAP or (missing > GAP and filled + missing > max(MOST_FILLED, FILLED_TIMES * held)):
+        if missing > MAX_GAP or (missing > GAP and filled + missing > max(MAX_FILLED, FILLED_TIMES * decoded)):
             progress.jumps += 1
             clock.accept(time or 0.0)
         elif missing > GAP:
@@ -179,7 +181,7 @@ def blocks(
             for length in _pieces(missing, rate):
                 clock.seconds += length / rate
                 yield track, rate, np.zeros((length, block.shape[1]), np.float32)
-        held += len(block) / rate
+        decoded += len(block) / rate
         clock.seconds += len(block) / rate
         progress.seconds[track] = begun.get(track, 0.0) + clock.seconds
         yield track, rate, block
@@ -190,7 +192,7 @@ def blocks(
 def _placed(
     container: Any, progress: Progress, applied: list[Timeline | None]
 ) -> Iterator[tuple[int, int, float | None, Floats]]:
-    """(track, rate, the second to which it belongs, samples) of what is decoded, without what belongs nowhere."""
+    """Yield (track, rate, second in the track, samples) of decoded sound that has a position."""
     for track, frame in _frames(container, progress):
         block = as_floats(frame.to_ndarray(), frame.format.name, frame.layout.nb_channels)
         timeline = applied[track]
@@ -202,15 +204,15 @@ def _placed(
 
 
 def _pieces(seconds: float, rate: int) -> Iterator[int]:
-    """Lengths in samples, of a second at most, that are so many seconds together."""
-    left = round(seconds * rate)
-    while left > 0:
-        yield min(left, rate)
-        left -= rate
+    """Yield lengths in samples, max. a second each, that add up to `seconds`."""
+    remaining = round(seconds * rate)
+    while remaining > 0:
+        yield min(remaining, rate)
+        remaining -= rate
 
 
 def _frames(container: Any, progress: Progress) -> Iterator[tuple[int, Any]]:
-    """Every frame that can be decoded, with its track. Damage is counted and passed over."""
+    """Yield every decodable frame with its track; count and skip damage."""
     import av
 
     streams = [stream for stream in container.streams.audio if stream.codec_context is not None]
@@ -223,7 +225,7 @@ def _frames(container: Any, progress: Progress) -> Iterator[tuple[int, Any]]:
             packet = next(packets)
         except StopIteration:
             return
-        except IndexError:  # PyAV on a packet of a track that began after the file was opened: it is passed over
+        except IndexError:  # PyAV, for a packet of a track that began after the file was opened: skip it
             packets = container.demux(*streams)
             progress.late_tracks = True
             continue
@@ -238,7 +240,7 @@ def _frames(container: Any, progress: Progress) -> Iterator[tuple[int, Any]]:
             raise
         except av.FFmpegError:
             progress.damaged += 1
-            if progress.damaged > max(MOST_DAMAGED, whole):
+            if progress.damaged > max(MAX_DAMAGED, whole):
                 progress.broke_off = True
                 return
             continue
@@ -250,10 +252,10 @@ def _frames(container: Any, progress: Progress) -> Iterator[tuple[int, Any]]:
 def _decoder(stream: Any) -> Any:
     import av
 
-    found = stream.codec_context
-    name = READS_PAUSES.get(found.name)
+    decoder = stream.codec_context
+    name = DECODES_COMFORT_NOISE.get(decoder.name)
     if name in av.codecs_available:
-        own, found = found, av.codec.Codec(name, "r").create("audio")
-        found.sample_rate, found.layout = own.sample_rate, own.layout
-    found.thread_count = 1  # a thread cannot be started here
-    return found
+        built_in, decoder = decoder, av.codec.Codec(name, "r").create("audio")
+        decoder.sample_rate, decoder.layout = built_in.sample_rate, built_in.layout
+    decoder.thread_count = 1  # a thread cannot be started here
+    return decoder

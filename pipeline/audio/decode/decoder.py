@@ -1,7 +1,7 @@
-"""Decode a recording in any codec and container of telephony to int16 at 16 kHz.
+"""Decoding of a recording in any codec and container of telephony to int16 at 16 kHz.
 
-FFmpeg works in a process of its own (`sandbox`), which has access to nothing but the file. Here its samples become one
-or two channels of sound, and its numbers become warnings and errors.
+FFmpeg runs in a separate process (`sandbox`) with access to nothing but the file. Here its samples become one or two
+channels of sound, and its figures become warnings and errors.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipeline.audio.decode import channel_selection, sound
 from pipeline.audio.decode.container import HEADERLESS
 from pipeline.audio.decode.sandbox import runner, wire
-from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, Why
+from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, RefusalReason
 from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain import sniff
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
@@ -34,23 +34,23 @@ from pipeline.errors import (
     StorageError,
 )
 
-START_SECONDS = 20  # of a processor, whatever the file
-FEWEST_BYTES_PER_SECOND = 600  # of sound in any codec of telephony
-SLOWEST = 25.0  # seconds of sound that are decoded in one of a processor; a slow one does 200
-CROWDED = 5.0  # by how much other work on the machine may stretch that
+START_SECONDS = 20  # processor time for any file
+MIN_BYTES_PER_SECOND = 600  # of any telephony codec
+MIN_SPEED = 25.0  # seconds of sound decoded per processor second; a slow processor reaches 200
+CROWDED = 5.0  # factor by which other work on the machine may slow it down
 SPOOL_BYTES = 1 << 20
-NAMED_GAPS = 5  # of missing audio, in a warning; all of them are labels
+MAX_LISTED_GAPS = 5  # in a warning; all gaps are labels
 
 
 class DecodeOptions(BaseModel):
-    """How recordings are decoded."""
+    """Options of decoding: limits on length, samples and size."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    MEMORY_BYTES: ClassVar[int] = 1 << 30  # that the decoder of one recording may allocate beyond its start
+    MEMORY_BYTES: ClassVar[int] = 1 << 30  # that one decoder may allocate after its start
 
     SAMPLES_PER_SECOND: ClassVar[float] = 2 * 96_000  # of the longest recording: stereo at 96 kHz
-    DECODED_BYTES_PER_SECOND: ClassVar[float] = 3 * 2 * SAMPLE_RATE  # likewise: three channels in which somebody speaks
+    DECODED_BYTES_PER_SECOND: ClassVar[float] = 3 * 2 * SAMPLE_RATE  # likewise: three channels of speech
 
     max_seconds: float = Field(
         6 * 3600.0,
@@ -61,21 +61,21 @@ class DecodeOptions(BaseModel):
 
     @property
     def max_samples(self) -> int:
-        """Channels x rate x seconds, all tracks together: as declared before decoding, and as counted meanwhile."""
+        """Channels x rate x seconds of all tracks: as declared before decoding, and as counted during decoding."""
         return round(self.max_seconds * self.SAMPLES_PER_SECOND)
 
     @property
     def max_decoded_bytes(self) -> int:
-        """Of one decoded recording in the scratch folder: 115 MB per hour and channel that is not silent."""
+        """Limit of one decoded recording in the scratch folder: 115 MB per hour and channel that is not silent."""
         return round(self.max_seconds * self.DECODED_BYTES_PER_SECOND)
 
-    def most_seconds(self, size: int) -> float:
-        """Of sound, all tracks together, that a file of `size` bytes can hold."""
-        return min(size / FEWEST_BYTES_PER_SECOND, 2 * self.max_seconds)
+    def max_sound_seconds(self, size: int) -> float:
+        """Return the max. seconds of sound, of all tracks, in a file of `size` bytes."""
+        return min(size / MIN_BYTES_PER_SECOND, 2 * self.max_seconds)
 
     def processor_seconds(self, size: int) -> int:
-        """That decoding a file of `size` bytes may take, at most."""
-        return START_SECONDS + int(self.most_seconds(size) / SLOWEST)
+        """Return the limit of processor time for decoding a file of `size` bytes."""
+        return START_SECONDS + int(self.max_sound_seconds(size) / MIN_SPEED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,28 +92,29 @@ class Decoded:
     codec: str
     container: str
     warnings: tuple[str, ...] = ()
-    choice: str | None = None  # which channels these are and why, where the file has more than two or several tracks
-    started: StartTime | None = None  # where the file says when it began
+    choice: str | None = None  # which channels and why, if the file has more than two or several tracks
+    started: StartTime | None = None  # if the file contains it
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """Length in seconds."""
         return self.audio.duration
 
     @property
     def samples(self) -> npt.NDArray[np.int16]:
-        """All of it in memory, shape (1 or 2, n): for tests and short files."""
+        """All samples in memory, shape (1 or 2, n): for tests and short files."""
         return sound.everything(self.audio)
 
 
 def decode(recording: Recording, options: DecodeOptions, folder: str | None = None) -> Decoded:
-    """Decode a fetched recording into scratch files in `folder` (an fsspec address), or into memory if none is given.
+    """Decode a fetched recording into scratch files in `folder` (an fsspec address), or into memory without one.
 
-    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `RecordingTooLarge` (more
-    samples, or more bytes of decoded sound, than the limits), `DecoderFailed` (it crashes
-    the decoder, or takes more memory or work than its size explains), `StorageError`, and `EngineLost` or `TimedOut`
-    where another try may help; and then leaves no scratch file. What can be decoded of a damaged or truncated file
-    counts, with a warning.
+    Raises `NotAudio` (nothing can be decoded), `RecordingEmpty`, `RecordingTooLong`, `RecordingTooLarge` (more samples
+    or
+    more bytes of decoded sound than the limits), `DecoderFailed` (it crashes the decoder, or needs more memory or work
+    than
+    its size explains), `StorageError`, and `EngineLost` or `TimedOut` if another attempt may help; after an error no
+    scratch file remains. The decodable part of a damaged or truncated file counts, with a warning.
     """
     with _open_stored(recording.uri) as file:
         return decode_file(file, options, recording.media_type, folder)
@@ -130,7 +131,7 @@ def _open_stored(uri: str) -> Any:
 def decode_file(
     source: Path | str | IO[bytes], options: DecodeOptions, media_type: str | None = None, folder: str | None = None
 ) -> Decoded:
-    """Decode a local path or an open, seekable file. `media_type` matters for headerless files only. See `decode`."""
+    """Decode a local path or an open, seekable file; `media_type` matters for headerless files only. See `decode`."""
     if isinstance(source, Path | str):
         with Path(source).open("rb") as file:
             return decode_file(file, options, media_type, folder)
@@ -139,15 +140,15 @@ def decode_file(
         head = file.read(sniff.HEAD_BYTES)
         if not head:
             raise RecordingEmpty("The recording has zero bytes.")
-        found = sniff.what_it_is(head)
-        if found:
-            raise NotAudio(f"The recording is {found}, not audio.")
+        file_type = sniff.what_it_is(head)
+        if file_type:
+            raise NotAudio(f"The recording is {file_type}, not audio.")
         return _decode(file, options, (media_type or "").partition(";")[0].strip().lower(), folder)
 
 
 @contextlib.contextmanager
 def _local(source: IO[bytes]) -> Iterator[IO[bytes]]:
-    """`source` as a file that another process can read: itself, or a copy of what lies in an object store."""
+    """Yield `source` as a file that another process can read: itself, or a copy of an object store's file."""
     try:
         source.fileno()
     except (AttributeError, OSError):
@@ -170,10 +171,10 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
 
 @dataclass(slots=True)
 class _Tracks:
-    """The sound of each track, as it comes."""
+    """The sound received for each track."""
 
     folder: str | None
-    most: int  # samples of a track
+    max_samples: int  # samples of a track
     allowance: sound.SoundAllowance
     sinks: dict[int, sound.Sink] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
@@ -183,7 +184,7 @@ class _Tracks:
         if (
             len(data) != 1
             or track in self.sinks
-            or not 1 <= data[0] + sum(self.channels.values()) <= channel_selection.MOST
+            or not 1 <= data[0] + sum(self.channels.values()) <= channel_selection.MAX_CHANNELS
         ):
             raise Malformed("track")
         self.channels[track], self.lengths[track] = data[0], 0
@@ -194,12 +195,12 @@ class _Tracks:
             raise Malformed("samples")
         samples = np.frombuffer(data, "<i2").reshape(-1, self.channels[track])
         self.lengths[track] += len(samples)
-        if self.lengths[track] > self.most:
+        if self.lengths[track] > self.max_samples:
             raise Malformed("too many samples")
         self.sinks[track].write(samples)
 
     def finish(self, gaps: Sequence[tuple[int, float, float]]) -> list[Audio]:
-        """`gaps`: (track, from, to) of what is missing, in seconds."""
+        """Finish all tracks; `gaps`: (track, from, to) of missing audio, in seconds."""
         lacking = {track: tuple(Span(start, end) for of, start, end in gaps if of == track) for track in self.sinks}
         tracks = [self.sinks[track].finish(lacking[track]) for track in sorted(self.sinks)]
         return [audio for audio in tracks if audio.length]
@@ -215,16 +216,16 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
     processor = options.processor_seconds(size)
     forced = media_type if media_type in HEADERLESS else None
     order = Order(options.max_seconds, options.max_samples, forced, options.MEMORY_BYTES, processor)
-    most = int((options.max_seconds + 60) * SAMPLE_RATE)
-    tracks = _Tracks(folder, most, sound.SoundAllowance(options.max_decoded_bytes))
+    max_samples = int((options.max_seconds + 60) * SAMPLE_RATE)
+    tracks = _Tracks(folder, max_samples, sound.SoundAllowance(options.max_decoded_bytes))
     try:
-        with contextlib.closing(runner.messages(file.fileno(), order, 60 + CROWDED * processor)) as said:
-            facts = _taken(said, tracks, options)
+        with contextlib.closing(runner.messages(file.fileno(), order, 60 + CROWDED * processor)) as messages:
+            facts = _collect(messages, tracks, options)
         sources = tracks.finish(facts.gaps)
         if not sources:
-            raise NotAudio(SENTENCES[Why.NOTHING])
+            raise NotAudio(SENTENCES[RefusalReason.NOTHING])
         audio, choice = channel_selection.choose(sources)
-        if isinstance(audio, channel_selection.Picked):
+        if isinstance(audio, channel_selection.SelectedChannels):
             audio.drop_unused()
     except BaseException:
         tracks.abort()
@@ -241,10 +242,10 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
     )
 
 
-def _taken(said: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptions) -> Facts:
-    """Put the samples where they belong; the facts at the end."""
+def _collect(messages: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptions) -> Facts:
+    """Write the samples to their tracks and return the final facts."""
     try:
-        for kind, track, data in said:
+        for kind, track, data in messages:
             if kind is Kind.TRACK:
                 tracks.begin(track, data)
             elif kind is Kind.SAMPLES:
@@ -258,60 +259,61 @@ def _taken(said: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptio
         raise DecoderFailed("The recording makes the decoder fail.") from None
 
 
-SENTENCES: dict[Why, str] = {
-    Why.TABLES: "The recording declares more pieces of sound than it has bytes: it is forged or damaged.",
-    Why.NO_TRACK: "The recording has no audio track.",
-    Why.NO_FORMAT: "The recording is not in an audio format that can be decoded.",
-    Why.NO_CODEC: "The codec of the recording cannot be decoded.",
-    Why.NOTHING: "Nothing in the recording could be decoded.",
+SENTENCES: dict[RefusalReason, str] = {
+    RefusalReason.TABLES: "The recording declares more pieces of sound than it has bytes: it is forged or damaged.",
+    RefusalReason.NO_TRACK: "The recording has no audio track.",
+    RefusalReason.NO_FORMAT: "The recording is not in an audio format that can be decoded.",
+    RefusalReason.NO_CODEC: "The codec of the recording cannot be decoded.",
+    RefusalReason.NOTHING: "Nothing in the recording could be decoded.",
 }
 
 
-def _refused(why: Why, number: float, options: DecodeOptions) -> RecordingError | StorageError:
-    if why is Why.TOO_LONG:
+def _refused(why: RefusalReason, number: float, options: DecodeOptions) -> RecordingError | StorageError:
+    if why is RefusalReason.TOO_LONG:
         message = f"The recording is longer than the limit of {options.max_seconds:g} s."
         return RecordingTooLong(message).with_facts(limit=options.max_seconds)
-    if why is Why.SAMPLES:
+    if why is RefusalReason.SAMPLES:
         message = f"The recording has more samples (channels x rate x seconds) than the limit of {options.max_samples}."
         return RecordingTooLarge(message).with_facts(limit=options.max_samples)
-    if why is Why.MEMORY:
+    if why is RefusalReason.MEMORY:
         return DecoderFailed("Decoding the recording takes far more memory than a recording of speech needs.")
-    if why is Why.STORAGE:
+    if why is RefusalReason.STORAGE:
         return StorageError("A stored recording cannot be read.")
-    if why is Why.RATE:
+    if why is RefusalReason.RATE:
         return NotAudio(f"The recording declares {number:.0f} samples per second, which no recording of speech has.")
     return NotAudio(SENTENCES[why])
 
 
 def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
-    found = []
-    if sum(facts.channels) > channel_selection.MOST:
-        found.append(
-            f"The recording has {sum(facts.channels)} channels; only the first {channel_selection.MOST} are used."
+    warnings = []
+    if sum(facts.channels) > channel_selection.MAX_CHANNELS:
+        warnings.append(
+            f"The recording has {sum(facts.channels)} channels; "
+            f"only the first {channel_selection.MAX_CHANNELS} are used."
         )
     if facts.channels_change:
-        found.append("The number of channels changes within the recording.")
+        warnings.append("The number of channels changes within the recording.")
     if facts.late_tracks:
-        found.append("A track begins in the middle of the recording; it is ignored.")
+        warnings.append("A track begins in the middle of the recording; it is ignored.")
     if facts.jumps:
-        found.append(f"{facts.jumps} timestamps are implausible and were ignored.")
+        warnings.append(f"{facts.jumps} timestamps are implausible and were ignored.")
     if facts.filled:
-        found.append(
+        warnings.append(
             f"{facts.filled:.1f} s of audio are missing within the recording ({_places(facts)}); silence replaces them."
         )
     promised = facts.promised
     if promised is not None and seconds < promised - max(0.25, 0.01 * promised):
-        found.append(f"The recording is incomplete: it declares {promised:.1f} s and has {seconds:.1f} s.")
+        warnings.append(f"The recording is incomplete: it declares {promised:.1f} s and has {seconds:.1f} s.")
     elif facts.broke_off:
-        found.append(f"The recording is damaged: it ends after {seconds:.1f} s.")
+        warnings.append(f"The recording is damaged: it ends after {seconds:.1f} s.")
     if facts.damaged:
-        found.append(f"{facts.damaged} damaged pieces of the recording were skipped.")
-    return tuple(found)
+        warnings.append(f"{facts.damaged} damaged pieces of the recording were skipped.")
+    return tuple(warnings)
 
 
 def _places(facts: Facts) -> str:
-    """Where audio is missing, the longest gaps by name."""
-    longest = sorted(facts.gaps, key=lambda gap: gap[1] - gap[2])[:NAMED_GAPS]
-    named = ", ".join(f"{start:.1f} to {end:.1f} s" for _, start, end in sorted(longest, key=lambda gap: gap[1:]))
+    """List the longest gaps and count the others."""
+    longest = sorted(facts.gaps, key=lambda gap: gap[1] - gap[2])[:MAX_LISTED_GAPS]
+    places = ", ".join(f"{start:.1f} to {end:.1f} s" for _, start, end in sorted(longest, key=lambda gap: gap[1:]))
     more = len(facts.gaps) - len(longest)
-    return f"{named} and in {more} more places" if more else named
+    return f"{places} and in {more} more places" if more else places

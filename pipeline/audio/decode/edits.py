@@ -1,8 +1,8 @@
-"""Where the sound of MP4 and QuickTime tracks belongs, as their tables say (ISO/IEC 14496-12, 8.6).
+"""Positions of the sound of MP4 and QuickTime tracks according to their tables (ISO/IEC 14496-12, 8.6).
 
-FFmpeg fills an empty edit between two others with sound from elsewhere in the track. It rounds edits to
-packets. Where one sample of uncompressed sound lasts longer than the others, it makes a packet of each, and they take
-longer to decode than to hear. Such tables are hidden from it and applied here, to the sample.
+FFmpeg fills an empty edit between two others with sound from elsewhere in the track. It rounds edits to packets. If one
+sample of uncompressed sound lasts longer than the others, it makes a packet of each sample, and decoding takes longer
+than real time. Such tables are hidden from it and applied here, precise to the sample.
 """
 
 import io
@@ -14,13 +14,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from pipeline.audio.decode.collect import Floats
-from pipeline.audio.decode.mp4 import MOST_BOXES, boxes
+from pipeline.audio.decode.mp4 import MAX_BOXES, boxes
 from pipeline.audio.decode.wav import SeekableFile
 
-MOST_ENTRIES = 100_000  # of a table that is applied; longer ones are left to FFmpeg
-MOST_TRACKS = 64
-UNBOUNDED = 1e9  # seconds, of an edit that goes on to the end
-ROUNDED = 2e-3  # seconds by which lengths of edits may be wrong: they are counted in the movie's units, mostly 1/1000
+MAX_ENTRIES = 100_000  # of an applied table; longer ones are left to FFmpeg
+MAX_TRACKS = 64
+UNBOUNDED = 1e9  # seconds, of an edit without end
+ROUNDED = 2e-3  # seconds of error in lengths of edits, which are in the movie's units, mostly 1/1000
 UNCOMPRESSED = frozenset(
     (
         b"sowt",
@@ -38,11 +38,11 @@ UNCOMPRESSED = frozenset(
         b"fl64",
     )
 )
-AS_IT_IS = 1 << 16  # the rate of an edit that plays; 0 shows one moment for all of its length
+NORMAL_RATE = 1 << 16  # of an edit; rate 0 shows one moment for its whole length
 
 
 class PlacedSound(NamedTuple):
-    """Sound that is decoded from second `decoded` on and belongs to second `at`."""
+    """Sound decoded from second `decoded` on that belongs to second `at`."""
 
     decoded: float
     at: float
@@ -51,13 +51,13 @@ class PlacedSound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The pieces of a track, in order of both times, and the seconds that it has with them; None if unknown."""
+    """The pieces of a track, in order of both times, and its length in seconds with them; None if unknown."""
 
     pieces: tuple[PlacedSound, ...]
     seconds: float | None
 
     def place(self, time: float, block: Floats, rate: int) -> Iterator[tuple[float, Floats]]:
-        """Yield what belongs anywhere of a block decoded at second `time`, with the second to which it belongs."""
+        """Yield the parts of a block decoded at second `time` that have a position, with that position in seconds."""
         end = time + len(block) / rate
         for index in range(_before(self.pieces, time, "decoded"), len(self.pieces)):
             piece = self.pieces[index]
@@ -75,11 +75,12 @@ def _before(pieces: Sequence[PlacedSound], time: float, clock: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the tables of a file say: timelines that are to be applied and `lacking` seconds, both by track id.
+class EditTables:
+    """The tables of a file: timelines to apply and `lacking` seconds, both by track id.
 
-    `lacking`: by how much a track's samples fall short of its declared length, nobody knows where. `patches`: bytes by
-    their place, with which FFmpeg sees neither edits nor gaps.
+    `lacking`: how much shorter a track's samples are than its declared length, at unknown positions. `patches`: bytes
+    by
+    position that hide edits and gaps from FFmpeg.
     """
 
     timelines: Mapping[int, Timeline] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Told:
 
 
 class Patched:
-    """A file with other bytes in some places."""
+    """A file with some bytes replaced."""
 
     def __init__(self, file: SeekableFile, size: int, patches: Mapping[int, bytes]) -> None:
         self._file, self._size, self._at = file, size, 0
@@ -113,23 +114,23 @@ class Patched:
         return data
 
 
-def read(file: SeekableFile, size: int) -> Told:
-    """Return what the tables of the audio tracks of a file say. Leaves it at its start; takes any file."""
+def read(file: SeekableFile, size: int) -> EditTables:
+    """Read the tables of the audio tracks of any file; leaves it at its start."""
     try:
         tracks = [track for track in _tracks(file, size) if track.audio]
     finally:
         file.seek(0)
     lacking = {track.id: track.lacking for track in tracks if track.lacking > 0}
     timelines = {track.id: track.timeline() for track in tracks}
-    told = {of: found for of, found in timelines.items() if found is not None}
-    if not any(track.is_edited or track.has_gaps for track in tracks) or len(told) < len(timelines):
-        return Told(lacking=lacking)
-    return Told(told, lacking, {place: patch for track in tracks for place, patch in track.patches()})
+    complete = {of: timeline for of, timeline in timelines.items() if timeline is not None}
+    if not any(track.is_edited or track.has_gaps for track in tracks) or len(complete) < len(timelines):
+        return EditTables(lacking=lacking)
+    return EditTables(complete, lacking, {place: patch for track in tracks for place, patch in track.patches()})
 
 
 @dataclass(slots=True)
 class _Track:
-    """The tables of one track. `runs`: (samples, units that each lasts); `edits`: (seconds, its unit or -1)."""
+    """The tables of one track. `runs`: (samples, units each lasts); `edits`: (seconds, its unit or -1)."""
 
     id: int = 0
     audio: bool = False
@@ -138,13 +139,13 @@ class _Track:
     codec: bytes = b""
     runs: Sequence[tuple[int, ...]] = ()
     edits: Sequence[tuple[float, int]] = ()
-    runs_at: int = 0  # where the table's count of entries stands
-    edits_at: int = 0  # where the name of their table stands
+    runs_at: int = 0  # position of the table's number of entries
+    edits_at: int = 0  # position of the name of their table
     too_long: bool = False  # a table
 
     @property
     def is_edited(self) -> bool:
-        """Whether there is more than one edit that begins at once, which FFmpeg applies as well."""
+        """Whether there is more than one edit from the start, which FFmpeg applies as well."""
         return len(self.edits) > 1 or any(unit < 0 for _, unit in self.edits)
 
     @property
@@ -152,28 +153,28 @@ class _Track:
         return self.codec in UNCOMPRESSED and len(self.runs) > 1 and min(units for _, units in self.runs) == 1
 
     @property
-    def held(self) -> float:
-        """Seconds."""
+    def sound_seconds(self) -> float:
+        """Length of the samples."""
         return sum(samples * units for samples, units in self.runs) / self.scale if self.scale else 0.0
 
     @property
     def lacking(self) -> float:
-        """Seconds."""
-        return self.declared / self.scale - self.held if self.held else 0.0
+        """Difference from the declared length."""
+        return self.declared / self.scale - self.sound_seconds if self.sound_seconds else 0.0
 
     def patches(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (place, bytes): no edits, and one run of samples that last a unit."""
+        """Yield (position, bytes) that declare no edits, and one run of samples that last a unit."""
         if self.edits:
             yield self.edits_at, b"free"
         if self.has_gaps:
             yield self.runs_at, struct.pack(">III", 1, sum(samples for samples, _ in self.runs), 1)
 
     def timeline(self) -> Timeline | None:
-        """Return where each piece belongs; None where edits go back, or a table is too long or damaged."""
+        """Return the position of each piece; None if edits go back, or a table is too long or damaged."""
         media = [PlacedSound(0.0, 0.0, UNBOUNDED)]
         if self.has_gaps:
-            media = list(islice(_media(self.runs, self.scale), MOST_ENTRIES + 1))
-        if self.too_long or not self.scale or len(media) > MOST_ENTRIES:
+            media = list(islice(_media(self.runs, self.scale), MAX_ENTRIES + 1))
+        if self.too_long or not self.scale or len(media) > MAX_ENTRIES:
             return None
         pieces, at, before = ([] if self.edits else media), 0.0, 0.0
         for seconds, unit in self.edits:
@@ -184,15 +185,17 @@ class _Track:
                 pieces += _cut(media, begin, seconds or UNBOUNDED, at)
                 before = begin + seconds
             at += seconds
-        return Timeline(tuple(pieces), self._seconds(pieces[-1]) if pieces and self.held else None)
+        return Timeline(tuple(pieces), self._seconds(pieces[-1]) if pieces and self.sound_seconds else None)
 
     def _seconds(self, last: PlacedSound) -> float:
-        """Return when the last piece ends; the tables of a fragmented file do not say it."""
-        return last.at + (last.seconds if self.has_gaps else min(last.seconds, max(0.0, self.held - last.decoded)))
+        """Return the end of the last piece, which the tables of a fragmented file do not declare."""
+        return last.at + (
+            last.seconds if self.has_gaps else min(last.seconds, max(0.0, self.sound_seconds - last.decoded))
+        )
 
 
 def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[PlacedSound]:
-    """Yield stretches of samples that last a unit each, but for the last one of each stretch."""
+    """Yield stretches of samples that last a unit each, except for the last sample of each stretch."""
     decoded = at = length = 0
     for samples, units in runs:
         if units == 1:
@@ -207,7 +210,7 @@ def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[PlacedSound]
 
 
 def _cut(media: Sequence[PlacedSound], begin: float, seconds: float, at: float) -> Iterator[PlacedSound]:
-    """Yield what an edit takes of the media: `seconds` from second `begin` on, which belong to second `at`."""
+    """Yield an edit's part of the media: `seconds` from second `begin` on, which belong to second `at`."""
     for index in range(_before(media, begin, "at"), len(media)):
         piece = media[index]
         if piece.at >= begin + seconds:
@@ -220,8 +223,8 @@ def _cut(media: Sequence[PlacedSound], begin: float, seconds: float, at: float) 
 def _tracks(file: SeekableFile, size: int) -> list[_Track]:
     tracks: list[_Track] = []
     scale = 0
-    for looked_at, (name, inside, end) in enumerate(boxes(file, size)):
-        if looked_at == MOST_BOXES or len(tracks) > MOST_TRACKS:
+    for index, (name, inside, end) in enumerate(boxes(file, size)):
+        if index == MAX_BOXES or len(tracks) > MAX_TRACKS:
             return []
         if name == b"mvhd":
             scale, _ = _header(file, inside)
@@ -233,7 +236,7 @@ def _tracks(file: SeekableFile, size: int) -> list[_Track]:
 
 
 def _note(track: _Track, file: SeekableFile, name: bytes, inside: int, end: int, scale: int) -> None:
-    """Keep what a box says of its track; `scale`: the movie's units a second, in which edits are counted."""
+    """Record a box in its track; `scale`: the movie's units per second, which edits use."""
     if name == b"tkhd":
         track.id, _ = _header(file, inside)
     elif name == b"mdhd":
@@ -246,28 +249,32 @@ def _note(track: _Track, file: SeekableFile, name: bytes, inside: int, end: int,
         track.runs_at, track.runs = inside + 4, list(_entries(track, file, inside, end, ">II"))
     elif name == b"elst" and scale:
         form = ">QqI" if _bytes(file, inside, 1) == b"\1" else ">IiI"
-        found = _entries(track, file, inside, end, form)
-        track.edits_at = inside - (4 if _bytes(file, inside - 4, 4) == name else 12)  # behind it, its length of 64 bits
-        track.edits = [(length / scale, unit if rate == AS_IT_IS else -1) for length, unit, rate in found]
+        entries = _entries(track, file, inside, end, form)
+        track.edits_at = inside - (
+            4 if _bytes(file, inside - 4, 4) == name else 12
+        )  # followed by its length of 64 bits
+        track.edits = [(length / scale, unit if rate == NORMAL_RATE else -1) for length, unit, rate in entries]
 
 
 def _entries(track: _Track, file: SeekableFile, inside: int, end: int, form: str) -> Iterator[tuple[int, ...]]:
     count, width = int.from_bytes(_bytes(file, inside + 4, 4), "big"), struct.calcsize(form)
-    track.too_long |= count > MOST_ENTRIES
+    track.too_long |= count > MAX_ENTRIES
     room = max(0, (end - inside - 8) // width)
-    data = _bytes(file, inside + 8, min(count, MOST_ENTRIES, room) * width)
+    data = _bytes(file, inside + 8, min(count, MAX_ENTRIES, room) * width)
     return struct.iter_unpack(form, data[: len(data) // width * width])
 
 
 def _header(file: SeekableFile, inside: int) -> tuple[int, int]:
-    """Return the two numbers behind the dates of a header: units a second and their count (0: unknown); of `tkhd` the
-    first is the track's id."""
+    """Return the two numbers after the dates of a header: units per second and their count (0: unknown); for `tkhd` the
+    first
+    is the track's id.
+    """
     skipped, form = (20, ">IQ") if _bytes(file, inside, 1) == b"\1" else (12, ">II")
     first, second = struct.unpack(form, _bytes(file, inside + skipped, struct.calcsize(form)))
     return first, 0 if second in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF) else second
 
 
 def _bytes(file: SeekableFile, at: int, length: int) -> bytes:
-    """Return so many bytes from `at` on; zeros where the file ends."""
+    """Return `length` bytes from `at` on, zeros after the end of the file."""
     file.seek(at)
     return file.read(length).ljust(min(length, 16), b"\0")

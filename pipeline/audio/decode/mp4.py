@@ -1,9 +1,9 @@
-"""Tables of an MP4 file (ISO/IEC 14496-12) that cannot be true, found before a decoder makes room for them; and several
-such files in one.
+"""Detection of impossible MP4 tables (ISO/IEC 14496-12) before a decoder allocates memory for them, and of several MP4
+files in one.
 
-A file of 453 bytes may declare twenty million samples of one byte each: the decoder then sets up 700 MB of index; one
-of 529 bytes, twenty chunks of two thousand million samples, and it sets up 960 MB. No true table has more entries than
-the file has bytes, nor have all together.
+A file of 453 bytes may declare twenty million samples of one byte each, for which the decoder builds 700 MB of index; a
+file of 529 bytes, twenty chunks of two thousand million samples, for which it builds 960 MB. No valid table has more
+entries than the file has bytes, nor do all together.
 """
 
 import struct
@@ -12,22 +12,21 @@ from collections.abc import Iterator
 from pipeline.audio.decode.wav import Range, SeekableFile
 
 PARENTS = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf", b"edts", b"mvex"})
-COUNT_AT: dict[bytes, int] = {  # where in the box, after its header, the number of entries stands
+COUNT_AT: dict[bytes, int] = {  # offset of the number of entries after the box header
     **dict.fromkeys((b"stts", b"ctts", b"stsc", b"stco", b"co64", b"stss", b"elst", b"trun"), 4),
     **dict.fromkeys((b"stsz", b"stz2"), 8),
 }
-MOST_ENTRIES = 20_000_000  # of the decoder's index, 35 bytes each; six hours in frames of 2.5 ms have half as many
-MOST_RUNS = 1_000_000  # of chunks with as many samples as each other
+MAX_ENTRIES = 20_000_000  # of the decoder's index, 35 bytes each; six hours in frames of 2.5 ms need half as many
+MAX_RUNS = 1_000_000  # of chunks with the same number of samples
 SAMPLES_A_BYTE = 8  # QuickTime's old codecs count several samples in a byte
-MOST_PARTS = 1000  # files in one
-MOST_BOXES = 400_000  # looked at: six hours in fragments of a second have half as many
+MAX_PARTS = 1000  # files in one
+MAX_BOXES = 400_000  # visited: six hours in fragments of a second have half as many
 
 
 def has_absurd_tables(file: SeekableFile, size: int) -> bool:
-    """Whether the tables of a file of `size` bytes have more entries than that, each or together. Leaves the file at
-    its start.
+    """Return whether the tables of any file of `size` bytes have more entries than that, each or together.
 
-    Takes any file: what is no MP4 has no boxes, or none of these. The decoder's own probe decides by any of many types.
+    A file that is no MP4 has no such boxes; the decoder's probe accepts many box types. Leaves the file at its start.
     """
     try:
         return _absurd(file, size)
@@ -36,8 +35,8 @@ def has_absurd_tables(file: SeekableFile, size: int) -> bool:
 
 
 def boxes(file: SeekableFile, size: int) -> Iterator[tuple[bytes, int, int]]:
-    """Every box of a file with those inside it behind it: (type, where its content begins, where it ends)."""
-    ahead = [(0, size)]  # stretches of boxes that are still to be looked at
+    """Yield every box of a file, each followed by the boxes inside it: (type, start of its content, end)."""
+    ahead = [(0, size)]  # ranges of boxes to visit
     while ahead:
         at, end = ahead.pop()
         if end - at < 8:
@@ -51,12 +50,12 @@ def boxes(file: SeekableFile, size: int) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _absurd(file: SeekableFile, size: int) -> bool:
-    known = False
+    is_mp4 = False
     index = _Index(file, size)
-    for looked_at, (name, inside, _) in enumerate(boxes(file, size)):
-        if looked_at == MOST_BOXES:
-            return known  # a file of nothing but boxes
-        known |= name in PARENTS
+    for number, (name, inside, _) in enumerate(boxes(file, size)):
+        if number == MAX_BOXES:
+            return is_mp4  # a file of nothing but boxes
+        is_mp4 |= name in PARENTS
         if name == b"trak":
             index.end_track()
         elif name in COUNT_AT:
@@ -67,20 +66,21 @@ def _absurd(file: SeekableFile, size: int) -> bool:
 
 
 def parts(file: SeekableFile, size: int) -> tuple[Range, ...]:
-    """The bytes of each MP4 file in a file that was put together; empty where it is one or none.
+    """Return the bytes of each MP4 file in a concatenated file; empty for a single one or none.
 
-    A new one begins at a box `ftyp` with a `moov` of its own behind it; the decoder passes over all but the first.
-    Leaves the file at its start.
+    A new one begins at a box `ftyp` followed by another `moov`; the decoder skips all but the first. Leaves the file at
+    its
+    start.
     """
     begins: list[int] = []
     at, holds_tracks = 0, True
     try:
-        for _ in range(MOST_BOXES):
+        for _ in range(MAX_BOXES):
             if at + 8 > size:
                 break
             file.seek(at)
             length, name, _ = _box(file.read(16), at, size)
-            if name == b"ftyp" and holds_tracks and len(begins) < MOST_PARTS:
+            if name == b"ftyp" and holds_tracks and len(begins) < MAX_PARTS:
                 begins.append(at)
                 holds_tracks = False
             elif not begins:
@@ -89,15 +89,15 @@ def parts(file: SeekableFile, size: int) -> tuple[Range, ...]:
             at += length
     finally:
         file.seek(0)
-    if not holds_tracks:  # what begins there has no tracks: it is part of the one before
+    if not holds_tracks:  # the last part has no tracks, so it belongs to the one before
         begins.pop()
     return tuple(zip(begins, [*begins[1:], size], strict=True)) if len(begins) > 1 else ()
 
 
 class _Index:
-    """What the decoder would set up for the tables of all tracks.
+    """The index that the decoder would build for the tables of all tracks.
 
-    It has one entry for each sample; or, where each lasts one tick (uncompressed sound), one for 1024 of a chunk.
+    It has one entry per sample, or, if each lasts one tick (uncompressed sound), one per 1024 of a chunk.
     """
 
     def __init__(self, file: SeekableFile, size: int) -> None:
@@ -110,10 +110,10 @@ class _Index:
     def _begin(self) -> None:
         self._sizes = self._chunks = 0
         self._plain = True
-        self._runs: list[tuple[int, int]] = []  # of stsc boxes: where entries begin, how many there are
+        self._runs: list[tuple[int, int]] = []  # of stsc boxes: start and number of entries
 
     def note(self, name: bytes, inside: int) -> int:
-        """Of a box whose content begins at `inside`, the number of entries that it declares."""
+        """Record a box whose content begins at `inside`; return its declared number of entries."""
         self._file.seek(inside)
         head = self._file.read(16).ljust(16, b"\0")
         count: int = struct.unpack_from(">I", head, COUNT_AT[name])[0]
@@ -130,11 +130,11 @@ class _Index:
         return count
 
     def end_track(self) -> None:
-        """What was noted since the last call is of one track: the decoder sees it so, wherever the boxes lie."""
+        """Assign the boxes since the last call to one track, like the decoder, wherever they are."""
         if not self._plain:
             self._entries += self._sizes
         for at, count in self._runs:
-            self._count_chunks(at, min(count, MOST_RUNS + 1))
+            self._count_chunks(at, min(count, MAX_RUNS + 1))
         self._begin()
 
     def _count_chunks(self, at: int, count: int) -> None:
@@ -143,19 +143,19 @@ class _Index:
         runs = list(struct.iter_unpack(">III", data[: len(data) // 12 * 12]))
         following = [*(first for first, _, _ in runs[1:]), self._chunks + 1]
         for (first, samples, _), after in zip(runs, following, strict=False):
-            out_of_order = first > after and after <= self._chunks  # the decoder corrects it in its own way
+            out_of_order = first > after and after <= self._chunks  # the decoder corrects such a table
             self._samples += (self._chunks if out_of_order else max(0, after - first)) * samples
-        self._too_many_runs |= count > MOST_RUNS
+        self._too_many_runs |= count > MAX_RUNS
 
     @property
     def too_large(self) -> bool:
         self.end_track()
-        most = min(self._size, MOST_ENTRIES)
-        return self._too_many_runs or self._entries > most or self._samples > SAMPLES_A_BYTE * self._size
+        max_entries = min(self._size, MAX_ENTRIES)
+        return self._too_many_runs or self._entries > max_entries or self._samples > SAMPLES_A_BYTE * self._size
 
 
 def _box(head: bytes, at: int, end: int) -> tuple[int, bytes, int]:
-    """(length, type, where its content begins) of the box at `at`; one that goes too far ends with what holds it."""
+    """Return (length, type, start of content) of the box at `at`; a box that is too long ends with its parent."""
     length, name = struct.unpack(">I4s", head[:8].ljust(8, b"\0"))
     inside = at + 8
     if length == 1:

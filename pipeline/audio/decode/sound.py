@@ -1,7 +1,7 @@
-"""Decoded sound in scratch files: written block by block, read by range, never held as a whole.
+"""Decoded sound in scratch files: written in blocks, read by range, never in memory as a whole.
 
-A scratch folder belongs to one storage and holds one folder per load. In it lies a headerless file of s16le samples for
-each channel. Leftovers of killed processes are removed after a day.
+A scratch folder belongs to one storage and contains one folder per load, with a headerless file of s16le samples per
+channel. Leftovers of killed processes are removed after a day.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from pipeline.errors import RecordingTooLarge, StorageError
 Samples = npt.NDArray[np.int16]
 
 SAMPLE = np.dtype("<i2")
-BUFFER = 1 << 20  # bytes gathered before the disk is asked
-PART = 8 << 20  # bytes of one part of an upload: an object store's writer holds so much per channel
-ABANDONED_AFTER = 24 * 3600.0  # seconds; no call is worked on that long, so its process was killed
+BUFFER = 1 << 20  # bytes buffered before a write
+PART = 8 << 20  # bytes of one part of an upload, buffered per channel by an object store's writer
+ABANDONED_AFTER = 24 * 3600.0  # seconds; no call takes that long, so its process was killed
 SILENT = ""  # in place of the address of a file
 NAME_LENGTH = 32  # of a load's folder, hexadecimal: only such folders are ever swept
 
@@ -34,7 +34,7 @@ NAME_LENGTH = 32  # of a load's folder, hexadecimal: only such folders are ever 
 class StoredAudio(Audio):
     """Sound in scratch files, one per channel that is not `SILENT`.
 
-    Small and picklable: it is read wherever the storage is seen.
+    Small and picklable, so any process with access to the storage can read it.
     """
 
     uris: tuple[str, ...]
@@ -53,19 +53,19 @@ class StoredAudio(Audio):
         return self.lacking
 
     def read(self, channel: int, first: int, last: int) -> Samples:
-        """See `Audio.read`. Raises `StorageError` where the file is gone, shorter than it was, or cannot be read."""
+        """See `Audio.read`. Raises `StorageError` if the file is missing, too short, or unreadable."""
         first, last = max(0, first), min(last, self.samples)
         if last <= first or self.uris[channel] == SILENT:
             return np.zeros(max(0, last - first), np.int16)
         try:
-            found = _read(self.uris[channel], first, last)
+            samples = _read(self.uris[channel], first, last)
         except FileNotFoundError as error:
             raise StorageError("The decoded sound is missing from the scratch storage.") from error
         except Exception as error:  # each object store has its own exceptions
             raise StorageError(f"The decoded sound cannot be read ({type(error).__name__}).") from error
-        if len(found) != last - first:
+        if len(samples) != last - first:
             raise StorageError("The decoded sound in the scratch storage is shorter than what was written.")
-        return found
+        return samples
 
 
 def _read(uri: str, first: int, last: int) -> Samples:
@@ -78,13 +78,13 @@ def _read(uri: str, first: int, last: int) -> Samples:
 
 
 class SoundAllowance:
-    """Bytes of decoded sound that one recording may take, all of its channels together."""
+    """Bytes of decoded sound that one recording may use, for all channels together."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._taken = limit, 0
 
     def take(self, size: int) -> None:
-        """Raises `RecordingTooLarge` where so many bytes more are beyond the limit."""
+        """Count `size` more bytes. Raises `RecordingTooLarge` beyond the limit."""
         self._taken += size
         if self._taken > self._limit:
             raise RecordingTooLarge(
@@ -94,20 +94,20 @@ class SoundAllowance:
 
 
 class Sink(Protocol):
-    """Takes decoded sound in order."""
+    """Receives decoded sound in order."""
 
     def write(self, block: Samples) -> None:
-        """The next samples, shape (n, channels)."""
+        """Write the next samples, shape (n, channels)."""
 
     def finish(self, lacking: tuple[Span, ...] = ()) -> Audio:
-        """All that was written; `lacking`: where it is silence for want of sound."""
+        """Return everything written; `lacking`: spans of silence in place of missing audio."""
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything written."""
 
 
 class MemorySink:
-    """Keeps the sound as an array: for tests, notebooks and short files."""
+    """Collects the sound in an array: for tests, notebooks and short files."""
 
     def __init__(self, channels: int, allowance: SoundAllowance) -> None:
         self._blocks: list[Samples] = [np.empty((0, channels), np.int16)]
@@ -128,7 +128,7 @@ class MemorySink:
 class ScratchSink:
     """Writes one file per channel into a load's folder. Every method but `abort` may raise `StorageError`.
 
-    A channel has no file before it holds something: digital silence takes no room.
+    A channel has no file before its first sound: digital silence needs no space.
     """
 
     def __init__(self, folder: str, channels: int, allowance: SoundAllowance) -> None:
@@ -159,7 +159,7 @@ class ScratchSink:
         self._samples += len(block)
 
     def _append(self, channel: int, before: int, column: Samples) -> None:
-        """`before`: samples of silence that were not written."""
+        """Append samples, after `before` samples of silence that were not written."""
         file = self._files[channel]
         if file is None:
             file = self._files[channel] = _open_for_writing(self._fs, self._paths[channel])
@@ -198,12 +198,12 @@ def _unwritable(error: Exception) -> StorageError:
 
 
 def sink(folder: str | None, channels: int, allowance: SoundAllowance) -> Sink:
-    """Where a file with so many channels is decoded to: a load's folder, or memory if none is given."""
+    """Return the sink for a file with so many channels: a load's folder, or memory without one."""
     return MemorySink(channels, allowance) if folder is None else ScratchSink(folder, channels, allowance)
 
 
 def keep_only(audio: Audio, channels: Collection[int]) -> None:
-    """Remove the scratch files of all other channels. What cannot be removed goes with the load's folder."""
+    """Remove the scratch files of all other channels; files that cannot be removed go with the load's folder."""
     if not isinstance(audio, StoredAudio):
         return
     for channel, uri in enumerate(audio.uris):
@@ -214,17 +214,17 @@ def keep_only(audio: Audio, channels: Collection[int]) -> None:
 
 
 def new_name() -> str:
-    """A name that no other load has."""
+    """Return a unique name for a load."""
     return uuid4().hex
 
 
 def join(scratch: str, name: str) -> str:
-    """The folder of one load in a scratch folder; both are fsspec addresses."""
+    """Return the folder of one load in a scratch folder; both are fsspec addresses."""
     return f"{scratch.rstrip('/')}/{name}"
 
 
 def discard(folder: str) -> None:
-    """Remove a load's folder with all that is in it; one that is gone already is no error. Raises `StorageError`."""
+    """Remove a load's folder and its content; a missing folder is fine. Raises `StorageError`."""
     try:
         fs, root = fsspec.core.url_to_fs(folder)
         fs.rm(root, recursive=True)
@@ -235,9 +235,10 @@ def discard(folder: str) -> None:
 
 
 def sweep(scratch: str, age: float = ABANDONED_AFTER) -> None:
-    """Remove what loads of more than `age` seconds ago left in a scratch folder. Raises nothing: the next one tries.
+    """Remove leftovers of loads older than `age` seconds from a scratch folder. Ignores errors: the next sweep retries.
 
-    By the clock that dates files there: nodes share the folder, and one whose own is ahead must not take the others'.
+    Ages are by the storage's clock: nodes share the folder, and a node whose clock is ahead must not remove others'
+    files.
     """
     with contextlib.suppress(Exception):
         fs, root = fsspec.core.url_to_fs(scratch)
@@ -249,7 +250,7 @@ def sweep(scratch: str, age: float = ABANDONED_AFTER) -> None:
             if folder != root.rstrip("/") and _is_load(folder) and _written(fs, path) < before:
                 fs.rm_file(path)
                 if isinstance(fs, LocalFileSystem):
-                    with contextlib.suppress(OSError):  # others lie in it still
+                    with contextlib.suppress(OSError):  # it still contains others
                         Path(folder).rmdir()
 
 
@@ -259,7 +260,7 @@ def _is_load(folder: str) -> bool:
 
 
 def _now(scratch: str) -> float:
-    """What the folder's storage would date a file with."""
+    """Return the current time of the folder's storage."""
     folder = join(scratch, new_name())
     try:
         fs, path = fsspec.core.url_to_fs(join(folder, "now"))
@@ -276,7 +277,7 @@ def _written(fs: Any, path: str) -> float:
 
 
 def everything(audio: Audio) -> Samples:
-    """All samples, int16 of shape (channels, n): for tests and short recordings."""
+    """Return all samples, int16 of shape (channels, n): for tests and short recordings."""
     if isinstance(audio, AudioInMemory):
         return audio.samples
     rows: Sequence[Samples] = [audio.read(channel, 0, audio.length) for channel in range(audio.channels)]
@@ -284,11 +285,11 @@ def everything(audio: Audio) -> Samples:
 
 
 def in_all(gaps: Sequence[Sequence[Span]]) -> tuple[Span, ...]:
-    """What lies in a gap of every one of several rows: where their sum is silent."""
+    """Return the intersection of the gaps of several rows: where their sum is silent."""
     if not gaps:
         return ()
     common = tuple(gaps[0])
     for others in gaps[1:]:
-        pairs = ((max(one.start, two.start), min(one.end, two.end)) for one in common for two in others)
+        pairs = ((max(first.start, second.start), min(first.end, second.end)) for first in common for second in others)
         common = tuple(Span(start, end) for start, end in pairs if start < end)
     return common

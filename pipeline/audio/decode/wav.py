@@ -1,7 +1,7 @@
-"""What a WAV header says about its samples, and whether it can be believed.
+"""WAV headers: what they declare about the samples, and whether it is plausible.
 
-Recorders write the header first and the lengths last; when they are killed, or write to a pipe, the lengths stay at
-zero, at a placeholder or at whatever was true then. Others write a call in several chunks, or put files together.
+Recorders write the header first and the lengths last; if they are killed, or write to a pipe, the lengths stay zero, a
+placeholder or an outdated value. Others write a call in several chunks, or concatenate files.
 """
 
 import io
@@ -9,9 +9,9 @@ import struct
 from dataclasses import dataclass
 from typing import Protocol
 
-PLACEHOLDER_FROM = 0x7FFF0000  # the usual "unknown" lengths lie between here and 2**32 - 1
-HEADER_LIMIT = 1 << 20  # bytes to look for the data chunk in
-MOST_PARTS = 1000  # stretches of samples in one file
+PLACEHOLDER_FROM = 0x7FFF0000  # common placeholders are between this and 2**32 - 1
+HEADER_LIMIT = 1 << 20  # bytes in which the data chunk must begin
+MAX_PARTS = 1000  # stretches of samples in one file
 
 Range = tuple[int, int]  # bytes, the last exclusive
 
@@ -26,10 +26,10 @@ class SeekableFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WavHeader:
-    """`promised`: seconds that the headers declare, None where one declares none. `lies`: samples go on past them.
+    """`promised`: declared seconds, None if a header declares none. `lies`: samples continue after the declared length.
 
-    `parts`: for each stretch of samples the bytes that, joined, are a WAV file of it alone. `more`: there are more than
-    `MOST_PARTS`. Only the last one can be without an end.
+    `parts`: for each stretch of samples the bytes that, joined, are a WAV file of it. `more`: there are more than
+    `MAX_PARTS`. Only the last part may have no declared end.
     """
 
     promised: float | None
@@ -53,7 +53,7 @@ class FileRanges(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; fewer where a range ends, none at the end."""
+        """Read up to `size` bytes: fewer at the end of a range, none at the end of the file."""
         begin = 0
         for first, last in self._ranges:
             if self._at < begin + last - first:
@@ -67,7 +67,7 @@ class FileRanges(io.RawIOBase):
 
 
 def read_header(file: SeekableFile, size: int) -> WavHeader | None:
-    """Read the chunks of a RIFF/WAVE file of `size` bytes; None if it is no such file. Leaves the file at its start."""
+    """Read the chunks of a RIFF/WAVE file of `size` bytes, or return None. Leaves the file at its start."""
     try:
         file.seek(0)
         return _read(file, size)
@@ -75,19 +75,18 @@ def read_header(file: SeekableFile, size: int) -> WavHeader | None:
         file.seek(0)
 
 
-def chunk_of(file: SeekableFile, size: int, wanted: bytes, most: int) -> bytes:
-    """The first chunk of that name in the first form of a WAV file, at most `most` bytes of it; empty where there is
-    none. Leaves the file anywhere."""
+def chunk_of(file: SeekableFile, size: int, chunk_name: bytes, max_bytes: int) -> bytes:
+    """Return max. `max_bytes` of the first chunk of that name in the first form of a WAV file; empty without one."""
     if not _is_wave(file, 0):
         return b""
     position = 12
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         if position + 8 > size:
             break
         file.seek(position)
         name, length = _chunk(file)
-        if name == wanted:
-            return file.read(min(length, most))
+        if name == chunk_name:
+            return file.read(min(length, max_bytes))
         position += 8 + length + length % 2
     return b""
 
@@ -98,11 +97,11 @@ class _Form:
 
     start: int
     bytes_per_second: int = 0
-    head_end: int | None = None  # where its first data chunk begins
-    data: int = 0  # where its last one does
+    head_end: int | None = None  # start of its first data chunk
+    data: int = 0  # start of its last one
 
     def part(self, last: int) -> tuple[Range, ...]:
-        """The last data chunk, up to `last`, with what its samples are read by."""
+        """Return the last data chunk, up to `last`, preceded by the header it needs."""
         if self.data == self.head_end:
             return ((self.start, last),)
         return ((self.start, self.head_end or 0), (self.data, last))
@@ -119,7 +118,7 @@ def _read(file: SeekableFile, size: int) -> WavHeader | None:
         name, length = _chunk(file)
         start = position + 8
         if name == b"data":
-            if len(parts) == MOST_PARTS:
+            if len(parts) == MAX_PARTS:
                 return WavHeader(promised, False, tuple(parts), more=True)
             form.head_end, form.data = form.head_end or position, position
             if length == 0 or length >= PLACEHOLDER_FROM or not form.bytes_per_second:
@@ -135,7 +134,7 @@ def _read(file: SeekableFile, size: int) -> WavHeader | None:
         elif not _is_chunk_name(name) or start + length > size:
             return WavHeader(None, True, (*parts[:-1], form.part(size)))
         position = start + length
-        if length % 2 and not _is_wave(file, position):  # some writers leave the byte out that makes lengths even
+        if length % 2 and not _is_wave(file, position):  # some writers omit the padding byte
             position += 1
     return WavHeader(promised, False, tuple(parts)) if parts else None
 

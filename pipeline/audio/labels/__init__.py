@@ -1,1 +1,1 @@
-"""What every moment of a channel holds: speech, silence, or a sound of the telephone network."""
+"""Labels for every moment of a channel: speech, silence, or a sound of the telephone network."""

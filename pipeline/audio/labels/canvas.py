@@ -1,4 +1,4 @@
-"""Labels are painted, the later over the earlier, on frames of 20 ms; so they can neither overlap nor leave gaps."""
+"""Labels are painted, later over earlier, on frames of 20 ms, so they can neither overlap nor leave gaps."""
 
 import math
 from collections.abc import Sequence
@@ -15,26 +15,26 @@ from pipeline.audio.labels.music import runs
 from pipeline.domain.speech import SAMPLE_RATE, Label, LabelKind, Span
 from pipeline.voice.activity import FRAME, Probabilities
 
-QUIET = -50.0  # dBFS; below it nobody would call it noise
-HUM = 6.0  # dB by which what lies below the telephone band is louder
+QUIET = -50.0  # dBFS; softer sound is silence
+HUM = 6.0  # dB by which the power below the telephone band is higher
 STEADY_MOMENT = 0.5  # seconds over which noise and silence are separated
-SHORTEST = 0.2  # seconds; shorter pieces of silence and noise join what is before them
+MIN_SECONDS = 0.2  # seconds; shorter pieces of silence and noise join the label before them
 
 
 @dataclass(slots=True)
 class Canvas:
-    """Frames to paint on; `painted` holds for each the index in `events` of what was painted there last."""
+    """Frames to paint on; `painted` has the index in `events` of the last paint per frame."""
 
     painted: npt.NDArray[np.int32]
     events: list[Label] = field(default_factory=list)  # kind, confidence, detail; their times are not used
 
     def paint(self, where: Mask | slice, kind: LabelKind, confidence: float, detail: str | None = None) -> None:
-        """Later paint covers earlier. `where`: frames; `confidence` is limited to 0..1."""
+        """Paint frames over earlier paint; `confidence` is clipped to 0..1."""
         self.events.append(Label(0, 0, kind, round(min(1.0, max(0.0, confidence)), 3), detail))
         self.painted[where] = len(self.events) - 1
 
     def labels(self, duration: float) -> tuple[Label, ...]:
-        """What was painted, in order, up to the duration; equal neighbors are one label."""
+        """Return the labels in order, up to the duration; equal neighbors are merged."""
         edges = [0, *(np.flatnonzero(np.diff(self.painted)) + 1).tolist(), len(self.painted)]
         labels: list[Label] = []
         for first, last in pairwise(edges):
@@ -48,13 +48,13 @@ class Canvas:
 
 
 def _joins(before: Label, event: Label, seconds: float) -> bool:
-    """Whether what follows belongs to the label before it: the same, or too short to count for itself."""
-    passing = event.kind in (LabelKind.SILENCE, LabelKind.NOISE) and seconds < SHORTEST and not event.detail
+    """Return whether a label continues the one before it: the same, or too short for a label."""
+    passing = event.kind in (LabelKind.SILENCE, LabelKind.NOISE) and seconds < MIN_SECONDS and not event.detail
     return passing or (before.kind is event.kind and before.detail == event.detail)
 
 
 def paint_ground(canvas: Canvas, frames: Frames, other: Mask) -> None:
-    """Silence, noise and hum, by level over half a second; `other` holds what is neither, and does not count."""
+    """Paint silence, noise and hum by the level over half a second; `other` marks frames that are neither."""
     counted = ~widened(other, 2)  # a window of 64 ms reaches beyond its frame
     band, low = _mean(10 ** (frames.level / 10), counted), _mean(10 ** (frames.low / 10), counted)
     canvas.paint(slice(None), LabelKind.SILENCE, 0.9)
@@ -64,7 +64,7 @@ def paint_ground(canvas: Canvas, frames: Frames, other: Mask) -> None:
 
 
 def _mean(power: npt.NDArray[np.floating], counted: Mask) -> npt.NDArray[np.float64]:
-    """Over `STEADY_MOMENT`, of the frames that count."""
+    """Average over `STEADY_MOMENT`, counting only some frames."""
     from scipy.ndimage import uniform_filter1d
 
     width = round(STEADY_MOMENT * STEP)
@@ -74,7 +74,7 @@ def _mean(power: npt.NDArray[np.floating], counted: Mask) -> npt.NDArray[np.floa
 
 
 def paint_signal(canvas: Canvas, signal: tones.Signal, speech: Mask, frames: Frames) -> None:
-    """A telephone that rings does so in its pauses too, unless somebody speaks in them."""
+    """Paint a signal including the pauses of a ring, except pauses with speech."""
     whole = np.zeros(len(speech), bool)
     for tone in signal.tones:
         whole[tone.first : tone.last] = True
@@ -86,7 +86,7 @@ def paint_signal(canvas: Canvas, signal: tones.Signal, speech: Mask, frames: Fra
 
 
 def paint_number(canvas: Canvas, number: Sequence[keys.Key], speech: Mask) -> None:
-    """Keys with the pauses between them; where somebody speaks between two, the number has two labels."""
+    """Paint keys with the pauses between them; speech between two keys splits the label."""
     parts: list[list[keys.Key]] = [[number[0]]]
     for before, after in pairwise(number):
         if speech[frame_of(before.end) + 1 : frame_of(after.start)].any():
@@ -99,7 +99,7 @@ def paint_number(canvas: Canvas, number: Sequence[keys.Key], speech: Mask) -> No
 
 
 def paint_gaps(canvas: Canvas, gaps: Sequence[Span]) -> None:
-    """What the recording lacks, in whole frames."""
+    """Paint missing audio, in whole frames."""
     for gap in gaps:
         canvas.paint(slice(math.ceil(gap.start * STEP), math.floor(gap.end * STEP)), LabelKind.GAP, 1.0)
 

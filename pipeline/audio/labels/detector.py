@@ -1,5 +1,3 @@
-"""How probable speech is, moment by moment (Silero VAD as it comes with faster-whisper), and the spans made of it."""
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +11,7 @@ MIN_SPEECH = 0.1  # seconds; shorter speech, before padding, is dropped
 
 
 class SpeechOptions(BaseModel):
-    """How speech is detected (Silero VAD, as it comes with faster-whisper)."""
+    """Options of speech detection (Silero VAD from faster-whisper)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,7 +20,7 @@ class SpeechOptions(BaseModel):
 
 
 def activity(audio: Audio, channel: int) -> Probabilities:
-    """Return the probability of speech in each 32 ms of one channel; see `probabilities`. May raise `StorageError`."""
+    """Return the probability of speech in each 32 ms of one channel; see `probabilities`. Raises `StorageError`."""
 
     def read(first: int, last: int) -> npt.NDArray[np.float32]:
         return audio.read(channel, first, last).astype(np.float32) / np.float32(32768)
@@ -31,9 +29,9 @@ def activity(audio: Audio, channel: int) -> Probabilities:
 
 
 def spans(probable: Probabilities, length: int, options: SpeechOptions) -> tuple[Span, ...]:
-    """Spans of speech in order, not overlapping, padded, inside a recording of `length` samples.
+    """Return padded spans of speech, ordered, not overlapping, inside a recording of `length` samples.
 
-    The rules are those of `voice_activity.runs`; two spans that padding would join meet in the middle.
+    The rules are those of `voice.activity.runs`; two spans that padding would join meet in the middle.
     """
     frame, duration = FRAME / SAMPLE_RATE, length / SAMPLE_RATE
     intervals = [

@@ -1,4 +1,4 @@
-"""What there is beside speech in a channel: signals, keys and music, and which of them outweigh the speech detector."""
+"""Sounds other than speech in a channel: signals, keys and music, and which of them override the speech detector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from pipeline.audio.labels import keys, music, tones
 from pipeline.audio.labels.frames import STEP, Frames
 from pipeline.domain.speech import Audio, LabelKind, Span
 
-KEYS_APART = 2.0  # seconds between keys of one number
-SURE_TONE = 0.5  # seconds; what voices hold is shorter
-SURE_KEY = 0.06  # seconds; a single key shorter than this may be two notes of a piece
+KEYS_APART = 2.0  # max. seconds between keys of one number
+SURE_TONE = 0.5  # seconds; tones of voices are shorter
+SURE_KEY = 0.06  # seconds; a shorter single key may be two notes of a piece
 ALONE = 0.5  # seconds
 SOFTER = 15.0  # dB below the tones
 AUDIBLE = -50.0  # dBFS
-STEADY_SECONDS, STEADY_DB = 1.0, 4.0  # a hiss or a hum keeps its level so long, so closely
+STEADY_SECONDS, STEADY_DB = 1.0, 4.0  # duration and max. range of the constant level of a hiss or hum
 
 Mask = npt.NDArray[np.bool_]  # one value per 20 ms frame
 Number = list[keys.Key]
@@ -29,17 +29,17 @@ class SoundEvidence:
 
     signals: tuple[tones.Signal, ...]
     numbers: tuple[Number, ...]  # keys that follow each other
-    tone: Mask  # tones and keys that no voice can have made
+    tone: Mask  # tones and keys that no voice can produce
     playing: Mask  # music
-    humming: Mask  # machines whose lines stay as those of music do
+    humming: Mask  # machines with lines as steady as those of music
 
     def sounding(self) -> Mask:
-        """Where any of it is heard."""
+        """Mark the frames with any of the sounds."""
         return self.playing | self.humming | self.tone | _sounding(self.signals, len(self.tone))
 
 
 def gather(audio: Audio, channel: int, frames: Frames, spoken: Mask) -> SoundEvidence:
-    """`spoken`: the frames that the speech detector took for speech."""
+    """Detect the sounds of a channel; `spoken` marks frames that the speech detector took for speech."""
     count = len(frames)
     numbers = _numbers(keys.find(audio, channel))
     signals = [s for s in tones.signals(tones.find(frames)) if not any(_overlap(s, number) for number in numbers)]
@@ -55,7 +55,7 @@ def gather(audio: Audio, channel: int, frames: Frames, spoken: Mask) -> SoundEvi
 
 
 def steady(frames: Frames) -> Mask:
-    """Where the level stays the same for a second and more, as of hiss and hum; speech never does."""
+    """Mark sound of a constant level for a second or more, as in hiss and hum; speech is never that steady."""
     from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
     width = round(STEADY_SECONDS * STEP)
@@ -66,7 +66,7 @@ def steady(frames: Frames) -> Mask:
 
 
 def _numbers(pressed: Sequence[keys.Key]) -> list[Number]:
-    """Keys that follow each other."""
+    """Group keys that follow each other."""
     numbers: list[Number] = []
     for key in pressed:
         if numbers and key.start - numbers[-1][-1].end <= KEYS_APART:
@@ -77,7 +77,7 @@ def _numbers(pressed: Sequence[keys.Key]) -> list[Number]:
 
 
 def _overlap(signal: tones.Signal, number: Sequence[keys.Key]) -> bool:
-    """A key held long is a tone as well; a beep beside it is not its affair."""
+    """Return whether a tone is a long key press; a beep next to a key is not."""
     return any(
         tone.first < frame_of(key.end) + 2 and tone.last > frame_of(key.start) - 2
         for tone in signal.tones
@@ -86,12 +86,12 @@ def _overlap(signal: tones.Signal, number: Sequence[keys.Key]) -> bool:
 
 
 def _certain(signal: tones.Signal) -> bool:
-    """Whether it overrules the speech detector."""
+    """Return whether a signal overrides the speech detector."""
     return signal.network or any(tone.seconds >= SURE_TONE for tone in signal.tones)
 
 
 def _quiet_pauses(signal: tones.Signal, frames: Frames) -> bool:
-    """Whether most of what lies between the tones of a ring or a busy signal is far softer, as in no piece of music."""
+    """Return whether a ring or busy signal is much softer in most of its pauses, unlike any piece of music."""
     if signal.kind not in (LabelKind.RINGBACK, LabelKind.BUSY):
         return False
     pauses = [frames.level[a.last + 3 : b.first - 3] for a, b in pairwise(signal.tones)]
@@ -103,7 +103,7 @@ def _quiet_pauses(signal: tones.Signal, frames: Frames) -> bool:
 
 
 def _alone(signal: tones.Signal, frames: Frames) -> bool:
-    """Whether it is far softer for half a second before and after: a note has others beside it."""
+    """Return whether half a second before and after is much softer; a musical note has other notes next to it."""
     first, last, reach = signal.tones[0].first, signal.tones[-1].last, round(ALONE * STEP)
     surroundings = np.concatenate(
         [frames.level[max(0, first - reach) : max(0, first - 3)], frames.level[last + 3 : last + reach]]
@@ -133,7 +133,7 @@ def _within(signal: tones.Signal, playing: Mask) -> bool:
 
 
 def mask_of(spans: Sequence[Span], count: int) -> Mask:
-    """True in every frame that a span touches."""
+    """Mark every frame that a span touches."""
     mask = np.zeros(count, bool)
     for span in spans:
         mask[int(span.start * STEP) : int(np.ceil(span.end * STEP - 1e-6))] = True
@@ -141,12 +141,11 @@ def mask_of(spans: Sequence[Span], count: int) -> Mask:
 
 
 def frame_of(seconds: float) -> int:
-    """The frame at a time."""
     return int(seconds * STEP)
 
 
 def widened(mask: Mask, reach: int) -> Mask:
-    """With `reach` frames more on both sides."""
+    """Extend a mask by `reach` frames on both sides."""
     from scipy.ndimage import binary_dilation
 
     return np.asarray(binary_dilation(mask, iterations=reach)) if mask.any() else mask

@@ -1,7 +1,7 @@
-"""The short-time spectrum of a channel in a handful of figures per moment: where its tones lie, and how steady.
+"""The short-time spectrum of a channel, reduced to a few figures per frame: its tones, and their steadiness.
 
-Windows of 64 ms, 20 ms apart, up to 3.8 kHz, the telephone band. Blocks of a minute are read with what their first and
-last windows need, so a channel of six hours takes the figures (35 MB) and one block.
+Windows of 64 ms, 20 ms apart, up to 3.8 kHz, the telephone band. Audio is read in blocks of a minute plus the margins
+of their first and last windows, so a channel of six hours needs the figures (35 MB) and one block.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ import numpy.typing as npt
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
 HOP = 320  # samples, 20 ms
-WINDOW = 1024  # samples, 64 ms: tones 40 Hz apart beat inside it, so they count as one cluster
+WINDOW = 1024  # samples, 64 ms: tones 40 Hz apart beat within it, so they count as one cluster
 STEP = SAMPLE_RATE / HOP  # frames a second
 BLOCK_FRAMES = 3000  # a minute
 BIN = SAMPLE_RATE / WINDOW  # Hz
-LOWEST, HIGHEST = round(180 / BIN), round(3800 / BIN)  # bins of the band that is looked at; hum lies below it
-LAG = 4  # frames, 80 ms: windows that share no sample, so noise has no lines in common
+LOWEST, HIGHEST = round(180 / BIN), round(3800 / BIN)  # bins of the analyzed band; hum is below it
+LAG = 4  # frames, 80 ms: the windows share no sample, so noise has no common lines
 REACH = 4  # bins on either side of the peak of a cluster
-FLOOR = 1e-12  # power: -120 dBFS, what digital silence counts as
+FLOOR = 1e-12  # power: -120 dBFS, used for digital silence
 
 Values = npt.NDArray[np.float32]
 
@@ -34,16 +34,16 @@ class Frames:
     low: Values  # below 180 Hz: hum and rumble
     first: Values  # frequency of the strongest cluster of spectral lines
     second: Values  # of the next one
-    share_first: Values  # of the band's power that lies in the strongest cluster
+    share_first: Values  # of the band's power in the strongest cluster
     share_both: Values  # in both
-    lines: Values  # of the band's power in narrow lines that were there 80 ms before as well
+    lines: Values  # of the band's power in narrow lines that were present 80 ms before
 
     def __len__(self) -> int:
         return len(self.level)
 
 
 def measure(audio: Audio, channel: int) -> Frames:
-    """The figures of one channel; the last frame may reach beyond its end, where silence is assumed."""
+    """Measure one channel; beyond its end, silence is assumed for the last frame."""
     parts = [_figures(spectrum) for spectrum in _spectra(audio, channel)]
     if not parts:
         return Frames(*(np.zeros(0, np.float32) for _ in range(7)))
@@ -51,7 +51,7 @@ def measure(audio: Audio, channel: int) -> Frames:
 
 
 def _spectra(audio: Audio, channel: int) -> Iterator[npt.NDArray[np.float32]]:
-    """Power spectra of blocks, shape (`LAG` + frames, bins): the first `LAG` rows are of the block before."""
+    """Yield power spectra per block, shape (`LAG` + frames, bins); the first `LAG` rows are from the block before."""
     from scipy.fft import rfft
 
     window = np.hanning(WINDOW).astype(np.float32)
@@ -87,7 +87,7 @@ def _figures(spectrum: npt.NDArray[np.float32]) -> tuple[Values, ...]:
 
 
 def _cluster(band: npt.NDArray[np.float32], total: Values) -> tuple[Values, Values, npt.NDArray[np.float32]]:
-    """Frequency and share of the strongest cluster of bins, `REACH` to either side of the peak, and what remains."""
+    """Return frequency and share of the strongest cluster (`REACH` bins on either side of the peak), and the rest."""
     rows = np.arange(len(band))[:, None]
     peak = np.argmax(band, axis=1)
     bins = np.clip(peak[:, None] + np.arange(-REACH, REACH + 1), 0, band.shape[1] - 1)
@@ -100,7 +100,7 @@ def _cluster(band: npt.NDArray[np.float32], total: Values) -> tuple[Values, Valu
 
 
 def _lines(spectrum: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Bins that stand out by 6 dB over their neighborhood (110 to 220 Hz to either side), of the band only."""
+    """Mark bins of the band that exceed their neighborhood (110 to 220 Hz on either side) by 6 dB."""
     around = spectrum @ _neighbors(spectrum.shape[1])
     narrow = spectrum > 4 * around + FLOOR / 100
     narrow[:, :LOWEST] = False
@@ -109,14 +109,14 @@ def _lines(spectrum: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
 
 @cache
 def _neighbors(bins: int) -> npt.NDArray[np.float32]:
-    """Times a spectrum: for each bin the mean of what lies 4 to 15 bins below and 4 to 14 above; outside is nothing."""
-    away = np.arange(bins)[:, None] - np.arange(bins)[None, :]
-    beside = ((away >= -15) & (away <= -4)) | ((away >= 4) & (away <= 14))
-    return beside.astype(np.float32) / np.float32(22)
+    """Return the matrix that averages, for each bin, those 4 to 15 below and 4 to 14 above it; bins outside are 0."""
+    distance = np.arange(bins)[:, None] - np.arange(bins)[None, :]
+    neighbors = ((distance >= -15) & (distance <= -4)) | ((distance >= 4) & (distance <= 14))
+    return neighbors.astype(np.float32) / np.float32(22)
 
 
 def _widened(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """With one bin more on both sides."""
+    """Extend a mask by one bin on both sides."""
     wide = mask.copy()
     wide[:, 1:] |= mask[:, :-1]
     wide[:, :-1] |= mask[:, 1:]

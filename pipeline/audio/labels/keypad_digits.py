@@ -1,8 +1,9 @@
-"""What may be kept of keys pressed: how many, and which only where a workspace asks and no card can be among them.
+"""Storage of pressed keys: always their number, the digits only if a workspace enables it and no card can be among
+them.
 
-Card numbers have 12 to 19 digits (ISO/IEC 7812), typed in one go or in groups with pauses; behind them follow the date
-and the security code, which nobody may keep (PCI DSS 3.3). Check digits are not looked at: a key that was missed would
-make a card number pass for something else.
+Card numbers have 12 to 19 digits (ISO/IEC 7812), entered at once or in groups with pauses, followed by the date and the
+security code, which must not be stored (PCI DSS 3.3). Check digits are not verified: with a missed key a card number
+would pass for something else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,17 +11,17 @@ from dataclasses import replace
 
 from pipeline.domain.speech import Label, LabelKind
 
-MOST_DIGITS = 11  # of one entry; longer ones may hold a card number, alone or with what was typed beside it
-ENTRY_SECONDS = 30.0  # between two keys of one entry at most: time to turn the card over
-AFTER_SECONDS = 120.0  # behind an entry that is withheld, others are withheld as well
+MAX_DIGITS = 11  # of one entry; longer ones may contain a card number
+ENTRY_SECONDS = 30.0  # max. between two keys of one entry: time to turn the card over
+AFTER_SECONDS = 120.0  # after a withheld entry, further entries are withheld
 
 Labels = tuple[tuple[Label, ...], ...]  # of each channel
 
 
 def without_digits(labels: Labels, keep_digits: bool) -> Labels:
-    """The same labels, with `keys` for keys pressed and no digits, unless they are to be kept and no card's."""
-    kept = _harmless(labels) if keep_digits else set()
-    return tuple(tuple(_counted(label, id(label) in kept) for label in channel) for channel in labels)
+    """Return the labels with the number of `keys`, without digits unless they are enabled and cannot be a card's."""
+    harmless = _harmless(labels) if keep_digits else set()
+    return tuple(tuple(_counted(label, id(label) in harmless) for label in channel) for channel in labels)
 
 
 def _counted(label: Label, keep: bool) -> Label:
@@ -30,21 +31,23 @@ def _counted(label: Label, keep: bool) -> Label:
 
 
 def _harmless(labels: Labels) -> set[int]:
-    """By `id`, the labels of keys that may be kept."""
-    found: set[int] = set()
+    """Return the `id` of each label whose digits may be stored."""
+    harmless: set[int] = set()
     withheld_until = float("-inf")
     for entry in _entries(labels):
         end = max(label.end for label in entry)
-        if _digits(entry) > MOST_DIGITS or entry[0].start <= withheld_until:
+        if _digits(entry) > MAX_DIGITS or entry[0].start <= withheld_until:
             withheld_until = end + AFTER_SECONDS
         else:
-            found |= {id(label) for label in entry}
-    return found
+            harmless |= {id(label) for label in entry}
+    return harmless
 
 
 def _entries(labels: Labels) -> Iterator[list[Label]]:
-    """Keys of all channels in order of time, divided where nobody pressed any for `ENTRY_SECONDS`."""
-    pressed = sorted((one for own in labels for one in own if one.kind is LabelKind.DTMF), key=lambda one: one.start)
+    """Yield the keys of all channels in order of time, split at pauses of `ENTRY_SECONDS`."""
+    pressed = sorted(
+        (label for channel in labels for label in channel if one.kind is LabelKind.DTMF), key=lambda label: label.start
+    )
     entry: list[Label] = []
     end = 0.0
     for label in pressed:
@@ -58,10 +61,13 @@ def _entries(labels: Labels) -> Iterator[list[Label]]:
 
 
 def _digits(entry: Sequence[Label]) -> int:
-    """How many there are; what two channels heard alike at the same time counts once."""
+    """Count the digits of an entry; the same digits on two channels at the same time count once."""
     counted: list[tuple[Label, str]] = []
     for label in entry:
-        own = "".join(key for key in label.detail or "" if key.isdigit())
-        twin = any(one.start < label.end and label.start < one.end and own in heard for one, heard in counted)
-        counted.append((label, "" if twin else own))
+        digits = "".join(key for key in label.detail or "" if key.isdigit())
+        twin = any(
+            counted_label.start < label.end and label.start < counted_label.end and digits in counted_digits
+            for counted_label, counted_digits in counted
+        )
+        counted.append((label, "" if twin else digits))
     return sum(len(digits) for _, digits in counted)

@@ -1,8 +1,8 @@
-"""Tones of the telephone network: what rings, what says "engaged", keys, fax, beeps.
+"""Tones of the telephone network: ringing, busy, keys, fax, beeps.
 
-A tone is a run of moments whose power lies in one or two narrow clusters that keep frequency and level; no voice does
-that for long. What it means follows from frequency and cadence (ITU-T E.180 and its supplement 2: 425 Hz in most of
-the world, 440 + 480 Hz North America, 400 + 450 Hz United Kingdom; 350 + 440 Hz dial tone; 480 + 620 Hz busy;
+A tone is a run of frames whose power is in one or two narrow clusters of constant frequency and level; no voice stays
+that steady for long. Its meaning follows from frequency and cadence (ITU-T E.180 and its supplement 2: 425 Hz in most
+of the world, 440 + 480 Hz North America, 400 + 450 Hz United Kingdom; 350 + 440 Hz dial tone; 480 + 620 Hz busy;
 950, 1400, 1800 Hz special information tone) or from the frequency alone (ITU-T T.30: 1100 and 2100 Hz).
 """
 
@@ -16,70 +16,70 @@ import numpy as np
 from pipeline.audio.labels.frames import STEP, Frames, Values
 from pipeline.domain.speech import LabelKind
 
-QUIETEST = -55.0  # dBFS; softer tones are not looked for
-PURE = 0.9  # of the band's power in one or two clusters; a line's noise 10 dB below the tone takes the rest
-SINGLE = 0.8  # of it in one cluster: the tone has one frequency, or several that beat
-JUMP = 16.0  # Hz between moments that still are one tone
-SHORTEST = 0.1  # seconds
-SURE_SECONDS, SURE_SPREAD, SURE_RIPPLE = 0.18, 5.0, 2.0  # seconds, Hz, dB: beyond what voices do, see README
-SURE_LOWEST = 330.0  # Hz; held vowels have their strongest harmonic below it
+MIN_LEVEL = -55.0  # dBFS; softer tones are ignored
+PURE = 0.9  # min. share of the band's power in one or two clusters; line noise 10 dB below the tone has the rest
+SINGLE = 0.8  # of it in one cluster: one frequency, or several that beat
+JUMP = 16.0  # max. Hz between frames of one tone
+MIN_SECONDS = 0.1  # seconds
+SURE_SECONDS, SURE_SPREAD, SURE_RIPPLE = 0.18, 5.0, 2.0  # seconds, Hz, dB: voices are never that steady, see README
+SURE_LOWEST = 330.0  # Hz; the strongest harmonic of sustained vowels is lower
 BEATING_SECONDS, BEATING_RIPPLE = 0.8, 5.0
-ENGAGED_PAUSE, ENGAGED_TONES = 1.0, 4  # seconds between tones of a busy signal at most; tones in a row, at least
+ENGAGED_PAUSE, ENGAGED_TONES = 1.0, 4  # max. seconds between tones of a busy signal; min. number of tones in a row
 LED_IN_SECONDS = 0.3
-LONGEST_BEEP = 1.6  # seconds
-LONGEST_PAUSE = 6.5  # seconds between two rings of one telephone
+MAX_BEEP = 1.6  # seconds
+MAX_PAUSE = 6.5  # seconds between two rings of one telephone
 RING_BAND, ENGAGED_BAND, DIAL_BAND = (360.0, 500.0), (360.0, 640.0), (340.0, 460.0)  # Hz
-HUM_BELOW = 250.0  # Hz; what lies lower in the band is mains hum
+HUM_BELOW = 250.0  # Hz; lower tones are mains hum
 INFORMATION = (950.0, 1400.0, 1800.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyTone:
-    """Frames `first` to `last` (exclusive) that hold one steady tone of one or two frequencies (Hz)."""
+    """Frames `first` to `last` (exclusive) with one steady tone of one or two frequencies (Hz)."""
 
     first: int
     last: int
     frequencies: tuple[float, ...]
-    sure: bool  # no voice can have made it
+    sure: bool  # no voice can produce it
 
     @property
     def seconds(self) -> float:
-        """How long it sounds."""
+        """Duration."""
         return (self.last - self.first) / STEP
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What a tone, or several with pauses between them, mean; from `tones[0].first` to `tones[-1].last`."""
+    """The meaning of a tone, or of several with pauses; from `tones[0].first` to `tones[-1].last`."""
 
     kind: LabelKind
     tones: tuple[SteadyTone, ...]
     detail: str
-    network: bool = False  # by frequency and cadence no piece of music
+    network: bool = False  # not music, by frequency and cadence
 
 
 def find(frames: Frames) -> list[SteadyTone]:
-    """Every steady tone of `SHORTEST` or longer, in order of time."""
+    """Return every steady tone of at least `MIN_SECONDS`, in order of time."""
     paired = frames.share_first < SINGLE
     lower = np.where(paired, np.minimum(frames.first, frames.second), frames.first)
     upper = np.where(paired, np.maximum(frames.first, frames.second), 0)
     pure = (np.where(paired, frames.share_both, frames.share_first) >= np.where(paired, PURE, SINGLE + 0.05)) & (
-        frames.level > QUIETEST
+        frames.level > MIN_LEVEL
     )
     same = (np.abs(np.diff(lower)) < JUMP) & (np.abs(np.diff(upper)) < JUMP) & pure[1:] & pure[:-1]
     edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
-    shortest = round(SHORTEST * STEP)
-    found = []
+    shortest = round(MIN_SECONDS * STEP)
+    steady_tones = []
     for first, last in zip(edges[::2], edges[1::2] + 1, strict=True):
         if last - first >= shortest:
-            found.append(_tone(frames, lower, upper, int(first), int(last)))
-    return found
+            steady_tones.append(_tone(frames, lower, upper, int(first), int(last)))
+    return steady_tones
 
 
 def _tone(frames: Frames, lower: Values, upper: Values, first: int, last: int) -> SteadyTone:
-    inner = slice(first + 1, last - 1) if last - first > 4 else slice(first, last)  # edges lie half in silence
+    inner = slice(first + 1, last - 1) if last - first > 4 else slice(first, last)  # edges are half silent
     frequencies = (float(np.median(lower[inner])), float(np.median(upper[inner])))
-    # Where two tones less than 50 Hz apart beat, the level ripples though nothing moves (Japan: 400 Hz, 16 Hz in it).
+    # Two tones less than 50 Hz apart beat: the level of a steady tone ripples (Japan: 400 Hz modulated by 16 Hz).
     ripple = SURE_RIPPLE if last - first < BEATING_SECONDS * STEP else BEATING_RIPPLE
     steady = float(np.std(lower[inner])) < SURE_SPREAD and float(np.std(frames.level[inner])) < ripple
     steady &= frequencies[0] > SURE_LOWEST or (last - first) / STEP >= 1
@@ -89,15 +89,15 @@ def _tone(frames: Frames, lower: Values, upper: Values, first: int, last: int) -
 
 
 def signals(tones: Sequence[SteadyTone]) -> list[Signal]:
-    """Sure tones by what they mean, in order of time."""
+    """Return the signals of sure tones, in order of time."""
     groups = _groups([tone for tone in tones if tone.sure])
     return _information([_meaning(_led_in(group, tones)) for group in groups])
 
 
 def _led_in(group: list[SteadyTone], tones: Sequence[SteadyTone]) -> list[SteadyTone]:
-    """With the tones alike right before it that are too unsteady to be sure alone: where tones beat, as in a ring."""
+    """Prepend similar tones that are too unsteady to be sure, such as the beating tones of a ring."""
     for tone in reversed([tone for tone in tones if tone.last <= group[0].first and not tone.sure]):
-        if (group[0].first - tone.last) / STEP > LONGEST_PAUSE:
+        if (group[0].first - tone.last) / STEP > MAX_PAUSE:
             break
         if tone.seconds >= LED_IN_SECONDS and _alike(tone, group[0]) and len(group) > 1:
             group = [tone, *group]
@@ -105,11 +105,11 @@ def _led_in(group: list[SteadyTone], tones: Sequence[SteadyTone]) -> list[Steady
 
 
 def _groups(tones: Sequence[SteadyTone]) -> list[list[SteadyTone]]:
-    """Tones of one pitch with pauses of at most `LONGEST_PAUSE`, and no other pitch between them."""
+    """Group tones of one pitch with pauses up to `MAX_PAUSE` and no other pitch between them."""
     groups: list[list[SteadyTone]] = []
     for tone in tones:
         before = groups[-1][-1] if groups else None
-        if before and _alike(before, tone) and (tone.first - before.last) / STEP <= LONGEST_PAUSE:
+        if before and _alike(before, tone) and (tone.first - before.last) / STEP <= MAX_PAUSE:
             groups[-1].append(tone)
         else:
             groups.append([tone])
@@ -117,7 +117,7 @@ def _groups(tones: Sequence[SteadyTone]) -> list[list[SteadyTone]]:
 
 
 def _rhythms(group: list[SteadyTone]) -> list[list[SteadyTone]]:
-    """One group, or several where a telephone that rang is engaged, in the same pitch."""
+    """Split a group where ringing turns into a busy signal of the same pitch."""
     bursts: list[list[SteadyTone]] = [[group[0]]]
     for before, after in pairwise(group):
         if (after.first - before.last) / STEP < ENGAGED_PAUSE:
@@ -135,19 +135,19 @@ def _rhythms(group: list[SteadyTone]) -> list[list[SteadyTone]]:
     return parts
 
 
-def _alike(one: SteadyTone, other: SteadyTone) -> bool:
-    if len(one.frequencies) != len(other.frequencies):
+def _alike(tone: SteadyTone, other: SteadyTone) -> bool:
+    if len(tone.frequencies) != len(other.frequencies):
         return False
-    return all(abs(a - b) < 1.5 * JUMP for a, b in zip(one.frequencies, other.frequencies, strict=True))
+    return all(abs(a - b) < 1.5 * JUMP for a, b in zip(tone.frequencies, other.frequencies, strict=True))
 
 
 def _meaning(group: list[SteadyTone]) -> Signal:
     pitches = group[0].frequencies
     detail = " + ".join(f"{frequency:.0f}" for frequency in pitches) + " Hz"
     on = median(tone.seconds for tone in group)
-    known = _by_frequency(pitches, on)
-    if known is not None:
-        return Signal(LabelKind.NOISE, tuple(group), known if known == "hum" else f"{known} {detail}", True)
+    name = _by_frequency(pitches, on)
+    if name is not None:
+        return Signal(LabelKind.NOISE, tuple(group), name if name == "hum" else f"{name} {detail}", True)
     kind, network = _by_cadence(group, pitches, on)
     return Signal(kind, tuple(group), detail, network)
 
@@ -173,17 +173,18 @@ def _by_cadence(group: Sequence[SteadyTone], pitches: tuple[float, ...], on: flo
     once = not pauses and 0.7 <= on <= 3 and not near(pitches[0], 440, 8)
     if once and _inside(pitches, RING_BAND):
         return LabelKind.RINGBACK, False
-    return (LabelKind.BEEP if on <= LONGEST_BEEP else LabelKind.NOISE), False
+    return (LabelKind.BEEP if on <= MAX_BEEP else LabelKind.NOISE), False
 
 
-def near(frequency: float, wanted: float, tolerance: float = 25.0) -> bool:
-    """Whether a measured frequency is one that was meant."""
-    return abs(frequency - wanted) < tolerance
+def near(frequency: float, nominal: float, tolerance: float = 25.0) -> bool:
+    return abs(frequency - nominal) < tolerance
 
 
 def _regular(group: Sequence[SteadyTone], pauses: Sequence[float]) -> bool:
-    """Tones alike long, and pauses of one length or, in a double ring, of two."""
-    lengths = sorted(tone.seconds for tone in group)[1:] or [group[0].seconds]  # one may be cut by the call's beginning
+    """Return whether tones have equal lengths, and pauses one length or, in a double ring, two."""
+    lengths = sorted(tone.seconds for tone in group)[1:] or [
+        group[0].seconds
+    ]  # the first may be cut by the start of the call
     short, long = min(pauses), max(pauses)
     strays = [p for p in pauses if min(abs(p - short), abs(p - long)) > 0.12]
     return lengths[-1] - lengths[0] <= 0.12 + 0.1 * lengths[-1] and not strays
@@ -193,10 +194,10 @@ def _inside(pitches: tuple[float, ...], band: tuple[float, float]) -> bool:
     return band[0] <= pitches[0] and pitches[-1] <= band[1]
 
 
-def _information(found: list[Signal]) -> list[Signal]:
-    """Three rising tones become one signal: what was dialled cannot be had."""
+def _information(signals: list[Signal]) -> list[Signal]:
+    """Merge three rising tones into one signal: the dialed number cannot be reached."""
     joined: list[Signal] = []
-    for signal in found:
+    for signal in signals:
         joined.append(signal)
         last = joined[-3:]
         pitches = [s.tones[0].frequencies[0] for s in last]

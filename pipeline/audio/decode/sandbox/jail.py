@@ -1,9 +1,9 @@
-"""How a process drops its privileges: bounds on what it uses, and on Linux a filter of system calls.
+"""Dropping the privileges of a process: limits on its resources and, on Linux, a filter of system calls.
 
-After `enter` a process can read and write what is open, and ask for memory up to a bound. It can open no file, start no
-program or thread and reach no network: the kernel answers EPERM. Where there is no such filter (not Linux, another
-processor, a kernel or container that forbids it) only the bounds hold, and with them that no further file or connection
-can be opened; `enter` says what holds.
+After `enter` a process can read and write open files, and allocate memory up to a limit. It can open no file, start no
+program or thread and reach no network: the kernel returns EPERM. Without such a filter (not Linux, another processor, a
+kernel or container that forbids it) only the limits apply, which also prevent further open files and connections;
+`enter` returns which restrictions apply.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ STDERR_BYTES = 1 << 16
 
 
 def enter(memory_bytes: int, cpu_seconds: int) -> dict[str, bool]:
-    """Drop all privileges; return which restrictions hold. `memory_bytes`: beyond what the process has now."""
+    """Drop all privileges and return which restrictions apply; `memory_bytes` is on top of the current use."""
     return {
         "dies with its parent": _dies_with_parent(),
         "memory": _bound(resource.RLIMIT_AS, _mapped() + memory_bytes),
@@ -63,7 +63,7 @@ def _bound(what: int, limit: int, beyond: int = 0) -> bool:
 
 
 def _mapped() -> int:
-    """Bytes of address space in use."""
+    """Return the bytes of address space in use."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123 (pathlib costs an import)
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     return 1 << 30
@@ -82,7 +82,7 @@ class _Program(ctypes.Structure):
 
 
 def _filter_calls() -> bool:
-    """Whether from now on every thread of this process can make only the calls of `MACHINES`."""
+    """Restrict every thread of this process to the calls of `MACHINES`; return whether it worked."""
     machine = MACHINES.get(platform.machine())
     if sys.platform != "linux" or machine is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False

@@ -1,5 +1,3 @@
-"""The parent's side: starts the decoding process, reads its messages, kills it when its time is over."""
-
 import contextlib
 import logging
 import os
@@ -14,25 +12,25 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from pipeline.audio.decode.sandbox.wire import HEADER, MOST_BYTES, Kind, Malformed, Order, holds
+from pipeline.audio.decode.sandbox.wire import HEADER, MAX_BYTES, Kind, Malformed, Order, holds
 from pipeline.engines.cancel import is_cancelled
 from pipeline.errors import DecoderFailed, EngineLost, TimedOut
 
 log = logging.getLogger("switchboard.decoder")
-PIPE_BYTES = 1 << 20  # that the child may be ahead
-LOOK_SECONDS = 0.2  # how often to check whether the caller still waits
-BEGIN = (  # with the code of this process, also where PYTHONPATH or Ray put it: `-I` alone would find what is installed
+PIPE_BYTES = 1 << 20  # buffered ahead by the child
+POLL_SECONDS = 0.2  # interval of checks for cancellation
+BEGIN = (  # with this process's code, also if PYTHONPATH or Ray set its path: `-I` alone finds only installed code
     "import runpy, sys; sys.path[:0] = sys.argv.pop(1).split(':');"
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 CHILD = "pipeline.audio.decode.sandbox.child"
-OUR_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # not the fault of the recording
+EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # not the fault of the recording
 
 Message = tuple[Kind, int, bytearray]
 
 
 def confinement() -> dict[str, bool]:
-    """Return which restrictions of `jail` work on this machine, by name. Raises as `messages` does."""
+    """Return which restrictions of `jail` work on this machine, by name. Raises the errors of `messages`."""
     order = Order(1.0, 1 << 20, None, 1 << 28, 10)
     with (
         tempfile.TemporaryFile() as file,
@@ -47,11 +45,12 @@ def confinement() -> dict[str, bool]:
 
 
 def messages(file: int, order: Order, seconds: float) -> Generator[Message, None, None]:
-    """Yield the messages of a new process about the file behind a descriptor; the process is gone when this ends.
+    """Yield the messages of a new process about the file of a descriptor; the process is gone when this ends.
 
     The descriptor's position is used. Raises `DecoderFailed` if the recording is at fault: it crashed the decoder or
-    took more than the order allows; `EngineLost` if the process could not be started or was killed from outside, and
-    `TimedOut` after so many `seconds`, or if the caller has left.
+    exceeded the order's limits; `EngineLost` if the process could not be started or was killed from outside, and
+    `TimedOut`
+    after `seconds`, or if the caller has left.
     """
     with tempfile.TemporaryFile() as errors, _started(file, order, errors) as child:
         assert child.stdout is not None
@@ -64,7 +63,7 @@ def messages(file: int, order: Order, seconds: float) -> Generator[Message, None
                     raise _failure(child, errors, ready)
                 if message[0] is Kind.READY:
                     ready = True
-                    _warn(tuple(name for name, held in holds(bytes(message[2])).items() if not held))
+                    _warn(tuple(name for name, active in holds(bytes(message[2])).items() if not active))
                     continue
                 yield message
                 if message[0] in (Kind.DONE, Kind.REFUSED):
@@ -76,7 +75,7 @@ def messages(file: int, order: Order, seconds: float) -> Generator[Message, None
 
 @contextlib.contextmanager
 def _started(file: int, order: Order, errors: IO[bytes]) -> Iterator["subprocess.Popen[bytes]"]:
-    """The process, with access to the file only: no environment variables, no other descriptors."""
+    """Start the process with access to the file only: no environment variables, no other descriptors."""
     command = [sys.executable, "-I", "-c", BEGIN, _import_path(), CHILD, order.argument()]
     try:
         child = subprocess.Popen(
@@ -102,12 +101,12 @@ def _started(file: int, order: Order, errors: IO[bytes]) -> Iterator["subprocess
 
 
 def _import_path() -> str:
-    """Where this process looks for modules, for one that stands in another folder."""
+    """Return this process's module path in absolute form, for a process with another working directory."""
     return ":".join(str(Path(folder).absolute()) for folder in sys.path)
 
 
 class _Pipe:
-    """Whole messages from a descriptor, until a moment of `time.monotonic`."""
+    """Whole messages from a descriptor, until a time of `time.monotonic`."""
 
     def __init__(self, descriptor: int, until: float) -> None:
         self._descriptor, self._until = descriptor, until
@@ -115,30 +114,30 @@ class _Pipe:
         self._poll.register(descriptor, select.POLLIN)
 
     def message(self) -> Message | None:
-        """The next one; None at the end. Raises `Malformed`, `TimedOut`."""
+        """Return the next message, None at the end. Raises `Malformed` and `TimedOut`."""
         head = self._bytes(HEADER.size)
         if head is None:
             return None
         kind, track, length = HEADER.unpack(head)
-        if length > MOST_BYTES or kind not in Kind.__members__.values():
+        if length > MAX_BYTES or kind not in Kind.__members__.values():
             raise Malformed("header")
         body = self._bytes(length)
         return None if body is None else (Kind(kind), track, body)
 
     def _bytes(self, count: int) -> bytearray | None:
-        held = bytearray(count)
-        left = memoryview(held)
-        while left:
+        data = bytearray(count)
+        remaining = memoryview(data)
+        while remaining:
             self._wait()
-            read = os.readv(self._descriptor, [left])
+            read = os.readv(self._descriptor, [remaining])
             if not read:
                 return None
-            left = left[read:]
-        return held
+            remaining = remaining[read:]
+        return data
 
     def _wait(self) -> None:
         while True:
-            ready = self._poll.poll(1000 * LOOK_SECONDS)
+            ready = self._poll.poll(1000 * POLL_SECONDS)
             if time.monotonic() > self._until:
                 raise TimedOut("The recording was not decoded in the time that its size allows.")
             if is_cancelled():
@@ -148,13 +147,13 @@ class _Pipe:
 
 
 def _failure(child: "subprocess.Popen[bytes]", errors: IO[bytes], ready: bool) -> DecoderFailed | EngineLost:
-    """Why a process ended without its final message."""
+    """Return the error for a process that ended without its final message."""
     code = child.wait()
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4000))
     log.warning("the decoder ended with %s: %s", code, errors.read().decode(errors="replace").strip())
     if -code == signal.SIGXCPU:
         return DecoderFailed("Decoding the recording takes far more work than its size explains.")
-    if -code in OUR_SIGNALS:
+    if -code in EXTERNAL_SIGNALS:
         return EngineLost("The decoder was killed from outside, or its machine ran out of memory.")
     if not ready:
         return EngineLost("The decoder could not be started.")
@@ -163,6 +162,6 @@ def _failure(child: "subprocess.Popen[bytes]", errors: IO[bytes], ready: bool) -
 
 @cache
 def _warn(missing: tuple[str, ...]) -> None:
-    """Once per process: the privileges that the decoder could not drop here."""
+    """Log once per process which privileges the decoder could not drop here."""
     if missing:
         log.warning("the decoder runs without these restrictions: %s", ", ".join(missing))

@@ -1,7 +1,7 @@
-"""What the decoding process sends to its parent: numbers and names from closed lists, never free text.
+"""Messages of the decoding process to its parent: numbers and names from closed lists, never free text.
 
-A message is a header (kind, track, length) and so many bytes. The parent trusts nothing: anything else is a `Malformed`
-message, and the recording is at fault.
+A message is a header (kind, track, length) and `length` bytes. The parent trusts nothing: anything else is `Malformed`,
+and the recording is at fault.
 """
 
 import json
@@ -14,26 +14,26 @@ from typing import Any
 from pipeline.audio.decode.start_time import SOURCES
 
 HEADER = struct.Struct("<BBI")
-MOST_BYTES = 1 << 22  # of a message
+MAX_BYTES = 1 << 22  # of a message
 _NAME = re.compile(r"[a-z0-9_,.\-]{1,80}")
 
 
 class Malformed(ValueError):
-    """The child sent something that its program never sends."""
+    """A message that the child's program never sends."""
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
-    READY = 1  # its privileges are dropped; JSON: which restrictions hold
+    READY = 1  # privileges are dropped; JSON: which restrictions apply
     TRACK = 2  # a track begins; one byte: its channels
     SAMPLES = 3  # of a track: int16, little-endian, interleaved
     DONE = 4  # JSON: `Facts`
     REFUSED = 5  # JSON: why, and a number
 
 
-class Why(StrEnum):
-    """Why a file is not decoded."""
+class RefusalReason(StrEnum):
+    """The reason why a file is not decoded."""
 
     TABLES = "tables"
     NO_TRACK = "no track"
@@ -49,7 +49,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the child must do. `memory_bytes`: beyond what it has at its start; `cpu_seconds`: in all."""
+    """The child's task and limits. `memory_bytes`: on top of its memory at the start; `cpu_seconds`: in total."""
 
     max_seconds: float
     max_samples: int
@@ -63,18 +63,18 @@ class Order:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known of a file once it is decoded. `channels`: of each track, also of unused ones."""
+    """Facts about a decoded file. `channels`: of each track, including unused ones."""
 
     source_rate: int = 0  # Hz
     codec: str = ""  # FFmpeg's names
     container: str = ""
     promised: float | None = None  # seconds that the file declares
     channels: list[int] = field(default_factory=list)
-    damaged: int = 0  # pieces passed over
+    damaged: int = 0  # skipped pieces
     broke_off: bool = False
-    filled: float = 0.0  # seconds of silence in place of what is missing
-    gaps: list[tuple[int, float, float]] = field(default_factory=list)  # where: (track, from, to); the first ones
-    jumps: int = 0  # timestamps too far away to be true
+    filled: float = 0.0  # seconds of silence in place of missing audio
+    gaps: list[tuple[int, float, float]] = field(default_factory=list)  # (track, from, to); the first ones
+    jumps: int = 0  # implausible timestamps
     channels_change: bool = False
     late_tracks: bool = False
     started: float | None = None  # `started.StartTime`, where the file says when it began
@@ -86,62 +86,62 @@ class Facts:
 
 
 def facts(data: bytes) -> Facts:
-    """The facts of a message, each checked. Raises `Malformed`."""
-    found = _object(data)
-    if set(found) != set(Facts.__dataclass_fields__):
+    """Parse and check the facts of a message. Raises `Malformed`."""
+    fields = _object(data)
+    if set(fields) != set(Facts.__dataclass_fields__):
         raise Malformed("facts")
-    made = Facts(**found)
-    numbers = (made.source_rate, made.damaged, made.jumps, *_listed(made.channels))
-    if not all(isinstance(one, int) and 0 <= one < 1 << 40 for one in numbers):
+    checked = Facts(**fields)
+    numbers = (checked.source_rate, checked.damaged, checked.jumps, *_listed(checked.channels))
+    if not all(isinstance(value, int) and 0 <= value < 1 << 40 for value in numbers):
         raise Malformed("facts")
-    if not all(isinstance(one, str) and _NAME.fullmatch(one) for one in (made.codec, made.container)):
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in (checked.codec, checked.container)):
         raise Malformed("names")
-    seconds = [made.filled, *([] if made.promised is None else [made.promised])]
-    seconds += [moment for gap in _listed(made.gaps) for moment in _listed(gap)]
-    if not all(isinstance(one, int | float) and 0 <= one < 1e12 for one in seconds):
+    seconds = [checked.filled, *([] if checked.promised is None else [checked.promised])]
+    seconds += [moment for gap in _listed(checked.gaps) for moment in _listed(gap)]
+    if not all(isinstance(value, int | float) and 0 <= value < 1e12 for value in seconds):
         raise Malformed("seconds")
-    if not all(len(gap) == 3 and isinstance(gap[0], int) and gap[1] <= gap[2] for gap in made.gaps):
+    if not all(len(gap) == 3 and isinstance(gap[0], int) and gap[1] <= gap[2] for gap in checked.gaps):
         raise Malformed("gaps")
-    if not all(isinstance(one, bool) for one in (made.broke_off, made.channels_change, made.late_tracks)):
+    if not all(isinstance(flag, bool) for flag in (checked.broke_off, checked.channels_change, checked.late_tracks)):
         raise Malformed("facts")
-    _check_started(made)
-    return made
+    _check_started(checked)
+    return checked
 
 
-def _check_started(made: Facts) -> None:
-    numbers = (made.started_within, 0.0 if made.started is None else made.started)
-    if not all(isinstance(one, int | float) and 0 <= one < 1e11 for one in numbers):
+def _check_started(checked: Facts) -> None:
+    numbers = (checked.started_within, 0.0 if checked.started is None else checked.started)
+    if not all(isinstance(value, int | float) and 0 <= value < 1e11 for value in numbers):
         raise Malformed("started")
-    if made.started_by not in (("",) if made.started is None else SOURCES):
+    if checked.started_by not in (("",) if checked.started is None else SOURCES):
         raise Malformed("started")
 
 
-def refusal(why: Why, number: float = 0) -> bytes:
+def refusal(why: RefusalReason, number: float = 0) -> bytes:
     return json.dumps({"why": why.value, "number": number}).encode()
 
 
-def refused(data: bytes) -> tuple[Why, float]:
-    """Why, and the number that belongs to it. Raises `Malformed`."""
-    found = _object(data)
+def refused(data: bytes) -> tuple[RefusalReason, float]:
+    """Parse the reason and its number. Raises `Malformed`."""
+    fields = _object(data)
     try:
-        return Why(found["why"]), float(found["number"])
+        return RefusalReason(fields["why"]), float(fields["number"])
     except (KeyError, TypeError, ValueError) as error:
         raise Malformed("refusal") from error
 
 
 def holds(data: bytes) -> dict[str, bool]:
-    """Which of its privileges the child could drop, by the names of `jail`. Raises `Malformed`."""
+    """Parse which restrictions of `jail` apply, by name. Raises `Malformed`."""
     return {str(name)[:40]: value is True for name, value in _object(data).items()}
 
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except ValueError as error:
         raise Malformed("JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise Malformed("JSON")
-    return found
+    return value
 
 
 def _listed(value: Any) -> list[Any]:

@@ -128,7 +128,7 @@ def test_legs_of_which_one_began_when_its_party_answered_end_together(whose: int
     layout = layout_of(*answered)
     assert layout.starts == ((13, 0) if whose == 0 else (0, 13))
     assert (layout.evidence["aligned"], layout.confidence) == (0, 0.9)
-    assert "they ended together" in layout.reason
+    assert "They ended together" in layout.reason
 
 
 def test_legs_that_neither_began_nor_ended_together_are_said_to_be_in_doubt() -> None:

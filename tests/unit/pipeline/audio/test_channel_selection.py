@@ -76,11 +76,11 @@ def test_of_three_parties_the_first_two_count_and_the_record_tells_of_the_third(
     assert same(found, REP, CUSTOMER)
     assert reason == (
         "Of 3 channels channel 0 is the rep, channel 1 the customer; "
-        "channel 2 has sound of its own and is left out: a call has two parties."
+        "channel 2 has distinct sound but is ignored: a call has two parties."
     )
     _, reason = chosen(REP, REP * 0.5, CUSTOMER, THIRD, np.roll(THIRD, 16000 * 5)[::-1])
     assert "channel 1 is a copy" in reason
-    assert "channels 3 and 4 have sound of their own and are left out" in reason
+    assert "channels 3 and 4 have distinct sound but are ignored" in reason
 
 
 def test_who_hardly_speaks_under_the_loud_bleed_of_another_is_no_copy() -> None:

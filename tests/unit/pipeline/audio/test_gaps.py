@@ -13,7 +13,7 @@ from pipeline.audio.analyze import Loaded, analyze_audio
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.chunks import cut
 from pipeline.audio.decode import wav
-from pipeline.audio.decode.channel_selection import Picked
+from pipeline.audio.decode.channel_selection import SelectedChannels
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.labeling import gaps_of, label
@@ -206,7 +206,7 @@ def test_the_second_of_two_wavs_may_be_cut_off_and_is_said_to_be() -> None:
 
 
 def test_a_thousand_pieces_count_and_more_are_said_to_be_missing() -> None:
-    many = wav_file(pitched(440, seconds=0.01)) * (wav.MOST_PARTS + 1)
+    many = wav_file(pitched(440, seconds=0.01)) * (wav.MAX_PARTS + 1)
     found = decoded(many)
     assert found.duration == pytest.approx(10, abs=0.01)
     assert found.warnings == ("The recording is damaged: it ends after 10.0 s.",)
@@ -242,7 +242,7 @@ def test_a_view_has_the_gaps_that_all_of_its_rows_have_at_its_own_time() -> None
     silence = np.zeros((1, 100 * SAMPLE_RATE), np.int16)
     first = AudioInMemory(silence, (Span(10, 20), Span(40, 50)))
     second = AudioInMemory(silence, (Span(15, 45),))
-    both = Picked((first, second), (((0, 0),), ((0, 0), (1, 0))))
+    both = SelectedChannels((first, second), (((0, 0),), ((0, 0), (1, 0))))
     assert both.gaps(0) == (Span(10, 20), Span(40, 50))
     assert both.gaps(1) == (Span(15, 20), Span(40, 45))
     late = Arranged((first, second), (ArrangedTrack(((1, 0),), start=2 * SAMPLE_RATE, pace=0.5),))

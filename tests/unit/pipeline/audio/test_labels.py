@@ -11,7 +11,7 @@ from pipeline.audio.labels import detector, music
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.frames import measure
 from pipeline.audio.labels.labeling import label, speech_of
-from pipeline.audio.labels.voice import Muted
+from pipeline.audio.labels.voice import MutedAudio
 from pipeline.domain.speech import SAMPLE_RATE, Audio, AudioInMemory, Label, LabelKind, Span
 from tests.support import made_music, scenes
 
@@ -120,7 +120,7 @@ def test_spans_are_those_of_the_detectors_own_rules() -> None:
 def test_what_is_muted_is_soft_and_nothing_else_changes() -> None:
     samples = np.random.default_rng(0).normal(0, 5000, (2, 5000)).astype(np.int16)
     silenced = np.arange(16) % 3 == 1
-    muted = Muted(AudioInMemory(samples), 1, silenced)
+    muted = MutedAudio(AudioInMemory(samples), 1, silenced)
     expected = np.where(np.repeat(silenced, 320)[:5000], samples[1] // 64, samples[1])
     for first, last in ((0, 5000), (100, 900), (-50, 330), (4900, 6000)):
         assert (muted.read(0, first, last) == expected[max(0, first) : last]).all()

@@ -26,7 +26,7 @@ def test_a_party_that_few_windows_show_still_mends_what_the_other_one_names() ->
     assert layout.evidence["offset_seconds"] == pytest.approx((0.3 - 0.4) / 2, abs=0.03)
     assert layout.evidence["offset_within_seconds"] == pytest.approx(0.35, abs=0.03)
     assert layout.confidence < 0.35
-    assert "known to 0.35 s" in layout.reason
+    assert "accurate to 0.35 s" in layout.reason
 
 
 def test_echoes_of_a_network_leave_no_doubt() -> None:
@@ -38,7 +38,7 @@ def test_echoes_of_a_network_leave_no_doubt() -> None:
 def test_one_party_alone_does_not_say_how_late_it_is() -> None:
     layout = echoing(0.3, None)
     assert layout.confidence == ONE_WAY
-    assert "its delay there is not known" in layout.reason
+    assert "its delay there is unknown" in layout.reason
     assert "offset_within_seconds" not in layout.evidence
 
 

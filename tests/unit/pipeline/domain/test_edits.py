@@ -141,7 +141,7 @@ def test_a_sample_that_lasts_longer_is_a_gap_behind_it(form: str) -> None:
 
 def test_twenty_minutes_with_such_a_sample_are_not_taken_for_forged() -> None:
     """Each sample is an entry of FFmpeg's index then; in an hour there are more than it is given room for."""
-    samples = np.zeros(mp4.MOST_ENTRIES + 10, np.int16)
+    samples = np.zeros(mp4.MAX_ENTRIES + 10, np.int16)
     data = without_packets(samples, 16000, "mov", "pcm_s16le", lambda _: False)
     data = lasting(data, [(16000, 1), (1, 48000), (len(samples) - 16001, 1)])
     assert mp4.has_absurd_tables(io.BytesIO(data), len(data))
