@@ -50,11 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure() -> None:
     """Clusters of this process are for this machine and its token alone: Ray reads that when it is imported."""
-    os.environ.update(ray_access.own_ray(run_folder.own().path))
+    os.environ.update(ray_access.own_ray(run_folder.own_folder().path))
 
 
 def pytest_unconfigure() -> None:
-    run_folder.discard_own()
+    run_folder.discard_own_folder()
 
 
 @pytest.hookimpl(optionalhook=True)

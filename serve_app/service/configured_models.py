@@ -1,5 +1,3 @@
-"""Which models the settings name: those that this machine is to have, engine by engine."""
-
 from typing import Any
 
 from pipeline.checkpoints import CheckpointKind
@@ -7,23 +5,23 @@ from serve_app.settings import Settings
 
 
 def configured_models(settings: Settings) -> list[tuple[str, CheckpointKind]]:
-    """Return for each engine in use its model's name as set and how it is found.
+    """Return the name and the kind of checkpoint of each model that this machine needs by the settings.
 
-    An engine whose model a server has is left out, and its aligner is in; so is an aligner that no engine asks for.
+    An engine whose model runs on a server is left out; so is an aligner that no engine uses.
     """
     from pipeline import asr, diarization, embedding
     from pipeline.asr import alignment
 
     recognizer = asr.engine_class(settings.asr)
-    named: list[tuple[str, Any]] = [(settings.asr.model, recognizer)]
+    models: list[tuple[str, Any]] = [(settings.asr.model, recognizer)]
     if settings.alignment.on and aligns(recognizer):
-        named.append((settings.alignment.model, alignment.aligner_class(settings.alignment)))
-    named.append((settings.diarization.pipeline, diarization.engine_class(settings.diarization)))
+        models.append((settings.alignment.model, alignment.aligner_class(settings.alignment)))
+    models.append((settings.diarization.pipeline, diarization.engine_class(settings.diarization)))
     if settings.embedding.on:
-        named.append((settings.embedding.model, embedding.engine_class(settings.embedding)))
-    return [(model, engine.CHECKPOINTS) for model, engine in named if engine.CHECKPOINTS is not None]
+        models.append((settings.embedding.model, embedding.engine_class(settings.embedding)))
+    return [(model, engine.CHECKPOINTS) for model, engine in models if engine.CHECKPOINTS is not None]
 
 
 def aligns(recognizer: Any) -> bool:
-    """Whether an engine's class may have words aligned; some know only with their model whether they do."""
+    """Return whether an engine of this class may need an aligner; some know only after loading their model."""
     return hasattr(recognizer, "aligner")

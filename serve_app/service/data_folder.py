@@ -15,19 +15,19 @@ KEY_FILE = "secrets.key"
 
 
 def default() -> Path:
-    """Return the folder where no setting names one: in the user's data folder."""
+    """Return the default: a folder in the user's data folder."""
     from platformdirs import user_data_path
 
     return user_data_path("switchboard") / "data"
 
 
 def has_database(folder: Path) -> bool:
-    """Whether the folder has an embedded PostgreSQL, running or not."""
+    """Return whether the folder has an embedded PostgreSQL, running or not."""
     return (folder / "cluster").is_dir()
 
 
 def find_key(data_dir: Path) -> str | None:
-    """The folder's key, 32 bytes in base64; None where it has none."""
+    """Return the folder's key, 32 bytes in base64; None without one."""
     try:
         return (data_dir.expanduser() / KEY_FILE).read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -35,29 +35,29 @@ def find_key(data_dir: Path) -> str | None:
 
 
 def make_key(data_dir: Path, key: str | None = None) -> str:
-    """The folder's key; where it had none it gets `key`, or a random one. Of several that make one, one wins."""
+    """Return the folder's key; create it from `key`, or at random, if there is none. Of several processes one wins."""
     folder = data_dir.expanduser()
-    known = find_key(folder)
-    if known is not None:
-        return known
+    existing = find_key(folder)
+    if existing is not None:
+        return existing
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=KEY_FILE, dir=folder)  # for this user alone
-    made = Path(name)
+    draft = Path(name)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write((key or base64.b64encode(secrets.token_bytes(32)).decode("ascii")) + "\n")
             file.flush()
             os.fsync(descriptor)
         with contextlib.suppress(FileExistsError):
-            os.link(made, folder / KEY_FILE)  # whole or not at all
+            os.link(draft, folder / KEY_FILE)  # whole or not at all
     finally:
-        made.unlink()
+        draft.unlink()
     _flush(folder)
     return (folder / KEY_FILE).read_text(encoding="ascii").strip()
 
 
 def _flush(folder: Path) -> None:
-    """What is sealed with the key must not outlive it, whatever the power does."""
+    """Flush the entry of the file: data that is sealed with the key must not survive a power failure without it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

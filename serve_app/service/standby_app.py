@@ -1,12 +1,12 @@
-"""Intake while Ray's is not there: `/submit` of the same application, in a process of its own that needs no Ray.
+"""The intake while Ray is unavailable: `/submit` of the same application, in a separate process without Ray.
 
-`switchboard up` starts it beside the service. It takes requests at the service's address for as long as nobody else
+`switchboard up` starts it together with the service. It takes requests at the service's address while no other process
 listens there: while Ray starts, and after its head or HAProxy died. HAProxy sends it what no replica can take, over a
-socket that only this user may open (`deploy/haproxy.sh`). What is neither `/submit` nor a probe gets a 503 that says
-when to try again.
+socket that only this user may open (`deploy/haproxy.sh`). Everything except `/submit` and probes gets a 503 with
+Retry-After.
 
-Settings come from the environment, as a replica's do. It begins once the schema is migrated, says then where calls are
-taken in, and ends after SIGTERM, or with its parent.
+Settings come from the environment, as a replica's do. It begins once the schema is migrated, reports its address then,
+and ends after SIGTERM, or with its parent.
 """
 
 import argparse
@@ -40,20 +40,20 @@ from serve_app.service.children import end_with_parent
 from serve_app.service.ports import is_taken, shared_socket
 from serve_app.settings import Settings
 
-LOOK_SECONDS = 0.1  # between two looks at who listens
-SCHEMA_SECONDS = 0.2  # between two looks at the schema
-LEAVE_SECONDS = 1.0  # that connections have to bring their request, once somebody else takes new ones
-GRACE_SECONDS = 10  # that requests under way may take, once somebody else takes the new ones
-HEAD_SECONDS = 10.0  # that a connection has for the head of a request, as with HAProxy
-CROWDED_SECONDS = 1.0  # that it has beside more than CONNECTIONS others
+LOOK_SECONDS = 0.1  # between two checks of the address
+SCHEMA_SECONDS = 0.2  # between two checks of the schema
+LEAVE_SECONDS = 1.0  # for connections to send their request, once another process takes new ones
+GRACE_SECONDS = 10  # for running requests, once another process takes new ones
+HEAD_SECONDS = 10.0  # for the head of a request, as with HAProxy
+CROWDED_SECONDS = 1.0  # the same with more than CONNECTIONS connections
 CONNECTIONS = 1024
-BACKLOG = 2048  # connections that wait to be accepted
-HEAD_BYTES = 16 * 1024  # of a request, as HAProxy's
+BACKLOG = 2048  # connections waiting to be accepted
+HEAD_BYTES = 16 * 1024  # of the head of a request, as with HAProxy
 log = logging.getLogger("switchboard.intake")
 
 
 class Standby:
-    """Takes requests for `app` at `address` (host, port) while nobody else listens there, and at `private` always."""
+    """Takes requests for `app` at `private`, and at `address` (host, port) while no other process listens there."""
 
     def __init__(self, app: Any, prefix: str, address: tuple[str, int], private: socket.socket) -> None:
         self._app, self._prefix, self._address = app, prefix, address
@@ -62,14 +62,16 @@ class Standby:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def run(self, stopping: asyncio.Event, opened: Callable[[], None]) -> None:
-        """Until `stopping` is set, and requests under way have been answered. `opened` is called once: when it listens
-        at the address for the first time."""
+        """Run until `stopping` is set and the current requests are answered.
+
+        `opened` is called once: when it listens at the address for the first time.
+        """
         private = self._serve(self._private, behind_haproxy=True)
-        told = False
+        is_open = False
         while not stopping.is_set():
             self._look()
-            if self._public and not told:
-                told = True
+            if self._public and not is_open:
+                is_open = True
                 opened()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), LOOK_SECONDS)
@@ -82,7 +84,7 @@ class Standby:
         ours = self._public[1] if self._public else None
         taken = is_taken(self._address, ours)
         if taken and self._public:
-            log.info("the standby steps back: requests are taken by another process")
+            log.info("the standby stops taking requests: another process listens")
             self._step_back()
         elif not taken and not self._public:
             self._step_in()
@@ -91,7 +93,7 @@ class Standby:
         try:
             listener = shared_socket(self._address)
             listener.listen(BACKLOG)
-        except OSError as error:  # it was taken this moment, by a socket that is not shared
+        except OSError as error:  # taken at this moment, by a socket that is not shared
             log.warning("the standby cannot listen on %s, port %d: %s", *self._address, error.strerror)
             return
         self._public = self._serve(listener, behind_haproxy=False), listener
@@ -127,7 +129,7 @@ class Standby:
 
 
 class _Server(uvicorn.Server):
-    """One of several in this process, whose signals are not for it. It waits for no client without end."""
+    """One of several servers of this process; it leaves signals to the process and waits for no client without end."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -143,7 +145,7 @@ class _Server(uvicorn.Server):
         self._accepting.set()
 
     async def leave(self, listener: socket.socket) -> None:
-        """Take no further connection from `listener`, and end once those that are there have been answered.
+        """Take no further connection from `listener`, and end once the accepted and waiting ones are answered.
 
         A listener that is closed resets what it has not accepted yet, and uvicorn closes connections whose request it
         has not read yet: neither happens here.
@@ -167,22 +169,20 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _close_silent(self) -> None:
-        """Connections that have brought no request for too long."""
-        now, connections = (
-            time.monotonic(),
-            [one for one in self.server_state.connections if isinstance(one, H11Protocol)],
-        )
-        longest = HEAD_SECONDS if len(connections) <= CONNECTIONS else CROWDED_SECONDS
+        """Close connections that have sent no request for too long."""
+        now = time.monotonic()
+        connections = [each for each in self.server_state.connections if isinstance(each, H11Protocol)]
+        limit = HEAD_SECONDS if len(connections) <= CONNECTIONS else CROWDED_SECONDS
         for connection in connections:
             cycle = connection.cycle
             if cycle is not None and not cycle.response_complete:
                 self._silent_since.pop(connection, None)
-            elif now - self._silent_since.setdefault(connection, now) > longest:
+            elif now - self._silent_since.setdefault(connection, now) > limit:
                 connection.transport.close()
 
 
 async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -> None:
-    """Until SIGTERM."""
+    """Serve until SIGTERM."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     url, limits = settings.require_database_url(), settings.limits
@@ -198,8 +198,8 @@ async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -
             urls=settings.url_sealer(),
             cluster=_starting,
         )
-        async with opening as found:
-            yield found
+        async with opening as submission_store:
+            yield submission_store
 
     if not await _migrated(url, stopping):
         return
@@ -215,7 +215,7 @@ async def _starting() -> Parts:
 
 
 async def _migrated(url: str, stopping: asyncio.Event) -> bool:
-    """Wait until the schema is this version's; False: the end was asked for before."""
+    """Wait until the schema is this version's; return False if stopped before."""
     database = await Database.open(url, pool_size=1)
     try:
         while not stopping.is_set():
@@ -230,17 +230,17 @@ async def _migrated(url: str, stopping: asyncio.Event) -> bool:
 
 @contextlib.contextmanager
 def _private_socket(path: Path) -> Iterator[socket.socket]:
-    path.unlink(missing_ok=True)  # of a standby before this one
+    path.unlink(missing_ok=True)  # of an earlier standby
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         path.chmod(0o600)
         yield listener
 
 
-def _say(settings: Settings, as_json: bool, started: float) -> None:
+def _report(settings: Settings, as_json: bool, started: float) -> None:
     url, seconds = f"{settings.base_url}/submit", time.time() - started
-    said = {"event": "taking_calls", "submitUrl": url, "seconds": round(seconds, 2)}
-    into, line = (sys.stdout, json.dumps(said)) if as_json else (sys.stderr, f"Calls are taken in at {url}")
+    event = {"event": "taking_calls", "submitUrl": url, "seconds": round(seconds, 2)}
+    into, line = (sys.stdout, json.dumps(event)) if as_json else (sys.stderr, f"Taking calls at {url}")
     into.write(f"{line}\n")
     into.flush()
 
@@ -249,16 +249,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="serve_app.service.standby_app")
     parser.add_argument("--private", type=Path, required=True, help="the socket for HAProxy")
     parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument("--parent", type=int, required=True, help="the process with which this one ends")
-    parser.add_argument("--started", type=float, required=True, help="when the service did, by the clock")
-    parser.add_argument("--json", action="store_true", help="say it as an event, on standard output")
-    given = parser.parse_args()
-    end_with_parent(given.parent)
+    parser.add_argument("--parent", type=int, required=True, help="end with this process")
+    parser.add_argument("--started", type=float, required=True, help="start of the service, Unix time")
+    parser.add_argument("--json", action="store_true", help="report as an event on standard output")
+    args = parser.parse_args()
+    end_with_parent(args.parent)
     os.umask(0o077)
     settings = Settings()
-    logs.to_file(given.log, "standby", in_json=settings.serve_logging["encoding"] == "JSON")
+    logs.to_file(args.log, "standby", in_json=settings.serve_logging["encoding"] == "JSON")
     tracing.start("intake")
-    asyncio.run(serve(settings, given.private, lambda: _say(settings, given.json, given.started)))
+    asyncio.run(serve(settings, args.private, lambda: _report(settings, args.json, args.started)))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Keeps a service up: starts again what dies, and leaves nothing behind, whatever dies.
+"""Keeps a service up: restarts what dies, and leaves no process behind, whatever dies.
 
 Two processes. The supervisor, which people start and signal, holds the data folder and PostgreSQL, and becomes the
-parent of every process of the service that loses its own. Its child, the worker, starts Ray and Serve, and is started
-again when it or Ray dies. Where the supervisor is killed the worker notices, ends everything, and goes. Where both are
-killed Ray's processes end by themselves, and the kernel tells PostgreSQL. A third process, the standby of the intake,
-takes calls while there is no worker.
+parent of every orphaned process of the service. Its child, the worker, starts Ray and Serve, and is restarted when it
+or Ray dies. If the supervisor is killed, the worker notices, ends everything and exits. If both are killed, Ray's
+processes end by themselves, and the kernel signals PostgreSQL. A third process, the standby of the intake, takes calls
+while there is no worker.
 """
 
 import contextlib
@@ -25,22 +25,23 @@ from serve_app.service.standby import StandbyProcess
 from serve_app.service.state import State
 
 LOOK_SECONDS = 0.2
-STATE_SECONDS = 0.5  # between two looks at PostgreSQL
-STEADY_SECONDS = 60.0  # a worker that lived for so long did not fail to start
-AGAIN = 70  # exit code of a worker that is to be started again, also where none has been ready yet
-STANDBY_SECONDS = 15.0  # that the standby may take to answer what is under way
-STOP_SECONDS = 60.0  # that Ray and Serve may take to end, once calls have been drained
+STATE_SECONDS = 0.5  # between two checks of PostgreSQL
+STEADY_SECONDS = 60.0  # a worker that lived longer did not fail to start
+AGAIN = 70  # exit code of a worker that requests a restart, even if none has been ready yet
+STANDBY_SECONDS = 15.0  # for the standby to answer the current requests
+STOP_SECONDS = 60.0  # for Ray and Serve to end, once calls are drained
 
 Step = Callable[[str], None]
 Worker = Callable[[str, Callable[[], None]], None]
 
 
 class Supervisor:
-    """`run` keeps `worker(database_url, ready)` going, which calls `ready` once it has been and ends after a SIGTERM.
+    """Restarts `worker(database_url, ready)`, which calls `ready` when it is up and ends after a SIGTERM.
 
-    `on_step(sentence)` is told what happens. `drain_seconds`: how long running calls may take to end. `folder`: the
-    service's, which all processes that the worker starts have in their environment as `MARK`. `standby` is kept up
-    beside the workers, also while there is none.
+    `on_step(sentence)` receives what happens. `drain_seconds`: how long running calls may take to end. `folder`: the
+    service's, which all processes that the worker starts have in their environment as `MARK`. `standby` runs in
+    parallel
+    with the workers, also while there is none.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class Supervisor:
         self._standby = standby
         self._stop_seconds = drain_seconds + STOP_SECONDS
         self._stopping = False
-        self._ready = mmap.mmap(-1, 1)  # shared with the worker: whether one has ever been ready
+        self._ready = mmap.mmap(-1, 1)  # shared with the workers: whether any has been ready
         self._state_failures = 0
 
     def run(self) -> int:
-        """The exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start which failed with a reason.
+        """Return the exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start which failed with a
+        reason.
 
         Returns in this process only: the worker's ends with SystemExit, or what the worker raises. Raises what
         `State.open` raises.
@@ -80,7 +82,7 @@ class Supervisor:
                 self._state.close()
 
     def _stop(self, _number: int, _frame: Any) -> None:
-        """A second signal changes nothing, so that draining is not cut short by impatience."""
+        """Request the stop; a second signal changes nothing, so that impatience does not cut draining short."""
         self._stopping = True
 
     def _keep_up(self, url: str) -> int:
@@ -100,18 +102,18 @@ class Supervisor:
         return 0
 
     def _spared(self) -> set[psutil.Process]:
-        """What outlives a worker."""
+        """Return the processes that outlive a worker."""
         return self._state.processes() | (self._standby.processes() if self._standby else set())
 
     def _reap(self) -> dict[int, int]:
-        """The children that have ended; the standby among them is started again."""
+        """Return the exit codes of children that have ended; restart the standby if it is among them."""
         ended = children.reap()
         if self._standby:
             self._standby.keep(ended)
         return ended
 
     def _end_standby(self) -> None:
-        """Last of all: while running calls are drained, new ones are taken in, for the next start."""
+        """End the standby last: while running calls are drained, it takes new ones for the next start."""
         if self._standby:
             self._standby.stop()
             deadline = time.monotonic() + STANDBY_SECONDS
@@ -120,24 +122,24 @@ class Supervisor:
                 time.sleep(0.05)
 
     def _start_worker(self, url: str) -> int:
-        """Fork; the worker's process number."""
-        here, alive = os.pipe()  # `alive` is closed when this process is gone, however it goes
+        """Fork, and return the worker's process number."""
+        here, alive = os.pipe()  # `alive` is closed when this process is gone
         pid = os.fork()
         if pid:
             os.close(here)
             self._alive = alive
             return pid
         os.close(alive)
-        os.setpgid(0, 0)  # Ctrl-C in a terminal is for the supervisor, which tells the worker once
+        os.setpgid(0, 0)  # Ctrl-C in a terminal is for the supervisor, which signals the worker once
         threading.Thread(target=_end_with_supervisor, args=(here, self._state, self._folder), daemon=True).start()
-        self._worker(url, self._say_ready)
+        self._worker(url, self._set_ready)
         raise SystemExit(0)
 
-    def _say_ready(self) -> None:
+    def _set_ready(self) -> None:
         self._ready[0] = 1
 
     def _watch(self, worker: int) -> int:
-        """Stay with the worker until it has ended, and keep PostgreSQL up meanwhile; the worker's exit code."""
+        """Wait for the worker to end, keeping PostgreSQL up; return the worker's exit code."""
         deadline, look_at_state = float("inf"), 0.0
         while (code := self._reap().get(worker)) is None:
             now = time.monotonic()
@@ -154,11 +156,11 @@ class Supervisor:
         return code
 
     def _keep_state(self) -> float:
-        """Start PostgreSQL again if it died; the time at which to look again."""
+        """Restart PostgreSQL if it died; return the time of the next check."""
         try:
             self._state.restart_if_gone()
             self._state_failures = 0
-        except Exception as error:  # a full disk, for one: it may have space again in a moment
+        except Exception as error:  # a full disk, for example, may have space again in a moment
             self._state_failures += 1
             self._on_step(f"PostgreSQL does not start: {error}")
         return time.monotonic() + STATE_SECONDS + children.pause(self._state_failures)
@@ -175,15 +177,15 @@ def _why(code: int) -> str:
 
 
 def _end_with_supervisor(alive: int, state: State, folder: Path) -> None:
-    """In the worker: when the supervisor is gone, stop PostgreSQL, kill all that came from this process, and end.
+    """Run in the worker: when the supervisor is gone, stop PostgreSQL, kill the descendants, and exit.
 
-    In this order: a process whose Ray is killed under it may not live to do anything more.
+    PostgreSQL goes first: a process whose Ray is killed under it may not live to do anything more.
     """
     os.read(alive, 1)
     try:
-        with contextlib.suppress(Exception):  # whatever it is: the others have to go all the same
+        with contextlib.suppress(Exception):  # the other processes must end in any case
             state.stop()
-        # Those that had lost their parents went to the supervisor, and now have no owner: their environment tells.
+        # Orphans went to the supervisor, and now have no parent: their environment identifies them.
         children.end(only=lambda: children.descendants() | children.with_variable(MARK, str(folder)))
     finally:
-        os._exit(1)  # only now is the data folder let go of
+        os._exit(1)  # releases the data folder

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from serve_app.service.environment import prepare_environment
-from serve_app.service.run_folder import discard_own
+from serve_app.service.run_folder import discard_own_folder
 from serve_app.service.service import Service
 from serve_app.settings import Settings
 from tests.chaos.skew import skewed
@@ -52,7 +52,7 @@ def main() -> None:
                 break
     service.stop()
     cluster.shutdown()
-    discard_own()
+    discard_own_folder()
 
 
 def _add_node(cluster: Any, seconds: int) -> Any:

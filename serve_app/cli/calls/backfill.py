@@ -146,7 +146,7 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are about Ray Data's own doings
     if own:
         quiet = {"RAY_worker_niceness": "0"}  # the actors say by themselves how nice they are
-        for name, value in (ray_access.own_ray(run_folder.own().path) | quiet).items():
+        for name, value in (ray_access.own_ray(run_folder.own_folder().path) | quiet).items():
             os.environ.setdefault(name, value)
     else:
         ray_access.join(where)
@@ -175,7 +175,7 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
         ray.shutdown()
         end()
         if own:
-            run_folder.discard_own()
+            run_folder.discard_own_folder()
 
 
 def _hardware(

@@ -79,7 +79,7 @@ def demo(
       switchboard demo 01 08 --no-keep
     """
     from serve_app.service.children import adopt_orphans
-    from serve_app.service.run_folder import discard_own, own
+    from serve_app.service.run_folder import discard_own_folder, own_folder
     from serve_app.service.service import Service
 
     console = err()
@@ -110,10 +110,10 @@ def demo(
     if report["completed"] < len(samples):
         raise CommandError(
             f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
-            f"Their records above say why; Ray's logs are in {own().path}/ray/session_latest/logs/serve.",
+            f"Their records above say why; Ray's logs are in {own_folder().path}/ray/session_latest/logs/serve.",
             FAILED,
         )
-    discard_own()
+    discard_own_folder()
 
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
@@ -316,7 +316,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
 
 def _summary(calls: list[dict[str, Any]]) -> Table:
     """One row for each call."""
-    summary = table("!sample", "!state", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
+    summary = table("!sample", "!status", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
     for row in calls:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
         summary.add_row(

@@ -40,7 +40,7 @@ def up(
 
     Example: switchboard up --port 8000
     """
-    from serve_app.service.run_folder import discard_own, own
+    from serve_app.service.run_folder import discard_own_folder, own_folder
     from serve_app.service.service import Service
     from serve_app.service.standby import StandbyProcess
     from serve_app.service.supervisor import Supervisor
@@ -61,12 +61,12 @@ def up(
     os.umask(0o077)  # recordings, decoded sound, logs: for this user alone
     service = Service(settings, address, on_step=step)
     state = service.refuse()
-    folder = own().path  # made here, so that it is this process's, and one for all that it starts
+    folder = own_folder().path  # made here, so that it is this process's, and one for all that it starts
     standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
     code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step, standby).run()
     if code:
         raise typer.Exit(code)
-    discard_own()
+    discard_own_folder()
 
 
 def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]) -> None:

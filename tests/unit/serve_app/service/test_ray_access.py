@@ -19,7 +19,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(run_folder, "_OWN", [])
     monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if not k.startswith("RAY_")})
     yield
-    run_folder.discard_own()
+    run_folder.discard_own_folder()
 
 
 def test_the_token_is_random_for_its_user_alone_and_stays_while_the_service_runs(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_the_token_is_random_for_its_user_alone_and_stays_while_the_service_runs
 
 
 def test_who_joins_a_service_of_this_machine_finds_its_token_by_the_address() -> None:
-    folder = run_folder.own()
+    folder = run_folder.own_folder()
     token = ray_access.make_token(folder.path)
-    folder.tell(ray_address="127.0.0.1:4711")
+    folder.publish(ray_address="127.0.0.1:4711")
     joined = ray_access.joined_ray("127.0.0.1:4711")
     assert joined == {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), **ray_access.ONE_MACHINE}
     assert ray_access.joined_ray("10.0.0.1:6379") == {"RAY_AUTH_MODE": "token"}, "the operator names that one's"
@@ -50,7 +50,7 @@ def test_a_service_asks_for_a_token_unless_the_operator_decides_otherwise() -> N
     settings = Settings(database_url="postgresql://localhost/calls")
     prepare_environment(settings, "postgresql://localhost/calls")
     assert os.environ["RAY_AUTH_MODE"] == "token"
-    assert Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent == run_folder.own().path
+    assert Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent == run_folder.own_folder().path
     os.environ["RAY_AUTH_TOKEN_PATH"] = "/etc/switchboard/token"
     prepare_environment(settings, "postgresql://localhost/calls")
     assert os.environ["RAY_AUTH_TOKEN_PATH"] == "/etc/switchboard/token"

@@ -20,7 +20,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(run_folder, "_base", lambda: tmp_path)
     monkeypatch.setattr(run_folder, "_OWN", [])
     yield tmp_path
-    run_folder.discard_own()
+    run_folder.discard_own_folder()
 
 
 def elsewhere(base: Path) -> "subprocess.Popen[str]":
@@ -28,7 +28,7 @@ def elsewhere(base: Path) -> "subprocess.Popen[str]":
     script = (
         "import pathlib; from serve_app.service import run_folder; "
         f"run_folder._base = lambda: pathlib.Path({str(base)!r}); "
-        "own = run_folder.own(); own.tell(ray_address='127.0.0.1:1'); print(own.path, flush=True); input()"
+        "own = run_folder.own_folder(); own.publish(ray_address='127.0.0.1:1'); print(own.path, flush=True); input()"
     )
     return subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -36,11 +36,11 @@ def elsewhere(base: Path) -> "subprocess.Popen[str]":
 def test_it_is_made_for_its_user_alone_and_is_one_for_the_whole_process(base: Path) -> None:
     old = os.umask(0)
     try:
-        folder = run_folder.own()
-        folder.tell(url="http://127.0.0.1:8000")
+        folder = run_folder.own_folder()
+        folder.publish(url="http://127.0.0.1:8000")
     finally:
         os.umask(old)
-    assert run_folder.own() is folder
+    assert run_folder.own_folder() is folder
     assert folder.path.parent == base
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder.path / run_folder.FACTS).stat().st_mode) == 0o600
@@ -68,7 +68,7 @@ def test_of_folders_that_killed_services_left_only_the_newest_stays_for_its_logs
     with elsewhere(base) as alive:
         assert alive.stdout is not None
         used = Path(alive.stdout.readline().strip())
-        mine = run_folder.own().path
+        mine = run_folder.own_folder().path
         assert sorted(base.glob(f"{run_folder.PREFIX}*")) == sorted([left[-1], used, mine])
         alive.kill()
 
@@ -77,9 +77,9 @@ def test_a_link_under_such_a_name_is_not_followed(base: Path, tmp_path_factory: 
     target = tmp_path_factory.mktemp("of-somebody")
     for number in range(3):
         (base / f"{run_folder.PREFIX}{number}").symlink_to(target)
-    run_folder.own()
+    run_folder.own_folder()
     assert target.exists()
-    assert run_folder.running() == [run_folder.Running(run_folder.own().path, {})]
+    assert run_folder.running() == [run_folder.Running(run_folder.own_folder().path, {})]
 
 
 def test_sockets_of_ray_and_haproxy_fit_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
