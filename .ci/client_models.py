@@ -51,9 +51,16 @@ def _open(schema: Any) -> Any:
         del kept["additionalProperties"]  # likewise
     if kept.get("additionalProperties") == {"type": "number"}:
         kept["additionalProperties"] = {"type": ["number", "null"]}  # what is no number in JSON is null
+    if {"from", "to"} <= kept.get("properties", {}).keys():  # `from` is a keyword of Python: see `submission`
+        kept["properties"] = {_attribute(name): value for name, value in kept["properties"].items()}
+        kept["required"] = [_attribute(name) for name in kept["required"]]
     if "enum" in kept:
         return {"description": kept.get("description", ""), "anyOf": [{"enum": kept["enum"]}, {"type": "string"}]}
     return kept
+
+
+def _attribute(wire: str) -> str:
+    return f"{wire}_number" if wire in ("from", "to") else wire
 
 
 def models(*documents: dict[str, Any]) -> str:
@@ -102,11 +109,7 @@ def submission(document: dict[str, Any]) -> str:
     schema = document["components"]["schemas"]["SubmitBody"]
     names, members = {}, []
     for wire, described in schema["properties"].items():
-        name = (
-            f"{wire}_number"
-            if wire in ("from", "to")
-            else re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", wire)
-        )
+        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", _attribute(wire))
         names[name] = wire
         kind = next((one for one in described.get("anyOf", ()) if one["type"] != "null"), described)
         typed = TYPES.get(kind.get("format"), TYPES[kind["type"]]) + (" | None" if "anyOf" in described else "")

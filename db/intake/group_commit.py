@@ -1,9 +1,8 @@
-"""Submissions that wait for the same commit go together: one transaction, one round trip, one flush to disk.
+"""Group commit of submissions: those that wait for the same commit share a transaction, a round trip and an fsync.
 
-Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves with those that
-came in the same turn of the event loop; what comes while a transaction is under way leaves together when it ends (what
-databases know as group commit, here before the statement rather than after it). Each is answered only after its own
-commit.
+No submission is delayed to fill a batch. While no transaction of its workspace is running, a submission is sent with
+those of the same turn of the event loop; submissions that arrive during a transaction form the next batch. Each is
+answered after its own commit.
 """
 
 import asyncio
@@ -18,21 +17,20 @@ import psycopg
 from db.core.database import OUTAGES, Database
 from db.core.identity import SIGNING_PARAMETERS
 from db.core.rows import dump_json
-from db.intake import submit as calls
-from db.intake.submit import Accepted
+from db.intake.submit import UNSEALED, Accepted, accepted, to_item
 from db.secrets.recording_urls import UrlSealer
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
 from pipeline.observability.context import WorkContext, work_context
 
-MOST = 32  # submissions in one transaction
-WAITING = 1024  # submissions that wait in all; more are refused
-ALONE_SECONDS = 0.1  # for which others of its workspace wait for one that left alone
+MAX_BATCH = 32  # submissions per transaction
+MAX_WAITING = 1024  # waiting submissions of the process; more are refused
+SINGLE_SECONDS = 0.1  # how long other submissions of a workspace wait for a single one
 
 _SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_calls(%s, %s)"
-_ALONE = "alone"  # outcome: somebody holds the call
+_ALONE = "alone"  # outcome: another transaction holds the call
 
-_OF_AN_ITEM: tuple[type[psycopg.Error], ...] = (
+_ITEM_ERRORS: tuple[type[psycopg.Error], ...] = (
     psycopg.DataError,
     psycopg.IntegrityError,
     psycopg.InternalError,
@@ -41,27 +39,27 @@ _OF_AN_ITEM: tuple[type[psycopg.Error], ...] = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.DeadlockDetected,
 )
-"""What one submission of a group, or a lock that it needs, may be the cause of: the others can do without it."""
+"""Errors that one submission of a batch, or a lock it needs, may cause: the others are sent without it."""
 
 
-_AWAY: tuple[type[Exception], ...] = (*OUTAGES, psycopg.InterfaceError)
+_UNREACHABLE: tuple[type[Exception], ...] = (*OUTAGES, psycopg.InterfaceError)
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A submission on its way, and the future that awaits the answer."""
+    """A submission and the future of its answer."""
 
     sender: Sender
     submission: Submission
     values: dict[str, Any]
     answer: asyncio.Future[Accepted]
-    group: "_Group | None" = None  # None: still in line
+    batch: "_Batch | None" = None  # None: still queued
 
     def settle(self, outcome: str, job_id: UUID | None, decision: str | None) -> None:
         if self.answer.done():
             return
         try:
-            self.answer.set_result(calls.accepted(self.submission, outcome, job_id, decision))
+            self.answer.set_result(accepted(self.submission, outcome, job_id, decision))
         except Exception as refusal:
             self.answer.set_exception(refusal)
 
@@ -71,39 +69,39 @@ class _Waiting:
 
 
 @dataclass(eq=False, slots=True)
-class _Group:
-    """A transaction. `left`: how many still wait for it."""
+class _Batch:
+    """A transaction. `pending`: number of submissions that still wait for it."""
 
     items: list[_Waiting] = field(default_factory=list)
-    left: int = 0
+    pending: int = 0
     task: asyncio.Task[None] | None = None
-    alone: bool = False
-    awaited: bool = False  # another waits for one that is alone
+    single: bool = False
+    awaited: bool = False  # a submission waits behind a single one
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
+class _WorkspaceQueue:
     """The submissions of one workspace."""
 
     waiting: deque[_Waiting] = field(default_factory=deque)
-    under_way: _Group | None = None
+    running: _Batch | None = None
 
 
-class Grouping:
-    """Takes submissions in, those of a moment together. Belongs to the event loop of its `Database`.
+class GroupCommitter:
+    """Stores submissions in batches. Belongs to the event loop of its `Database`.
 
-    `most`: submissions in one transaction. `waiting`: beyond so many in line,
-    further ones are refused at once, so that an outage does not fill the memory. `urls` seals those of recordings.
+    `max_batch`: submissions per transaction. `max_waiting`: queued submissions beyond which further ones are refused at
+    once, so that an outage does not fill the memory. `urls` encrypts recording URLs.
     """
 
     def __init__(
-        self, database: Database, most: int = MOST, waiting: int = WAITING, urls: UrlSealer = calls.UNSEALED
+        self, database: Database, max_batch: int = MAX_BATCH, max_waiting: int = MAX_WAITING, urls: UrlSealer = UNSEALED
     ) -> None:
         self._database = database
-        self._most = most
-        self._bound = waiting
+        self._max_batch = max_batch
+        self._max_waiting = max_waiting
         self._urls = urls
-        self._lines: dict[UUID, _Line] = {}
+        self._queues: dict[UUID, _WorkspaceQueue] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,112 +114,114 @@ class Grouping:
         request_id: str | None = None,
         trace: str | None = None,
     ) -> Accepted:
-        """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
+        """Merge a submission into its call, store it as sent (`body`), and enqueue the resulting job.
 
-        Recording URLs are stored sealed, in the body too. `trace`: the traceparent of the request.
+        Recording URLs are stored encrypted, in the body too. `trace`: the traceparent of the request.
 
-        Raises KeyRevoked, UnknownTeam (`submission.team_id` is not one of the workspace; a team-scoped key's own team
-        counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now, or too many wait;
-        then nothing has changed, save that a connection lost during the commit leaves it open: sending again is safe.
-        What this process sends again by itself is written once.
+        Raises KeyRevoked; UnknownTeam if `submission.team_id` is not a team of the workspace (the team of a team-scoped
+        key takes precedence); CallOfOtherTeam; and StateUnavailable if PostgreSQL is unavailable or too many
+        submissions wait. Nothing has changed then, except that a connection lost during commit leaves the result unknown; retrying
+        is safe. Retries by this process are written once.
 
-        If the caller is canceled, the submission leaves the line, or its transaction, if nobody else waits for that,
-        is canceled: whether it was recorded is open then.
+        A canceled caller leaves the queue. Its transaction is canceled if no other submission waits for it; whether
+        the submission was recorded is unknown then.
         """
-        values = calls.to_item(sender, submission, body, signing_parameters, self._urls, request_id, trace)
-        if self._waiting >= self._bound:
-            raise StateUnavailable(f"{self._bound} submissions wait for PostgreSQL already.")
-        line = self._lines.get(sender.workspace_id)
-        if line is None:
-            line = self._lines[sender.workspace_id] = _Line()
+        values = to_item(sender, submission, body, signing_parameters, self._urls, request_id, trace)
+        if self._waiting >= self._max_waiting:
+            raise StateUnavailable(f"{self._max_waiting} submissions are waiting for PostgreSQL already.")
+        queue = self._queues.get(sender.workspace_id)
+        if queue is None:
+            queue = self._queues[sender.workspace_id] = _WorkspaceQueue()
         item = _Waiting(sender, submission, values, asyncio.get_running_loop().create_future())
-        line.waiting.append(item)
+        queue.waiting.append(item)
         self._waiting += 1
-        self._depart(sender.workspace_id, line)
+        self._send_next(sender.workspace_id, queue)
         try:
             return await item.answer
         except asyncio.CancelledError:
-            self._leave(sender.workspace_id, line, item)
+            self._cancel(sender.workspace_id, queue, item)
             raise
 
-    def _depart(self, workspace_id: UUID, line: _Line) -> None:
-        """Send off what waits, unless something is under way."""
-        if line.under_way is not None:
-            self._bound_waiting(workspace_id, line, line.under_way)
+    def _send_next(self, workspace_id: UUID, queue: _WorkspaceQueue) -> None:
+        """Send the next batch unless one is running."""
+        if queue.running is not None:
+            self._limit_wait(workspace_id, queue, queue.running)
             return
-        if not line.waiting:
-            self._lines.pop(workspace_id, None)
+        if not queue.waiting:
+            self._queues.pop(workspace_id, None)
             return
-        group = line.under_way = _Group()
-        with work_context(WorkContext()):  # it belongs to several requests
-            group.task = asyncio.create_task(self._carry(workspace_id, line, group))
-        self._tasks.add(group.task)
-        group.task.add_done_callback(self._tasks.discard)
+        batch = queue.running = _Batch()
+        with work_context(WorkContext()):  # a batch belongs to several requests
+            batch.task = asyncio.create_task(self._run_batch(workspace_id, queue, batch))
+        self._tasks.add(batch.task)
+        batch.task.add_done_callback(self._tasks.discard)
 
-    def _bound_waiting(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        """Others wait for one that is alone only for so long: it may wait for its call's row."""
-        if group.alone and not group.awaited:
-            group.awaited = True
-            asyncio.get_running_loop().call_later(ALONE_SECONDS, self._arrive, workspace_id, line, group)
+    def _limit_wait(self, workspace_id: UUID, queue: _WorkspaceQueue, batch: _Batch) -> None:
+        """Limit how long others wait for a single submission, which may wait for the row of its call."""
+        if batch.single and not batch.awaited:
+            batch.awaited = True
+            asyncio.get_running_loop().call_later(SINGLE_SECONDS, self._release, workspace_id, queue, batch)
 
-    def _board(self, line: _Line, group: _Group) -> None:
-        """Take what waits. Done by the group's own task, a turn of the event loop after it was called for: what was
-        read from the network in the same turn has come into line by then, and fewer transactions are needed."""
-        group.items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
-        group.left = len(group.items)
-        group.alone = group.left == 1
-        self._waiting -= group.left
-        for item in group.items:
-            item.group = group
+    def _fill(self, queue: _WorkspaceQueue, batch: _Batch) -> None:
+        """Take the queued submissions.
 
-    def _leave(self, workspace_id: UUID, line: _Line, item: _Waiting) -> None:
-        if item.group is None:
-            line.waiting.remove(item)
+        Runs in the batch's task, one turn of the event loop later: submissions read from the network in the same turn
+        are queued by then, which saves transactions.
+        """
+        batch.items = [queue.waiting.popleft() for _ in range(min(self._max_batch, len(queue.waiting)))]
+        batch.pending = len(batch.items)
+        batch.single = batch.pending == 1
+        self._waiting -= batch.pending
+        for item in batch.items:
+            item.batch = batch
+
+    def _cancel(self, workspace_id: UUID, queue: _WorkspaceQueue, item: _Waiting) -> None:
+        if item.batch is None:
+            queue.waiting.remove(item)
             self._waiting -= 1
             return
-        item.group.left -= 1
-        if item.group.left == 0 and item.group.task is not None:
-            # Canceling a query can take as long as the query: the next ones leave at once.
-            item.group.task.cancel()
-            self._arrive(workspace_id, line, item.group)
+        item.batch.pending -= 1
+        if item.batch.pending == 0 and item.batch.task is not None:
+            # Canceling a query can take as long as the query: the next batch starts at once.
+            item.batch.task.cancel()
+            self._release(workspace_id, queue, item.batch)
 
-    def _arrive(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        """`group` no longer blocks those that wait."""
-        if line.under_way is group:
-            line.under_way = None
-            self._depart(workspace_id, line)
+    def _release(self, workspace_id: UUID, queue: _WorkspaceQueue, batch: _Batch) -> None:
+        """Stop blocking the submissions that wait behind `batch`."""
+        if queue.running is batch:
+            queue.running = None
+            self._send_next(workspace_id, queue)
 
-    async def _carry(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        """One transaction, and the answers to those in it. What cannot be done together is done one by one, with
-        nobody waiting behind it."""
+    async def _run_batch(self, workspace_id: UUID, queue: _WorkspaceQueue, batch: _Batch) -> None:
+        """Run one transaction and settle its submissions; those that need a transaction of their own follow singly."""
         try:
-            self._board(line, group)
-            if not group.items:  # all of them left the line meanwhile
+            self._fill(queue, batch)
+            if not batch.items:  # all were canceled
                 return
-            rest = await self._send(workspace_id, group.items)
-            self._arrive(workspace_id, line, group)
-            await asyncio.gather(*(self._send_each(workspace_id, chain) for chain in _by_call(rest)))
+            rest = await self._send(workspace_id, batch.items)
+            self._release(workspace_id, queue, batch)
+            await asyncio.gather(*(self._send_singly(workspace_id, chain) for chain in _by_call(rest)))
         except BaseException as error:
-            for item in group.items:
+            for item in batch.items:
                 item.refuse(error if isinstance(error, Exception) else StateUnavailable("The service is stopping."))
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._arrive(workspace_id, line, group)
+            self._release(workspace_id, queue, batch)
 
     async def _send(self, workspace_id: UUID, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
-        """Submit in one transaction, and return those of several that need one of their own."""
+        """Submit in one transaction; return the submissions that need one of their own."""
         try:
             rows = await self._database.fetch_all(
                 _SUBMIT_CALLS, (workspace_id, dump_json([item.values for item in items]))
             )
-        except _OF_AN_ITEM as error:
+        except _ITEM_ERRORS as error:
             if len(items) > 1:
                 return items
             if isinstance(error, psycopg.OperationalError | psycopg.InternalError):
                 raise StateUnavailable from error
             raise
-        except _AWAY as error:
+        except _UNREACHABLE as error:
             raise StateUnavailable from error
         rest = []
         for place, outcome, job_id, decision in rows:
@@ -231,10 +231,10 @@ class Grouping:
                 items[place - 1].settle(outcome, job_id, decision)
         return rest
 
-    async def _send_each(self, workspace_id: UUID, chain: Iterable[_Waiting]) -> None:
-        """Submit each of a call's submissions by itself, in the order in which they came."""
+    async def _send_singly(self, workspace_id: UUID, chain: Iterable[_Waiting]) -> None:
+        """Submit each of a call's submissions singly, in order of arrival."""
         for item in chain:
-            if item.answer.done():  # its sender waits no longer
+            if item.answer.done():  # canceled
                 continue
             try:
                 await self._send(workspace_id, [item])

@@ -9,18 +9,17 @@ from db.secrets.recording_urls import UrlSealer, in_body
 from pipeline.domain.call import FIELDS, CallState, Sender, Submission
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, UnknownTeam
 
-UNSEALED = UrlSealer()
-"""Stores URLs as they are: no key is set."""
+UNSEALED = UrlSealer()  # without a key: stores URLs as they are
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the sender is told. `job_id` is the call's current process job, where a recording was sent.
+    """The response to an accepted submission. `job_id`: the call's process job, if a recording was sent.
 
-    `decision`: what became of it, as `submit_calls` says; for the log.
+    `decision`: what the submission changed, see `submit_calls`; for the log.
     """
 
-    status: CallState  # received or transcribing: it follows the request
+    status: CallState  # received or transcribing, as the request has a recording
     job_id: UUID | None = None
     decision: str = field(default="", compare=False)
 
@@ -29,7 +28,7 @@ _REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_ot
 
 
 def accepted(submission: Submission, outcome: str, job_id: UUID | None, decision: str | None) -> Accepted:
-    """What the sender is told, or raises the refusal that `outcome` names."""
+    """Return the response; raise the refusal that `outcome` names."""
     if outcome != "accepted":
         raise _REFUSALS[outcome]
     if submission.recording_url is None:
@@ -46,15 +45,14 @@ def to_item(
     request_id: str | None = None,
     trace: str | None = None,
 ) -> dict[str, Any]:
-    """Return an item of `submit_calls`. ValueError for a second recording without a first.
+    """Return an item for `submit_calls`. Raises ValueError for a second recording without a first.
 
-    It holds a new token, by which a statement that is run again finds what its first run wrote: make it once for a
-    submission, before its first try.
+    The item contains a new token that makes retries of its statement idempotent: create it once per submission.
     """
     if submission.recording_url is None and submission.recording_url2 is not None:
         raise ValueError("recording_url2 without recording_url")
-    carried = {name: value for name in FIELDS if (value := getattr(submission, name)) is not None}
-    call = carried | {
+    fields = {name: value for name in FIELDS if (value := getattr(submission, name)) is not None}
+    call = fields | {
         "start_time": submission.start_time.astimezone(UTC),
         "from_e164": e164(submission.from_number, sender.default_country),
         "to_e164": e164(submission.to_number, sender.default_country),
@@ -68,7 +66,7 @@ def to_item(
         "trace": trace,
     }
     for suffix in ("", "2"):
-        if (url := carried.get(f"recording_url{suffix}")) is not None:
+        if (url := fields.get(f"recording_url{suffix}")) is not None:
             identity = recording_identity(url, signing_parameters)
             call |= {f"recording_url{suffix}": urls.seal(url), f"recording_identity{suffix}": urls.seal(identity)}
             item[f"same{suffix}"] = urls.earlier_forms(identity)

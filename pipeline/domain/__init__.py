@@ -1,1 +1,1 @@
-"""The words of the trade: frozen dataclasses that every package shares. Standard library and numpy only."""
+"""Frozen dataclasses that every package shares. Standard library and numpy only."""

@@ -1,5 +1,3 @@
-"""Credentials for recording servers."""
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any

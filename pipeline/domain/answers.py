@@ -1,5 +1,3 @@
-"""What came of a workspace's questions in one call: answers and trackers, with the words that bear them out."""
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,10 +9,10 @@ AnswerState = Literal["said", "not_said", "not_asked", "out_of_scope"]
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswer:
-    """What a call says to a question. `version` is that of the question; `reason` says why it was not asked.
+    """Answer of a call to a question. `version` is that of the question; `reason` says why it was not asked.
 
     `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless `state` is "said".
-    `confidence`, 0..1: how surely the quoted words were recognized, times the trust in what found it.
+    `confidence`, 0..1: recognition confidence of the quoted words times the confidence of the method.
     """
 
     key: str
@@ -33,7 +31,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TrackerMatch:
-    """Where a tracker's phrase was said."""
+    """A place where a tracker's phrase was said."""
 
     said_by: str  # the speaker's label
     evidence: Evidence
@@ -42,7 +40,7 @@ class TrackerMatch:
 
 @dataclass(frozen=True, slots=True)
 class TrackerResult:
-    """Whether a tracker's phrases were said. `raised`: they were, or of a required one they were not."""
+    """Whether a tracker's phrases were said. `raised`: they were, or were not in case of a required tracker."""
 
     key: str
     version: int

@@ -1,4 +1,4 @@
-"""How far reviewers agree who answered the same questions of the same calls, each without the others. Pure."""
+"""Agreement of reviewers who answered the same questions about the same calls independently."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,15 +11,15 @@ from pipeline.domain.overrides import NOT_APPLICABLE, overridden
 from pipeline.domain.questions import NOT_SAID, SAID, Question, QuestionType, Scorecard
 from pipeline.domain.scorecards import score
 
-MOST_DISAGREEMENTS = 50  # that are told, the worst first
+MAX_DISAGREEMENTS = 50  # in the result, the largest first
 
 Answers = Mapping[str, str | None]
-"""By the question's key, as corrections are: "yes", a choice, "said" of trackers, None: nobody says it, "n/a"."""
+"""By question key, in the form of corrections: "yes", a choice, "said" for trackers, None if not said, "n/a"."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedCall:
-    """A call of a calibration. `machine`: its answers, without those that it did not give to these questions.
+    """A call of a calibration. `machine`: its answers to these questions, where it gave any.
 
     `reviews`: by reviewer, an answer to each question.
     """
@@ -31,7 +31,7 @@ class ReviewedCall:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAgreement:
-    """How far reviewers agree on a question.
+    """Agreement of the reviewers on a question.
 
     `agreement`, 0..1: the share of equal pairs among the `pairs` of answers of two reviewers to the same call; None: no
     pair. `with_machine`, 0..1: the share of answers that equal the machine's; None: it has none.
@@ -74,7 +74,7 @@ class CallAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A question that a call was answered differently to. `answers`: by reviewer; `machine`: None: it has none."""
+    """A question with different answers for a call. `answers`: by reviewer; `machine`: None if it has none."""
 
     call_id: UUID
     question: str
@@ -85,7 +85,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What came of a calibration. Calls and questions stand in the order of their disagreement, the worst first."""
+    """Result of a calibration. Calls and questions are ordered by disagreement, the largest first."""
 
     pairs: int  # of all questions
     agreement: float | None  # as of a question
@@ -98,29 +98,29 @@ class Agreement:
 def agreement_of(
     card: Scorecard, asked: Sequence[Question], reviewed: Sequence[ReviewedCall], names: Mapping[str, str]
 ) -> Agreement:
-    """How far the reviewers agree; `names`: what each is called."""
-    rated = {(one.call_id, q.key): _given(one, q) for one in reviewed for q in asked}
-    calls = [_call(card, asked, one, rated) for one in reviewed]
-    found = [
-        Disagreement(call_id, q.key, share, given, _of_machine(one, q))
-        for one in reviewed
+    """Return how far the reviewers agree. `names`: the name of each reviewer."""
+    rated = {(call.call_id, q.key): _given(call, q) for call in reviewed for q in asked}
+    calls = [_call(card, asked, call, rated) for call in reviewed]
+    disagreements = [
+        Disagreement(call_id, q.key, share, labels, _of_machine(call, q))
+        for call in reviewed
         for q in asked
-        for call_id, given in [(one.call_id, rated[one.call_id, q.key])]
-        if (share := percent_agreement([given.values()])[1]) is not None and share < 1
+        for call_id, labels in [(call.call_id, rated[call.call_id, q.key])]
+        if (share := percent_agreement([labels.values()])[1]) is not None and share < 1
     ]
-    pairs, agreement = percent_agreement(given.values() for given in rated.values())
+    pairs, agreement = percent_agreement(labels.values() for labels in rated.values())
     return Agreement(
         pairs=pairs,
         agreement=agreement,
-        reviewers=tuple(_reviewer(one, name, calls) for one, name in names.items()),
+        reviewers=tuple(_reviewer(reviewer, name, calls) for reviewer, name in names.items()),
         questions=tuple(sorted((_question(q, reviewed, rated) for q in asked), key=_worst)),
-        calls=tuple(sorted(calls, key=lambda one: (-(one.spread or 0.0), _worst(one)))),
-        disagreements=tuple(sorted(found, key=_worst)[:MOST_DISAGREEMENTS]),
+        calls=tuple(sorted(calls, key=lambda result: (-(result.spread or 0.0), _worst(result)))),
+        disagreements=tuple(sorted(disagreements, key=_worst)[:MAX_DISAGREEMENTS]),
     )
 
 
 def label_of(question: Question, answer: str | None) -> str:
-    """What an answer is compared by: of numbers the number, of a text only that there is one."""
+    """Return the label by which answers are compared: a number as such, a text only as present."""
     if answer == NOT_APPLICABLE:
         return NOT_APPLICABLE
     if answer is None:
@@ -139,21 +139,21 @@ def percent_agreement(units: Iterable[Iterable[str]]) -> tuple[int, float | None
 Rated = Mapping[tuple[UUID, str], Mapping[str, str]]
 
 
-def _given(one: ReviewedCall, question: Question) -> dict[str, str]:
-    return {who: label_of(question, review[question.key]) for who, review in one.reviews.items()}
+def _given(call: ReviewedCall, question: Question) -> dict[str, str]:
+    return {who: label_of(question, review[question.key]) for who, review in call.reviews.items()}
 
 
-def _of_machine(one: ReviewedCall, question: Question) -> str | None:
-    return label_of(question, one.machine[question.key]) if question.key in one.machine else None
+def _of_machine(call: ReviewedCall, question: Question) -> str | None:
+    return label_of(question, call.machine[question.key]) if question.key in call.machine else None
 
 
 def _question(question: Question, reviewed: Sequence[ReviewedCall], rated: Rated) -> QuestionAgreement:
-    units = [list(rated[one.call_id, question.key].values()) for one in reviewed]
-    beside = [
+    units = [list(rated[call.call_id, question.key].values()) for call in reviewed]
+    equal_to_machine = [
         label == machine
-        for one in reviewed
-        if (machine := _of_machine(one, question)) is not None
-        for label in rated[one.call_id, question.key].values()
+        for call in reviewed
+        if (machine := _of_machine(call, question)) is not None
+        for label in rated[call.call_id, question.key].values()
     ]
     return QuestionAgreement(
         question.key,
@@ -161,48 +161,50 @@ def _question(question: Question, reviewed: Sequence[ReviewedCall], rated: Rated
         question.type,
         sum(map(len, units)),
         *percent_agreement(units),
-        _rounded(_mean(map(float, beside))),
+        _rounded(_mean(map(float, equal_to_machine))),
     )
 
 
-def _call(card: Scorecard, asked: Sequence[Question], one: ReviewedCall, rated: Rated) -> CallAgreement:
-    scores = {who: score_of(card, asked, review) for who, review in one.reviews.items()}
-    known = [value for value in scores.values() if value is not None]
-    _, share = percent_agreement(rated[one.call_id, q.key].values() for q in asked)
-    machine = score_of(card, asked, one.machine)
-    return CallAgreement(one.call_id, share, scores, machine, _points(max(known) - min(known)) if known else None)
+def _call(card: Scorecard, asked: Sequence[Question], call: ReviewedCall, rated: Rated) -> CallAgreement:
+    scores = {who: score_of(card, asked, review) for who, review in call.reviews.items()}
+    values = [value for value in scores.values() if value is not None]
+    _, share = percent_agreement(rated[call.call_id, q.key].values() for q in asked)
+    machine = score_of(card, asked, call.machine)
+    return CallAgreement(call.call_id, share, scores, machine, _points(max(values) - min(values)) if values else None)
 
 
 def score_of(card: Scorecard, asked: Sequence[Question], answers: Answers) -> float | None:
-    """The score of a call that is answered so, 0..100; what is not answered does not count."""
-    known = [one for one in asked if one.key in answers]
+    """Return the score of a call with these answers, 0..100; unanswered questions do not count."""
+    answered = [question for question in asked if question.key in answers]
     return score(
         card,
         asked,
-        [overridden(_blank(one), answers) for one in known if one.type != "tracker"],
-        [overridden(_unheard(one), answers) for one in known if one.type == "tracker"],
+        [overridden(_blank(question), answers) for question in answered if question.type != "tracker"],
+        [overridden(_not_said(question), answers) for question in answered if question.type == "tracker"],
     ).score
 
 
-def _blank(one: Question) -> QuestionAnswer:
-    return QuestionAnswer(one.key, one.version, one.type, one.question, "not_said")
+def _blank(question: Question) -> QuestionAnswer:
+    return QuestionAnswer(question.key, question.version, question.type, question.question, "not_said")
 
 
-def _unheard(one: Question) -> TrackerResult:
-    return TrackerResult(one.key, one.version, one.question, one.required, "not_said", one.required)
+def _not_said(question: Question) -> TrackerResult:
+    return TrackerResult(
+        question.key, question.version, question.question, question.required, "not_said", question.required
+    )
 
 
 def _reviewer(reviewer: str, name: str, calls: Sequence[CallAgreement]) -> ReviewerAgreement:
-    own = [(value, one) for one in calls if (value := one.scores.get(reviewer)) is not None]
-    from_group = [value - (_mean(x for x in one.scores.values() if x is not None) or 0.0) for value, one in own]
-    from_machine = [value - one.machine_score for value, one in own if one.machine_score is not None]
-    means = (_mean(value for value, _ in own), _mean(from_group), _mean(from_machine))
+    scored = [(value, call) for call in calls if (value := call.scores.get(reviewer)) is not None]
+    from_group = [value - (_mean(x for x in call.scores.values() if x is not None) or 0.0) for value, call in scored]
+    from_machine = [value - call.machine_score for value, call in scored if call.machine_score is not None]
+    means = (_mean(value for value, _ in scored), _mean(from_group), _mean(from_machine))
     return ReviewerAgreement(reviewer, name, *map(_points, means))
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return math.fsum(found) / len(found) if found else None
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers) if numbers else None
 
 
 def _rounded(value: float | None) -> float | None:
@@ -213,5 +215,5 @@ def _points(value: float | None) -> float | None:
     return None if value is None else round(value, 1) + 0.0  # no -0.0
 
 
-def _worst(one: QuestionAgreement | CallAgreement | Disagreement) -> float:
-    return 2.0 if one.agreement is None else one.agreement
+def _worst(result: QuestionAgreement | CallAgreement | Disagreement) -> float:
+    return 2.0 if result.agreement is None else result.agreement

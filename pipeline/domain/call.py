@@ -7,20 +7,21 @@ from uuid import UUID
 
 
 class CallState(StrEnum):
-    """Where a call stands. Stage, attempt and time of the next try are fields of the record, not states."""
+    """Status of a call. Stage, attempt and time of the next attempt are fields of the record, not states."""
 
     RECEIVED = "received"  # known, no recording yet
-    TRANSCRIBING = "transcribing"  # a recording is promised and a job exists
-    COMPLETED = "completed"  # transcript and findings are there
-    FAILED = "failed"  # will not be retried; with a code and a sentence
+    TRANSCRIBING = "transcribing"  # has a recording and a job
+    COMPLETED = "completed"  # has transcript and findings
+    FAILED = "failed"  # will not be retried; has a code and a message
 
 
 @dataclass(frozen=True, slots=True)
 class CallFields:
-    """What a sender may say about a call. None means: not given.
+    """Fields that a sender may set. None: not sent.
 
-    `start_time` is aware and in UTC; `duration` is in whole seconds, >= 0. Columns of exports, the merge and the
-    warnings about it follow from this list.
+    `start_time` is aware and in UTC; `duration` is in whole seconds, >= 0. Columns of exports, the merge and its
+    warnings
+    are derived from this list.
     """
 
     call_id: UUID

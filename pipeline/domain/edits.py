@@ -1,6 +1,6 @@
-"""What people said against the machine: edits of a call, and what a transcript, tasks and findings are with them. Pure.
+"""Edits of a call by people, applied to the machine's transcript, tasks and findings.
 
-An edit is anchored to the machine's own words at their seconds. Where these are no longer there it is not applied.
+An edit is anchored to the machine's words and their seconds. If these no longer exist, the edit is not applied.
 """
 
 from collections import defaultdict
@@ -15,10 +15,10 @@ from pipeline.domain.speech import CUSTOMER, REP, Role, Speaker, Transcript, Tur
 
 T = TypeVar("T", bound=Task)
 
-TOLERANCE = 0.2  # seconds by which words may have moved in another recognition
+TOLERANCE = 0.2  # seconds by which words may move in another recognition
 EXACT = 0.005
 BY_PERSON = "person"
-"""The reason of a role that a person gave."""
+"""The reason of a role set by a person."""
 OTHER_PARTY = {"rep": "customer", "customer": "rep"}
 NAMING = frozenset({"speaker", "role", "owner", "party"})  # keys of findings whose values name a party
 
@@ -36,7 +36,7 @@ class EditKind(StrEnum):
 
 
 class EditState(StrEnum):
-    """Whether an edit counts."""
+    """Whether an edit is in effect."""
 
     APPLIED = "applied"
     SUPERSEDED = "superseded"  # a later edit of the same words or field counts
@@ -46,7 +46,7 @@ class EditState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The machine's words that an edit belongs to. `role`: of their speaker, where that matters."""
+    """The machine's words that an edit belongs to. `role`: role of their speaker, if it matters."""
 
     channel: int
     start: float
@@ -57,7 +57,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit, as it was made. `before`: what the machine had said; text, a label, whether swapped, an id."""
+    """An edit as created. `before`: the machine's text, label, swap or id."""
 
     edit_id: Any
     kind: EditKind
@@ -70,7 +70,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class EditStatus:
-    """What became of an edit. `turn`, `first`..`last`: the words of the corrected transcript that it made, if any."""
+    """Status of an edit. `turn`, `first`..`last`: its words in the corrected transcript, if any."""
 
     state: EditState
     turn: int | None = None
@@ -80,7 +80,7 @@ class EditStatus:
 
 @dataclass(frozen=True)
 class Corrected:
-    """A transcript with edits applied. `origins`: of turns whose words changed, the machine's words behind each."""
+    """A transcript with edits applied. `origins`: for turns with changed words, the machine's words behind each."""
 
     machine: Transcript
     transcript: Transcript
@@ -89,7 +89,7 @@ class Corrected:
     origins: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def words_at(self, turn: int, start: float, end: float) -> tuple[int, int] | None:
-        """The first and last word of a turn that lie exactly at these seconds, as it is shown."""
+        """Return the first and last word of a shown turn that are exactly at these seconds."""
         if not 0 <= turn < len(self.transcript.turns):
             return None
         words = self.transcript.turns[turn].words
@@ -98,30 +98,30 @@ class Corrected:
         return (firsts[0], lasts[-1]) if firsts and lasts and firsts[0] <= lasts[-1] else None
 
     def text_anchor(self, turn: int, first: int, last: int) -> Anchor:
-        """The machine's words behind some that are shown: all of an earlier edit that they touch."""
+        """Return the machine's words behind shown words, including all of any edit they overlap."""
         if turn in self.origins:
             behind = self.origins[turn][first : last + 1]
-            first, last = min(one for one, _ in behind), max(one for _, one in behind)
+            first, last = min(span for span, _ in behind), max(span for _, span in behind)
         return _anchor(self.machine, self.machine.turns[turn], first, last)
 
     def turn_anchor(self, turn: int) -> Anchor:
-        """All of a turn, as the machine had it."""
-        said = self.machine.turns[turn]
-        return _anchor(self.machine, said, 0, len(said.words) - 1)
+        """Return the anchor of a whole machine turn."""
+        machine_turn = self.machine.turns[turn]
+        return _anchor(self.machine, machine_turn, 0, len(machine_turn.words) - 1)
 
     def roles_anchor(self) -> Anchor | None:
-        """The longest turn of a party, with its role; None where no party spoke."""
-        roles = {one.label: one.role for one in self.machine.speakers}
+        """Return the longest turn of a party with its role; None if no party spoke."""
+        roles = {speaker.label: speaker.role for speaker in self.machine.speakers}
         of_party = [turn for turn in self.machine.turns if roles.get(turn.speaker, "") in OTHER_PARTY and turn.words]
         if not of_party:
             return None
         longest = max(of_party, key=lambda turn: len(turn.words))
-        found = _anchor(self.machine, longest, 0, len(longest.words) - 1)
-        return replace(found, role=str(roles[longest.speaker]))
+        anchor = _anchor(self.machine, longest, 0, len(longest.words) - 1)
+        return replace(anchor, role=str(roles[longest.speaker]))
 
 
 def correct(transcript: Transcript, edits: Iterable[Edit]) -> Corrected:
-    """Return the transcript with edits applied, in the order in which they were made, and what became of each."""
+    """Apply edits in order of creation; return the transcript and the status of each edit."""
     work = _Work(transcript)
     for edit in edits:
         work.apply(edit)
@@ -136,7 +136,7 @@ class _Work:
         self._speakers = {speaker.label: speaker for speaker in transcript.speakers}
         self._labels = [turn.speaker for turn in transcript.turns]
         self._swapped = False
-        self._latest: dict[Any, Edit] = {}  # of a field of which one value counts
+        self._latest: dict[Any, Edit] = {}  # by field with a single value
 
     def apply(self, edit: Edit) -> None:
         if edit.undone:
@@ -152,11 +152,11 @@ class _Work:
         if place is None:
             return None
         turn, first, last = place
-        kept = [one for one in self._texts[turn] if one[1] < first or one[0] > last]
-        for one in self._texts[turn]:
-            if one not in kept:
-                self._standings[one[2].edit_id] = EditStatus(EditState.SUPERSEDED, turn)
-        self._texts[turn] = [*kept, (first, last, edit)]
+        remaining = [entry for entry in self._texts[turn] if entry[1] < first or entry[0] > last]
+        for entry in self._texts[turn]:
+            if entry not in remaining:
+                self._standings[entry[2].edit_id] = EditStatus(EditState.SUPERSEDED, turn)
+        self._texts[turn] = [*remaining, (first, last, edit)]
         return EditStatus(EditState.APPLIED, turn)
 
     def _speaker(self, edit: Edit) -> EditStatus | None:
@@ -176,9 +176,9 @@ class _Work:
         place = self._find(edit.anchor)
         if place is None:
             return None
-        roles = {one.label: str(one.role) for one in self._machine.speakers}
+        roles = {speaker.label: str(speaker.role) for speaker in self._machine.speakers}
         if edit.anchor is None or roles.get(self._machine.turns[place[0]].speaker) != edit.anchor.role:
-            return None  # the machine has changed its mind since
+            return None  # the machine's roles have changed
         if self._swapped != bool(edit.after):
             self._swap()
         self._supersede("roles", edit)
@@ -187,10 +187,10 @@ class _Work:
     def _swap(self) -> None:
         self._swapped = not self._swapped
         self._labels = [OTHER_PARTY.get(label, label) for label in self._labels]
-        known = list(self._speakers.values())
-        member = next((one.user_id for one in known if one.role is Role.REP), None)
-        swapped = [swapped_speaker(one, member) for one in known]
-        self._speakers = {one.label: one for one in swapped}
+        speakers = list(self._speakers.values())
+        member = next((speaker.user_id for speaker in speakers if speaker.role is Role.REP), None)
+        swapped = [swapped_speaker(speaker, member) for speaker in speakers]
+        self._speakers = {speaker.label: speaker for speaker in swapped}
 
     def _field(self, edit: Edit) -> EditStatus:
         self._supersede((edit.kind, edit.task_id), edit)
@@ -202,14 +202,14 @@ class _Work:
         self._latest[what] = edit
 
     def _find(self, anchor: Anchor | None) -> tuple[int, int, int] | None:
-        """Turn, first and last word of the machine's words of an anchor; None where they are not there, or twice."""
+        """Return turn, first and last word of an anchor; None if its words are missing or ambiguous."""
         if anchor is None:
             return None
-        found = list(self._candidates(anchor))
-        exact = [place for place, off in found if off <= EXACT]
+        candidates = list(self._candidates(anchor))
+        exact = [place for place, off in candidates if off <= EXACT]
         if len(exact) == 1:
             return exact[0]
-        return found[0][0] if len(found) == 1 else None
+        return candidates[0][0] if len(candidates) == 1 else None
 
     def _candidates(self, anchor: Anchor) -> Iterable[tuple[tuple[int, int, int], float]]:
         around = range(round((anchor.start - TOLERANCE) * 10) - 1, round((anchor.start + TOLERANCE) * 10) + 2)
@@ -227,12 +227,12 @@ class _Work:
 
     @cached_property
     def _starts(self) -> dict[int, list[tuple[int, int]]]:
-        """Turn and word by the tenth of a second in which it begins."""
-        found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """Index (turn, word) by the tenth of a second in which the word begins."""
+        starts: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for at, turn in enumerate(self._machine.turns):
             for number, word in enumerate(turn.words):
-                found[round(word.start * 10)].append((at, number))
-        return found
+                starts[round(word.start * 10)].append((at, number))
+        return starts
 
     def done(self) -> Corrected:
         turns, origins = list(self._machine.turns), {}
@@ -242,43 +242,43 @@ class _Work:
         for at, edits in self._texts.items():
             if edits:
                 turns[at], origins[at] = self._rewritten(turns[at], edits)
-        kept = {turn.speaker for turn in turns}
-        for one in self._machine.speakers:
-            kept.add(OTHER_PARTY.get(one.label, one.label) if self._swapped else one.label)
-        speakers = tuple(one for one in self._speakers.values() if one.label in kept)
-        made = replace(self._machine, turns=tuple(turns), speakers=speakers)
-        if self._swapped and made.layout.kind.separated:
-            made = _with_channels_swapped(made)
-        return Corrected(self._machine, made, self._standings, self._swapped, origins)
+        labels = {turn.speaker for turn in turns}
+        for speaker in self._machine.speakers:
+            labels.add(OTHER_PARTY.get(speaker.label, speaker.label) if self._swapped else speaker.label)
+        speakers = tuple(speaker for speaker in self._speakers.values() if speaker.label in labels)
+        corrected = replace(self._machine, turns=tuple(turns), speakers=speakers)
+        if self._swapped and corrected.layout.kind.separated:
+            corrected = _with_channels_swapped(corrected)
+        return Corrected(self._machine, corrected, self._standings, self._swapped, origins)
 
     def _rewritten(self, turn: Turn, edits: list[tuple[int, int, Edit]]) -> tuple[Turn, tuple[tuple[int, int], ...]]:
         words: list[Word] = []
         behind: list[tuple[int, int]] = []
         at = 0
-        for first, last, edit in sorted(edits, key=lambda one: one[0]):
+        for first, last, edit in sorted(edits, key=lambda entry: entry[0]):
             words += turn.words[at:first]
-            behind += [(one, one) for one in range(at, first)]
-            made = retimed(turn.words[first : last + 1], str(edit.after or ""))
-            place = EditStatus(EditState.APPLIED, turn.index, len(words), len(words) + len(made) - 1)
+            behind += [(word, word) for word in range(at, first)]
+            new_words = retimed(turn.words[first : last + 1], str(edit.after or ""))
+            place = EditStatus(EditState.APPLIED, turn.index, len(words), len(words) + len(new_words) - 1)
             self._standings[edit.edit_id] = place
-            words += made
-            behind += [(first, last)] * len(made)
+            words += new_words
+            behind += [(first, last)] * len(new_words)
             at = last + 1
         words += turn.words[at:]
-        behind += [(one, one) for one in range(at, len(turn.words))]
+        behind += [(word, word) for word in range(at, len(turn.words))]
         return replace(turn, words=tuple(words)), tuple(behind)
 
 
 def channel_of(transcript: Transcript, label: str) -> int:
-    """The channel of the layout on which a speaker is heard."""
+    """Return the channel of the layout with this speaker."""
     if not transcript.layout.kind.separated:
         return 0
-    role = next((one.role for one in transcript.speakers if one.label == label), Role.UNKNOWN)
+    role = next((speaker.role for speaker in transcript.speakers if speaker.label == label), Role.UNKNOWN)
     return CUSTOMER if role is Role.CUSTOMER else REP
 
 
 def _with_channels_swapped(transcript: Transcript) -> Transcript:
-    """Channel 0 is the rep's: always. So what a channel holds goes with its party."""
+    """Swap everything that belongs to a channel: channel 0 is always the agent's."""
     layout = transcript.layout
     return replace(
         transcript,
@@ -286,11 +286,11 @@ def _with_channels_swapped(transcript: Transcript) -> Transcript:
             layout,
             swapped=not layout.swapped,
             starts=layout.starts[::-1],
-            bleed=tuple(replace(one, source=1 - one.source) for one in layout.bleed),
+            bleed=tuple(replace(bleed, source=1 - bleed.source) for bleed in layout.bleed),
         ),
         labels=transcript.labels[::-1],
-        doubts=tuple(replace(one, channel=1 - one.channel) for one in transcript.doubts),
-        languages=tuple(replace(one, channel=1 - one.channel) for one in transcript.languages),
+        doubts=tuple(replace(doubt, channel=1 - doubt.channel) for doubt in transcript.doubts),
+        languages=tuple(replace(stretch, channel=1 - stretch.channel) for stretch in transcript.languages),
     )
 
 
@@ -300,24 +300,24 @@ def _anchor(transcript: Transcript, turn: Turn, first: int, last: int) -> Anchor
 
 
 def retimed(words: Sequence[Word], text: str) -> tuple[Word, ...]:
-    """A person's text in place of words: each word at its old time where there are as many, else by its length."""
-    said = text.split()
-    if len(said) == len(words):
+    """Return a person's text as words: at the old times if the count is equal, else spread by length."""
+    new_texts = text.split()
+    if len(new_texts) == len(words):
         return tuple(
-            Word(word.start, word.end, one, 1.0, joined=word.joined and number == 0)
-            for number, (one, word) in enumerate(zip(said, words, strict=True))
+            Word(word.start, word.end, new_text, 1.0, joined=word.joined and number == 0)
+            for number, (new_text, word) in enumerate(zip(new_texts, words, strict=True))
         )
-    start, seconds, letters = words[0].start, words[-1].end - words[0].start, sum(map(len, said))
-    made, before = [], 0
-    for number, one in enumerate(said):
-        begin, end = (start + seconds * count / letters for count in (before, before + len(one)))
-        made.append(Word(round(begin, 3), round(end, 3), one, 1.0, joined=words[0].joined and number == 0))
-        before += len(one)
-    return tuple(made)
+    start, seconds, letters = words[0].start, words[-1].end - words[0].start, sum(map(len, new_texts))
+    new_words, before = [], 0
+    for number, new_text in enumerate(new_texts):
+        begin, end = (start + seconds * count / letters for count in (before, before + len(new_text)))
+        new_words.append(Word(round(begin, 3), round(end, 3), new_text, 1.0, joined=words[0].joined and number == 0))
+        before += len(new_text)
+    return tuple(new_words)
 
 
 def swapped_speaker(speaker: Speaker, member: str | None) -> Speaker:
-    """A speaker as the other party; `member` is who the rep is."""
+    """Return a speaker as the other party; `member` is the agent."""
     if speaker.role not in (Role.REP, Role.CUSTOMER):
         return speaker
     role = Role(OTHER_PARTY[speaker.role])
@@ -326,17 +326,19 @@ def swapped_speaker(speaker: Speaker, member: str | None) -> Speaker:
 
 
 def assigned(transcript: Transcript, user_id: str | None) -> Transcript:
-    """The transcript with this member as its rep, where one speaker is."""
-    reps = [one.label for one in transcript.speakers if one.role is Role.REP]
+    """Return the transcript with this member as its agent, if exactly one speaker is the agent."""
+    reps = [speaker.label for speaker in transcript.speakers if speaker.role is Role.REP]
     if len(reps) != 1:
         return transcript
-    named = tuple(replace(one, user_id=user_id) if one.label in reps else one for one in transcript.speakers)
-    return replace(transcript, speakers=named)
+    speakers = tuple(
+        replace(speaker, user_id=user_id) if speaker.label in reps else speaker for speaker in transcript.speakers
+    )
+    return replace(transcript, speakers=speakers)
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What people said of a call as a whole. `machine_agent`: whom the sender or the call named."""
+    """Corrections of the call as a whole. `machine_agent`: the agent by the sender or the analysis."""
 
     swapped: bool = False
     agent_set: bool = False
@@ -345,7 +347,7 @@ class Fields:
 
 
 def corrected_owner(owner: str, owner_user_id: str | None, fields: Fields) -> tuple[str, str | None]:
-    """Whose task it is: party and member. A rep's task goes with the agent, unless another colleague was named."""
+    """Return party and member of a task. The agent's tasks follow the agent unless another member was named."""
     if fields.swapped and owner in OTHER_PARTY:
         owner, owner_user_id = OTHER_PARTY[owner], None
     if fields.agent_set and owner == "rep" and owner_user_id in (None, fields.machine_agent):
@@ -354,24 +356,24 @@ def corrected_owner(owner: str, owner_user_id: str | None, fields: Fields) -> tu
 
 
 def corrected_task(task: T, fields: Fields) -> T:
-    """The task with its owner as people said."""
+    """Return the task with its corrected owner."""
     owner, owner_user_id = corrected_owner(task.owner, task.owner_user_id, fields)
     return replace(task, owner=owner, owner_user_id=owner_user_id)
 
 
 def corrected_finding(finding: Finding, fields: Fields, agent_name: str | None = None) -> Finding:
-    """The finding with the parties and the agent as people said; its sentences stay as they were written."""
+    """Return the finding with corrected parties and agent; its sentences remain unchanged."""
     if fields.swapped:
         finding = replace(finding, value=_renamed(finding.value))
     if fields.agent_set and finding.step == "agent":
-        said = {"user_id": fields.user_id, "name": agent_name, "spoken_name": None, "source": BY_PERSON}
-        finding = replace(finding, value=finding.value | said, evidence=(), confidence=1.0, note=None)
+        agent = {"user_id": fields.user_id, "name": agent_name, "spoken_name": None, "source": BY_PERSON}
+        finding = replace(finding, value=finding.value | agent, evidence=(), confidence=1.0, note=None)
     return finding
 
 
 def _renamed(value: Any, naming: bool = False) -> Any:
     if isinstance(value, Mapping):
-        return {OTHER_PARTY.get(key, key): _renamed(held, key in NAMING) for key, held in value.items()}
+        return {OTHER_PARTY.get(key, key): _renamed(item, key in NAMING) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_renamed(one, naming) for one in value]
+        return [_renamed(item, naming) for item in value]
     return OTHER_PARTY.get(value, value) if naming and isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What a call means: findings that point at their seconds of audio, and what is known beforehand."""
+"""Findings, which point at their seconds of audio, and what is known before the analysis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one step found. `value` holds JSON-able plain data, so that any new step can be stored and shown."""
+    """Result of one step. `value` is JSON-compatible data, so that any new step can be stored and shown."""
 
     step: str
     version: int
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """What a language model answered to one request. `cut_off`: the text ends where there was no more room."""
+    """Response of a language model to one request. `cut_off`: the text ends at the model's limit."""
 
     text: str
     cut_off: bool = False
@@ -50,7 +50,7 @@ Topic = Literal["call", "questions"]
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request to a language model. Of one `topic` a later request is pointless where an earlier one failed."""
+    """One request to a language model. After a failure, later requests of the same `topic` are skipped."""
 
     key: str  # as in `ModelTexts`
     topic: Topic
@@ -63,7 +63,7 @@ class ModelRequest:
 class Unanswered:
     """Why a language model gave no answer, in words for people.
 
-    `not_asked`: the code of why it was not even asked. `down`: its endpoint is, whatever is asked.
+    `not_asked`: code of the reason why no request was sent. `down`: the endpoint is unavailable for any request.
     """
 
     reason: str
@@ -73,7 +73,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswers:
-    """What came of requests to a language model, by their keys."""
+    """Responses of a language model by request key."""
 
     texts: Mapping[str, ModelText]
     unanswered: Mapping[str, Unanswered] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class ModelAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Tone:
-    """`label` is negative, neutral or positive; `score` runs from -1 to 1; `basis` says what it was read from."""
+    """`label` is negative, neutral or positive; `score` is -1..1; `basis` says what it is based on."""
 
     label: str
     score: float
@@ -90,7 +90,7 @@ class Tone:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something still to be done after the call by somebody who undertook it."""
+    """A commitment to do something after the call."""
 
     title: str
     owner: str  # "rep", "customer", "other" or "unknown"
@@ -106,9 +106,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A person the workspace knows. Numbers are E.164.
+    """A person known to the workspace. Numbers are E.164.
 
-    `inferred`: known from calls alone of which no sender said who placed them, so that `phone` may be our own number.
+    `inferred`: known only from calls whose direction the sender did not set, so that `phone` may be the workspace's
+    number.
     """
 
     contact_id: str
@@ -121,7 +122,7 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A person of the workspace; `user_id` is the sender's userId."""
+    """A member of the workspace; `user_id` is the sender's userId."""
 
     user_id: str
     name: str
@@ -138,7 +139,9 @@ class MemberVoiceprint:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """What is known before a call is heard: its team's members, their voices, the workspace's contacts and terms."""
+    """What is known before a call is processed: members of its team with their voices, contacts and terms of the
+    workspace.
+    """
 
     members: tuple[Member, ...] = ()
     voiceprints: tuple[MemberVoiceprint, ...] = ()
@@ -159,11 +162,11 @@ ToneByVoice = Literal["customers", "nobody", "everybody"]
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What an analysis step may look at. `findings` holds the results of the steps before it, by name.
+    """Input of an analysis step. `findings` holds the results of earlier steps, by name.
 
-    `speech` holds, per speaker label, the spans with voice activity; without it the turns' own times count.
-    `prosody` holds how each channel's voice sounded; None where that is not known. `tone_by_voice` says whose voice
-    may say in what tone they speak.
+    `speech` holds spans with voice activity per speaker label; without it the times of the turns count. `prosody` holds
+    how
+    each channel's voice sounded; None if unknown. `tone_by_voice`: whose voice may contribute to sentiment.
     """
 
     call: Call

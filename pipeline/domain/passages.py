@@ -1,17 +1,17 @@
-"""What is embedded of a call: turns, joined or cut to passages of a length that a sentence model compares well."""
+"""Passages for semantic search: turns joined or cut to a length that a sentence model compares well."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.domain.speech import Turn, Word, text_of
 
-ENOUGH = 25  # words that a passage has before it ends with its turn
-MOST = 80  # words of a passage: longer turns are cut
+MIN_WORDS = 25  # words that a passage has before it ends with its turn
+MAX_WORDS = 80  # words of a passage: longer turns are cut
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Words said one after the other: those from `first_word` of turn `first_turn` on; seconds of the recording."""
+    """Consecutive words, from `first_word` of turn `first_turn`; seconds of the recording."""
 
     first_turn: int
     last_turn: int
@@ -30,28 +30,28 @@ class _Piece:
 
 
 def passages_of(turns: Sequence[Turn]) -> list[Passage]:
-    """Return the passages of a transcript, in its order. Every word is in exactly one of them.
+    """Return the passages of a transcript in order; every word is in exactly one.
 
-    Short turns are joined with what follows: "yes" and "no" mean nothing by themselves, and an answer is found by its
-    question.
+    Short turns are joined with the next ones: "yes" and "no" mean nothing by themselves, and an answer is found through
+    its question.
     """
-    found: list[Passage] = []
+    passages: list[Passage] = []
     waiting: list[_Piece] = []
     for piece in _pieces(turns):
-        if waiting and _size(waiting) + len(piece.words) > MOST:
-            found.append(_passage(waiting))
+        if waiting and _size(waiting) + len(piece.words) > MAX_WORDS:
+            passages.append(_passage(waiting))
             waiting = []
         waiting.append(piece)
-        if _size(waiting) >= ENOUGH:
-            found.append(_passage(waiting))
+        if _size(waiting) >= MIN_WORDS:
+            passages.append(_passage(waiting))
             waiting = []
-    return [*found, _passage(waiting)] if waiting else found
+    return [*passages, _passage(waiting)] if waiting else passages
 
 
 def _pieces(turns: Sequence[Turn]) -> Iterator[_Piece]:
-    """Turns, the longest ones in parts of the same length."""
+    """Split turns into parts of equal length of at most `MAX_WORDS` words."""
     for turn in turns:
-        parts = -(-len(turn.words) // MOST)
+        parts = -(-len(turn.words) // MAX_WORDS)
         for part in range(parts):
             first, last = (len(turn.words) * at // parts for at in (part, part + 1))
             yield _Piece(turn.index, first, turn.words[first:last])

@@ -1,4 +1,4 @@
-"""What a workspace asks of its calls: questions in plain words, trackers, and the scorecards that they stand on."""
+"""Questions of a workspace about its calls: questions in plain words, trackers, and scorecards."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ SAID, NOT_SAID = "said", "not said"  # what an answer comes to that is neither y
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question in plain words, or a tracker. Without limits it is asked of every call, about all of it.
+    """A question in plain words, or a tracker. Without limits it applies to every call and to the whole call.
 
     `first`, `last`: minutes from the first, or before the last, word of a person. `unless`: a phrase does not count in
-    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised where it is missing.
+    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised if it is missing.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -25,7 +25,7 @@ class Question:
     party: AskedParty = "anyone"
     first: float | None = None
     last: float | None = None
-    direction: Literal["incoming", "outgoing"] | None = None
+    outgoing: bool | None = None
     languages: tuple[str, ...] = ()
     teams: tuple[str, ...] = ()  # ids
     phrases: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class ScorecardItem:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """Questions that a call is scored by. Without limits it is of every call. `pass_mark`: the score that passes."""
+    """Questions that score a call. Without limits it applies to every call. `pass_mark`: the score that passes."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
@@ -68,7 +68,7 @@ class Scorecard:
     type: Literal["scorecard"] = "scorecard"
     title: str = ""
     pass_mark: float | None = None
-    direction: Literal["incoming", "outgoing"] | None = None
+    outgoing: bool | None = None
     languages: tuple[str, ...] = ()
     teams: tuple[str, ...] = ()  # ids
     items: tuple[ScorecardItem, ...] = ()
@@ -80,15 +80,14 @@ Defined = Question | Scorecard
 
 
 def outcomes_of(question: Question) -> tuple[str, ...]:
-    """What an answer may come to, in a word: what `points` may name."""
+    """Return the possible outcomes of an answer, the keys of `points`."""
     if question.type == "yes/no":
         return ("yes", "no")
     return (*(question.choices or (SAID,)), NOT_SAID)
 
 
 def points_of(question: Question) -> dict[str, float]:
-    """What earns points where a scorecard does not say it: "yes", anything that is said, and of a tracker what does
-    not raise it."""
+    """Return the default points: full for "yes", any other answer, and a tracker that is not raised."""
     if question.type == "tracker":
         return {SAID: float(question.required), NOT_SAID: float(not question.required)}
     *good, bad = outcomes_of(question)
@@ -96,7 +95,7 @@ def points_of(question: Question) -> dict[str, float]:
 
 
 def faults_of(card: Scorecard, asked: Mapping[str, Question]) -> Iterator[tuple[int, str]]:
-    """What a scorecard says of questions, by key, that is not so: the item's number and a sentence."""
+    """Yield the number of each invalid item of a scorecard and a sentence about it. `asked`: questions by key."""
     for at, item in enumerate(card.items):
         question = asked.get(item.question)
         if question is None:
@@ -104,5 +103,5 @@ def faults_of(card: Scorecard, asked: Mapping[str, Question]) -> Iterator[tuple[
             continue
         for name in item.points:
             if name not in outcomes_of(question):
-                known = ", ".join(outcomes_of(question))
-                yield at, f"items[{at}].points: {name!r} is no outcome of {item.question!r}; there are: {known}."
+                outcomes = ", ".join(outcomes_of(question))
+                yield at, f"items[{at}].points: {name!r} is no outcome of {item.question!r}; there are: {outcomes}."

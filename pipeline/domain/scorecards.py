@@ -1,4 +1,4 @@
-"""Scorecards: which answers of a call earn how much of their weight, and the score that they come to. Pure."""
+"""Scorecards: the points of each answer and the resulting score."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,11 @@ NOT_ASKED = "it was not asked of this call"
 
 @dataclass(frozen=True, slots=True)
 class ScoredItem:
-    """What a call's answer to one question earns. `outcome` and `earned` (0..1) are None where it does not count:
-    it could not be answered, or is not of such calls; `reason` says why."""
+    """Points of a call's answer to one question.
+
+    `outcome` and `earned` (0..1) are None if the item does not count: the question could not be answered or does not
+    apply to the call; `reason` says why.
+    """
 
     question: str  # its key
     title: str
@@ -28,7 +31,7 @@ class ScoredItem:
 
 @dataclass(frozen=True, slots=True)
 class SectionScore:
-    """The score of the items of one section, 0..100; None: none of them counts."""
+    """Score of the items of one section, 0..100; None if no item counts."""
 
     section: str
     score: float | None
@@ -36,7 +39,7 @@ class SectionScore:
 
 @dataclass(frozen=True, slots=True)
 class ScorecardResult:
-    """A call's score by a scorecard, 0..100; None: no item counts. `passed`: None without a pass mark, or a score."""
+    """Score of a call on a scorecard, 0..100; None if no item counts. `passed`: None without a pass mark or score."""
 
     key: str
     version: int
@@ -50,7 +53,9 @@ class ScorecardResult:
 
 
 def outcome_of(answer: QuestionAnswer | TrackerResult) -> str | None:
-    """What an answer comes to; None: it could not be asked, or is not of such calls. Not said is "no" to yes/no."""
+    """Return the outcome of an answer; None if the question was not asked or does not apply. "no" if yes/no is not
+    said.
+    """
     if answer.state in ("not_asked", "out_of_scope"):
         return None
     kind = answer.type if isinstance(answer, QuestionAnswer) else "tracker"
@@ -65,34 +70,36 @@ def score(
     answers: Iterable[QuestionAnswer],
     trackers: Iterable[TrackerResult],
 ) -> ScorecardResult:
-    """A call's score: 100 x sum(weight x earned) / sum(weight) over the items that count, to one decimal.
+    """Return a call's score: 100 x sum(weight x earned) / sum(weight) over the items that count, to one decimal.
 
-    An item of `auto_fail` that counts and earns nothing makes the score 0.
+    An item with `auto_fail` that counts and earns nothing makes the score 0.
     """
-    by_key = {one.key: one for one in asked}
+    by_key = {question.key: question for question in asked}
     blank = ScorecardResult(card.key, card.version, card.title, card.pass_mark, None, False, None, ())
-    items = tuple(_item(one, by_key.get(one.question)) for one in card.items)
+    items = tuple(_item(item, by_key.get(item.question)) for item in card.items)
     return rescored(replace(blank, items=items), answers, trackers)
 
 
 def rescored(
     result: ScorecardResult, answers: Iterable[QuestionAnswer], trackers: Iterable[TrackerResult]
 ) -> ScorecardResult:
-    """The same scorecard by other answers, such as those that a person corrected. See `score` for the formula."""
-    given: dict[str, QuestionAnswer | TrackerResult] = {one.key: one for one in answers}
-    given |= {one.key: one for one in trackers}
-    items = tuple(_scored(one, given.get(one.question)) for one in result.items)
-    failed = any(one.auto_fail and one.earned == 0 for one in items)
+    """Return the result for other answers, such as corrected ones. See `score` for the formula."""
+    answers_by_key: dict[str, QuestionAnswer | TrackerResult] = {answer.key: answer for answer in answers}
+    answers_by_key |= {tracker.key: tracker for tracker in trackers}
+    items = tuple(_scored(item, answers_by_key.get(item.question)) for item in result.items)
+    failed = any(item.auto_fail and item.earned == 0 for item in items)
     total = 0.0 if failed else _total(items)
     passed = None if total is None or result.pass_mark is None else total >= result.pass_mark
-    sections = list(dict.fromkeys(one.section for one in items))
+    sections = list(dict.fromkeys(item.section for item in items))
     return replace(
         result,
         score=total,
         auto_failed=failed,
         passed=False if failed else passed,
         items=items,
-        sections=tuple(SectionScore(name, _total([one for one in items if one.section == name])) for name in sections)
+        sections=tuple(
+            SectionScore(name, _total([item for item in items if item.section == name])) for name in sections
+        )
         if any(sections)
         else (),
     )
@@ -114,6 +121,6 @@ def _scored(item: ScoredItem, answer: QuestionAnswer | TrackerResult | None) -> 
 
 
 def _total(items: Sequence[ScoredItem]) -> float | None:
-    counted = [(one.weight, one.earned) for one in items if one.earned is not None]
+    counted = [(item.weight, item.earned) for item in items if item.earned is not None]
     whole = math.fsum(weight for weight, _ in counted)
     return round(100 * math.fsum(weight * earned for weight, earned in counted) / whole, 1) if whole else None

@@ -1,4 +1,4 @@
-"""What the first bytes of a file are when they are not audio: named for people."""
+"""Detection of files that are not audio, from their first bytes."""
 
 import re
 
@@ -50,10 +50,10 @@ AUDIO_MAGIC = (
 )
 
 
-def what_it_is(head: bytes, media_type: str | None = None) -> str | None:
-    """Name what `head` (the first `HEAD_BYTES`, or all there is) is, if it is certainly not audio; None otherwise.
+def detect_type(head: bytes, media_type: str | None = None) -> str | None:
+    """Name the type of a file that is certainly not audio; None otherwise. `head`: its first `HEAD_BYTES`.
 
-    `media_type` alone is not enough: servers declare audio as text. It decides only if the bytes do not.
+    `media_type` alone is not enough, since servers declare audio as text: it decides only if the bytes do not.
     """
     for magic, name in NOT_AUDIO_MAGIC:
         if head.startswith(magic):
@@ -72,13 +72,13 @@ def what_it_is(head: bytes, media_type: str | None = None) -> str | None:
 
 
 def is_known_audio(head: bytes) -> bool:
-    """True where the file begins as a well-known audio container does."""
+    """Return whether the file begins like a well-known audio container."""
     is_mpeg_frame = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0
     return head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp" or is_mpeg_frame
 
 
 def as_text(head: bytes) -> str | None:
-    """`head` as text, if all of it reads as text."""
+    """Return `head` as text if all of it is printable."""
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     try:
         text = head.decode(encoding)

@@ -1,4 +1,4 @@
-"""Arithmetic of spans: exact, so that what is counted adds up."""
+"""Exact arithmetic of spans, so that totals add up."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from pipeline.domain.speech import Span
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Touching and overlapping spans as one, in order of time."""
+    """Merge touching and overlapping spans; return them in order of time."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         if merged and span.start <= merged[-1].end:
@@ -17,7 +17,7 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def outside(spans: Sequence[Span], taken: Sequence[Span]) -> tuple[Span, ...]:
-    """What of `spans` lies outside all of `taken`; both in order and without overlap, as `union` gives them."""
+    """Return the parts of `spans` outside of `taken`; both ordered and without overlap, as from `union`."""
     rest: list[Span] = []
     first = 0
     for span in spans:
@@ -35,5 +35,5 @@ def outside(spans: Sequence[Span], taken: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def seconds(spans: Iterable[Span]) -> float:
-    """The sum of their durations."""
+    """Return the total duration."""
     return sum(span.duration for span in spans)

@@ -1,4 +1,4 @@
-"""Sound and words. Times are seconds from the start of the recording unless a name says otherwise."""
+"""Audio and words. Times are seconds from the start of the recording unless a name says otherwise."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -36,7 +36,7 @@ class LayoutKind(StrEnum):
 
     @property
     def separated(self) -> bool:
-        """True where the channel says who spoke."""
+        """Whether the channel identifies the speaker."""
         return self in (LayoutKind.STEREO, LayoutKind.TWO_FILES)
 
 
@@ -44,7 +44,7 @@ class LayoutKind(StrEnum):
 class Bleed:
     """One party audible in the other's channel; it is suppressed before speech is detected."""
 
-    source: int  # the channel whose party is heard in the other one
+    source: int  # the channel whose party is audible in the other one
     level_db: float  # of the bleed against the source, below 0
     delay: float  # seconds by which it lags behind the source
     share: float  # of the windows in which only the source speaks, those with the bleed in them, 0..1
@@ -79,7 +79,7 @@ class Span:
 
 
 class Audio(ABC):
-    """Decoded sound: int16 at `SAMPLE_RATE`, read piece by piece, so that no process has to hold a whole call."""
+    """Decoded audio: int16 at `SAMPLE_RATE`, read in pieces, so that no process has to hold a whole call."""
 
     __slots__ = ()
 
@@ -95,11 +95,13 @@ class Audio(ABC):
 
     @abstractmethod
     def read(self, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
-        """Samples `first` to `last` (exclusive) of one channel, shape (n,); what lies outside the recording is left
-        out. May raise `StorageError`."""
+        """Return samples `first` to `last` (exclusive) of one channel, shape (n,), clipped to the recording.
+
+        May raise `StorageError`.
+        """
 
     def gaps(self, channel: int) -> tuple[Span, ...]:
-        """Where a channel is silent because the recording lacks its sound, in order and not overlapping."""
+        """Return where a channel is silent because the recording lacks audio, in order and without overlap."""
         return ()
 
     @property
@@ -108,18 +110,18 @@ class Audio(ABC):
         return self.length / SAMPLE_RATE
 
     def cut(self, channel: int, start: float, end: float) -> npt.NDArray[np.float32]:
-        """The samples of one channel between two times, float32 in -1..1, shape (n,)."""
+        """Return the samples of one channel between two times, float32 in -1..1, shape (n,)."""
         piece = self.read(channel, round(start * SAMPLE_RATE), round(end * SAMPLE_RATE))
         return piece.astype(np.float32) / np.float32(32768)
 
     def sound(self, chunk: "Chunk") -> npt.NDArray[np.float32]:
-        """The samples of a chunk, its pieces one after the other, float32 in -1..1, shape (n,)."""
+        """Return the samples of a chunk, its pieces concatenated, float32 in -1..1, shape (n,)."""
         return np.concatenate([self.cut(chunk.channel, span.start, span.end) for span in chunk.sound])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AudioInMemory(Audio):
-    """Samples held as an array, int16 of shape (channels, n): for tests, notebooks and short pieces."""
+    """Samples in an array, int16 of shape (channels, n): for tests, notebooks and short pieces."""
 
     samples: npt.NDArray[np.int16]
     lacking: tuple[Span, ...] = ()  # see `gaps`
@@ -140,7 +142,7 @@ class AudioInMemory(Audio):
 
 
 class LabelKind(StrEnum):
-    """What a stretch of a channel holds."""
+    """Content of a stretch of a channel."""
 
     SPEECH = "speech"
     SILENCE = "silence"
@@ -156,13 +158,13 @@ class LabelKind(StrEnum):
 
     @property
     def speech(self) -> bool:
-        """True where words are spoken, by a person or a machine."""
+        """Whether words are spoken, by a person or a machine."""
         return self in (LabelKind.SPEECH, LabelKind.ANNOUNCEMENT, LabelKind.VOICEMAIL)
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What one channel holds from `start` to `end`. The labels of a channel follow each other without gaps."""
+    """Content of one channel from `start` to `end`. The labels of a channel are contiguous."""
 
     start: float
     end: float
@@ -174,11 +176,12 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Speech of one channel, at most 30 s of sound; it points at samples and does not hold them.
+    """Speech of one channel, up to 30 s of audio; it refers to samples and does not hold them.
 
-    `pieces` are the parts of start..end that its sound consists of, in order of time, the first from `start` and the
-    last to `end`: the pauses between them are left out. Empty: all of it. A time "in its sound" counts from 0 without
-    those pauses; `Audio.sound` gives the samples.
+    `pieces` are the parts of start..end that its audio consists of, in order of time, the first from `start` and the
+    last to
+    `end`, without the pauses between them. Empty: all of it. A time "in its sound" counts from 0 without those pauses;
+    `Audio.sound` returns the samples.
     """
 
     channel: int
@@ -205,20 +208,20 @@ class Chunk:
     @property
     def parts(self) -> tuple[Span, ...]:
         """`sound` in its own time: the first from 0, each from where the one before it ends."""
-        found: list[Span] = []
+        spans: list[Span] = []
         for span in self.sound:
-            begin = found[-1].end if found else 0.0
-            found.append(Span(begin, begin + span.duration))
-        return tuple(found)
+            begin = spans[-1].end if spans else 0.0
+            spans.append(Span(begin, begin + span.duration))
+        return tuple(spans)
 
     def moment(self, seconds: float) -> float:
-        """The recording's time of a moment in its sound; where a pause is left out, the beginning of what follows."""
+        """Convert a time in its sound to a time of the recording; at a skipped pause, the start of the next piece."""
         parts = self.parts
         at = max(0, bisect_right([part.start for part in parts], seconds) - 1)
         return self.sound[at].start + seconds - parts[at].start
 
     def between(self, first: float, last: float) -> "Chunk":
-        """The chunk of its sound from `first` to `last`, in the same language."""
+        """Return the part of its sound from `first` to `last`, in the same language."""
         cut = [
             Span(span.start + max(first - part.start, 0.0), span.end - max(part.end - last, 0.0))
             for span, part in zip(self.sound, self.parts, strict=True)
@@ -235,31 +238,31 @@ class Word:
     end: float
     text: str
     confidence: float
-    doubtful: bool = False  # probably wrong, or of a window that stayed suspect after it was decoded again
+    doubtful: bool = False  # probably wrong, or in a window that is still suspect after decoding it again
     joined: bool = False  # written without a space after the word before it, as in Chinese or Thai
 
 
 def text_of(words: Iterable[Word]) -> str:
-    """Return the words as text: single spaces between them, none before one that is joined."""
+    """Join words to text with single spaces, except before joined words."""
     return "".join(word.text if word.joined else f" {word.text}" for word in words).strip()
 
 
 def places_of(words: Sequence[Word]) -> list[tuple[int, int]]:
-    """Return where each word lies in `text_of(words)`: its first character and the one after its last."""
-    found: list[tuple[int, int]] = []
+    """Return the character range of each word in `text_of(words)`."""
+    places: list[tuple[int, int]] = []
     for word in words:
-        first = found[-1][1] + (0 if word.joined else 1) if found else 0
-        found.append((first, first + len(word.text)))
-    return found
+        first = places[-1][1] + (0 if word.joined else 1) if places else 0
+        places.append((first, first + len(word.text)))
+    return places
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkText:
-    """What an engine recognized in one chunk; word times count from the start of the recording."""
+    """Recognition result of one chunk; word times count from the start of the recording."""
 
     chunk: Chunk
     language: str
-    language_probability: float  # 1: it was asked for; 0: the recognizer knows no other
+    language_probability: float  # 1: it was requested; 0: the recognizer supports no other
     words: tuple[Word, ...]
     mean_log_probability: float
     no_speech_probability: float
@@ -272,25 +275,25 @@ class ChunkText:
 
     @property
     def language_detected(self) -> bool:
-        """False where the recognizer knows one language only."""
+        """Whether the recognizer supports several languages."""
         return bool(self.languages) or self.language_probability > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A stretch whose text is not sure. Nothing is hidden: text that was taken out is kept here."""
+    """A stretch of uncertain text. Removed text is stored here, so that nothing is hidden."""
 
     channel: int
     start: float
     end: float
     reasons: tuple[str, ...]  # names of `pipeline.asr.safety.REASONS`
-    text: str = ""  # what the recognizer made of it
-    kept: bool = True  # False: the text is in no turn, because no one can have said it there
+    text: str = ""  # the recognizer's text
+    kept: bool = True  # False: removed from the turns, since nothing can have been said there
 
 
 @dataclass(frozen=True, slots=True)
 class AudioAnalysis:
-    """What the audio stage learned: layout, length, where speech is (per channel) and the chunks to recognize."""
+    """Result of the audio stage: layout, duration, speech per channel, and the chunks to recognize."""
 
     layout: Layout
     duration: float
@@ -308,18 +311,18 @@ class LanguageStretch:
     start: float
     end: float
     language: str  # ISO 639-1
-    probability: float | None  # 0..1; None: the recognizer knows no other
+    probability: float | None  # 0..1; None: the recognizer supports no other
 
 
 @dataclass(frozen=True, slots=True)
 class Recognized:
-    """What recognition made of all chunks of a recording, and the engine that did it."""
+    """Recognition result of a recording, and the engine."""
 
     texts: tuple[ChunkText, ...]
     engine: str
     doubts: tuple[Doubt, ...] = ()
     languages: tuple[LanguageStretch, ...] = ()  # by channel and time
-    undone: int = 0  # suspect windows that were not decoded again, for want of budget
+    undone: int = 0  # suspect windows beyond the budget of decoding again
 
 
 class Role(StrEnum):
@@ -331,7 +334,7 @@ class Role(StrEnum):
 
 
 BY_VOICE = "voiceprint"
-"""The reason of a role that a voice gave, by a member's profile."""
+"""The reason of a role that a member's voice profile identified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +370,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One shape for every form of audio. An empty one carries the reason in `note`."""
+    """Transcript, in one form for every audio layout. An empty one has the reason in `note`."""
 
     language: str | None
     language_probability: float | None
@@ -405,7 +408,7 @@ class Voiceprint:
 
 @dataclass(frozen=True, slots=True)
 class Diarization:
-    """Who spoke when in a mixed recording, with a voiceprint per label where enough was heard."""
+    """Who spoke when in a mixed recording, with a voiceprint for each label that has enough speech."""
 
     spans: tuple[SpeakerSpan, ...]
     voiceprints: dict[str, Voiceprint]
@@ -414,7 +417,7 @@ class Diarization:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """How one channel's party speaks, in slices of `Prosody.seconds`; one entry for each slice that holds speech."""
+    """How one channel's party speaks, in slices of `Prosody.seconds`; one entry for each slice that contains speech."""
 
     index: tuple[int, ...] = ()  # slice i lasts from i to i + 1 slices' length
     pitch: tuple[float | None, ...] = ()  # median, Hz; None where too little is voiced

@@ -1,5 +1,3 @@
-"""The stages of a call: the name each is stored by, what it yields, and what people call it."""
-
 from enum import StrEnum
 from typing import Any
 
@@ -17,10 +15,9 @@ from pipeline.domain.speech import (
 
 
 class Stage(StrEnum):
-    """A stage of `pipeline.process`, in the order of the work; its value is its name in the database.
+    """A stage of `pipeline.process`, in order of execution; its value is its name in the database.
 
-    `result`: the type that the stage records; None where it records nothing.
-    `display_name`: what people read.
+    `result`: the type that the stage records; None if it records nothing. `display_name`: name for users.
     """
 
     result: Any
@@ -47,7 +44,7 @@ class Stage(StrEnum):
 
     @classmethod
     def display_name_of(cls, name: str) -> str:
-        """Return the display name of the stage that is stored as `name`; a name that is no stage's stays as it is."""
+        """Return the display name of a stored stage; unknown names are returned unchanged."""
         return next((stage.display_name for stage in cls if stage == name), name)
 
 

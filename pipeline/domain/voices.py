@@ -1,4 +1,4 @@
-"""What members sound like, learnt from their calls."""
+"""Voice profiles of members, learned from their calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from pipeline.domain.speech import Voiceprint
 
 
 class Standing(StrEnum):
-    """What a sample does for its member's profile."""
+    """How a sample counts in its member's profile."""
 
     ENROLLED = "enrolled"
-    WAITING = "waiting"  # good, but too few calls agree as yet
-    QUARANTINED = "quarantined"  # kept, with the reason, and not learnt from
+    WAITING = "waiting"  # valid, but too few calls agree so far
+    QUARANTINED = "quarantined"  # stored with the reason, but not learned from
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class VoiceSample:
 
     key: str  # the call
     voiceprint: Voiceprint
-    approved: bool = False  # a person has heard it: it is sound, and the member's
+    approved: bool = False  # a person confirmed the voice
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a sample; `reasons`: of `speakers.gate.QUALITY_ISSUES` or `speakers.profile.OUTLIERS`."""
+    """Decision about a sample; `reasons`: of `speakers.gate.QUALITY_ISSUES` or `speakers.profile.OUTLIERS`."""
 
     standing: Standing
     reasons: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Centroid:
-    """A mean voice of a member, and what it rests on."""
+    """Mean voice of a member, and its basis."""
 
     voiceprint: Voiceprint  # unit vector; its seconds are those of all its calls
     calls: int
@@ -43,23 +43,23 @@ class Centroid:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A member's voice by one model. No centroids: nothing decides yet. `verdicts` are by the samples' keys."""
+    """A member's voice by one model. Without centroids nothing is decided. `verdicts` are by sample key."""
 
     centroids: tuple[Centroid, ...]
     verdicts: dict[str, Verdict]
 
 
 class VoicePolicy(Protocol):
-    """What is learnt from voices; `pipeline.speakers.policy.Voices` is the one."""
+    """Rules of voice learning; implemented by `pipeline.speakers.policy.Voices`."""
 
     def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
-        """What a member sounds like by their own calls, apart from all others; empty while too few agree."""
+        """Return a member's centroids from their own calls alone; empty while too few agree."""
 
     def learn(self, samples: Sequence[VoiceSample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
-        """The profile that a member's samples make, given what other members sound like by theirs."""
+        """Return the profile of a member's samples, given the voices of other members."""
 
     def whose(self, similarities: Mapping[str, float], model: str) -> str | None:
-        """The member whose voice it is by cosines to all members' centroids; None where that is not clear."""
+        """Return the member of a voice by its cosines to all members' centroids; None if ambiguous."""
 
     def fit(self, model: str) -> float:
-        """The cosine from which two voices of a model may be one; infinite where its embedder has no calibration."""
+        """Return the cosine above which two voices of a model may be the same; infinite without a calibration."""

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from db.core.database import OUTAGES, Database
 from db.core.identity import SIGNING_PARAMETERS
-from db.intake.group_commit import WAITING, GroupCommitter
+from db.intake.group_commit import MAX_WAITING, GroupCommitter
 from db.intake.submit import UNSEALED
 from db.queue import backlog as queue
 from db.secrets.encryption import KEYS_SETTING
@@ -116,7 +116,7 @@ async def open_store(
     pool_size: int,
     signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
     *,
-    waiting: int = WAITING,
+    waiting: int = MAX_WAITING,
     backlog: int = LimitOptions().backlog,
     urls: UrlSealer = UNSEALED,
     cluster: Ask | None = None,
@@ -130,7 +130,7 @@ async def open_store(
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
-    grouping = GroupCommitter(database, waiting=waiting, urls=urls)
+    grouping = GroupCommitter(database, max_waiting=waiting, urls=urls)
     store = PostgresSubmissionStore(database, grouping, signing_parameters, cluster)
     beside = [
         asyncio.create_task(store.count_backlogs(backlog)),

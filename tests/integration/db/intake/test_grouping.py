@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from db.intake import submit as calls
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.workspace import keys
 from pipeline.domain.call import CallState, Sender
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
@@ -28,7 +28,7 @@ class Sending:
 
     def __init__(self, world: World, **options: Any) -> None:
         self.world = world
-        self.grouping = Grouping(world.database, **options)
+        self.grouping = GroupCommitter(world.database, **options)
         self.sent: list[asyncio.Task[calls.Accepted]] = []
 
     def add(self, sender: Sender | None = None, **fields: Any) -> None:
@@ -80,7 +80,7 @@ async def test_what_comes_while_a_commit_is_under_way_is_committed_together(worl
 
 
 async def test_no_group_is_larger_than_allowed(world: World) -> None:
-    sending = Sending(world, most=4)
+    sending = Sending(world, max_batch=4)
     for _ in range(10):
         sending.add(call_id=uuid4())
     await sending.answers()
@@ -270,7 +270,7 @@ async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_h
 
 async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other_out(world: World) -> None:
     ids = [uuid4() for _ in range(12)]
-    replicas = [Sending(world, most=8) for _ in range(2)]
+    replicas = [Sending(world, max_batch=8) for _ in range(2)]
     for turn in range(6):
         for sending, order in zip(replicas, (ids, ids[::-1]), strict=True):
             for call_id in order:
@@ -307,7 +307,7 @@ async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_i
 
 async def test_a_submission_that_is_given_up_at_any_moment_is_in_nobodys_way(world: World) -> None:
     """In each turn of the event loop one joins the line or leaves it, so also in that in which a transaction ends."""
-    sending = Sending(world, waiting=1)
+    sending = Sending(world, max_waiting=1)
     for _ in range(20):
         sending.add(call_id=uuid4())
         first = sending.sent[-1]
@@ -337,7 +337,7 @@ async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: Wor
 
 
 async def test_more_than_may_wait_are_refused_at_once_and_leave_nothing_behind(world: World) -> None:
-    sending = Sending(world, waiting=5)
+    sending = Sending(world, max_waiting=5)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
         sending.add(call_id=uuid4())

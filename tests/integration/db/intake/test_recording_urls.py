@@ -14,7 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from db.core.database import EVERY_WORKSPACE
 from db.core.rows import dump_json
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.intake.submit import Accepted
 from db.records import views
 from db.secrets import rotate
@@ -42,7 +42,7 @@ ODD = "/rec%2Fa/%7e/b%C3%bc.wav?a=%2b+%20&&b=%5B1]&sig=a%2Fb==&c=;:@!$'()*,"
 async def submit(world: World, url: str, urls: UrlSealer, **more: Any) -> Accepted:
     submission = world.submission(recording_url=url, **more)
     body = {"recordingUrl": url, "recordingUrl2": more.get("recording_url2")}
-    return await Grouping(world.database, urls=urls).submit(world.scoped, submission, body)
+    return await GroupCommitter(world.database, urls=urls).submit(world.scoped, submission, body)
 
 
 async def everything(world: World) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from db.core.database import EVERY_WORKSPACE
 from db.intake import submit as calls
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.workspace import keys
 from pipeline.domain.call import CallState
@@ -224,7 +224,7 @@ async def test_a_second_recording_without_a_first_is_refused(world: World) -> No
 
 async def test_every_accepted_submission_is_kept_as_sent_with_its_time_and_answer(world: World) -> None:
     body = {"callId": str(world.call_id), "recordingUrl": A, "from": "\u00fc", "outgoing": None}
-    answer = await Grouping(world.database).submit(world.scoped, world.submission(recording_url=A), body)
+    answer = await GroupCommitter(world.database).submit(world.scoped, world.submission(recording_url=A), body)
     (row,) = await world.rows("SELECT * FROM submissions")
     assert (row["body"], row["job_id"], row["key_id"]) == (body, answer.job_id, world.scoped.key_id)
     assert row["received_at"] is not None
@@ -272,6 +272,6 @@ async def test_a_submission_is_one_transaction(world: World) -> None:
 async def test_the_signing_parameters_are_a_setting(world: World) -> None:
     submission = world.submission(recording_url=f"{A}?ticket=1")
     again = replace(submission, recording_url=f"{A}?ticket=2")
-    first = await Grouping(world.database).submit(world.scoped, submission, {}, ["ticket"])
-    assert await Grouping(world.database).submit(world.scoped, again, {}, ["ticket"]) == first
-    assert (await Grouping(world.database).submit(world.scoped, again, {})).job_id != first.job_id
+    first = await GroupCommitter(world.database).submit(world.scoped, submission, {}, ["ticket"])
+    assert await GroupCommitter(world.database).submit(world.scoped, again, {}, ["ticket"]) == first
+    assert (await GroupCommitter(world.database).submit(world.scoped, again, {})).job_id != first.job_id

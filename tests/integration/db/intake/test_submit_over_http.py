@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from db.core import tables
 from db.core.database import EVERY_WORKSPACE, Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.records import views
 from db.workspace import directory, keys
@@ -334,7 +334,7 @@ async def test_a_request_has_one_id_in_its_answer_in_the_submission_and_in_the_l
 
 
 async def test_decisions_are_told_alone_and_in_a_group(postgres_url: str, world: World) -> None:
-    grouping = Grouping(world.database)
+    grouping = GroupCommitter(world.database)
     sent = [world.submission(call_id=uuid4(), recording_url=AUDIO) for _ in range(4)]
     first = await asyncio.gather(*(grouping.submit(world.scoped, one, {}, request_id="r") for one in sent))
     again = await asyncio.gather(*(grouping.submit(world.scoped, one, {}, request_id="s") for one in sent))

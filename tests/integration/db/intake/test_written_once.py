@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from db.core.database import Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.intake.submit import Accepted
 from db.records import views
 from tests.chaos.wire import Wire
@@ -35,7 +35,7 @@ async def through(world: World, wire: Wire, postgres_url: str) -> AsyncIterator[
 
 
 async def submit(world: World, url: str) -> Accepted:
-    return await Grouping(world.database).submit(
+    return await GroupCommitter(world.database).submit(
         world.scoped, world.submission(recording_url=url), {"recordingUrl": url}
     )
 
@@ -79,8 +79,8 @@ async def test_a_late_older_body_is_named_in_the_record(world: World) -> None:
     for duration in (60, 61, 60):
         submission = world.submission(duration=duration)
         body = {"duration": duration, "callId": str(uuid4())}
-        await Grouping(world.database).submit(world.scoped, submission, body)
+        await GroupCommitter(world.database).submit(world.scoped, submission, body)
     record = await views.show_call(world.database, world.call_id)
-    assert record is not None and record.call.duration == 60
+    assert record is not None and record.call.declared_duration == 60
     (warning,) = record.warnings
     assert "set duration back" in warning

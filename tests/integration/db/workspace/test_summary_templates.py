@@ -100,7 +100,7 @@ async def test_over_http_it_is_set_with_admin_for_workspace_and_team(world: Worl
             for wrong, told in (
                 ({"parts": []}, "at least 1 item"),
                 ({"parts": [{"part": "why"}]}, "'reason', 'agreed', 'open', 'next_step' or 'ending'"),
-                ({"parts": [{"part": "open"}, {"part": "open"}]}, "is there twice. Name it once"),
+                ({"parts": [{"part": "open"}, {"part": "open"}]}, "is repeated. Name it once"),
                 ({"parts": [{"part": "open", "most": 11}]}, "less than or equal to 10"),
                 ({"parts": [{"part": "open", "heading": "{x}"}]}, "without braces. Change it"),
             ):
@@ -132,7 +132,7 @@ async def test_the_command_line_shows_sets_and_removes_it(
     assert json.loads(run("--team", name, "--json"))["summary"]["parts"] == [
         {"part": "open", "heading": None, "most": 5}
     ]
-    assert "There is no part 'why'. There are: reason" in run("why", code=2)
+    assert "Unknown part 'why'. Parts: reason" in run("why", code=2)
     assert "Take 1 to 10" in run("open:99", code=2) and "is not a part" in run("Open!", code=2)
     assert "no template of its own" in run("--default", "--team", name)
     assert run() == "reason:1 next_step=What comes next open="

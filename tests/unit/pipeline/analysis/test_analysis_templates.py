@@ -66,10 +66,10 @@ def test_a_part_has_at_most_so_many_items() -> None:
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ([], "has one part or more. There are: reason, agreed, open, next_step, ending"),
-        ([TemplatePart("open"), TemplatePart("open")], "'open' is there twice. Name it once"),
-        ([TemplatePart("why")], "no part 'why'. There are: reason"),  # type: ignore[arg-type]
-        ([TemplatePart("open", most=0)], "at most 0 items cannot be. Take 1 to 10"),
+        ([], "needs at least one part. Parts: reason, agreed, open, next_step, ending"),
+        ([TemplatePart("open"), TemplatePart("open")], "'open' is repeated. Name it once"),
+        ([TemplatePart("why")], "Unknown part 'why'. Parts: reason"),  # type: ignore[arg-type]
+        ([TemplatePart("open", most=0)], "must be 1 to 10, not 0"),
         ([TemplatePart("open", "x" * 61)], "plain text of at most 60 characters"),
         ([TemplatePart("open", "a\x07b")], "plain text"),
         ([TemplatePart("open", "{reason}")], "without braces. Change it"),

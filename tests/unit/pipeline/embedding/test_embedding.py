@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pipeline import embedding
 from pipeline.checkpoints.store import default_folder
-from pipeline.domain.passages import ENOUGH, MOST, passages_of
+from pipeline.domain.passages import MAX_WORDS, MIN_WORDS, passages_of
 from pipeline.embedding import DIMENSION, EmbeddingOptions, Engine
 from pipeline.embedding.e5 import FILE, FILE_BYTES
 from pipeline.embedding.vocabulary import Vocabulary
@@ -143,8 +143,8 @@ def test_every_word_of_a_call_is_in_one_passage() -> None:
     said = " ".join(" ".join(text.split()) for text in talk if text)
     assert " ".join(one.text for one in found) == said
     sizes = [len(one.text.split()) for one in found]
-    assert max(sizes) <= MOST
-    assert sum(size < ENOUGH for size in sizes) <= 2
+    assert max(sizes) <= MAX_WORDS
+    assert sum(size < MIN_WORDS for size in sizes) <= 2
     for one in found:
         assert one.first_turn <= one.last_turn
         assert one.start < one.end
