@@ -38,7 +38,7 @@ from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
 from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
-from serve_app.backup.progress import Progress
+from serve_app.backup.progress import BackupProgress
 from serve_app.backup.restore import RestoreTarget, restore
 from serve_app.backup.verify import verify
 
@@ -96,7 +96,7 @@ async def backed_up(
     accepted: list[tuple[datetime, UUID]] = []
     senders = [asyncio.create_task(submitting(database, sender, accepted)) for _ in range(given.connections)]
     source = BackupSource(url, (folder / "recordings").as_uri(), folder / "handed-in")
-    where, told = await asyncio.to_thread(create, source, folder / "backups", Progress(LIMIT_SECONDS))
+    where, told = await asyncio.to_thread(create, source, folder / "backups", BackupProgress(LIMIT_SECONDS))
     for one in senders:
         one.cancel()
         with suppress(asyncio.CancelledError):
@@ -137,13 +137,15 @@ def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     embedded.stop(folder / "first")
     reference = copied(folder / "backups", folder / "copy")
     began = time.perf_counter()
-    verified = verify(where, Progress(LIMIT_SECONDS))
+    verified = verify(where, BackupProgress(LIMIT_SECONDS))
     verify_seconds = time.perf_counter() - began
     lost = [call_id for at, call_id in accepted if at > told.taken_at]
     kept = [call_id for at, call_id in accepted if at <= told.taken_at]
     second = embedded.start(folder / "second", outlives=False)
     began = time.perf_counter()
-    done = restore(where, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), Progress(LIMIT_SECONDS))
+    done = restore(
+        where, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), BackupProgress(LIMIT_SECONDS)
+    )
     there = asyncio.run(accepts(second, home, team, lost, kept))
     rto = time.perf_counter() - began
     with dump.snapshot(second) as after:

@@ -1,4 +1,4 @@
-"""Backups: the database of one moment with its recordings, checked against digests, and put back.
+"""Backups: the database of one moment with its recordings, checked against digests, and restored.
 
-`create`, `verify` and `restore` are the three things to do; `manifest` is what a backup says of itself.
+`create`, `verify` and `restore` are the operations; `manifest` describes a backup.
 """

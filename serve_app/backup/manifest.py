@@ -1,4 +1,4 @@
-"""What a backup says of itself: manifest.json, the last file to be written into it."""
+"""The manifest of a backup, manifest.json: the last file to be written into it."""
 
 import hashlib
 import json
@@ -12,14 +12,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 FILE = "manifest.json"
 FORMAT = 1
 DATABASE = "database"  # pg_dump's folder
-RECORDINGS = "recordings"  # beside the backups, shared by them: content by its name
-LIST = "recordings.tsv"  # sha256, bytes, URI, and what became of it
+RECORDINGS = "recordings"  # next to the backups and shared by them; files are named by their digest
+LIST = "recordings.tsv"  # sha256, bytes, outcome, URI
 HANDED_IN = "handed-in"
 KEYS = "secrets.keys"
 
 
 class BackupUnfit(Exception):
-    """A folder is no whole backup; the message says what is wrong."""
+    """A folder is no complete backup; the message names the flaw."""
 
 
 class _Part(BaseModel):
@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class TableContent(_Part):
-    """What a table held at the moment of the backup; `db.server.dump` says how the digest is made."""
+    """A table at the moment of the backup; `db.server.dump` documents the digest."""
 
     rows: int
     digest: str
@@ -39,19 +39,19 @@ class FileContent(_Part):
 
 
 class StoredRecordings(_Part):
-    """The recordings that the database names."""
+    """The recordings that the database refers to."""
 
     how: Literal["copied", "listed"]  # listed: they stay in the bucket
     storage: str
     count: int
     bytes: int
-    missing: int = 0  # were not in the storage, or were not what had been stored
+    missing: int = 0  # not in the storage, or not with the digest that was stored
 
 
 class Secrets(_Part):
-    """What it takes to read sealed values of the database."""
+    """What is needed to read sealed values of the database."""
 
-    sealed: dict[str, int]  # how many, by kind
+    sealed: dict[str, int]  # count by kind
     keys: tuple[str, ...]  # fingerprints of the keys that were set
     included: bool  # whether the keys are in the backup
 
@@ -59,8 +59,8 @@ class Secrets(_Part):
 class Manifest(_Part):
     format: int = FORMAT
     name: str
-    taken_at: datetime  # the moment whose state it holds, by the database's clock
-    seconds: float  # it took
+    taken_at: datetime  # the moment of its state, by the database's clock
+    seconds: float  # duration
     switchboard: str  # version
     revision: str  # of the schema
     postgresql: str  # version of the server
@@ -69,11 +69,11 @@ class Manifest(_Part):
     tables: dict[str, TableContent]
     files: dict[str, FileContent]
     recordings: StoredRecordings
-    handed_in: int  # files that had been handed in and not been fetched
+    handed_in: int  # files that were handed in and not fetched yet
     secrets: Secrets
 
     def write(self, folder: Path) -> None:
-        """Write it with a digest of itself, and flush it to disk."""
+        """Write the manifest with a digest of itself, and flush it to disk."""
         body = self.model_dump(mode="json")
         path = folder / FILE
         with path.open("x", encoding="utf-8") as file:
@@ -92,7 +92,7 @@ class Manifest(_Part):
             raise BackupUnfit(f"{folder / FILE} cannot be read: {error}") from error
         digest = body.pop("digest", None) if isinstance(body, dict) else None
         if digest != _digest(body):
-            raise BackupUnfit(f"{folder / FILE} was changed since it was written.")
+            raise BackupUnfit(f"{folder / FILE} has changed since it was written.")
         if body.get("format") != FORMAT:
             raise BackupUnfit(f"{folder} has format {body.get('format')}; this version of Switchboard reads {FORMAT}.")
         try:
@@ -102,17 +102,17 @@ class Manifest(_Part):
 
 
 def backups(repository: Path) -> list[Path]:
-    """The backups in a folder, the oldest first."""
+    """Return the backups in a folder, the oldest first."""
     return sorted(path.parent for path in repository.glob(f"[!.]*/{FILE}"))
 
 
 def fingerprint(key: str) -> str:
-    """What a key is known by; nothing of it follows from that, for it has 256 random bits."""
+    """Return an identifier of a key; it reveals nothing of a key with 256 random bits."""
     return hashlib.sha256(b"switchboard secrets key " + key.strip().encode()).hexdigest()[:12]
 
 
 def file_content(path: Path) -> FileContent:
-    """Read a file whole."""
+    """Return size and digest of a file."""
     with path.open("rb") as file:
         return FileContent(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
 
@@ -122,7 +122,7 @@ def _digest(body: object) -> str:
 
 
 def _not_a_backup(folder: Path) -> str:
-    found = backups(folder) if folder.is_dir() else []
-    if found:
-        return f"{folder} holds {len(found)} backups; name one of them, such as {found[-1]}, the latest."
-    return f"{folder} is no backup: it has no {FILE}."
+    existing = backups(folder) if folder.is_dir() else []
+    if existing:
+        return f"{folder} contains {len(existing)} backups; choose one of them, such as {existing[-1]}, the latest."
+    return f"{folder} is not a backup: it has no {FILE}."

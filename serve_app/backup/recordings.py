@@ -1,7 +1,7 @@
-"""Recordings on their way into a backup and out of it. Each is known by the SHA-256 of its content.
+"""Copies recordings into a backup and out of it, by the SHA-256 of their content.
 
-Backups of one folder share their copies: what an earlier one has is not copied again, so a backup that was interrupted
-goes on where it was.
+Backups in one folder share their copies: content that an earlier one copied is not copied again, so an interrupted
+backup resumes where it was.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from fsspec.implementations.local import LocalFileSystem
 
 from db.server.dump import StoredFile
 from pipeline.errors import StorageError
-from serve_app.backup.progress import OutOfTime, Progress
+from serve_app.backup.progress import BackupProgress, OutOfTime
 
 PIECE = 1 << 20
-AT_ONCE = 8  # with an object store, whose answers take long
+AT_ONCE = 8  # against the latency of an object store
 
 
 class CopyOutcome(StrEnum):
-    """What became of a recording."""
+    """The result of copying or checking a recording."""
 
     COPIED = "copied"
     LISTED = "listed"
@@ -34,50 +34,52 @@ class CopyOutcome(StrEnum):
 
 
 def is_local(storage: str) -> bool:
-    """Whether recordings lie in a folder of this machine. Raises `StorageError`."""
+    """Return whether recordings are stored in a folder of this machine. Raises `StorageError`."""
     return isinstance(opened(storage)[0], LocalFileSystem)
 
 
 def opened(storage: str) -> tuple[Any, str]:
-    """The file system of an fsspec URL, and the path in it. Raises `StorageError`."""
+    """Return the file system of an fsspec URL, and the path in it. Raises `StorageError`."""
     try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(storage)
+        filesystem_and_path: tuple[Any, str] = fsspec.core.url_to_fs(storage)
     except (ImportError, ValueError, OSError) as error:
         raise StorageError(f"The recording storage cannot be used ({type(error).__name__}).") from error
-    return found
+    return filesystem_and_path
 
 
 def place(folder: Path, sha256: str) -> Path:
-    """Where a recording lies in a folder of copies."""
+    """Return the path of a recording in a folder of copies."""
     return folder / sha256[:2] / sha256
 
 
 def has(folder: Path, file: StoredFile) -> bool:
-    """Whether an earlier backup copied it."""
+    """Return whether an earlier backup copied this recording."""
     path = place(folder, file.sha256)
     return path.is_file() and path.stat().st_size == file.size
 
 
 def copy_all(
-    files: Iterable[StoredFile], folder: Path, steps: Progress, total: int
+    files: Iterable[StoredFile], folder: Path, progress: BackupProgress, total: int
 ) -> Iterator[tuple[StoredFile, CopyOutcome]]:
-    """Copy recordings into `folder`, each whole or not at all; what became of each, in their order."""
+    """Copy recordings into `folder`, each completely or not at all; yield the outcome of each, in their order."""
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
-            for file, outcome in zip(some, pool.map(lambda file: _copied(file, folder, steps), some), strict=True):
+            for file, outcome in zip(some, pool.map(lambda file: _copied(file, folder, progress), some), strict=True):
                 done += file.size
-                steps.tell("recordings", done, total)
+                progress.report("recordings", done, total)
                 yield file, outcome
 
 
-def look_for(files: Iterable[StoredFile], storage: str, steps: Progress) -> Iterator[tuple[StoredFile, CopyOutcome]]:
-    """Whether recordings are in their storage with their size; nothing is read."""
+def look_for(
+    files: Iterable[StoredFile], storage: str, progress: BackupProgress
+) -> Iterator[tuple[StoredFile, CopyOutcome]]:
+    """Check that recordings exist in their storage with their size, without reading them."""
     fs, root = opened(storage)
-    steps.tell("listing the storage", 0, 0)
+    progress.report("listing the storage", 0, 0)
     sizes = {path: int(facts["size"]) for path, facts in fs.find(root, detail=True).items()}
     for file in files:
-        steps.left()
+        progress.remaining()
         path = opened(file.uri)[1]
         size = sizes.get(path) if path in sizes else _size_elsewhere(file.uri)
         yield (
@@ -86,44 +88,46 @@ def look_for(files: Iterable[StoredFile], storage: str, steps: Progress) -> Iter
         )
 
 
-def read_all(files: Iterable[StoredFile], steps: Progress, total: int) -> Iterator[tuple[StoredFile, CopyOutcome]]:
+def read_all(
+    files: Iterable[StoredFile], progress: BackupProgress, total: int
+) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Read recordings where they are stored, and compare them with their digests. Raises `StorageError`."""
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
-            for file, outcome in zip(some, pool.map(lambda file: _looked_at(file, steps), some), strict=True):
+            for file, outcome in zip(some, pool.map(lambda file: _looked_at(file, progress), some), strict=True):
                 done += file.size
-                steps.tell("recordings", done, total)
+                progress.report("recordings", done, total)
                 yield file, outcome
 
 
-def put_all(files: list[StoredFile], folder: Path, storage: str, steps: Progress) -> int:
-    """Copy recordings from `folder` into a storage, those that it has not; returns how many. Raises `StorageError`."""
+def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> int:
+    """Copy recordings from `folder` into a storage that lacks them; return how many. Raises `StorageError`."""
     fs, root = opened(storage)
     done, total = 0, sum(file.size for file in files)
     copied = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
-            steps.left()
+            progress.remaining()
             copied += sum(pool.map(lambda file: _put(fs, root, file, folder), some))
             done += sum(file.size for file in some)
-            steps.tell("recordings", done, total)
+            progress.report("recordings", done, total)
     return copied
 
 
 def address(storage: str) -> str:
-    """The beginning of the URIs of recordings that are stored in `storage`."""
+    """Return the common prefix of the URIs of recordings that are stored in `storage`."""
     fs, root = opened(storage)
     return str(fs.unstrip_protocol(root)).rstrip("/")
 
 
-def sha256_of(path: Path, steps: Progress) -> str:
-    """Read a file whole."""
+def sha256_of(path: Path, progress: BackupProgress) -> str:
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(PIECE):
             digest.update(piece)
-            steps.left()
+            progress.remaining()
     return digest.hexdigest()
 
 
@@ -137,14 +141,14 @@ def _batches(files: Iterable[StoredFile], size: int) -> Iterator[list[StoredFile
     yield some
 
 
-def _copied(file: StoredFile, folder: Path, steps: Progress) -> CopyOutcome:
+def _copied(file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOutcome:
     target = place(folder, file.sha256)
     if has(folder, file):
         return CopyOutcome.COPIED
     unfinished = folder / f".{uuid4().hex}"
     try:
         with unfinished.open("xb") as copy:
-            outcome = _read(file, copy.write, steps, CopyOutcome.COPIED)
+            outcome = _read(file, copy.write, progress, CopyOutcome.COPIED)
             copy.flush()
             os.fsync(copy.fileno())
         if outcome == CopyOutcome.COPIED:
@@ -155,12 +159,14 @@ def _copied(file: StoredFile, folder: Path, steps: Progress) -> CopyOutcome:
     return outcome
 
 
-def _looked_at(file: StoredFile, steps: Progress) -> CopyOutcome:
-    return _read(file, len, steps, CopyOutcome.LISTED)
+def _looked_at(file: StoredFile, progress: BackupProgress) -> CopyOutcome:
+    return _read(file, len, progress, CopyOutcome.LISTED)
 
 
-def _read(file: StoredFile, take: Callable[[bytes], object], steps: Progress, whole: CopyOutcome) -> CopyOutcome:
-    """Hand a stored recording on in pieces; `whole` where it is what had been stored."""
+def _read(
+    file: StoredFile, take: Callable[[bytes], object], progress: BackupProgress, intact: CopyOutcome
+) -> CopyOutcome:
+    """Pass a stored recording on in pieces; return `intact` if its digest is as stored."""
     fs, path = opened(file.uri)
     digest = hashlib.sha256()
     try:
@@ -168,18 +174,18 @@ def _read(file: StoredFile, take: Callable[[bytes], object], steps: Progress, wh
             while piece := source.read(PIECE):
                 digest.update(piece)
                 take(piece)
-                steps.left()
+                progress.remaining()
     except FileNotFoundError:
         return CopyOutcome.MISSING
     except OutOfTime:
         raise
     except Exception as error:  # each object store has its own exceptions
         raise StorageError(f"A recording could not be read or copied ({type(error).__name__}).") from error
-    return whole if digest.hexdigest() == file.sha256 else CopyOutcome.DAMAGED
+    return intact if digest.hexdigest() == file.sha256 else CopyOutcome.DAMAGED
 
 
 def _size_elsewhere(uri: str) -> int | None:
-    """Of a recording from the time before the storage was moved."""
+    """Return the size of a recording that was stored before the storage was moved."""
     fs, path = opened(uri)
     try:
         return int(fs.size(path))
@@ -188,7 +194,7 @@ def _size_elsewhere(uri: str) -> int | None:
 
 
 def _put(fs: Any, root: str, file: StoredFile, folder: Path) -> int:
-    """How many were copied: 0 where the storage has it."""
+    """Return the number of copies: 0 if the storage has the recording."""
     try:
         return _put_one(fs, root, file, folder)
     except Exception as error:  # each object store has its own exceptions
@@ -201,7 +207,7 @@ def _put_one(fs: Any, root: str, file: StoredFile, folder: Path) -> int:
         return 0
     source = place(folder, file.sha256)
     fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-    if isinstance(fs, LocalFileSystem):  # never half of one under its name
+    if isinstance(fs, LocalFileSystem):  # rename: no incomplete file under the final name
         unfinished = Path(f"{target}.{uuid4().hex}")
         try:
             fs.put_file(str(source), str(unfinished))

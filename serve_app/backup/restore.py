@@ -1,6 +1,6 @@
-"""A backup is put back: recordings first, then the database in one transaction, then every table compared.
+"""Restores a backup: recordings first, then the database in one transaction, then a comparison of every table.
 
-Interrupted, it may be run again: what is there is not copied again, and a database that holds the backup to the digit
+An interrupted restore may be run again: existing recordings are not copied again, and a database that equals the backup
 counts as restored.
 """
 
@@ -13,17 +13,17 @@ from db.server import dump, migrate
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
-from serve_app.backup.progress import Progress
-from serve_app.backup.verify import compare, in_storage, kept, restore_database
+from serve_app.backup.progress import BackupProgress
+from serve_app.backup.verify import compare, in_storage, listed_recordings, restore_database
 
 
 class NotRestored(Exception):
-    """A restored database is not what the backup holds; the message says where."""
+    """A restored database differs from the backup; the message names the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreTarget:
-    """Where a backup goes. `keys`: those that are set there."""
+    """The target of a restore. `keys`: those that are set there."""
 
     url: str
     storage: str
@@ -33,69 +33,71 @@ class RestoreTarget:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was done."""
+    """The result of a restore."""
 
     manifest: Manifest
     seconds: float
     recordings: int  # copied into the storage
-    moved: int  # rows of recordings that say another place now
-    lost: int  # listed recordings that are no longer in their bucket, or have another size
-    missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need, and that are not set
+    moved: int  # rows of recordings whose place was changed
+    unavailable: int  # listed recordings that are missing from their bucket, or have another size
+    missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need and that are not set
 
 
-def restore(folder: Path, target: RestoreTarget, steps: Progress) -> Restored:
-    """Restore a backup into an empty database, and bring that to the schema of this version.
+def restore(folder: Path, target: RestoreTarget, progress: BackupProgress) -> Restored:
+    """Restore a backup into an empty database, and migrate that to the schema of this version.
 
     Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.server.dump` and
     `db.server.migrate`, and `OSError`.
     """
-    told = Manifest.read(folder)
-    if not dump.knows_revision(told.revision):
+    backup = Manifest.read(folder)
+    if not dump.knows_revision(backup.revision):
         raise BackupUnfit(
-            f"The backup has schema {told.revision}, of Switchboard {told.switchboard}, which this version cannot "
-            "restore. Use the version that made the backup."
+            f"The backup has schema {backup.revision}, of Switchboard {backup.switchboard}, which this version cannot "
+            "restore. Use the version that created the backup."
         )
     restored_before = not dump.is_empty(target.url)
-    if restored_before and compare(told, target.url, steps):
-        raise dump.DatabaseNotEmpty("The database is not empty, and holds something else than this backup.")
-    done, moved, lost = 0, 0, 0
-    files = kept(folder, told)
-    if told.recordings.how == "copied":
-        _check_room(told, target.storage)
-        done = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, steps)
+    if restored_before and compare(backup, target.url, progress):
+        raise dump.DatabaseNotEmpty("The database is not empty, and its content is not that of this backup.")
+    done, moved, unavailable = 0, 0, 0
+    files = listed_recordings(folder, backup)
+    if backup.recordings.how == "copied":
+        _check_room(backup, target.storage)
+        done = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, progress)
     else:
-        lost = sum(1 for _ in in_storage(files, told.recordings.storage, steps, quick=True))
+        unavailable = sum(1 for _ in in_storage(files, backup.recordings.storage, progress, quick=True))
     _put_handed_in(folder / manifest.HANDED_IN, target.handed_in)
     if not restored_before:
-        restore_database(folder, told, target.url, steps)
-        if wrong := compare(told, target.url, steps):
+        restore_database(folder, backup, target.url, progress)
+        if wrong := compare(backup, target.url, progress):
             raise NotRestored(f"The restored database differs from the backup. {wrong[0]}")
-    steps.tell("schema", 0, 0)
+    progress.report("schema", 0, 0)
     migrate.migrate(target.url)
-    if told.recordings.how == "copied":
+    if backup.recordings.how == "copied":
         moved = dump.move_files(target.url, recordings.address(target.storage))
     there = {manifest.fingerprint(key) for key in target.keys}
-    lacking = tuple(key for key in told.secrets.keys if key not in there) if sum(told.secrets.sealed.values()) else ()
-    return Restored(told, steps.took(), done, moved, lost, lacking)
+    lacking = (
+        tuple(key for key in backup.secrets.keys if key not in there) if sum(backup.secrets.sealed.values()) else ()
+    )
+    return Restored(backup, progress.elapsed(), done, moved, unavailable, lacking)
 
 
-def _check_room(told: Manifest, storage: str) -> None:
-    """Raise `BackupUnfit` where a folder has no space for all recordings."""
+def _check_room(backup: Manifest, storage: str) -> None:
+    """Raise `BackupUnfit` if a folder has no space for all recordings."""
     if not recordings.is_local(storage):
         return
     place = Path(recordings.opened(storage)[1])
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     free = shutil.disk_usage(place).free
-    if told.recordings.bytes - there > free:
+    if backup.recordings.bytes - there > free:
         raise BackupUnfit(
-            f"The recordings take {told.recordings.bytes / 1e6:,.0f} MB in {place}, and {free / 1e6:,.0f} MB are free "
-            "there. Nothing was restored."
+            f"The recordings need {backup.recordings.bytes / 1e6:,.0f} MB in {place}, but {free / 1e6:,.0f} MB are "
+            "free. Nothing was restored."
         )
 
 
 def _put_handed_in(folder: Path, target: Path) -> None:
-    """Put copies back that calls wait for."""
+    """Copy files back that were handed in for waiting calls."""
     for path in sorted(folder.glob("*")):
         copy = handed_in.make_private(target) / path.name
         if not copy.exists() and not copy.with_name(copy.name + handed_in.TAKEN).exists():

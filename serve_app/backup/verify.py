@@ -1,4 +1,4 @@
-"""Whether a backup is whole: each file against its digest, and, as a drill, restored into a PostgreSQL of its own."""
+"""Verifies a backup: each file against its digest, and, as a drill, restored into a temporary PostgreSQL."""
 
 import json
 import shutil
@@ -12,152 +12,153 @@ from db.server import dump, embedded
 from db.server.dump import StoredFile
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest
-from serve_app.backup.progress import Progress
+from serve_app.backup.progress import BackupProgress
 from serve_app.backup.recordings import CopyOutcome
 
-NAMED = 5  # of what is wrong
+MAX_NAMED = 5  # flaws of recordings, the others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found. `flaws` are sentences; none: the backup is whole."""
+    """The result of a verification. `flaws` are sentences; none: the backup is complete."""
 
     manifest: Manifest
     flaws: tuple[str, ...]
-    recordings: int  # that were looked at: copies, or in their bucket
-    restored_seconds: float | None = None  # of a drill: until the database was there
-    compared_seconds: float | None = None  # of a drill: until each table's digest was compared
+    recordings: int  # checked: copies, or in their bucket
+    restored_seconds: float | None = None  # of a drill: until the database was restored
+    compared_seconds: float | None = None  # of a drill: until every table was compared
 
 
-def verify(folder: Path, steps: Progress, quick: bool = False, drill: bool = False) -> Verified:
-    """Look at every file of a backup, and at recordings that stayed in a bucket; with `quick` only at the sizes of
-    recordings. Changes nothing.
+def verify(folder: Path, progress: BackupProgress, quick: bool = False, drill: bool = False) -> Verified:
+    """Check every file of a backup, and recordings that stayed in a bucket; changes nothing.
 
-    `drill`: restore the database into an embedded PostgreSQL in a temporary folder, and compare each table. Raises
-    `BackupUnfit`, `OutOfTime`, `StorageError`, those of `db.server.dump`, and `OSError`.
+    `quick`: check only the sizes of recordings. `drill`: restore the database into an embedded PostgreSQL in a
+    temporary folder, and compare each table. Raises `BackupUnfit`, `OutOfTime`, `StorageError`, those of
+    `db.server.dump`, and `OSError`.
     """
-    told = Manifest.read(folder)
-    flaws = list(_files(folder, told, steps))
-    files = kept(folder, told) if manifest.LIST in told.files else []
-    if told.recordings.how == "copied":
-        flaws += _first(_copies(folder.parent / manifest.RECORDINGS, files, steps, quick))
+    backup = Manifest.read(folder)
+    flaws = list(_files(folder, backup, progress))
+    files = listed_recordings(folder, backup) if manifest.LIST in backup.files else []
+    if backup.recordings.how == "copied":
+        flaws += _first(_copies(folder.parent / manifest.RECORDINGS, files, progress, quick))
     else:
-        flaws += _first(in_storage(files, told.recordings.storage, steps, quick))
+        flaws += _first(in_storage(files, backup.recordings.storage, progress, quick))
     seconds: tuple[float, float] | tuple[None, None] = (None, None)
     if drill and not flaws:
-        found, *seconds = _drill(folder, told, steps)  # type: ignore[assignment]
-        flaws += found
-    return Verified(told, tuple(flaws), len(files), *seconds)
+        differing, *seconds = _drill(folder, backup, progress)  # type: ignore[assignment]
+        flaws += differing
+    return Verified(backup, tuple(flaws), len(files), *seconds)
 
 
-def kept(folder: Path, told: Manifest) -> list[StoredFile]:
-    """The recordings that were there when the backup was made: copied into it, or listed. Raises `BackupUnfit`."""
-    found = []
+def listed_recordings(folder: Path, backup: Manifest) -> list[StoredFile]:
+    """Return the recordings of the backup's moment: copied into it, or listed. Raises `BackupUnfit`."""
+    files = []
     with (folder / manifest.LIST).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             parts = line.rstrip("\n").split("\t")
             if len(parts) != 4 or not parts[1].isdecimal():
                 raise manifest.BackupUnfit(f"{folder / manifest.LIST}, line {number}: not a recording.")
-            if parts[2] == told.recordings.how:
-                found.append(StoredFile(parts[0], int(parts[1]), json.loads(parts[3])))
-    return found
+            if parts[2] == backup.recordings.how:
+                files.append(StoredFile(parts[0], int(parts[1]), json.loads(parts[3])))
+    return files
 
 
-def differences(told: Manifest, found: dict[str, dump.TableDigest]) -> list[str]:
-    """In which tables a database is not what a backup holds, as sentences."""
-    wrong = [f"Table {name} was not restored." for name in sorted(told.tables.keys() - found.keys())]
-    wrong += [f"Table {name} is not in the backup." for name in sorted(found.keys() - told.tables.keys())]
-    for name in sorted(told.tables.keys() & found.keys()):
-        wanted, there = told.tables[name], found[name]
-        if (wanted.rows, wanted.digest) != (there.rows, there.digest):
-            wrong.append(f"Table {name} has {there.rows} rows ({there.digest}), not {wanted.rows} ({wanted.digest}).")
+def differences(backup: Manifest, restored: dict[str, dump.TableDigest]) -> list[str]:
+    """Return in which tables a database differs from a backup, as sentences."""
+    wrong = [f"Table {name} was not restored." for name in sorted(backup.tables.keys() - restored.keys())]
+    wrong += [f"Table {name} is not in the backup." for name in sorted(restored.keys() - backup.tables.keys())]
+    for name in sorted(backup.tables.keys() & restored.keys()):
+        expected, actual = backup.tables[name], restored[name]
+        if (expected.rows, expected.digest) != (actual.rows, actual.digest):
+            wrong.append(
+                f"Table {name} has {actual.rows} rows ({actual.digest}), not {expected.rows} ({expected.digest})."
+            )
     return wrong
 
 
-def restore_database(folder: Path, told: Manifest, url: str, steps: Progress) -> None:
-    """Restore a backup's database into an empty one, and tell how far it is."""
-    sizes = {name: content.rows + 1 for name, content in told.tables.items()}
+def restore_database(folder: Path, backup: Manifest, url: str, progress: BackupProgress) -> None:
+    """Restore a backup's database into an empty one, and report the progress."""
+    sizes = {name: content.rows + 1 for name, content in backup.tables.items()}
     done = 0
 
     def next_table(name: str) -> None:
         nonlocal done
-        steps.tell("database", done, sum(sizes.values()))
+        progress.report("database", done, sum(sizes.values()))
         done += sizes.get(name, 0)
 
-    dump.restore(url, folder / manifest.DATABASE, told.pg_dump, steps.left(), next_table)
+    dump.restore(url, folder / manifest.DATABASE, backup.pg_dump, progress.remaining(), next_table)
 
 
-def compare(told: Manifest, url: str, steps: Progress) -> list[str]:
-    """Compare each table of a database with a backup; what differs, as sentences."""
-    done, total = 0, sum(content.rows for content in told.tables.values())
+def compare(backup: Manifest, url: str, progress: BackupProgress) -> list[str]:
+    """Return in which tables a database differs from a backup, as sentences, after reading every table."""
+    done, total = 0, sum(content.rows for content in backup.tables.values())
 
-    def tell(table: dump.DumpedTable) -> None:
+    def next_table(table: dump.DumpedTable) -> None:
         nonlocal done
-        done += told.tables[table.full_name].rows if table.full_name in told.tables else 0
-        steps.tell("comparing", done, total)
+        done += backup.tables[table.full_name].rows if table.full_name in backup.tables else 0
+        progress.report("comparing", done, total)
 
-    return differences(told, dump.digests(url, steps.left(), tell))
+    return differences(backup, dump.digests(url, progress.remaining(), next_table))
 
 
-def _files(folder: Path, told: Manifest, steps: Progress) -> Iterator[str]:
-    total, done = sum(content.bytes for content in told.files.values()), 0
-    for name, content in told.files.items():
+def _files(folder: Path, backup: Manifest, progress: BackupProgress) -> Iterator[str]:
+    total, done = sum(content.bytes for content in backup.files.values()), 0
+    for name, content in backup.files.items():
         path = folder / name
-        steps.left()
+        progress.remaining()
         if not path.is_file():
             yield f"{path} is missing."
         elif manifest.file_content(path) != content:
             yield f"{path} is not what was written."
         done += content.bytes
-        steps.tell("files", done, total)
+        progress.report("files", done, total)
 
 
-def in_storage(files: list[StoredFile], storage: str, steps: Progress, quick: bool) -> Iterator[str]:
-    """What is wrong with listed recordings where they are stored, as sentences; with `quick` only sizes are compared.
+def in_storage(files: list[StoredFile], storage: str, progress: BackupProgress, quick: bool) -> Iterator[str]:
+    """Yield the flaws of listed recordings where they are stored, as sentences; with `quick` only sizes are compared.
 
     Raises `StorageError`, `OutOfTime`.
     """
     if quick:
-        found = recordings.look_for(files, storage, steps)
+        outcomes = recordings.look_for(files, storage, progress)
     else:
-        found = recordings.read_all(files, steps, sum(file.size for file in files))
-    for file, outcome in found:
+        outcomes = recordings.read_all(files, progress, sum(file.size for file in files))
+    for file, outcome in outcomes:
         if outcome != CopyOutcome.LISTED:
             yield f"{file.uri} is {'missing' if outcome == CopyOutcome.MISSING else 'not what was stored'}."
 
 
-def _copies(pool: Path, copies: list[StoredFile], steps: Progress, quick: bool) -> Iterator[str]:
+def _copies(pool: Path, copies: list[StoredFile], progress: BackupProgress, quick: bool) -> Iterator[str]:
     total, done = sum(file.size for file in copies), 0
     for file in copies:
         if not recordings.has(pool, file):
             yield f"{recordings.place(pool, file.sha256)} is missing or cut short."
-        elif not quick and recordings.sha256_of(recordings.place(pool, file.sha256), steps) != file.sha256:
+        elif not quick and recordings.sha256_of(recordings.place(pool, file.sha256), progress) != file.sha256:
             yield f"{recordings.place(pool, file.sha256)} is damaged."
         done += file.size
-        steps.tell("recordings", done, total)
+        progress.report("recordings", done, total)
 
 
 def _first(flaws: Iterator[str]) -> list[str]:
-    """Name some, and count the others."""
     wrong = list(flaws)
-    more = [f"{len(wrong) - NAMED} more recordings are missing or damaged."] if len(wrong) > NAMED else []
-    return wrong[:NAMED] + more
+    more = [f"{len(wrong) - MAX_NAMED} more recordings are missing or damaged."] if len(wrong) > MAX_NAMED else []
+    return wrong[:MAX_NAMED] + more
 
 
-def _drill(folder: Path, told: Manifest, steps: Progress) -> tuple[list[str], float, float]:
+def _drill(folder: Path, backup: Manifest, progress: BackupProgress) -> tuple[list[str], float, float]:
     with tempfile.TemporaryDirectory(prefix="switchboard-drill-", ignore_cleanup_errors=True) as scratch:
         place = Path(scratch)
-        if shutil.disk_usage(place).free < 3 * told.database_bytes:  # tables, indexes, write-ahead log
+        if shutil.disk_usage(place).free < 3 * backup.database_bytes:  # tables, indexes, write-ahead log
             raise manifest.BackupUnfit(
-                f"A drill needs up to {3 * told.database_bytes / 1e6:,.0f} MB in {place.parent}, and less is free. "
+                f"A drill needs up to {3 * backup.database_bytes / 1e6:,.0f} MB in {place.parent}, and less is free. "
                 "TMPDIR names another folder."
             )
         url = embedded.start(place, outlives=False)
         try:
             began = time.monotonic()
-            restore_database(folder, told, url, steps)
+            restore_database(folder, backup, url, progress)
             restored = time.monotonic() - began
-            wrong = compare(told, url, steps)
+            wrong = compare(backup, url, progress)
             return wrong, restored, time.monotonic() - began
         finally:
             embedded.stop(place)

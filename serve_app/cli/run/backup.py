@@ -1,5 +1,3 @@
-"""`switchboard backup`: the database and its recordings, as they are at one moment."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -8,19 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, counted, duration, err, out, print_json
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.output import Json, counted, duration, err
+from serve_app.cli.ui.resource import Group, Result
 
 if TYPE_CHECKING:
     from serve_app.backup.manifest import Manifest
-    from serve_app.backup.progress import Progress
+    from serve_app.backup.progress import BackupProgress
     from serve_app.backup.verify import Verified
+    from serve_app.settings import Settings
 
-KEYS_ADVICE = "set SWITCHBOARD_SECRETS_KEYS to them, or keep secrets.key of the data folder, apart from the backup"
-Within = Annotated[str, typer.Option(metavar="TIME", help="How long it may take: 45m, 12h, 2d.")]
+KEYS_ADVICE = "store SWITCHBOARD_SECRETS_KEYS, or secrets.key of the data folder, apart from the backup"
+Within = Annotated[str, typer.Option(metavar="TIME", help="Time limit: 45m, 12h, 2d.")]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
-app = command_group("""Backups: the database of one moment, with its recordings.
+app = Group("""Backups: the database of one moment, with its recordings.
 
     Examples:
 
@@ -34,25 +34,25 @@ app = command_group("""Backups: the database of one moment, with its recordings.
 
 @app.command()
 def create(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where backups are kept; made if missing.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of backups; created if missing.")],
     copy: Annotated[
         bool | None,
         typer.Option(
             "--copy-recordings/--list-recordings",
-            help="Copy recordings, or list them with their digests: a bucket keeps versions itself.",
+            help="Copy recordings, or list them with their digests (for a bucket with versioning).",
             show_default="copied from a folder, listed of a bucket",
         ),
     ] = None,
     with_keys: Annotated[
-        bool, typer.Option("--with-keys", help="Put the keys of sealed secrets into it, in clear.")
+        bool, typer.Option("--with-keys", help="Include the keys of sealed secrets, unencrypted.")
     ] = False,
     within: Within = "12h",
     json_: Json = False,
 ) -> None:
-    """Back up the database and its recordings while the service runs. All of it is there, or no backup is.
+    """Back up the database and its recordings while the service runs. An incomplete backup is not stored.
 
-    Recordings are copied once for all backups of a folder; what an interrupted one copied counts. Keys that open
-    sealed secrets are not in it: keep them elsewhere.
+    All backups of a folder share one copy of each recording; an interrupted backup resumes. Keys that open sealed
+    secrets are not included: store them elsewhere.
 
     Examples:
 
@@ -61,7 +61,7 @@ def create(
       switchboard backup create /backups --list-recordings --within 2h
     """
     from serve_app.backup.create import BackupSource
-    from serve_app.backup.create import create as make
+    from serve_app.backup.create import create as create_backup
     from serve_app.cli.ui import database as databases
     from serve_app.settings import Settings
 
@@ -70,29 +70,27 @@ def create(
         url=databases.database_url(settings),
         storage=settings.storage_url,
         handed_in=settings.handed_in,
-        keys=keys_of(settings),
+        keys=configured_keys(settings),
         with_keys=with_keys,
         copies=copy,
     )
-    with working(within, json_) as steps:
-        where, made = make(source, folder.expanduser().absolute(), steps)
-    if json_:
-        print_json({"backup": str(where), **_facts(made), "size": _size(made)})
-    else:
-        _tell_created(where, made)
+    with backup_steps(within, json_) as steps:
+        path, manifest = create_backup(source, folder.expanduser().absolute(), steps)
+    data = {"backup": str(path), **manifest.model_dump(mode="json", exclude={"files"}), "size": _size(manifest)}
+    Result(data, _created_lines(path, manifest)).print(json_)
 
 
 @app.command()
 def verify(
     backup: Backup,
-    quick: Annotated[bool, typer.Option("--quick", help="Of recordings look at sizes only.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Check only the sizes of recordings.")] = False,
     drill: Annotated[
-        bool, typer.Option("--drill", help="Restore it into a PostgreSQL of its own, and compare every table.")
+        bool, typer.Option("--drill", help="Restore it into a temporary PostgreSQL and compare every table.")
     ] = False,
     within: Within = "12h",
     json_: Json = False,
 ) -> None:
-    """Check a backup: each file against its digest. Exit code 1 where anything is missing or changed.
+    """Check each file of a backup against its digest. Exit code 1 if anything is missing or changed.
 
     Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
 
@@ -102,67 +100,60 @@ def verify(
 
       switchboard backup verify /backups/2026-11-24T093000Z --drill --json
     """
-    from serve_app.backup.verify import verify as look
+    from serve_app.backup.verify import verify as verify_backup
 
-    with working(within, json_) as steps:
-        found = look(backup.absolute(), steps, quick, drill)
-    if json_:
-        print_json(
-            {
-                "backup": found.manifest.name,
-                "whole": not found.flaws,
-                "flaws": list(found.flaws),
-                "recordings": found.recordings,
-                "restored_seconds": found.restored_seconds,
-                "compared_seconds": found.compared_seconds,
-            }
-        )
-    else:
-        _tell_verified(found)
-    if found.flaws:
-        raise typer.Exit(FAILED)
+    with backup_steps(within, json_) as steps:
+        verified = verify_backup(backup.absolute(), steps, quick, drill)
+    data = {
+        "backup": verified.manifest.name,
+        "whole": not verified.flaws,
+        "flaws": list(verified.flaws),
+        "recordings": verified.recordings,
+        "restored_seconds": verified.restored_seconds,
+        "compared_seconds": verified.compared_seconds,
+    }
+    Result(data, _verified_lines(verified), notes=verified.flaws, failed=bool(verified.flaws)).print(json_)
 
 
-def keys_of(settings: "object") -> tuple[str, ...]:
-    """The keys that are set, that of the data folder included; makes none."""
+def configured_keys(settings: "Settings") -> tuple[str, ...]:
+    """Return the keys of the settings and of the data folder; creates none."""
     from serve_app.service import data_folder
-    from serve_app.settings import Settings
 
-    assert isinstance(settings, Settings)
     keys = tuple(key.get_secret_value() for key in settings.secrets_keys)
-    own = None if settings.database_url else data_folder.find_key(settings.data_dir)
-    return (*keys, own) if own else keys
+    folder_key = None if settings.database_url else data_folder.find_key(settings.data_dir)
+    return (*keys, folder_key) if folder_key else keys
 
 
 @contextmanager
-def working(within: str, quiet: bool) -> "Iterator[Progress]":
-    """A bar on stderr for the time of a block, and what goes wrong in it as sentences."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
+    """Show a progress bar on stderr during the block, and turn errors of backups into `CommandError`."""
+    from rich import progress as rich_progress
 
     from db.server import dump, pg_tools
     from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
     from serve_app.backup.manifest import BackupUnfit
-    from serve_app.backup.progress import OutOfTime, Progress
+    from serve_app.backup.progress import BackupProgress, OutOfTime
     from serve_app.backup.restore import NotRestored
     from serve_app.cli.ui.options import parse_time
 
     limit = parse_time(within).value
     if not isinstance(limit, timedelta) or not limit:
-        raise CommandError(f"{within!r} is not a length of time.", "Say 45m, 12h or 2d.", USAGE)
+        raise CommandError(f"{within!r} is not a duration.", "Write 45m, 12h or 2d.", USAGE)
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
+        rich_progress.SpinnerColumn(),
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.TaskProgressColumn(),
+        rich_progress.TimeElapsedColumn(),
     )
     console = err()
+    is_hidden = quiet or not console.is_terminal
     try:
-        with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-            shown = bar.add_task("beginning", total=None)
-            yield Progress(
+        with rich_progress.Progress(*columns, console=console, transient=True, disable=is_hidden) as bar:
+            task = bar.add_task("starting", total=None)
+            yield BackupProgress(
                 limit.total_seconds(),
-                lambda step, done, total: bar.update(shown, description=step, completed=done, total=total or None),
+                lambda step, done, total: bar.update(task, description=step, completed=done, total=total or None),
             )
     except (BackupUnderWay, NoRoomForBackup, BackupUnfit, dump.NoSchema, pg_tools.ProgramMissing, NotRestored) as error:
         raise CommandError(str(error)) from error
@@ -171,58 +162,52 @@ def working(within: str, quiet: bool) -> "Iterator[Progress]":
             str(error), "Restore into an empty one: another SWITCHBOARD_DATA_DIR, or createdb and --into URL."
         ) from error
     except (OutOfTime, pg_tools.ProgramFailed) as error:
-        raise CommandError(str(error), "Nothing half done was left. --within sets how long it may take.") from error
+        raise CommandError(str(error), "No partial result remains. --within sets the time limit.") from error
 
 
-def _tell_created(where: Path, made: "Manifest") -> None:
-    console, stored = out(), made.recordings
-    calls = made.tables["public.calls"].rows if "public.calls" in made.tables else 0
-    console.print(
-        f"{where}: {counted(calls, 'call')}, database {_megabytes(_size(made))}, "
-        f"{counted(stored.count, 'recording')} {stored.how} ({_megabytes(stored.bytes)}), in {duration(made.seconds)}.",
-        markup=False,
-    )
-    if stored.how == "listed":
-        console.print(f"The recordings stay in {stored.storage}: have that bucket keep versions.", markup=False)
-    if stored.missing:
-        console.print(
-            f"{counted(stored.missing, 'recording')} of these are not in the storage, or are damaged: "
-            "recordings.tsv names them."
+def _created_lines(path: Path, manifest: "Manifest") -> list[str]:
+    recordings, secrets = manifest.recordings, manifest.secrets
+    calls = manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
+    lines = [
+        f"{path}: {counted(calls, 'call')}, database {_megabytes(_size(manifest))}, "
+        f"{counted(recordings.count, 'recording')} {recordings.how} ({_megabytes(recordings.bytes)}), "
+        f"in {duration(manifest.seconds)}."
+    ]
+    if recordings.how == "listed":
+        lines.append(f"The recordings stay in {recordings.storage}: enable versioning for this bucket.")
+    if recordings.missing:
+        count = counted(recordings.missing, "recording")
+        lines.append(f"{count} of these are missing or damaged in the storage: recordings.tsv lists them.")
+    if secrets.included:
+        lines.append("It contains the keys of sealed secrets, unencrypted: restrict access to it.")
+    elif sealed := _sealed(manifest):
+        lines.append(f"It contains {sealed} without the keys that open them: {KEYS_ADVICE}.")
+    return lines
+
+
+def _verified_lines(verified: "Verified") -> list[str]:
+    manifest, lines = verified.manifest, []
+    if verified.restored_seconds is not None and verified.compared_seconds is not None:
+        lines.append(
+            f"Restored in {verified.restored_seconds:.1f} s; all {len(manifest.tables)} tables compared after "
+            f"{verified.compared_seconds:.1f} s."
         )
-    if (sealed := _sealed(made)) and not made.secrets.included:
-        console.print(f"It holds {sealed}, and not the keys that open them: {KEYS_ADVICE}.")
-    if made.secrets.included:
-        console.print("The keys of sealed secrets are in it, in clear: whoever has it can open them.")  # terms: ok
-
-
-def _tell_verified(found: "Verified") -> None:
-    console, told = out(), found.manifest
-    for flaw in found.flaws:
-        err().print(flaw, markup=False)
-    if found.restored_seconds is not None and found.compared_seconds is not None:
-        console.print(
-            f"Restored in {found.restored_seconds:.1f} s; all {len(told.tables)} tables compared after "
-            f"{found.compared_seconds:.1f} s."
+    if not verified.flaws:
+        lines.append(
+            f"{manifest.name} is whole: {counted(len(manifest.files), 'file')}, "
+            f"{counted(verified.recordings, 'recording')} {manifest.recordings.how}, "
+            f"{counted(len(manifest.tables), 'table')}."
         )
-    if not found.flaws:
-        console.print(
-            f"{told.name} is whole: {counted(len(told.files), 'file')}, {counted(found.recordings, 'recording')} "
-            f"{told.recordings.how}, {counted(len(told.tables), 'table')}.",
-            markup=False,
-        )
+    return lines
 
 
-def _sealed(made: "Manifest") -> str:
-    """Such as "3 credentials, 1 webhook secrets"."""
-    return ", ".join(f"{count} sealed {kind}" for kind, count in made.secrets.sealed.items() if count)
+def _sealed(manifest: "Manifest") -> str:
+    """Return, for example, "3 sealed credentials, 1 sealed webhook secrets"."""
+    return ", ".join(f"{count} sealed {kind}" for kind, count in manifest.secrets.sealed.items() if count)
 
 
-def _facts(made: "Manifest") -> dict[str, object]:
-    return {name: value for name, value in made.model_dump(mode="json").items() if name != "files"}
-
-
-def _size(made: "Manifest") -> int:
-    return sum(content.bytes for content in made.files.values())
+def _size(manifest: "Manifest") -> int:
+    return sum(content.bytes for content in manifest.files.values())
 
 
 def _megabytes(size: int) -> str:

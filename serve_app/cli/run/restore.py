@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli.run.backup import Backup, Within, keys_of, working
+from serve_app.cli.run.backup import Backup, Within, backup_steps, configured_keys
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.output import Json, counted, duration, err, out, print_json
 
@@ -47,7 +47,7 @@ def restore(
     if into is not None and not into.startswith(("postgresql://", "postgres://")):
         raise CommandError("--into wants postgresql://user@host/database.", "", USAGE)
     settings = Settings() if into is None else Settings(database_url=into)
-    with working(within, json_) as steps:
+    with backup_steps(within, json_) as steps:
         Manifest.read(backup)  # before a PostgreSQL is started
         keys = _with_key_of(backup, settings)
         target = RestoreTarget(
@@ -62,7 +62,7 @@ def restore(
                 "tables": len(done.manifest.tables),
                 "recordings_copied": done.recordings,
                 "recordings_moved": done.moved,
-                "recordings_lost": done.lost,
+                "recordings_lost": done.unavailable,
                 "missing_keys": list(done.missing_keys),
                 "seconds": round(done.seconds, 3),
             }
@@ -87,30 +87,30 @@ def _with_key_of(backup: Path, settings: "Settings") -> tuple[str, ...]:
     from serve_app.backup.manifest import KEYS
     from serve_app.service import data_folder
 
-    held = (backup / KEYS).read_text(encoding="ascii").split() if (backup / KEYS).is_file() else []
-    if len(held) == 1 and not settings.database_url and data_folder.find_key(settings.data_dir) is None:
-        data_folder.make_key(settings.data_dir, held[0])
-    return keys_of(settings)
+    backup_keys = (backup / KEYS).read_text(encoding="ascii").split() if (backup / KEYS).is_file() else []
+    if len(backup_keys) == 1 and not settings.database_url and data_folder.find_key(settings.data_dir) is None:
+        data_folder.make_key(settings.data_dir, backup_keys[0])
+    return configured_keys(settings)
 
 
 def _tell(done: "Restored") -> None:
-    told, console = done.manifest, out()
-    calls = told.tables["public.calls"].rows if "public.calls" in told.tables else 0
+    manifest, console = done.manifest, out()
+    calls = manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
     console.print(
-        f"Restored {told.name} in {duration(done.seconds)}: {counted(calls, 'call')}, {len(told.tables)} tables "
+        f"Restored {manifest.name} in {duration(done.seconds)}: {counted(calls, 'call')}, {len(manifest.tables)} tables "
         f"equal to the backup, {counted(done.recordings, 'recording')} copied.",
         markup=False,
     )
-    if told.recordings.how == "listed":
-        console.print(f"Recordings are read from {told.recordings.storage}, as before.", markup=False)
-    if done.lost:
+    if manifest.recordings.how == "listed":
+        console.print(f"Recordings are read from {manifest.recordings.storage}, as before.", markup=False)
+    if done.unavailable:
         err().print(
-            f"{counted(done.lost, 'recording')} of these are not there, or not as they were: bring back the versions "
+            f"{counted(done.unavailable, 'recording')} of these are missing or changed: restore the versions "
             "that the bucket kept. `switchboard backup verify BACKUP` names them.",
             markup=False,
         )
     if done.missing_keys:
-        sealed = ", ".join(f"{count} {kind}" for kind, count in told.secrets.sealed.items() if count)
+        sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
         err().print(
             f"Sealed in it: {sealed}. Of the keys at the time of the backup these are not set: "
             f"{', '.join(done.missing_keys)} (fingerprints). Set SWITCHBOARD_SECRETS_KEYS as it was, or put "

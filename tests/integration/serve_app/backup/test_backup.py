@@ -27,7 +27,7 @@ from serve_app.backup import create as creating
 from serve_app.backup import manifest
 from serve_app.backup.create import BackupSource, BackupUnderWay, NoRoomForBackup, create
 from serve_app.backup.manifest import Manifest
-from serve_app.backup.progress import OutOfTime, Progress
+from serve_app.backup.progress import BackupProgress, OutOfTime
 from serve_app.cli import app
 from tests.postgres import World, fresh_database
 
@@ -225,7 +225,7 @@ async def test_what_is_written_while_a_backup_is_made_is_not_in_it_and_waits_for
 
     monkeypatch.setattr(dump.Snapshot, "digest", slow)
     running = asyncio.create_task(
-        asyncio.to_thread(create, source(filled, storage, tmp_path), tmp_path / "backups", Progress(300))
+        asyncio.to_thread(create, source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
     )
     await asyncio.to_thread(begun.wait, 60)
     filled.call_id = uuid4()
@@ -255,7 +255,7 @@ def test_a_backup_that_is_killed_leaves_none_and_the_next_goes_on_with_its_recor
     assert manifest.backups(repository) == []
     copies = {path: path.stat().st_ino for path in (repository / "recordings").rglob("*") if path.is_file()}
     assert len(copies) == 5
-    where, _ = create(source(filled, storage, tmp_path), repository, Progress(300))
+    where, _ = create(source(filled, storage, tmp_path), repository, BackupProgress(300))
     assert switchboard("backup", "verify", where).exit_code == 0
     assert {path: path.stat().st_ino for path in (repository / "recordings").rglob("*") if path.is_file()} == copies
     assert not list(repository.glob(".unfinished*"))
@@ -265,16 +265,16 @@ def test_a_failure_on_the_way_leaves_nothing_that_looks_like_a_backup(
     filled: World, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(OutOfTime):
-        create(source(filled, storage, tmp_path), tmp_path / "backups", Progress(0))
+        create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(0))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))  # type: ignore[attr-defined]
-    with pytest.raises(NoRoomForBackup, match="Nothing was begun"):
-        create(source(filled, storage, tmp_path), tmp_path / "backups", Progress(300))
+    with pytest.raises(NoRoomForBackup, match="Nothing was started"):
+        create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
     assert [path.name for path in (tmp_path / "backups").iterdir()] == [".lock"]
 
 
 def test_two_backups_at_once_in_one_folder_are_one_and_a_refusal(filled: World, storage: Path, tmp_path: Path) -> None:
     with creating._alone_in(tmp_path), pytest.raises(BackupUnderWay):
-        create(source(filled, storage, tmp_path), tmp_path, Progress(300))
+        create(source(filled, storage, tmp_path), tmp_path, BackupProgress(300))
 
 
 def test_recordings_that_the_storage_lost_are_named_and_do_not_keep_the_rest_from_being_saved(
@@ -283,7 +283,7 @@ def test_recordings_that_the_storage_lost_are_named_and_do_not_keep_the_rest_fro
     lost, damaged, *_ = sorted(path for path in storage.rglob("*") if path.is_file())
     lost.unlink()
     damaged.write_bytes(b"?" * damaged.stat().st_size)
-    where, told = create(source(filled, storage, tmp_path), tmp_path / "backups", Progress(300))
+    where, told = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
     assert told.recordings.missing == 2
     lines = {line.split("\t")[0]: line.split("\t")[2] for line in (where / "recordings.tsv").read_text().splitlines()}
     assert (lines[lost.name], lines[damaged.name]) == ("missing", "damaged")
@@ -293,7 +293,7 @@ def test_recordings_that_the_storage_lost_are_named_and_do_not_keep_the_rest_fro
 def test_recordings_of_a_bucket_are_listed_with_their_digests_and_stay_where_they_are(
     filled: World, storage: Path, tmp_path: Path
 ) -> None:
-    where, told = create(source(filled, storage, tmp_path, copies=False), tmp_path / "backups", Progress(300))
+    where, told = create(source(filled, storage, tmp_path, copies=False), tmp_path / "backups", BackupProgress(300))
     assert (told.recordings.how, told.recordings.count, told.recordings.missing) == ("listed", 5, 0)
     assert not (where.parent / "recordings").exists()
     assert "listed" in (where / "recordings.tsv").read_text()
@@ -307,7 +307,7 @@ async def test_files_that_were_handed_in_and_not_yet_fetched_come_back(
     file.write_bytes(b"RIFF of a call")
     for call in (filled.call_id, UUID(int=7)):  # the second is no call of this database
         handed_in.hand_in(folder, file, call)
-    where, told = create(source(filled, storage, tmp_path), tmp_path / "backups", Progress(300))
+    where, told = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
     assert told.handed_in == 1
     use(monkeypatch, empty, tmp_path / "there", tmp_path / "data")
     assert switchboard("restore", where).exit_code == 0
