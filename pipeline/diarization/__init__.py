@@ -1,4 +1,4 @@
-"""Who spoke when in a mixed recording, and voiceprints. Cheap to import; `load` brings in the engine's libraries."""
+"""Speakers of a mixed recording, and voiceprints. Cheap to import; `load` imports the engine's libraries."""
 
 from pipeline.diarization.engine import ENGINES, DiarizationOptions, Engine, engine_class, load
 

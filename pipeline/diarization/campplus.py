@@ -19,19 +19,19 @@ from pipeline.domain.speech import SAMPLE_RATE
 
 BINS = 80  # of the log-mel filterbank
 DIMENSION = 192
-MIN_FRAMES = 40  # of 10 ms; from less nothing is to be told of a voice
-FRAME, HOP = SAMPLE_RATE // 40, SAMPLE_RATE // 100  # samples of a frame, and from one frame to the next
+MIN_FRAMES = 40  # of 10 ms; fewer do not characterize a voice
+FRAME, HOP = SAMPLE_RATE // 40, SAMPLE_RATE // 100  # samples per frame, and between frames
 GROWTH = 32  # channels that each layer of a dense block adds
 BOTTLENECK = 128  # channels inside a layer
 SEGMENT = 100  # frames of 20 ms whose mean is a frame's local context
 HEAD_CHANNELS = 32
 BLOCKS = ((12, 1), (24, 2), (16, 2))  # layers, dilation
-TOGETHER_GPU = 16_000  # frames in one pass, padding included: 160 MB for each map of the front end
-TOGETHER_CPU = 1_200  # likewise, without padding; more of them leave the cache and take longer
+TOGETHER_GPU = 16_000  # frames per pass, including padding: 160 MB for each map of the front end
+TOGETHER_CPU = 1_200  # likewise, without padding; more exceed the cache and take longer
 
 
 class CAMPlusPlus(nn.Module):
-    """Filterbank frames of a voice to an embedding. Inference only: normalization uses its stored statistics."""
+    """Embeds the filterbank frames of a voice. Inference only: normalization uses stored statistics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,19 +40,19 @@ class CAMPlusPlus(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """The device of its weights."""
         return self.head.conv1.weight.device
 
     def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return (batch, 192) of (batch, frames, 80): log-mel frames of 10 ms whose mean over time is zero.
 
-        Every frame takes part in means over time. So where voices of several lengths are padded with zeros to one,
-        `lengths` (batch,) says how many frames each has, and each comes out as it would alone.
+        Means over time include every frame. So for voices padded with zeros to a common length, `lengths` (batch,) has
+        the number of frames of each, and each embedding is the same as without padding.
         """
         inside = None if lengths is None else _inside(lengths, frames.shape[1])
         signal = self.head(frames.transpose(1, 2).unsqueeze(1), inside)
         if lengths is not None:
-            inside = _inside((lengths + 1) // 2, (frames.shape[1] + 1) // 2)  # its first layer takes every second one
+            inside = _inside((lengths + 1) // 2, (frames.shape[1] + 1) // 2)  # the first layer has stride 2
         for layer in self.xvector:
             signal = layer(signal, inside) if isinstance(layer, DenseBlock | StatisticsPooling) else layer(signal)
         embedding: Tensor = signal
@@ -62,7 +62,7 @@ class CAMPlusPlus(nn.Module):
 def load(path: Path) -> CAMPlusPlus:
     """Return the network with the weights of a published state dict, ready for inference.
 
-    Raises `RuntimeError` for a state dict of another network, `UnpicklingError` for a file that holds anything else.
+    Raises `RuntimeError` for a state dict of another network, `UnpicklingError` for a file that is no state dict.
     """
     network = CAMPlusPlus()
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), strict=True)
@@ -71,55 +71,61 @@ def load(path: Path) -> CAMPlusPlus:
 
 
 def filterbank(waveform: Tensor) -> Tensor:
-    """Return (frames, 80) of (1, samples) at 16 kHz: Kaldi's log-mel energies, none of sound shorter than a frame."""
+    """Return (frames, 80) of (1, samples) at 16 kHz: Kaldi's log-mel energies; no frames for sound shorter than one."""
     if waveform.shape[1] < FRAME:
         return waveform.new_zeros(0, BINS)
     return kaldi.fbank(waveform, num_mel_bins=BINS, sample_frequency=SAMPLE_RATE, dither=0.0)
 
 
 def filterbanks(sounds: Sequence[Tensor]) -> list[Tensor]:
-    """Return what `filterbank` gives for each sound, (samples,). On a GPU in one go: its steps are small and many."""
+    """Return the `filterbank` of each sound, (samples,); on a GPU in one pass, since its steps are small and many."""
     if not sounds or sounds[0].device.type == "cpu":
         return [filterbank(sound[None]) for sound in sounds]
     return filterbanks_together(sounds)
 
 
 def filterbanks_together(sounds: Sequence[Tensor]) -> list[Tensor]:
-    """As `filterbanks`: sounds are joined so that each begins with a frame; those in which two meet are left out."""
+    """Compute `filterbanks` of joined sounds, each starting at a frame; drop frames that contain two sounds."""
     hops = [-(-len(sound) // HOP) for sound in sounds]
-    padded = [nn.functional.pad(sound, (0, own * HOP - len(sound))) for sound, own in zip(sounds, hops, strict=True)]
-    found = filterbank(nn.functional.pad(torch.cat(padded), (0, FRAME))[None])
-    frames = [max(0, 1 + (len(sound) - FRAME) // HOP) for sound in sounds]
-    return [own[:count] for own, count in zip(found.split([*hops, len(found) - sum(hops)]), frames, strict=False)]
+    padded = [
+        nn.functional.pad(sound, (0, hop_count * HOP - len(sound)))
+        for sound, hop_count in zip(sounds, hops, strict=True)
+    ]
+    frames_of_all = filterbank(nn.functional.pad(torch.cat(padded), (0, FRAME))[None])
+    counts = [max(0, 1 + (len(sound) - FRAME) // HOP) for sound in sounds]
+    return [
+        piece[:count]
+        for piece, count in zip(frames_of_all.split([*hops, len(frames_of_all) - sum(hops)]), counts, strict=False)
+    ]
 
 
 def embedded(network: CAMPlusPlus, voices: Sequence[Tensor]) -> Tensor:
     """Return (voices, 192) of the log-mel frames of each voice, (frames, 80); NaN for fewer than `MIN_FRAMES`.
 
-    On a GPU voices of several lengths share a pass, without which starting its hundreds of small steps takes longer
-    than computing them. On a CPU, where padding costs what speech does, only voices of one length do.
+    On a GPU voices of several lengths share a pass: launching its hundreds of small steps takes longer than computing
+    them. On a CPU, where padding costs as much as speech, only voices of equal length share one.
     """
-    found = torch.full((len(voices), DIMENSION), torch.nan, device=network.device)
+    embeddings = torch.full((len(voices), DIMENSION), torch.nan, device=network.device)
     lengths = [len(voice) for voice in voices]
     for group in _groups(lengths, on_gpu=network.device.type == "cuda"):
-        own = [voices[at] - voices[at].mean(dim=0) for at in group]
+        centered = [voices[at] - voices[at].mean(dim=0) for at in group]
         if len({lengths[at] for at in group}) == 1:
-            found[group] = network(torch.stack(own))
+            embeddings[group] = network(torch.stack(centered))
         else:
             counts = torch.tensor([lengths[at] for at in group], device=network.device)
-            found[group] = network(pad_sequence(own, batch_first=True), counts)
-    return found
+            embeddings[group] = network(pad_sequence(centered, batch_first=True), counts)
+    return embeddings
 
 
 def _groups(lengths: Sequence[int], on_gpu: bool) -> Iterator[list[int]]:
-    """Places of the voices that go through the network together."""
-    most = TOGETHER_GPU if on_gpu else TOGETHER_CPU
+    """Yield the indices of voices that share a pass."""
+    max_frames = TOGETHER_GPU if on_gpu else TOGETHER_CPU
     group: list[int] = []
     for at in sorted(range(len(lengths)), key=lambda at: -lengths[at]):
         if lengths[at] < MIN_FRAMES:
             break
         longest = lengths[group[0]] if group else lengths[at]
-        if (len(group) + 1) * longest > most or not (on_gpu or lengths[at] == longest):
+        if (len(group) + 1) * longest > max_frames or not (on_gpu or lengths[at] == longest):
             if group:
                 yield group
             group = []
@@ -129,12 +135,12 @@ def _groups(lengths: Sequence[int], on_gpu: bool) -> Iterator[list[int]]:
 
 
 def _inside(lengths: Tensor, frames: int) -> Tensor:
-    """Return (batch, 1, frames): 1 in the frames that a voice has, 0 where it was padded."""
+    """Return (batch, 1, frames): 1 in the frames of a voice, 0 in its padding."""
     return (torch.arange(frames, device=lengths.device) < lengths[:, None]).float()[:, None]
 
 
 def _only(signal: Tensor, inside: Tensor | None) -> Tensor:
-    """`signal`, (batch, ..., frames), with silence where it was padded; in place."""
+    """Silence the padding of `signal`, (batch, ..., frames), in place."""
     if inside is None:
         return signal
     return signal.mul_(inside if signal.dim() == 3 else inside[:, None])
@@ -153,7 +159,7 @@ class FrontEnd(nn.Module):
         self.bn2 = nn.BatchNorm2d(HEAD_CHANNELS)
 
     def forward(self, spectrum: Tensor, inside: Tensor | None) -> Tensor:
-        """(batch, 1, bins, frames) to (batch, channels * bins / 8, frames). `inside`: see `_inside`."""
+        """Convert (batch, 1, bins, frames) to (batch, channels * bins / 8, frames). `inside`: see `_inside`."""
         maps = _only(self.bn1(self.conv1(spectrum)).relu_(), inside)
         for residual in (*self.layer1, *self.layer2):
             maps = residual(maps, inside)
@@ -161,7 +167,7 @@ class FrontEnd(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions beside a shortcut; `stride` is that of the frequency axis."""
+    """Two 3x3 convolutions with a shortcut; `stride` is that of the frequency axis."""
 
     def __init__(self, stride: int) -> None:
         super().__init__()
@@ -181,7 +187,7 @@ class Residual(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Layers of which each is given what came into the block and what all layers before it made."""
+    """Layers that each receive the block's input and the output of all layers before."""
 
     def __init__(self, channels: int, layers: int, dilation: int) -> None:
         super().__init__()
@@ -190,7 +196,7 @@ class DenseBlock(nn.Module):
             self.add_module(f"tdnnd{number + 1}", DenseLayer(channels + number * GROWTH, dilation))
 
     def forward(self, signal: Tensor, inside: Tensor | None) -> Tensor:
-        """(batch, channels, frames) to (batch, channels + layers * 32, frames)."""
+        """Convert (batch, channels, frames) to (batch, channels + layers * 32, frames)."""
         batch, filled, frames = signal.shape
         joined = signal.new_empty(batch, filled + self.made, frames)
         joined[:, :filled] = signal
@@ -217,7 +223,7 @@ class DenseLayer(nn.Module):
 
 
 class MaskedConvolution(nn.Module):
-    """A convolution over time whose channels are weighed, 0..1, by what the whole and the segment sound like."""
+    """A convolution over time whose channels are weighted, 0..1, by the context of the whole voice and the segment."""
 
     def __init__(self, dilation: int) -> None:
         super().__init__()
@@ -226,10 +232,10 @@ class MaskedConvolution(nn.Module):
         self.linear2 = nn.Conv1d(BOTTLENECK // 2, GROWTH, 1)
 
     def forward(self, signal: Tensor, inside: Tensor | None) -> Tensor:
-        """(batch, 128, frames) to (batch, 32, frames). The mask is the same for all frames of a segment."""
+        """Convert (batch, 128, frames) to (batch, 32, frames); all frames of a segment share a mask."""
         segments = nn.functional.avg_pool1d(signal, SEGMENT, SEGMENT, ceil_mode=True)  # (batch, 128, segments)
         mean = signal.mean(dim=2, keepdim=True)
-        if inside is not None:  # as a share of the frames that are there
+        if inside is not None:  # relative to the unpadded frames
             filled = nn.functional.avg_pool1d(inside, SEGMENT, SEGMENT, ceil_mode=True)
             segments, mean = segments / filled.clamp(min=1 / SEGMENT), mean / inside.mean(dim=2, keepdim=True)
         context = segments + mean
@@ -258,7 +264,7 @@ class Flattened(nn.Module):
 
 
 def _backbone(channels: int) -> nn.Sequential:
-    """The D-TDNN: at 20 ms a frame from the first layer on; channels are halved after each dense block."""
+    """Build the D-TDNN: 20 ms per frame from the first layer on; channels are halved after each dense block."""
     width = BOTTLENECK
     backbone = nn.Sequential()
     first = nn.Conv1d(channels, width, 5, stride=2, padding=2, bias=False)
@@ -278,7 +284,7 @@ def _backbone(channels: int) -> nn.Sequential:
 
 
 def _normalized(channels: int) -> nn.Sequential:
-    """Batch normalization and ReLU."""
+    """Build batch normalization and ReLU."""
     return _named(batchnorm=nn.BatchNorm1d(channels), relu=nn.ReLU(inplace=True))
 
 

@@ -1,4 +1,4 @@
-"""CAM++ as a pyannote embedding model: the frames of one speaker are selected before the network."""
+"""CAM++ as a pyannote embedding model, and the pipeline that uses it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,16 +16,19 @@ from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, CAMPlusPlus, em
 from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.voice.calibration import PipelineParameters
 
+SEGMENTATION_FILE = "pytorch_model.bin"
+EMBEDDING_FILE = "campplus_cn_en_common.pt"
+
 
 class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
     """A speaker embedding of 192 dimensions, not of unit length.
 
-    CAM++ normalizes and masks by the mean of all frames it is given, so that weights in the pooling alone would mix
-    the voices of a window. One filterbank per window serves all its speakers.
+    CAM++ normalizes and masks by the mean of all its frames, so weights in the pooling alone would mix the voices of a
+    window: each speaker's frames are selected before the network. All speakers of a window share a filterbank.
     """
 
     def __init__(self, network: CAMPlusPlus, center: Sequence[float]) -> None:
-        """`center` (192 values) is subtracted from every embedding: what all voices on a telephone have in common."""
+        """Subtract `center` (192 values), the common part of all telephone voices, from every embedding."""
         super().__init__(sample_rate=SAMPLE_RATE, num_channels=1)
         self.specifications = Specifications(problem=Problem.REPRESENTATION, resolution=Resolution.CHUNK, duration=10.0)
         self.network = network
@@ -37,11 +40,11 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
         return DIMENSION
 
     def forward(self, waveforms: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return (batch, 192), or (batch, speakers, 192) where `weights` have an axis of speakers.
+        """Return (batch, 192), or (batch, speakers, 192) if `weights` have an axis of speakers.
 
         `waveforms` are (batch, 1, samples) at 16 kHz, `weights` (batch, frames) or (batch, speakers, frames) at any
         frame rate; a weight above 0.5 selects a frame. A speaker with fewer than 40 frames of 10 ms gets NaN. Without
-        weights all frames are selected; raises `ValueError` where they are fewer than 40.
+        weights all frames are selected; raises `ValueError` for fewer than 40.
         """
         spectra = filterbanks(list(waveforms[:, 0]))
         if weights is None:
@@ -50,8 +53,10 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
             return self._centered(spectra)
         by_speaker = weights if weights.dim() == 3 else weights[:, None]
         masks = torch.nn.functional.interpolate(by_speaker.float(), size=len(spectra[0]), mode="nearest") > 0.5
-        found = self._centered([spectrum[mask] for spectrum, own in zip(spectra, masks, strict=True) for mask in own])
-        return found.view(*weights.shape[:-1], DIMENSION)
+        embeddings = self._centered(
+            [spectrum[mask] for spectrum, window_masks in zip(spectra, masks, strict=True) for mask in window_masks]
+        )
+        return embeddings.view(*weights.shape[:-1], DIMENSION)
 
     def of_sounds(self, sounds: Sequence[Tensor]) -> Tensor:
         """Return (sounds, 192) of sounds of any length, (samples,) at 16 kHz; NaN below 40 frames of 10 ms."""
@@ -61,17 +66,11 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
         return embedded(self.network, voices) - self.center
 
 
-SEGMENTATION_FILE = "pytorch_model.bin"
-
-
-EMBEDDING_FILE = "campplus_cn_en_common.pt"
-
-
 def assemble(segmentation: Path, embedding: Path, parameters: PipelineParameters, center: Sequence[float]) -> Any:
-    """Return `SpeakerDiarization` with agglomerative clustering, on the CPU, from a folder for each network.
+    """Assemble `SpeakerDiarization` with agglomerative clustering, on the CPU, from a folder for each network.
 
-    `center` (192 values) is what `CAMPlusPlusEmbedding` subtracts. The segmentation file is a pickle: call this within
-    `weights_only`. Raises what torch raises for files that hold other networks.
+    `center` (192 values) is subtracted by `CAMPlusPlusEmbedding`. The segmentation file is a pickle: call this within
+    `weights_only`. Raises torch's errors for files of other networks.
     """
     network = campplus.load(embedding / EMBEDDING_FILE)
     pipeline = SpeakerDiarization(
@@ -91,7 +90,7 @@ def assemble(segmentation: Path, embedding: Path, parameters: PipelineParameters
 
 
 class _UnusedPLDA(PLDA):  # type: ignore[misc]
-    """`SpeakerDiarization` wants a PLDA for any clustering, and looks for one on the hub where it is given none."""
+    """`SpeakerDiarization` requires a PLDA for any clustering, and would download one from the hub."""
 
     def __init__(self) -> None:
         pass

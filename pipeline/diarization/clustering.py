@@ -1,7 +1,7 @@
 """Speaker diarization without a segmentation network: windows of speech, embedded by CAM++, clustered by voice.
 
-Speech is what Silero VAD hears, cut at pauses, because people change there. Each run of speech is cut into windows of
-about a second and a half; a window is one part of a recording. What follows for a call is in `regions.py`.
+Speech is detected by Silero VAD and cut at pauses, where speakers change. Each run of speech is cut into windows of
+about a second and a half; a window is one part of a recording. `regions.py` has the steps for a whole call.
 """
 
 import math
@@ -26,12 +26,12 @@ from pipeline.voice.calibration import calibration_of
 
 WEIGHTS = "campplus_cn_en_common.pt"
 FRAME = activity.FRAME  # samples
-HOP = SAMPLE_RATE // 100  # samples from one frame of the filterbank to the next
-MARGIN = SAMPLE_RATE // 10  # samples on either side of a run of speech that are embedded with it
+HOP = SAMPLE_RATE // 100  # samples between frames of the filterbank
+MARGIN = SAMPLE_RATE // 10  # samples on either side of a run of speech, embedded with it
 
 
 class ClusteringOptions(DiarizationOptions):
-    """This engine has no options of its own."""
+    """Options of this engine: only the common ones."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -88,11 +88,13 @@ class Clustering(TorchEngine):
         return f"clustering {checkpoint}"
 
     def parts(self, sound: Samples | Audio) -> Iterator[SpeechWindow]:
-        """See `pipeline.diarization.Engine`: windows of speech. The recording is read twice, first for its speech."""
+        """See `pipeline.diarization.Engine`: yields windows of speech, after a first pass over the recording to detect
+        it.
+        """
         read, length = reader(sound)
         probable = activity.probabilities(read, length)
-        found = list(activity.runs(probable, self._parameters.speech_threshold, self._parameters.min_silence))
-        for number, run in enumerate(found):
+        speech = list(activity.runs(probable, self._parameters.speech_threshold, self._parameters.min_silence))
+        for number, run in enumerate(speech):
             first, last = run.first * FRAME, min(run.last * FRAME, length)
             for start, end in self._cut(first, last):
                 wide = max(0, start - MARGIN if start == first else start), end + MARGIN if end == last else end
@@ -100,7 +102,7 @@ class Clustering(TorchEngine):
                 yield SpeechWindow(region, read(wide[0], min(wide[1], length)))
 
     def _cut(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Windows of one length, evenly spread over a run of speech; a short run is one window."""
+        """Return windows of one length, evenly spread over a run of speech; a short run is one window."""
         size, step = (round(x * SAMPLE_RATE) for x in (self._parameters.window, self._parameters.step))
         if last - first <= size:
             return [(first, last)]
@@ -109,7 +111,7 @@ class Clustering(TorchEngine):
         return [(start, start + size) for start in starts]
 
     def infer(self, parts: Sequence[SpeechWindow]) -> list[tuple[Region, npt.NDArray[np.float32]]]:
-        """See `pipeline.diarization.Engine`: where each window lies, and its unit vector, NaN where it is too short."""
+        """See `pipeline.diarization.Engine`: returns each window's region and unit vector, NaN if it is too short."""
         vectors = self._vectors([part.samples for part in parts])
         return [(part.region, vector) for part, vector in zip(parts, vectors, strict=True)]
 
@@ -123,12 +125,12 @@ class Clustering(TorchEngine):
         voiceprints = {}
         for speaker, mean in means.items():
             seconds = sum(span.end - span.start for span in spans if span.speaker == speaker)
-            if made := self.of_speaker(mean, seconds):
-                voiceprints[speaker] = made
+            if voiceprint := self.of_speaker(mean, seconds):
+                voiceprints[speaker] = voiceprint
         return Diarization(spans, voiceprints, self.name)
 
     @property
-    def fewest_samples(self) -> int:
+    def min_samples(self) -> int:
         """See `Voiceprints`."""
         from pipeline.diarization.campplus import MIN_FRAMES
 
@@ -139,7 +141,7 @@ class Clustering(TorchEngine):
         return self._vectors(sounds).astype(np.float64)
 
     def _vectors(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float32]:
-        """Unit vectors, shape (sounds, 192); NaN for what is too short."""
+        """Return unit vectors, shape (sounds, 192); NaN for sounds that are too short."""
         import torch
 
         from pipeline.diarization.campplus import embedded, filterbanks
@@ -147,7 +149,7 @@ class Clustering(TorchEngine):
         try:
             with torch.inference_mode():
                 frames = filterbanks([torch.tensor(sound, device=self._device) for sound in sounds])
-                made = embedded(self._network, frames) - self._center
-                return torch.nn.functional.normalize(made, dim=1).cpu().numpy()  # type: ignore[no-any-return]
+                embeddings = embedded(self._network, frames) - self._center
+                return torch.nn.functional.normalize(embeddings, dim=1).cpu().numpy()  # type: ignore[no-any-return]
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"The voices could not be embedded ({type(error).__name__}).") from error

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from pipeline.diarization.batched_diarization import WindowOutput
     from pipeline.diarization.windows import Window
 
-SHORTEST = SAMPLE_RATE // 10  # samples; in less nobody is heard
-COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub wants its license accepted and a token
+MIN_SAMPLES = SAMPLE_RATE // 10  # too short for a voice
+COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub requires an accepted license and a token
 UNGATED = "segmentation-3.0+campplus"
 
 logger = logging.getLogger(__name__)
 
 
 class PyannoteOptions(DiarizationOptions):
-    """What this engine can be told."""
+    """Options of this engine."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -100,9 +100,9 @@ class Pyannote(TorchEngine):
         return f"pyannote {checkpoint}"
 
     def parts(self, sound: Samples | Audio) -> "Iterator[Window]":
-        """See `pipeline.diarization.Engine`: windows of 10 s, one every second."""
+        """See `pipeline.diarization.Engine`: yields windows of 10 s, one every second."""
         length = sound.length if isinstance(sound, Audio) else len(sound)
-        return self._pipeline.cutter.cut(sound) if length >= SHORTEST else iter(())
+        return self._pipeline.cutter.cut(sound) if length >= MIN_SAMPLES else iter(())
 
     def infer(self, parts: "Sequence[Window]") -> "list[WindowOutput]":
         """See `pipeline.diarization.Engine`."""
@@ -124,21 +124,21 @@ class Pyannote(TorchEngine):
 
     def _diarization(self, output: Any) -> Diarization:
         spans = _spans(output.exclusive_speaker_diarization)
-        # pyannote's own order of labels is not that of appearance
-        named = letters(span.speaker for span in spans)
-        # its rows are in the order of the labels of the diarization with overlaps
+        # pyannote does not order labels by appearance
+        letter_of = letters(span.speaker for span in spans)
+        # rows are in the order of the labels of the diarization with overlaps
         rows = dict(zip(output.speaker_diarization.labels(), output.speaker_embeddings, strict=False))
         voiceprints = {}
-        for label, letter in named.items():
+        for label, letter in letter_of.items():
             seconds = sum(span.end - span.start for span in spans if span.speaker == label)
             voiceprint = self.of_speaker(rows.get(label), seconds)
             if voiceprint is not None:
                 voiceprints[letter] = voiceprint
-        spoken = tuple(SpeakerSpan(span.start, span.end, named[span.speaker]) for span in spans)
+        spoken = tuple(SpeakerSpan(span.start, span.end, letter_of[span.speaker]) for span in spans)
         return Diarization(spoken, voiceprints, self.name)
 
     @property
-    def fewest_samples(self) -> int:
+    def min_samples(self) -> int:
         """See `Voiceprints`."""
         return int(self._pipeline._embedding.min_num_samples)
 
@@ -161,29 +161,29 @@ class Pyannote(TorchEngine):
         waveforms = [torch.from_numpy(np.ascontiguousarray(sound, np.float32)) for sound in sounds]
         if isinstance(model, CAMPlusPlusEmbedding):
             with torch.inference_mode():
-                return model.of_sounds([one.to(device) for one in waveforms]).cpu().numpy()  # type: ignore[no-any-return]
-        resampled = [model.audio.downmix_and_resample(one[None], SAMPLE_RATE)[0] for one in waveforms]
-        return np.concatenate([embedding(one[None]) for one in resampled])
+                return model.of_sounds([waveform.to(device) for waveform in waveforms]).cpu().numpy()  # type: ignore[no-any-return]
+        resampled = [model.audio.downmix_and_resample(waveform[None], SAMPLE_RATE)[0] for waveform in waveforms]
+        return np.concatenate([embedding(waveform[None]) for waveform in resampled])
 
 
 def _load(checkpoint: checkpoints.Checkpoint, name: str, device: Any) -> Any:
     with warnings.catch_warnings():
-        # pyannote is handed samples and never decodes a file itself; its message begins with a line break
+        # pyannote receives samples and never decodes a file; its message begins with a line break
         warnings.filterwarnings("ignore", message=r"\s*torchcodec is not installed correctly", category=UserWarning)
-        # the embedding probes the shortest input it can take, on inputs that are too short
+        # the embedding probes its minimum input with inputs that are too short
         warnings.filterwarnings("ignore", message=r"std\(\): degrees of freedom", category=UserWarning)
-        # TF32 is switched off, as pyannote would at every call: nearly equal voices would change places
+        # TF32 is off, as in pyannote's calls: with it nearly equal voices would be swapped
         warnings.filterwarnings("ignore", message=r"TensorFloat-32", category=UserWarning)
         from pyannote.audio.pipelines import SpeakerDiarization
         from pyannote.audio.utils.reproducibility import fix_reproducibility
 
-        from pipeline.diarization.batched_diarization import take_apart
+        from pipeline.diarization.batched_diarization import to_batched
 
         pipeline = _assembled(checkpoint, name) if checkpoint.parts else _from_folder(checkpoint)
         if not isinstance(pipeline, SpeakerDiarization):
-            raise CheckpointMissing(f"{checkpoint.name!r} is no pyannote speaker diarization pipeline.")
+            raise CheckpointMissing(f"{checkpoint.name!r} is not a pyannote speaker diarization pipeline.")
         try:
-            pipeline = take_apart(pipeline)
+            pipeline = to_batched(pipeline)
         except ValueError as error:
             raise CheckpointMissing(f"{checkpoint.name!r} cannot be used: {error}.") from error
         pipeline.to(device)
@@ -199,17 +199,17 @@ def _from_folder(checkpoint: checkpoints.Checkpoint) -> Any:
 
     try:
         return Pipeline.from_pretrained(checkpoint.folder)
-    except OSError as error:  # a part of the pipeline that lies in another repository of the hub
+    except OSError as error:  # a part of the pipeline is in another repository of the hub
         raise CheckpointMissing(
-            f"The diarization pipeline {checkpoint.name!r} needs a model that is not here: {error}. Take "
-            "one whose parts lie in one folder (pyannote/speaker-diarization-community-1), or set HF_TOKEN to the "
-            "token of an account that accepted the licences of all parts; the setting is "
-            "SWITCHBOARD_DIARIZATION__PIPELINE."
+            f"The diarization pipeline {checkpoint.name!r} needs a missing model: {error}. Set "
+            "SWITCHBOARD_DIARIZATION__PIPELINE to a pipeline whose parts are in one folder "
+            "(pyannote/speaker-diarization-community-1), or set HF_TOKEN to the token of an account that accepted "
+            "the licenses of all parts."
         ) from error
 
 
 def _assembled(checkpoint: checkpoints.Checkpoint, name: str) -> Any:
-    """The pipeline of the store's parts. How it is put together was measured with its calibration."""
+    """Assemble the pipeline from the store's parts, the way it was calibrated."""
     from pipeline.diarization.campplus_pipeline import assemble
 
     calibration = calibration_of(name)
@@ -226,7 +226,7 @@ _print_lock = threading.Lock()
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """pyannote prints when it finds fewer clusters than asked for, and warns of harmless things: logged instead."""
+    """Log pyannote's prints about fewer clusters than requested, and its harmless warnings."""
     printed = io.StringIO()
     with _print_lock, contextlib.redirect_stdout(printed), warnings.catch_warnings(record=True) as caught:
         yield

@@ -1,5 +1,3 @@
-"""What diarization engines over PyTorch have in common: their device, their batches, and voiceprints."""
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,16 +11,16 @@ from pipeline.diarization.engine import DiarizationOptions, Samples
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, Voiceprint
 from pipeline.engines.device import choose, cores
 
-PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
-MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be trusted
+PIECE = 6.0  # min. seconds of speech per embedding of a voiceprint (max. 12), if there are as many
+MIN_VOICEPRINT_SECONDS = 3.0  # of net speech; shorter voiceprints are unreliable
 
 Vector = npt.NDArray[np.float64]
 
 
 class TorchEngine(ABC):
-    """Half of `pipeline.diarization.Engine`, for engines whose networks run in PyTorch."""
+    """Common part of `pipeline.diarization.Engine` for engines on PyTorch: device, batches, voiceprints."""
 
-    CPU_BATCH: ClassVar[int]  # windows in one forward pass, where the options name none
+    CPU_BATCH: ClassVar[int]  # windows per forward pass, unless set in the options
     GPU_BATCH: ClassVar[int]
     name: str
     batch_size: int
@@ -37,7 +35,7 @@ class TorchEngine(ABC):
         return choose(torch.cuda.is_available, "PyTorch", torch.version.cuda, "SWITCHBOARD_DIARIZATION__DEVICE")
 
     def _prepare(self, options: DiarizationOptions) -> str:
-        """Take threads and batch size from the options; return the device."""
+        """Apply threads and batch size from the options; return the device."""
         import torch
 
         torch.set_num_threads(options.threads or min(torch.get_num_threads(), cores()))
@@ -67,45 +65,47 @@ class TorchEngine(ABC):
 
     @property
     @abstractmethod
-    def fewest_samples(self) -> int:
-        """Samples at 16 kHz below which nothing is embedded."""
+    def min_samples(self) -> int:
+        """Min. number of samples at 16 kHz of an embedding."""
 
     @abstractmethod
     def embedded(self, sounds: Sequence[Samples]) -> Vector:
-        """Return the unit vectors of pieces of speech, (sounds, dimension); a row is not finite where there is none.
+        """Return the unit vectors of pieces of speech, (sounds, dimension); a row without an embedding is not finite.
 
         Raises `EngineError`.
         """
 
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
-        """See `pipeline.diarization.Engine`: joined, cut into like pieces of 6 s or more, embedded, averaged."""
+        """See `pipeline.diarization.Engine`: joins the speech, cuts it into equal pieces of 6 s or more, embeds and
+        averages them.
+        """
         speech = np.concatenate([np.asarray(x, np.float32) for x in spoken]) if spoken else np.zeros(0, np.float32)
         seconds = len(speech) / SAMPLE_RATE
         if seconds < MIN_VOICEPRINT_SECONDS:
             return None
         vectors = self.embedded(np.array_split(speech, max(1, int(seconds // PIECE))))
-        made = self.of_speaker(vectors.mean(axis=0), seconds)
-        return made and replace(made, agreement=_agreement(vectors))
+        voiceprint = self.of_speaker(vectors.mean(axis=0), seconds)
+        return voiceprint and replace(voiceprint, agreement=_agreement(vectors))
 
     def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
         """See `pipeline.diarization.Engine`."""
-        found: list[Voiceprint | None] = [None] * len(spoken)
-        enough = [at for at, one in enumerate(spoken) if len(one) >= self.fewest_samples]
+        voiceprints: list[Voiceprint | None] = [None] * len(spoken)
+        enough = [at for at, piece in enumerate(spoken) if len(piece) >= self.min_samples]
         if enough:
             for at, vector in zip(enough, self.embedded([spoken[at] for at in enough]), strict=True):
-                found[at] = self._made(vector, len(spoken[at]) / SAMPLE_RATE)
-        return found
+                voiceprints[at] = self._voiceprint(vector, len(spoken[at]) / SAMPLE_RATE)
+        return voiceprints
 
     def of_speaker(self, vector: npt.NDArray[np.floating] | None, seconds: float) -> Voiceprint | None:
         """Return the voiceprint of a vector of any length; None for too little speech, and for NaN or zeros.
 
-        pyannote gives such rows when it had nothing to embed.
+        pyannote returns such rows for speakers without an embedding.
         """
         if vector is None or seconds < MIN_VOICEPRINT_SECONDS:
             return None
-        return self._made(vector, seconds)
+        return self._voiceprint(vector, seconds)
 
-    def _made(self, vector: npt.NDArray[np.floating], seconds: float) -> Voiceprint | None:
+    def _voiceprint(self, vector: npt.NDArray[np.floating], seconds: float) -> Voiceprint | None:
         norm = float(np.linalg.norm(vector))
         if not np.isfinite(norm) or norm == 0:
             return None
@@ -114,12 +114,12 @@ class TorchEngine(ABC):
 
 def letters(labels: Iterable[str | int]) -> dict[str | int, str]:
     """Return "A", "B", ... for labels of any kind, in the order of their first appearance."""
-    found = list(dict.fromkeys(labels))
-    return {label: chr(ord("A") + i) if i < 26 else f"S{i + 1}" for i, label in enumerate(found)}
+    distinct = list(dict.fromkeys(labels))
+    return {label: chr(ord("A") + i) if i < 26 else f"S{i + 1}" for i, label in enumerate(distinct)}
 
 
 def _agreement(vectors: Vector) -> float | None:
-    """How like the others the piece is that is least so: cosine to their mean, low where two voices were taken for one.
+    """Return the lowest cosine of a piece to the mean of the others: low if the pieces are of two voices.
 
     None for a single piece.
     """

@@ -1,6 +1,6 @@
-"""Checkpoints are read as weights and not as the programs that pickles may be.
+"""Checkpoints are read as weights, not as the programs that pickles may be.
 
-pyannote loads its files with `weights_only=False`; PyTorch has a variable of the environment that overrules that.
+pyannote loads its files with `weights_only=False`; an environment variable of PyTorch overrides that.
 """
 
 import os
@@ -16,9 +16,9 @@ VARIABLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 @contextmanager
 def weights_only(name: str, trusted: bool) -> Iterator[None]:
-    """What is loaded within holds weights, and what pyannote writes of their training; `trusted`: anything.
+    """Allow only weights and pyannote's training metadata in files loaded within; `trusted`: anything.
 
-    `name` is the checkpoint's, for people. Raises `CheckpointDamaged` for a file that wants more.
+    `name`: of the checkpoint, for the message. Raises `CheckpointDamaged` for a file with more.
     """
     if trusted:
         yield
@@ -31,10 +31,10 @@ def weights_only(name: str, trusted: bool) -> Iterator[None]:
         with safe_globals([Problem, Resolution, Specifications, TorchVersion]), _set(VARIABLE, "1"):
             yield
     except pickle.UnpicklingError as error:
-        wanted = re.search(r"GLOBAL (\S+)", str(error))
+        refused = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointDamaged(
-            f"The checkpoint {name!r} holds more than weights{f' ({wanted[1]})' if wanted else ''}: reading it could "
-            "run code of its author. If you trust them, set SWITCHBOARD_DIARIZATION__TRUST_CHECKPOINT=true."
+            f"The checkpoint {name!r} contains more than weights{f' ({refused[1]})' if refused else ''}: "
+            "reading it could run code of its author. If you trust the author, set SWITCHBOARD_DIARIZATION__TRUST_CHECKPOINT=true."
         ) from error
 
 

@@ -1,5 +1,3 @@
-"""A mixed recording cut into the overlapping windows in which pyannote hears it, read a block at a time."""
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +9,8 @@ import torchaudio
 from pipeline.diarization.engine import Samples, reader
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
-BLOCK = 32  # windows that are cut from one piece of sound: 41 s, 2.6 MB, whatever the length of the call
-EDGE = 64  # samples at either end of a window that a resampler's filter reaches at most: it reaches 13 at 2:1
+BLOCK = 32  # windows cut from one piece of sound: 41 s, 2.6 MB, whatever the length of the call
+EDGE = 64  # max. samples affected by the resampler's filter at either end of a window: 13 at 2:1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,31 +23,33 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """`size` and `step` in samples at 16 kHz, `voice_rate` in Hz."""
+    """Cuts a mixed recording into pyannote's overlapping windows. `size` and `step` in samples at 16 kHz, `voice_rate`
+    in Hz.
+    """
 
     size: int
     step: int
     voice_rate: int
 
     def count(self, length: int) -> int:
-        """How many windows a recording of so many samples has; the last one may reach beyond its end."""
+        """Return the number of windows of a recording of `length` samples; the last one may reach beyond its end."""
         return 1 if length <= self.size else 1 - (self.size - length) // self.step
 
     def cut(self, sound: Samples | Audio) -> Iterator[Window]:
-        """The windows in order, padded with zeros beyond the end, as pyannote cuts them.
+        """Yield the windows in order, padded with zeros at the end like pyannote's.
 
-        Reads each sample once, and no further ahead than one block. Raises `StorageError`, and `EngineError` for
-        samples that are not finite.
+        Reads each sample once, max. one block ahead. Raises `StorageError`, and `EngineError` for samples that are not
+        finite.
         """
         read, length = reader(sound)
         count, size, step = self.count(length), self.size, self.step
-        held = np.zeros(0, np.float32)  # from the first sample of the next window on
+        carried = np.zeros(0, np.float32)  # from the start of the next window
         for first in range(0, count, BLOCK):
             number = min(BLOCK, count - first)
             start, end = first * step, (first + number - 1) * step + size
-            fresh = read(start + len(held), min(end, length))
-            block = np.concatenate([held, fresh])
-            held = block[number * step :]
+            fresh = read(start + len(carried), min(end, length))
+            block = np.concatenate([carried, fresh])
+            carried = block[number * step :]
             block = np.pad(block, (0, end - start - len(block)))
             yield from self._windows(torch.from_numpy(block))
 
@@ -59,19 +59,19 @@ class Cutter:
         return [Window(samples, voice) for samples, voice in zip(windows, voices, strict=True)]
 
     def _resampled(self, block: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
-        """Each window as if it had been resampled by itself: the block is, once, and then the edges of its windows.
+        """Resample the block once, then redo the edges of each window, as if each window were resampled alone.
 
-        Only there does it matter that a window begins and ends in nothing.
+        A window begins and ends in silence, which matters only at its edges.
         """
-        period = SAMPLE_RATE // math.gcd(SAMPLE_RATE, self.voice_rate)  # samples after which the two rates meet again
+        period = SAMPLE_RATE // math.gcd(SAMPLE_RATE, self.voice_rate)  # samples after which the two rates align
         if self.size % period or self.step % period:
             return self._rate(windows)
         edge = EDGE + -EDGE % period
-        found = self._rate(block).unfold(0, self._scaled(self.size), self._scaled(self.step)).clone()
-        own = self._scaled(edge)
-        found[:, :own] = self._rate(windows[:, : 2 * edge])[:, :own]
-        found[:, -own:] = self._rate(windows[:, -2 * edge :])[:, -own:]
-        return found
+        resampled = self._rate(block).unfold(0, self._scaled(self.size), self._scaled(self.step)).clone()
+        edge_samples = self._scaled(edge)
+        resampled[:, :edge_samples] = self._rate(windows[:, : 2 * edge])[:, :edge_samples]
+        resampled[:, -edge_samples:] = self._rate(windows[:, -2 * edge :])[:, -edge_samples:]
+        return resampled
 
     def _scaled(self, samples: int) -> int:
         return samples * self.voice_rate // SAMPLE_RATE

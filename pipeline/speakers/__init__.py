@@ -1,4 +1,4 @@
-"""Who said what: a channel's language, turns, roles, and who the rep is. Pure functions on what the engines gave."""
+"""Speaker attribution: a channel's language, turns, roles, and the rep. Pure functions of the engines' results."""
 
 from pipeline.speakers.attribute import attribute
 

@@ -1,5 +1,3 @@
-"""The stage: words and voices in, one transcript out, the same shape for every form of audio."""
-
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -17,7 +15,7 @@ from pipeline.domain.speech import (
 from pipeline.language.of_call import decide
 from pipeline.speakers import roles, turns
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.seconds import Labels, party_speech, seconds_in, why_silent
+from pipeline.speakers.seconds import Labels, no_speech_reason, party_speech, seconds_in
 from pipeline.speakers.voiceprint import match
 
 
@@ -30,12 +28,12 @@ def attribute(
     user_id: str | None,
     role_options: RoleOptions | None = None,
 ) -> Transcript:
-    """Who said what.
+    """Assign words to speakers and return the transcript.
 
-    With separated channels the channel decides and `rep_voiceprint` may tell which member the rep is;
-    otherwise `diarization` separates the voices (None: all words are one speaker's). What machines say by the labels of
-    `analysis` (`machines.refine`), stays with the channel's speaker, in turns of its own that say so. A transcript in
-    which no party says a word says why in `note`.
+    With separated channels the channel decides, and `rep_voiceprint` may identify the member who is the rep; otherwise
+    `diarization` separates the voices (None: all words have one speaker). Words of machines according to the labels of
+    `analysis` (`machines.refine`) stay with the channel's speaker, in separate turns marked as such. A transcript
+    without a word of a party has the reason in `note`.
     """
     texts = recognized.texts
     user_id = user_id or roster.rep
@@ -54,7 +52,7 @@ def attribute(
         turns=joined,
         layout=analysis.layout,
         engine=recognized.engine,
-        note=None if any(not turn.machine for turn in joined) else why_silent(analysis, recognized, labels),
+        note=None if any(not turn.machine for turn in joined) else no_speech_reason(analysis, recognized, labels),
         labels=labels,
         languages=recognized.languages,
         language_note=language.note,
@@ -72,11 +70,11 @@ def _separated(
 ) -> tuple[tuple[Speaker, ...], tuple[Turn, ...]]:
     if user_id is None and rep_voiceprint is not None:
         options = role_options or RoleOptions()
-        known: dict[str, list[Voiceprint]] = defaultdict(list)
+        voiceprints: dict[str, list[Voiceprint]] = defaultdict(list)
         for entry in roster.voiceprints:
-            known[entry.user_id].append(entry.voiceprint)
-        found = match(rep_voiceprint, known, options.calibration_of(rep_voiceprint.model))
-        user_id = found.name if found else None
+            voiceprints[entry.user_id].append(entry.voiceprint)
+        matched = match(rep_voiceprint, voiceprints, options.calibration_of(rep_voiceprint.model))
+        user_id = matched.name if matched else None
     speakers = roles.by_channel(user_id)
     words = turns.by_channel(texts, [speaker.label for speaker in speakers], labels)
     return speakers, turns.join(words)

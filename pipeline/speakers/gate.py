@@ -1,4 +1,4 @@
-"""What a voiceprint may be made of (enough clean speech of one voice), and what keeps it from being enrolled."""
+"""Speech for a voiceprint (enough clean speech of one voice), and issues that prevent its enrollment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,34 +9,35 @@ from pipeline.voice.calibration import VoiceCalibration
 
 QUALITY_ISSUES = {
     "little_speech": "too little clean speech of the rep",
-    "several_voices": "its stretches do not sound like one voice",
-    "one_stretch": "too short to tell whether it is one voice",
-    "bleed": "the customer is heard in the rep's channel",
-    "not_calibrated": "there is no calibration for its embedder",
+    "several_voices": "its parts do not sound like one voice",
+    "one_stretch": "too short to check that it is one voice",
+    "bleed": "the customer is audible in the rep's channel",
+    "not_calibrated": "no calibration for its embedding model",
 }
-"""Why a voiceprint is not enrolled, by name; what `profile.py` finds by comparing calls is in its `OUTLIERS`."""
+"""Why a voiceprint is not enrolled, by name; `profile.OUTLIERS` has the reasons from comparing calls."""
 
 
-APART_SECONDS = 0.25  # speech nearer than this to speech of the other party is left out
-SHORTEST_SECONDS = 0.5  # shorter stretches of clean speech are left out
-MIN_SECONDS = 12.0  # of clean speech in a call, below which its voiceprint is not enrolled
-MAX_BLEED_DB = -20.0  # of the customer into the rep's channel, above which a voiceprint is not enrolled
+APART_SECONDS = 0.25  # speech nearer than this to speech of the other party is excluded
+MIN_STRETCH_SECONDS = 0.5  # shorter stretches of clean speech are excluded
+MIN_SECONDS = 12.0  # of clean speech in a call, required for enrollment
+MAX_BLEED_DB = -20.0  # of the customer into the rep's channel; with more a voiceprint is not enrolled
 
 
 def clean_speech(analysis: AudioAnalysis) -> tuple[Span, ...]:
-    """Where the rep speaks alone: no speech of the other party near it, no machine. Empty for mixed channels.
+    """Return the spans in which only the rep speaks: no other party near, no machine. Empty for mixed channels.
 
-    The customer's speech is taken out at the delay of the bleed as well, where there is bleed.
+    The customer's speech is excluded at the delay of the bleed as well, if there is bleed.
     """
     if not analysis.layout.kind.separated or len(analysis.speech) < 2:
         return ()
-    late = max((one.delay for one in analysis.layout.bleed if one.source == CUSTOMER), default=0.0)
+    late = max((bleed.delay for bleed in analysis.layout.bleed if bleed.source == CUSTOMER), default=0.0)
     taken = [
-        Span(one.start - APART_SECONDS, one.end + APART_SECONDS + max(0.0, late)) for one in analysis.speech[CUSTOMER]
+        Span(span.start - APART_SECONDS, span.end + APART_SECONDS + max(0.0, late))
+        for span in analysis.speech[CUSTOMER]
     ]
     taken += _machines(analysis.labels)
     pieces = [piece for span in analysis.speech[REP] for piece in without(span, taken)]
-    return tuple(piece for piece in pieces if piece.duration >= SHORTEST_SECONDS)
+    return tuple(piece for piece in pieces if piece.duration >= MIN_STRETCH_SECONDS)
 
 
 def judged(
@@ -44,9 +45,9 @@ def judged(
     analysis: AudioAnalysis,
     calibration: VoiceCalibration | None,
 ) -> Voiceprint | None:
-    """The print with its quality issues: what it was made of must be enough, one voice, and nobody else's.
+    """Return the print with its quality issues: too little speech, several voices, or bleed.
 
-    One whose embedder has no calibration cannot be judged, and says so.
+    A print whose embedder has no calibration gets that issue.
     """
     if voiceprint is None:
         return None
@@ -59,7 +60,7 @@ def judged(
         issues.append("not_calibrated")
     elif voiceprint.agreement is not None and voiceprint.agreement < calibration.agreement:
         issues.append("several_voices")
-    if any(one.source == CUSTOMER and one.level_db > MAX_BLEED_DB for one in analysis.layout.bleed):
+    if any(bleed.source == CUSTOMER and bleed.level_db > MAX_BLEED_DB for bleed in analysis.layout.bleed):
         issues.append("bleed")
     return replace(voiceprint, quality_issues=tuple(issues))
 

@@ -1,11 +1,11 @@
-"""Speech that a machine speaks: announcements and the greetings of answering machines.
+"""Detection of machine speech: announcements and the greetings of answering machines.
 
-The words of a channel are cut into pieces where a sentence, a pause or another party's words end them. Each piece is
-judged by what it says (`announced.py`) and by where it stands: beside music, a ring, a beep or keys, before anybody has
-spoken, right before an answer. Where voices were separated (`channel_voices.py`), all that a voice says counts for
-each of its pieces: a machine goes on in the voice that said "press one", a person in the one that talks. The likeliest
-sequence of person and machine is found over all pieces (Viterbi), so that a doubtful piece follows its neighbors, and a
-change costs less where the words leave a pause. In doubt it stays a person's speech, whose words count.
+The words of a channel are cut into pieces at sentence ends, pauses and other parties' words. Each piece is scored by
+its words (`announcement_score.py`) and its position: next to music, a ring, a beep or keys, before the first speech, or
+right before a reply. If voices were separated (`channel_voices.py`), all words of a voice count for each of its pieces:
+a machine continues in the voice that said "press one", a person in the voice that talks. The likeliest sequence of
+person and machine over all pieces (Viterbi) makes a doubtful piece follow its neighbors, and makes a change cheaper at
+a pause. In doubt it is a person's speech, whose words count.
 """
 
 import math
@@ -15,47 +15,49 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from pipeline.domain.speech import ChunkText, Label, LabelKind, SpeakerSpan, Word, text_of
-from pipeline.speakers.announced import AnnouncementScore, evidence
+from pipeline.speakers.announcement_score import AnnouncementScore, evidence
 
-PAUSE = 0.3  # seconds between two words that end a piece
-LETS_GO = 0.6  # seconds of pause after which another may speak
-LONG_PAUSE = 2.0  # seconds of pause around what stands alone
-PARAGRAPH = 4.0  # seconds of pause inside what one machine says
-LIKELY_LANGUAGE = 0.2  # probability from which a chunk may be in a language
+PAUSE = 0.3  # seconds; a longer pause ends a piece
+TURN_PAUSE = 0.6  # seconds of pause after which the speaker may change
+LONG_PAUSE = 2.0  # seconds of pause around an isolated piece
+PARAGRAPH = 4.0  # max. seconds of pause within one machine's speech
+LIKELY_LANGUAGE = 0.2  # min. probability of a chunk's possible language
 SENTENCE = (".", "!", "?", "…")
-BESIDE = 3.0  # seconds between a sound of the network and a machine that it belongs to
-AFTER_A_RING = 6.0  # seconds: who answers may do so in the cadence's pause, of 4 s in most countries and 5 s in some
-BEEP_WITHIN = 4.0  # seconds from the end of a greeting to its beep
-ANSWERED_WITHIN = 1.5  # seconds in which a person is answered
-SAME_PLACE = 0.5  # seconds from a voice's span within which a word may be the voice's
-PASSING = 0.6  # seconds; a shorter sound in the other channel is no answer
+NEAR_SECONDS = 3.0  # max. seconds between a machine and a related network sound
+RINGBACK_SECONDS = (
+    6.0  # seconds: the call may be answered in the cadence's pause, of 4 s in most countries and 5 s in some
+)
+BEEP_SECONDS = 4.0  # max. seconds from the end of a greeting to its beep
+REPLY_SECONDS = 1.5  # max. seconds until a reply to a person
+VOICE_TOLERANCE = 0.5  # max. seconds from a voice's span to a word of that voice
+MIN_REPLY_SECONDS = 0.6  # shorter speech in the other channel is not a reply
 SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC, LabelKind.BEEP, LabelKind.DTMF)
 
 # All of the following are log odds for a machine.
-UNTOLD = -0.8  # a piece that says nothing telling
-BEFORE_ANYBODY = 0.8  # nobody has spoken yet, in any channel
-BESIDE_SOUND = 1.0  # music, a ring, a busy tone, a beep or keys right before or after
+LOG_ODDS_NO_CUE = -0.8  # a piece without a cue
+_BEFORE_FIRST_SPEECH = 0.8  # before the first speech in any channel
+NEAR_SOUND = 1.0  # music, a ring, a busy tone, a beep or keys right before or after
 BEEP_AFTER = 2.5  # a beep ends a greeting
-ONLY_A_NOTICE = -3.0  # that the call is recorded, beside words of a person, or where one channel holds everybody
-ANSWERED = -0.6  # the other party speaks right after
-STANDS_ALONE = 0.5  # a pause of `LONG_PAUSE`, or the end of the call, before and after
+NOTICE_ONLY = -3.0  # a recording notice next to words of a person, or in a channel with all parties
+REPLIED = -0.6  # the other party speaks right afterwards
+_ISOLATED = 0.5  # a pause of `LONG_PAUSE`, or the end of the call, before and after
 BEGINS, BEGINS_AT_ONCE = -2.2, -4.0  # a machine begins to speak, after a pause or without one
-ENDS, ENDS_SENTENCE, ENDS_AT_ONCE = -0.2, -1.0, -2.0  # it has spoken: before a pause, after a full stop, else
-GOES_ON_AFTER_OTHERS = -1.5  # a machine speaks again after another party, in another voice, or after `PARAGRAPH`
-VOICE = 5.0  # at most, by all that the same voice says, where voices are separated
-VOICE_PIECE = (-0.8, 3.0)  # of each piece for its voice: a person may once speak as a machine does
+ENDS, ENDS_SENTENCE, ENDS_AT_ONCE = -0.2, -1.0, -2.0  # a machine stops: before a pause, after a full stop, else
+RESUMES_AFTER_OTHERS = -1.5  # a machine speaks again after another party, in another voice, or after `PARAGRAPH`
+VOICE = 5.0  # max. by all words of the same voice, if voices are separated
+VOICE_PIECE = (-0.8, 3.0)  # bounds of each piece for its voice: a person may sound like a machine once
 
 Labels = tuple[tuple[Label, ...], ...]
 Voices = tuple[tuple[SpeakerSpan, ...], ...]
-"""For each channel whose voice says its pieces, see `channel_voices.py`; empty where voices were not separated."""
+"""Each channel's spans by voice, see `channel_voices.py`; empty if voices were not separated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Words of a channel that one speaker says without a break. `voice` is the diarizer's label, if there is one."""
+    """Words of a channel by one speaker without a break. `voice` is the diarizer's label, if any."""
 
     words: tuple[Word, ...]
-    said: AnnouncementScore
+    evidence: AnnouncementScore
     voice: str | None = None
 
     @property
@@ -69,7 +71,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class MachinePassage:
-    """What a machine says from `start` to `end`, with the seconds where it may be cut from what lies beside it."""
+    """Machine speech from `start` to `end`, the seconds at which it may be cut from its surroundings."""
 
     pieces: tuple[Piece, ...]
     start: float
@@ -78,30 +80,30 @@ class MachinePassage:
 
 
 def refine(labels: Labels, texts: Sequence[ChunkText], voices: Voices = ()) -> Labels:
-    """The labels, with `ANNOUNCEMENT` and `VOICEMAIL` in place of `SPEECH` where a machine speaks.
+    """Replace `SPEECH` by `ANNOUNCEMENT` and `VOICEMAIL` where a machine speaks.
 
-    `labels` by channel: two channels are two parties; one holds both. A label is cut in two where only a part of it is
-    a machine's. The new labels' `detail` holds the words that gave the machine away.
+    `labels` by channel: two channels are two parties; a single one has both. A label is split if only a part of it is a
+    machine's. The `detail` of new labels contains the words that identified the machine.
     """
     pieces = []
     for channel in range(len(labels)):
         spans = voices[channel] if channel < len(voices) else ()
-        # Learned words alone take too many persons for machines: they count where voices can contradict them.
-        pieces.append(pieces_of([one for one in texts if one.chunk.channel == channel], spans, learned=bool(spans)))
+        # Fitted weights alone take too many people for machines: they count only if voices can contradict them.
+        pieces.append(pieces_of([text for text in texts if text.chunk.channel == channel], spans, learned=bool(spans)))
     refined = []
-    for channel, own in enumerate(labels):
-        other = [piece for at, one in enumerate(pieces) if at != channel for piece in one]
-        passages = _passages(pieces[channel], own, None if len(labels) == 1 else other)
-        refined.append(_painted(own, passages))
+    for channel, channel_labels in enumerate(labels):
+        other = [piece for at, channel_pieces in enumerate(pieces) if at != channel for piece in channel_pieces]
+        passages = _passages(pieces[channel], channel_labels, None if len(labels) == 1 else other)
+        refined.append(_painted(channel_labels, passages))
     return tuple(refined)
 
 
 def pieces_of(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan], learned: bool) -> list[Piece]:
-    """The pieces of a channel, see `cut`, with what their words say; `learned`: see `evidence`."""
+    """Return the pieces of a channel (see `cut`) with the evidence in their words; `learned`: see `evidence`."""
     return [
         Piece(
             tuple(words),
-            max((evidence(text_of(words), code, learned) for code in languages), key=lambda said: said.score),
+            max((evidence(text_of(words), code, learned) for code in languages), key=lambda score: score.score),
             voice,
         )
         for languages, voice, words in cut(texts, spans)
@@ -111,12 +113,13 @@ def pieces_of(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan], learned:
 def cut(
     texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]
 ) -> list[tuple[frozenset[str], str | None, list[Word]]]:
-    """The words of a channel, cut where a sentence or a voice ends, or a pause begins: (languages, voice, words)."""
+    """Cut the words of a channel at the end of a sentence or voice, and at pauses: (languages, voice, words)."""
     runs: list[tuple[frozenset[str], str | None, list[Word]]] = []
-    heard = sorted(
-        ((_languages(text), word) for text in texts for word in text.words), key=lambda one: (one[1].start, one[1].end)
+    words = sorted(
+        ((_languages(text), word) for text in texts for word in text.words),
+        key=lambda item: (item[1].start, item[1].end),
     )
-    for languages, word in heard:
+    for languages, word in words:
         voice = _voice(word, spans)
         before = runs[-1] if runs else None
         if (
@@ -132,64 +135,63 @@ def cut(
 
 
 def _languages(text: ChunkText) -> frozenset[str]:
-    """The language of a chunk, and others that its sound makes likely: a short prompt may be in another one."""
+    """Return the language of a chunk, and others its sound makes likely: a short prompt may be in another language."""
     return frozenset({text.language, *(code for code, p in text.languages.items() if p >= LIKELY_LANGUAGE)})
 
 
 def _voice(word: Word, spans: Sequence[SpeakerSpan]) -> str | None:
-    """The voice of the nearest span; none where all are farther away than word times are off."""
+    """Return the voice of the nearest span; None if all are farther away than the error of word times."""
     middle = (word.start + word.end) / 2
 
-    def away(span: SpeakerSpan) -> float:
+    def distance(span: SpeakerSpan) -> float:
         return max(span.start - middle, middle - span.end, 0.0)
 
-    nearest = min(spans, key=away, default=None)
-    return nearest.speaker if nearest and away(nearest) <= SAME_PLACE else None
+    nearest = min(spans, key=distance, default=None)
+    return nearest.speaker if nearest and distance(nearest) <= VOICE_TOLERANCE else None
 
 
-def _passages(pieces: Sequence[Piece], own: Sequence[Label], party: Sequence[Piece] | None) -> list[MachinePassage]:
-    """What machines say in a channel; `party` are the pieces of the other party's, None where one holds everybody.
-
-    Where voices are separated, all that a voice says counts for each of its pieces.
-    """
+def _passages(pieces: Sequence[Piece], labels: Sequence[Label], party: Sequence[Piece] | None) -> list[MachinePassage]:
+    """Return the machine speech of a channel; `party`: the other party's pieces, None if one channel has all."""
     other = party or ()
-    places = [_place(pieces, at, own, other) for at in range(len(pieces))]
+    place_odds = [_place(pieces, at, labels, other) for at in range(len(pieces))]
     for at, piece in enumerate(pieces):
-        if _only_a_notice(piece) and (party is None or _in_person(pieces, at)):
-            places[at] += ONLY_A_NOTICE
-    places = [place + voice for place, voice in zip(places, _by_voice(pieces, places), strict=True)]
-    machine = _likeliest(pieces, places, other)
+        if _is_notice_only(piece) and (party is None or _in_person(pieces, at)):
+            place_odds[at] += NOTICE_ONLY
+    place_odds = [place + voice for place, voice in zip(place_odds, _by_voice(pieces, place_odds), strict=True)]
+    machine = _likeliest(pieces, place_odds, other)
     _take_beginning(pieces, machine, other)
     runs = [list(run) for is_machine, run in groupby(range(len(pieces)), lambda at: machine[at]) if is_machine]
-    return [_passage(pieces, run, sum(places[at] + pieces[at].said.score for at in run)) for run in runs]
+    return [_passage(pieces, run, sum(place_odds[at] + pieces[at].evidence.score for at in run)) for run in runs]
 
 
-def _take_beginning(pieces: Sequence[Piece], machine: list[bool], other: Sequence[Piece]) -> None:
-    """A greeting begins before the words that tell it ("This is Ann Berg."), where nobody has spoken yet."""
-    first = machine.index(True) if True in machine else 0
-    if first and pieces[first].said.counts.get("voicemail"):
+def _take_beginning(pieces: Sequence[Piece], is_machine: list[bool], other: Sequence[Piece]) -> None:
+    """Extend a greeting to the words before its first cue ("This is Ann Berg."), before any other speech."""
+    first = is_machine.index(True) if True in is_machine else 0
+    if first and pieces[first].evidence.counts.get("voicemail"):
         pauses = [b.start - a.end for a, b in pairwise(pieces[: first + 1])]
-        if max(pauses) <= PARAGRAPH and not any(one.start < pieces[first].start for one in other):
-            machine[:first] = [True] * first
+        if max(pauses) <= PARAGRAPH and not any(other_piece.start < pieces[first].start for other_piece in other):
+            is_machine[:first] = [True] * first
 
 
 def _in_person(pieces: Sequence[Piece], at: int) -> bool:
-    """Whether what is said right before or after is what persons say: a rep, too, has to read the notice."""
+    """Return whether the words right before or after are a person's: a rep may read the notice as well."""
     near = [pieces[i] for i in (at - 1, at + 1) if 0 <= i < len(pieces)]
     piece = pieces[at]
     return any(
-        one.said.counts.get("person") and max(one.start - piece.end, piece.start - one.end) <= PARAGRAPH for one in near
+        neighbor.evidence.counts.get("person")
+        and max(neighbor.start - piece.end, piece.start - neighbor.end) <= PARAGRAPH
+        for neighbor in near
     )
 
 
-def _only_a_notice(piece: Piece) -> bool:
-    return bool(piece.said.counts.get("recording_notice")) and not any(
-        piece.said.counts.get(kind) for kind in ("sure", "likely", "voicemail")
+def _is_notice_only(piece: Piece) -> bool:
+    return bool(piece.evidence.counts.get("recording_notice")) and not any(
+        piece.evidence.counts.get(kind) for kind in ("sure", "likely", "voicemail")
     )
 
 
 def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> MachinePassage:
-    """It reaches to the middle of the pauses beside it."""
+    """Build a passage that reaches to the middle of the pauses around it."""
     first, last = run[0], run[-1]
     start, end = pieces[first].start, pieces[last].end
     before = pieces[first - 1].end if first else 0.0
@@ -199,92 +201,96 @@ def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> Machi
     )
 
 
-def _place(pieces: Sequence[Piece], at: int, own: Sequence[Label], other: Sequence[Piece]) -> float:
-    """What the place of a piece says, in log odds for a machine."""
+def _place(pieces: Sequence[Piece], at: int, labels: Sequence[Label], other: Sequence[Piece]) -> float:
+    """Return the log odds for a machine by the position of a piece."""
     piece = pieces[at]
-    odds = UNTOLD if piece.said.score <= 0 else 0.0
-    if piece.said.score > 0 and _tells(piece):
-        odds += BESIDE_SOUND * _beside(piece, own)
-        odds += BEFORE_ANYBODY * (at == 0 and not any(one.start < piece.start for one in other))
-        odds += ANSWERED * any(
-            -0.2 <= one.start - piece.end <= ANSWERED_WITHIN and one.end - one.start >= PASSING for one in other
+    odds = LOG_ODDS_NO_CUE if piece.evidence.score <= 0 else 0.0
+    if piece.evidence.score > 0 and _is_distinctive(piece):
+        odds += NEAR_SOUND * _is_near_sound(piece, labels)
+        odds += _BEFORE_FIRST_SPEECH * (at == 0 and not any(other_piece.start < piece.start for other_piece in other))
+        odds += REPLIED * any(
+            -0.2 <= other_piece.start - piece.end <= REPLY_SECONDS
+            and other_piece.end - other_piece.start >= MIN_REPLY_SECONDS
+            for other_piece in other
         )
         before = pieces[at - 1].end if at else -LONG_PAUSE
         after = pieces[at + 1].start if at + 1 < len(pieces) else piece.end + LONG_PAUSE
-        odds += STANDS_ALONE * (piece.start - before >= LONG_PAUSE and after - piece.end >= LONG_PAUSE)
-    if piece.said.counts.get("voicemail") or piece.said.counts.get("sure"):
-        odds += BEEP_AFTER * _beep_after(piece, own)
+        odds += _ISOLATED * (piece.start - before >= LONG_PAUSE and after - piece.end >= LONG_PAUSE)
+    if piece.evidence.counts.get("voicemail") or piece.evidence.counts.get("sure"):
+        odds += BEEP_AFTER * _beep_after(piece, labels)
     return odds
 
 
-def _tells(piece: Piece) -> bool:
-    """Whether it says more than what a rep who answers a call says as well ("Thank you for calling.")."""
-    return any(piece.said.counts.get(kind) for kind in ("sure", "likely", "voicemail", "recording_notice"))
+def _is_distinctive(piece: Piece) -> bool:
+    """Return whether a piece contains more than a rep's usual greeting ("Thank you for calling.")."""
+    return any(piece.evidence.counts.get(kind) for kind in ("sure", "likely", "voicemail", "recording_notice"))
 
 
-def _beside(piece: Piece, own: Sequence[Label]) -> bool:
+def _is_near_sound(piece: Piece, labels: Sequence[Label]) -> bool:
     return any(
-        -0.5 <= piece.start - label.end <= (AFTER_A_RING if label.kind is LabelKind.RINGBACK else BESIDE)
-        or -0.5 <= label.start - piece.end <= BESIDE
-        for label in own
+        -0.5 <= piece.start - label.end <= (RINGBACK_SECONDS if label.kind is LabelKind.RINGBACK else NEAR_SECONDS)
+        or -0.5 <= label.start - piece.end <= NEAR_SECONDS
+        for label in labels
         if label.kind in SOUNDS
     )
 
 
-def _beep_after(piece: Piece, own: Sequence[Label]) -> bool:
-    return any(label.kind is LabelKind.BEEP and -0.5 <= label.start - piece.end <= BEEP_WITHIN for label in own)
+def _beep_after(piece: Piece, labels: Sequence[Label]) -> bool:
+    return any(label.kind is LabelKind.BEEP and -0.5 <= label.start - piece.end <= BEEP_SECONDS for label in labels)
 
 
-def _by_voice(pieces: Sequence[Piece], places: Sequence[float]) -> list[float]:
-    """For each piece, log odds for a machine by all that its voice says besides."""
-    own = [
-        min(max(place + piece.said.score, VOICE_PIECE[0]), VOICE_PIECE[1])
-        for piece, place in zip(pieces, places, strict=True)
+def _by_voice(pieces: Sequence[Piece], place_odds: Sequence[float]) -> list[float]:
+    """Return each piece's log odds for a machine by all other words of its voice."""
+    piece_odds = [
+        min(max(place + piece.evidence.score, VOICE_PIECE[0]), VOICE_PIECE[1])
+        for piece, place in zip(pieces, place_odds, strict=True)
     ]
     together: dict[str | None, float] = defaultdict(float)
-    for piece, odds in zip(pieces, own, strict=True):
+    for piece, odds in zip(pieces, piece_odds, strict=True):
         together[piece.voice] += odds
     return [
         min(max(together[piece.voice] - odds, -VOICE), VOICE) if piece.voice else 0.0
-        for piece, odds in zip(pieces, own, strict=True)
+        for piece, odds in zip(pieces, piece_odds, strict=True)
     ]
 
 
-def _likeliest(pieces: Sequence[Piece], places: Sequence[float], other: Sequence[Piece]) -> list[bool]:
-    """For each piece, whether it is a machine's, in the likeliest sequence."""
+def _likeliest(pieces: Sequence[Piece], place_odds: Sequence[float], other: Sequence[Piece]) -> list[bool]:
+    """Return whether each piece is a machine's, in the likeliest sequence."""
     if not pieces:
         return []
-    person, machine = 0.0, BEGINS + places[0] + pieces[0].said.score
-    came_from: list[tuple[bool, bool]] = []  # for person and machine at each piece, whether a machine came before
+    person, machine = 0.0, BEGINS + place_odds[0] + pieces[0].evidence.score
+    previous: list[tuple[bool, bool]] = []  # for person and machine at each piece: whether a machine precedes
     for at in range(1, len(pieces)):
-        begins, ends, goes_on = _changes(pieces[at - 1], pieces[at], other)
+        begins, ends, continues = _changes(pieces[at - 1], pieces[at], other)
         to_person = (person, machine + ends)
-        to_machine = (person + begins, machine + goes_on)
-        came_from.append((to_person[1] > to_person[0], to_machine[1] > to_machine[0]))
+        to_machine = (person + begins, machine + continues)
+        previous.append((to_person[1] > to_person[0], to_machine[1] > to_machine[0]))
         person = max(to_person)
-        machine = max(to_machine) + places[at] + pieces[at].said.score
+        machine = max(to_machine) + place_odds[at] + pieces[at].evidence.score
     path = [machine > person]
-    for from_person, from_machine in reversed(came_from):
+    for from_person, from_machine in reversed(previous):
         path.append(from_machine if path[-1] else from_person)
     return path[::-1]
 
 
 def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float, float, float]:
-    """Log odds of: a machine begins, a machine ends, a machine goes on, between two pieces of a channel."""
+    """Return the log odds that a machine begins, ends and continues between two pieces of a channel."""
     gap = after.start - before.end
-    answered = any(before.end - 0.1 <= (one.start + one.end) / 2 <= after.start + 0.1 for one in other)
+    answered = any(
+        before.end - 0.1 <= (other_piece.start + other_piece.end) / 2 <= after.start + 0.1 for other_piece in other
+    )
     apart = before.voice and after.voice and before.voice != after.voice
-    goes_on = GOES_ON_AFTER_OTHERS if answered or apart or gap > PARAGRAPH else 0.0
-    if answered or gap >= LETS_GO or before.voice != after.voice:
-        return BEGINS, ENDS, goes_on
+    continues = RESUMES_AFTER_OTHERS if answered or apart or gap > PARAGRAPH else 0.0
+    if answered or gap >= TURN_PAUSE or before.voice != after.voice:
+        return BEGINS, ENDS, continues
     ends = ENDS_SENTENCE if before.words[-1].text.endswith(SENTENCE) else ENDS_AT_ONCE
-    return (BEGINS if gap >= PAUSE else BEGINS_AT_ONCE), ends, goes_on
+    return (BEGINS if gap >= PAUSE else BEGINS_AT_ONCE), ends, continues
 
 
-def _painted(own: Sequence[Label], passages: Sequence[MachinePassage]) -> tuple[Label, ...]:
-    """The labels with the passages in them."""
+def _painted(labels: Sequence[Label], passages: Sequence[MachinePassage]) -> tuple[Label, ...]:
+    """Paint the passages over the labels."""
     painted: list[Label] = []
-    for label in own:
+    for label in labels:
         if label.kind is not LabelKind.SPEECH:
             painted.append(label)
             continue
@@ -311,7 +317,7 @@ def _overlaps(word: Word, label: Label) -> bool:
 def _kind(passage: MachinePassage) -> tuple[LabelKind, str | None]:
     counts: dict[str, int] = defaultdict(int)
     for piece in passage.pieces:
-        for kind, count in piece.said.counts.items():
+        for kind, count in piece.evidence.counts.items():
             counts[kind] += count
-    detail = "; ".join(piece.said.words for piece in passage.pieces if piece.said.words)
+    detail = "; ".join(piece.evidence.words for piece in passage.pieces if piece.evidence.words)
     return (LabelKind.VOICEMAIL if counts["voicemail"] else LabelKind.ANNOUNCEMENT), detail or None

@@ -1,5 +1,3 @@
-"""What is learned from voices, by the settings: the policy that PostgreSQL's side of the house asks."""
-
 import math
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +10,7 @@ from pipeline.voice.calibration import VoiceCalibration
 
 
 class Voices:
-    """See `pipeline.domain.voices.VoicePolicy`."""
+    """The calibrated rules of voices; see `pipeline.domain.voices.VoicePolicy`."""
 
     def __init__(self, options: RoleOptions | None = None) -> None:
         self._options = options or RoleOptions()
@@ -24,13 +22,13 @@ class Voices:
         return profile.learn(samples, others, self._calibration(samples))
 
     def whose(self, similarities: Mapping[str, float], model: str) -> str | None:
-        found = clearest(similarities, self._options.calibration_of(model))
-        return found.name if found else None
+        best = clearest(similarities, self._options.calibration_of(model))
+        return best.name if best else None
 
     def fit(self, model: str) -> float:
         calibration = self._options.calibration_of(model)
         return math.inf if calibration is None else calibration.fit
 
     def _calibration(self, samples: Sequence[VoiceSample]) -> VoiceCalibration | None:
-        """That of the one embedder that made them."""
+        """Return the calibration of the samples' common embedder."""
         return self._options.calibration_of(samples[0].voiceprint.model) if samples else None

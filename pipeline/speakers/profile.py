@@ -1,7 +1,8 @@
-"""What a member sounds like: a few centroids, computed from the history of their calls, and which calls are enrolled.
+"""The voice profile of a member: a few centroids computed from the history of their calls, and which calls are
+enrolled.
 
-A profile is a function of the set of samples, never of their order or of an earlier profile. So a sample that is taken
-out leaves no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from what it recognized.
+A profile is a function of the set of samples, never of their order or of an earlier profile. So a removed sample leaves
+no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from its own matches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,12 @@ OUTLIERS = {
     "unlike_others": "does not fit the member's other calls",
     "another_member": "fits another member better",
 }
-"""Why a sample without quality issues of its own is not enrolled."""
+"""Why a sample without quality issues is not enrolled."""
 
 
-CALLS = 3  # that must agree before a member's profile decides
+MIN_CALLS = 3  # that must agree on a profile
 SECONDS = 30.0  # of clean speech in those calls
-CENTROIDS = 3  # at most: a headset, a mobile, a desk phone
+MAX_CENTROIDS = 3  # for example a headset, a mobile, a desk phone
 
 
 def learn(
@@ -33,13 +34,12 @@ def learn(
     calibration: VoiceCalibration | None,
     seconds: float = SECONDS,
 ) -> Profile:
-    """The profile that a member's samples make; all are of one model and one length of vector.
+    """Compute the profile of a member's samples; all have one model and one length of vector.
 
-    Without a calibration nothing is enrolled, approved or not.
-
-    `others`: what other members sound like by their own calls alone (`centroids_of`), by member. A sample that fits
-    one of them (`fit`), and better than its own member's other calls, is not enrolled: best match must be mutual.
-    An approved sample is enrolled in spite of both, once enough calls agree that there is a profile.
+    `others`: the voices of other members by their calls alone (`centroids_of`). A sample that fits one of them (`fit`),
+    and better than its member's other calls, is not enrolled: the best match must be mutual. An approved sample is
+    enrolled despite both, once enough calls agree on a profile. Without a calibration nothing is enrolled, approved or
+    not.
     """
     if calibration is None:
         reasons = {s.key: tuple(dict.fromkeys((*s.voiceprint.quality_issues, "not_calibrated"))) for s in samples}
@@ -49,14 +49,14 @@ def learn(
     verdicts = {
         s.key: Verdict(Standing.QUARANTINED, s.voiceprint.quality_issues) for s in samples if s.key not in sound
     }
-    foreign = _foreign(good, [one for prints in others.values() for one in prints], calibration.fit)
+    foreign = _foreign(good, [voiceprint for prints in others.values() for voiceprint in prints], calibration.fit)
     refused = {s.key for s, away in foreign if away and not s.approved}
     verdicts |= {key: Verdict(Standing.QUARANTINED, ("another_member",)) for key in refused}
-    kept = [s for s in good if s.key not in refused]
-    groups = _enrolled(kept, calibration, seconds)
+    candidates = [s for s in good if s.key not in refused]
+    groups = _enrolled(candidates, calibration, seconds)
     enrolled = {s.key for group in groups for s in group}
     enough = bool(groups)
-    for sample in kept:
+    for sample in candidates:
         if sample.key in enrolled:
             verdicts[sample.key] = Verdict(Standing.ENROLLED)
         elif enough:
@@ -67,42 +67,44 @@ def learn(
 
 
 def centroids_of(samples: Sequence[VoiceSample], calibration: VoiceCalibration | None) -> tuple[Centroid, ...]:
-    """What a member sounds like by their own calls, whatever other members there are; empty while too few agree."""
+    """Return a member's voice by their calls alone, independent of other members; empty while too few calls agree."""
     if calibration is None:
         return ()
     return tuple(_centroid(group) for group in _enrolled(_in_order(samples), calibration))
 
 
 def _in_order(samples: Sequence[VoiceSample]) -> list[VoiceSample]:
-    """Those without quality issues, and approved ones, in an order that does not depend on how they came."""
+    """Return samples that are approved or without quality issues, in a fixed order."""
     return sorted((s for s in samples if s.approved or not s.voiceprint.quality_issues), key=lambda s: s.key)
 
 
 def _foreign(
     samples: Sequence[VoiceSample], others: Sequence[Voiceprint], fit: float
 ) -> list[tuple[VoiceSample, bool]]:
-    """Whether each sample is like another member, and more so than like the rest of its own."""
-    others = [one for one in others if samples and len(one.vector) == len(samples[0].voiceprint.vector)]
+    """Return whether each sample fits another member, and better than the rest of its member's samples."""
+    others = [
+        voiceprint for voiceprint in others if samples and len(voiceprint.vector) == len(samples[0].voiceprint.vector)
+    ]
     if len(samples) < 2 or not others:
         return [(sample, False) for sample in samples]
-    own, theirs = _vectors([s.voiceprint for s in samples]), _vectors(others)
-    total = own.sum(axis=0)
-    found = []
-    for sample, vector in zip(samples, own, strict=True):
+    vectors, other_vectors = _vectors([s.voiceprint for s in samples]), _vectors(others)
+    total = vectors.sum(axis=0)
+    result = []
+    for sample, vector in zip(samples, vectors, strict=True):
         rest = total - vector
         length = float(np.linalg.norm(rest))
         like_own = float(vector @ rest) / length if length > 1e-9 else -1.0
-        like_other = float((theirs @ vector).max())
-        found.append((sample, like_other >= fit and like_other > like_own))
-    return found
+        like_other = float((other_vectors @ vector).max())
+        result.append((sample, like_other >= fit and like_other > like_own))
+    return result
 
 
 def _enrolled(
     samples: Sequence[VoiceSample], calibration: VoiceCalibration, seconds: float = SECONDS
 ) -> list[list[VoiceSample]]:
-    """The groups of samples that make centroids, the main one first; none while no group is large enough.
+    """Return the groups of samples for centroids, the main one first; none while no group is large enough.
 
-    The main group must hold more than half of the samples: where two voices share a member, neither is taken for it.
+    The main group must have more than half of the samples: if two voices share a member, neither is enrolled.
     """
     if not samples:
         return []
@@ -113,22 +115,22 @@ def _enrolled(
     chosen = [groups[0]]
     for group in groups[1:]:
         related = float(np.dot(main, _centroid(group).voiceprint.vector)) >= calibration.related
-        if related and _enough(group, seconds) and len(chosen) < CENTROIDS:
+        if related and _enough(group, seconds) and len(chosen) < MAX_CENTROIDS:
             chosen.append(group)
     enrolled = {sample.key for group in chosen for sample in group}
     approved = [sample for sample in samples if sample.approved and sample.key not in enrolled]
     further = (
         sorted(_alike(approved, calibration.fit), key=lambda group: (-len(group), group[0].key)) if approved else []
     )
-    return chosen + further[: max(0, CENTROIDS - len(chosen))]
+    return chosen + further[: max(0, MAX_CENTROIDS - len(chosen))]
 
 
 def _enough(group: Sequence[VoiceSample], seconds: float) -> bool:
-    return len(group) >= CALLS and sum(sample.voiceprint.speech_seconds for sample in group) >= seconds
+    return len(group) >= MIN_CALLS and sum(sample.voiceprint.speech_seconds for sample in group) >= seconds
 
 
 def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]]:
-    """Agglomerative clustering: groups join while their mean cosine is at least `fit` (average linkage)."""
+    """Cluster samples: groups join while their mean cosine is at least `fit` (average linkage)."""
     if len(samples) < 2:
         return [[sample] for sample in samples]
     from scipy.cluster.hierarchy import fcluster, linkage
@@ -138,11 +140,11 @@ def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]
     distances = np.clip(1 - vectors @ vectors.T, 0, 2)
     np.fill_diagonal(distances, 0)
     labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - fit, "distance")
-    return [[s for s, own in zip(samples, labels, strict=True) if own == label] for label in np.unique(labels)]
+    return [[s for s, cluster in zip(samples, labels, strict=True) if cluster == label] for label in np.unique(labels)]
 
 
 def _centroid(group: Sequence[VoiceSample]) -> Centroid:
-    """Every call counts alike: a long one is not more of a voice."""
+    """Average the group; every call counts the same, whatever its length."""
     mean = _vectors([s.voiceprint for s in group]).mean(axis=0)
     vector = tuple(float(x) for x in mean / np.linalg.norm(mean))
     seconds = round(sum(s.voiceprint.speech_seconds for s in group), 2)
@@ -150,4 +152,4 @@ def _centroid(group: Sequence[VoiceSample]) -> Centroid:
 
 
 def _vectors(prints: Sequence[Voiceprint]) -> Vectors:
-    return np.array([one.vector for one in prints], np.float64)
+    return np.array([voiceprint.vector for voiceprint in prints], np.float64)

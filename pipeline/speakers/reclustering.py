@@ -1,8 +1,8 @@
-"""Who says each piece of a mixed call, judged by the piece's own voice.
+"""Reassignment of the pieces of a mixed call to speakers, by the voice of each piece.
 
-A diarizer reads windows of ten seconds, and where two voices are alike it takes both for one. People change at pauses
-and at the ends of sentences, so the words of a call are cut there, and where the diarizer hears a change. Each piece is
-embedded by itself and clustered (average linkage): a piece holds one voice, where a window holds several.
+A diarizer reads windows of ten seconds and merges similar voices. Speakers change at pauses and at the ends of
+sentences, so the words of a call are cut there and at the diarizer's changes. Each piece is embedded and clustered
+(average linkage): a piece has one voice, while a window has several.
 """
 
 from collections import defaultdict
@@ -11,86 +11,87 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from pipeline.domain.speech import ChunkText, Diarization, Span, SpeakerSpan, Voiceprint
-from pipeline.speakers.channel_voices import MARGIN, SHORTEST, clusters
+from pipeline.speakers.channel_voices import MARGIN, MIN_SECONDS, clusters
 from pipeline.speakers.machines import cut
 
 # Measured on the development half of real voices (README).
-SURE_SECONDS = 1.5  # from which a piece takes part in clustering
-VOICE_SECONDS = 4.0  # of such pieces that make a voice;
-FEW_SECONDS = 1.5  # so few do where the diarizer hears a voice of its own in them,
-FAR = 0.15  # or their cosine with every other voice is at most this
-SURE_SHARE = 0.4  # of such pieces in what a voice of the diarizer says, without which it is not dissolved
-VOICEPRINT_SECONDS = 3.0  # of pieces below which no voiceprint is made
-MOST_PIECES = 4000  # clustered, evenly spread over the call: some hours of talk; their distances take 64 MB
+SURE_SECONDS = 1.5  # of a clustered piece
+VOICE_SECONDS = 4.0  # of such pieces in a voice;
+FEW_SECONDS = 1.5  # fewer are enough if the diarizer has a separate voice for them,
+FAR = 0.15  # or if their cosine with every other voice is at most this
+SURE_SHARE = 0.4  # min. share of such pieces in a voice of the diarizer that may be dissolved
+VOICEPRINT_SECONDS = 3.0  # of pieces in a voiceprint
+MAX_PIECES = 4000  # evenly spread over the call: some hours of talk; their distances need 64 MB
 
 Vector = np.ndarray
 
 
 def pieces_to_embed(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Span]:
-    """Return where each piece of a mixed call lies, in order; `spans` are the diarizer's."""
+    """Return the pieces of a mixed call in order; `spans` are the diarizer's."""
     return [Span(words[0].start, words[-1].end) for _, _, words in cut(texts, spans)]
 
 
 def with_margin(pieces: Sequence[Span]) -> list[Span]:
-    """Return the sound of those pieces that are long enough to embed."""
-    return [wide for wide in map(_wide, pieces) if wide.duration >= SHORTEST]
+    """Return the pieces that are long enough to embed, with margins."""
+    return [wide for wide in map(_wide, pieces) if wide.duration >= MIN_SECONDS]
 
 
 def reclustered(
-    diarization: Diarization, pieces: Sequence[Span], prints: Sequence[Voiceprint | None], least_cosine: float
+    diarization: Diarization, pieces: Sequence[Span], prints: Sequence[Voiceprint | None], min_cosine: float
 ) -> Diarization:
     """Return the diarization with the speakers of `pieces`, labeled A, B, ... by first appearance.
 
-    `prints` are of `with_margin(pieces)`. Pieces whose mean cosine is at least `least_cosine` (-1..1) are one voice;
-    a speaker whose pieces are below it gets no voiceprint, for it may hold two.
-    The diarization stays as it is without a piece that is long enough to cluster, and where a voice of its own would
-    be dissolved that is unlike all that remain, or has too few such pieces to judge it by: people who interrupt each
-    other leave short ones.
+    `prints` are of `with_margin(pieces)`. Pieces whose mean cosine is at least `min_cosine` (-1..1) are one voice; a
+    speaker with a lower one gets no voiceprint, since there may be two voices. The diarization is unchanged if no piece
+    is long enough to cluster, or if a dissolved voice would be unlike all remaining ones or has too few such pieces to
+    decide: people who interrupt each other produce short ones.
     """
-    sound = iter(prints)
-    known: dict[Span, Vector] = {}
+    remaining_prints = iter(prints)
+    vectors: dict[Span, Vector] = {}
     for piece in pieces:
-        made = next(sound) if _wide(piece).duration >= SHORTEST else None
-        if made is not None:
-            known[piece] = np.asarray(made.vector)
-    heard = {piece: _diarized(piece, diarization.spans) for piece in pieces}
-    centers = _centers({piece: known[piece] for piece in known if piece.duration >= SURE_SECONDS}, heard, least_cosine)
+        voiceprint = next(remaining_prints) if _wide(piece).duration >= MIN_SECONDS else None
+        if voiceprint is not None:
+            vectors[piece] = np.asarray(voiceprint.vector)
+    diarized = {piece: _diarized(piece, diarization.spans) for piece in pieces}
+    centers = _centers(
+        {piece: vectors[piece] for piece in vectors if piece.duration >= SURE_SECONDS}, diarized, min_cosine
+    )
     if not centers:
         return diarization
-    nearest = {piece: max(centers, key=lambda at: float(vector @ centers[at])) for piece, vector in known.items()}
-    stands_for = _stands_for(nearest, heard)
-    speakers = {piece: _speaker(piece, nearest, stands_for.get(heard[piece])) for piece in pieces}
-    if _dissolved(speakers, heard, known, least_cosine):
+    nearest = {piece: max(centers, key=lambda at: float(vector @ centers[at])) for piece, vector in vectors.items()}
+    voice_of_label = _voices_of_labels(nearest, diarized)
+    speakers = {piece: _speaker(piece, nearest, voice_of_label.get(diarized[piece])) for piece in pieces}
+    if _dissolved(speakers, diarized, vectors, min_cosine):
         return diarization
     labels = {speaker: _letter(at) for at, speaker in enumerate(dict.fromkeys(speakers.values()))}
-    spans = tuple(SpeakerSpan(piece.start, piece.end, labels[who]) for piece, who in speakers.items())
-    model = next(made.model for made in prints if made is not None)
-    return Diarization(spans, _voiceprints(spans, known, model, least_cosine), diarization.engine)
+    spans = tuple(SpeakerSpan(piece.start, piece.end, labels[speaker]) for piece, speaker in speakers.items())
+    model = next(voiceprint.model for voiceprint in prints if voiceprint is not None)
+    return Diarization(spans, _voiceprints(spans, vectors, model, min_cosine), diarization.engine)
 
 
 def _wide(piece: Span) -> Span:
     return Span(max(0.0, piece.start - MARGIN), piece.end + MARGIN)
 
 
-def _centers(sure: Mapping[Span, Vector], heard: Mapping[Span, str | None], least_cosine: float) -> dict[int, Vector]:
-    """Return the unit vector of each voice; a cluster that is too small to be one belongs to the nearest voice."""
+def _centers(sure: Mapping[Span, Vector], diarized: Mapping[Span, str | None], min_cosine: float) -> dict[int, Vector]:
+    """Return the unit vector of each voice; a cluster too small for a voice belongs to the nearest one."""
     if not sure:
         return {}
     chosen = list(sure)
-    if len(chosen) > MOST_PIECES:
-        chosen = [chosen[at] for at in np.linspace(0, len(chosen) - 1, MOST_PIECES).astype(int)]
-    found = clusters(np.stack([sure[piece] for piece in chosen]), least_cosine)
+    if len(chosen) > MAX_PIECES:
+        chosen = [chosen[at] for at in np.linspace(0, len(chosen) - 1, MAX_PIECES).astype(int)]
+    labels = clusters(np.stack([sure[piece] for piece in chosen]), min_cosine)
     grouped: dict[int, list[Span]] = defaultdict(list)
-    for piece, at in zip(chosen, found, strict=True):
+    for piece, at in zip(chosen, labels, strict=True):
         grouped[at].append(piece)
     seconds = {at: _seconds(group) for at, group in grouped.items()}
     centers: dict[int, Vector] = {}
-    taken: set[str | None] = {None}  # labels of the diarizer that a voice is mostly heard as
+    taken: set[str | None] = {None}  # main diarizer label of each voice
     for at in sorted(seconds, key=lambda at: -seconds[at]):
         center = _unit(_mean(grouped[at], sure))
-        label = _mostly(grouped[at], heard)
+        label = _mostly(grouped[at], diarized)
         nearest = max((float(center @ other) for other in centers.values()), default=-1.0)
-        few = seconds[at] >= FEW_SECONDS and (nearest <= FAR or (nearest <= least_cosine and label not in taken))
+        few = seconds[at] >= FEW_SECONDS and (nearest <= FAR or (nearest <= min_cosine and label not in taken))
         if not centers or seconds[at] >= VOICE_SECONDS or few:
             centers[at] = center
             taken.add(label)
@@ -101,67 +102,75 @@ def _seconds(pieces: Iterable[Span]) -> float:
     return sum(piece.duration for piece in pieces)
 
 
-def _mean(pieces: Sequence[Span], known: Mapping[Span, Vector]) -> Vector:
+def _mean(pieces: Sequence[Span], vectors: Mapping[Span, Vector]) -> Vector:
     """Return the mean of the pieces' unit vectors by seconds: its squared length is their mean cosine."""
-    weighted = [piece.duration * known[piece] for piece in pieces]
+    weighted = [piece.duration * vectors[piece] for piece in pieces]
     return np.asarray(np.sum(weighted, axis=0) / _seconds(pieces))
 
 
-def _center(pieces: Sequence[Span], known: Mapping[Span, Vector]) -> Vector | None:
-    """Return the unit vector of those pieces that could be embedded; None without one."""
-    embedded = [piece for piece in pieces if piece in known]
-    return _unit(_mean(embedded, known)) if embedded else None
+def _center(pieces: Sequence[Span], vectors: Mapping[Span, Vector]) -> Vector | None:
+    """Return the unit vector of the embedded pieces; None without any."""
+    embedded = [piece for piece in pieces if piece in vectors]
+    return _unit(_mean(embedded, vectors)) if embedded else None
 
 
 def _unit(vector: Vector) -> Vector:
     return np.asarray(vector / (np.linalg.norm(vector) or 1.0))
 
 
-def _mostly(pieces: Iterable[Span], heard: Mapping[Span, str | None]) -> str | None:
-    """Return the diarizer's label of most seconds of the pieces."""
-    held: dict[str | None, float] = defaultdict(float)
+def _mostly(pieces: Iterable[Span], diarized: Mapping[Span, str | None]) -> str | None:
+    """Return the diarizer's label with the most seconds of the pieces."""
+    seconds: dict[str | None, float] = defaultdict(float)
     for piece in pieces:
-        held[heard[piece]] += piece.duration
-    return max(held, key=lambda label: held[label])
+        seconds[diarized[piece]] += piece.duration
+    return max(seconds, key=lambda label: seconds[label])
 
 
 def _diarized(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
-    """Return the diarizer's label that holds most of the piece."""
-    held: dict[str, float] = defaultdict(float)
+    """Return the diarizer's label with the most seconds of the piece."""
+    seconds: dict[str, float] = defaultdict(float)
     for span in spans:
-        held[span.speaker] += max(0.0, min(piece.end, span.end) - max(piece.start, span.start))
-    best = max(held, key=lambda label: held[label], default=None)
-    return best if best and held[best] > 0 else None
+        seconds[span.speaker] += max(0.0, min(piece.end, span.end) - max(piece.start, span.start))
+    best = max(seconds, key=lambda label: seconds[label], default=None)
+    return best if best and seconds[best] > 0 else None
 
 
-def _stands_for(nearest: Mapping[Span, int], heard: Mapping[Span, str | None]) -> dict[str | None, int]:
-    """Return the voice that a diarizer's label mostly holds; none for a diarizer that heard a single voice."""
-    held: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+def _voices_of_labels(nearest: Mapping[Span, int], diarized: Mapping[Span, str | None]) -> dict[str | None, int]:
+    """Return the main voice of each of the diarizer's labels; empty if it has a single label."""
+    seconds: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for piece, at in nearest.items():
-        label = heard[piece]
+        label = diarized[piece]
         if label is not None:
-            held[label][at] += piece.duration
-    return {label: max(own, key=lambda at: own[at]) for label, own in held.items()} if len(held) > 1 else {}
+            seconds[label][at] += piece.duration
+    return (
+        {
+            label: max(seconds_by_voice, key=lambda at: seconds_by_voice[at])
+            for label, seconds_by_voice in seconds.items()
+        }
+        if len(seconds) > 1
+        else {}
+    )
 
 
 def _dissolved(
     speakers: Mapping[Span, int],
-    heard: Mapping[Span, str | None],
-    known: Mapping[Span, Vector],
-    least_cosine: float,
+    diarized: Mapping[Span, str | None],
+    vectors: Mapping[Span, Vector],
+    min_cosine: float,
 ) -> bool:
-    """Whether a voice of the diarizer stands for none any more, and should not be: see `reclustered`."""
-    said: dict[int, list[Span]] = defaultdict(list)
-    own: dict[str, list[Span]] = defaultdict(list)
+    """Return whether a voice of the diarizer disappears that should not: see `reclustered`."""
+    by_speaker: dict[int, list[Span]] = defaultdict(list)
+    by_label: dict[str, list[Span]] = defaultdict(list)
     for piece, speaker in speakers.items():
-        label = heard[piece]
+        label = diarized[piece]
         if label is not None:
-            said[speaker].append(piece)
-            own[label].append(piece)
-    kept = {_mostly(pieces, heard) for pieces in said.values()}
-    remaining = [_center(own[label], known) for label in own.keys() & kept]
+            by_speaker[speaker].append(piece)
+            by_label[label].append(piece)
+    represented = {_mostly(pieces, diarized) for pieces in by_speaker.values()}
+    remaining = [_center(by_label[label], vectors) for label in by_label.keys() & represented]
     return any(
-        _hard_to_judge(own[label]) or _unlike(own[label], remaining, known, least_cosine) for label in own.keys() - kept
+        _hard_to_judge(by_label[label]) or _unlike(by_label[label], remaining, vectors, min_cosine)
+        for label in by_label.keys() - represented
     )
 
 
@@ -171,17 +180,17 @@ def _hard_to_judge(pieces: Sequence[Span]) -> bool:
 
 
 def _unlike(
-    pieces: Sequence[Span], others: Sequence[Vector | None], known: Mapping[Span, Vector], least_cosine: float
+    pieces: Sequence[Span], others: Sequence[Vector | None], vectors: Mapping[Span, Vector], min_cosine: float
 ) -> bool:
-    """Whether enough is said in a voice whose cosine with all others is at most `least_cosine`."""
-    center = _center(pieces, known)
+    """Return whether a voice has enough speech and a cosine of max. `min_cosine` with all others."""
+    center = _center(pieces, vectors)
     if center is None or _seconds(pieces) < FEW_SECONDS:
         return False
-    return all(other is None or float(center @ other) <= least_cosine for other in others)
+    return all(other is None or float(center @ other) <= min_cosine for other in others)
 
 
 def _speaker(piece: Span, nearest: Mapping[Span, int], diarized: int | None) -> int:
-    """Return the voice of a piece; one that could not be embedded is the diarizer's, or its neighbor's."""
+    """Return the voice of a piece; without an embedding the diarizer's, or its neighbor's."""
     if piece in nearest:
         return nearest[piece]
     if diarized is not None:
@@ -190,19 +199,19 @@ def _speaker(piece: Span, nearest: Mapping[Span, int], diarized: int | None) -> 
 
 
 def _voiceprints(
-    spans: Sequence[SpeakerSpan], known: Mapping[Span, Vector], model: str, least_cosine: float
+    spans: Sequence[SpeakerSpan], vectors: Mapping[Span, Vector], model: str, min_cosine: float
 ) -> dict[str, Voiceprint]:
-    """Return the mean of each speaker's pieces, short ones too: what is said by one voice in a call is little."""
-    own: dict[str, list[Span]] = defaultdict(list)
+    """Return the mean of each speaker's pieces, including short ones: a voice says little in a call."""
+    by_speaker: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         piece = Span(span.start, span.end)
-        if piece in known:
-            own[span.speaker].append(piece)
-    means = {label: _mean(pieces, known) for label, pieces in own.items()}
+        if piece in vectors:
+            by_speaker[span.speaker].append(piece)
+    means = {label: _mean(pieces, vectors) for label, pieces in by_speaker.items()}
     return {
-        label: Voiceprint(tuple(float(x) for x in _unit(mean)), model, round(_seconds(own[label]), 2))
+        label: Voiceprint(tuple(float(x) for x in _unit(mean)), model, round(_seconds(by_speaker[label]), 2))
         for label, mean in means.items()
-        if _seconds(own[label]) >= VOICEPRINT_SECONDS and float(mean @ mean) >= least_cosine
+        if _seconds(by_speaker[label]) >= VOICEPRINT_SECONDS and float(mean @ mean) >= min_cosine
     }
 
 

@@ -1,4 +1,4 @@
-"""What the seconds of a call hold, by their labels: where parties speak, where machines do, and why nobody does."""
+"""Speech of parties and machines in a call by its labels, and the reason if no party speaks."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from pipeline.domain.speech import (
 Labels = tuple[tuple[Label, ...], ...]  # for each channel
 
 MACHINES = (LabelKind.ANNOUNCEMENT, LabelKind.VOICEMAIL)
-_SAID = {
+_NAMES = {
     LabelKind.RINGBACK: "ringback",
     LabelKind.BUSY: "a busy tone",
     LabelKind.DTMF: "keys being pressed",
@@ -30,29 +30,31 @@ _SAID = {
     LabelKind.VOICEMAIL: "a voicemail greeting",
     LabelKind.BEEP: "a beep",
 }
-NEAR = 1.0  # seconds from a label beyond which a word has nothing to do with it
-SHORTEST = 0.1  # seconds of speech that are left of a span without its padding
-WORTH_SAYING = 0.2  # seconds, below which a kind is not mentioned
+NEAR = 1.0  # max. seconds between a label and a related word
+MIN_REST = 0.1  # min. seconds of a span without its padding
+MIN_MENTIONED = 0.2  # seconds; shorter kinds are not mentioned
 
 
 def machine_spans(labels: Labels) -> tuple[tuple[Span, ...], ...]:
-    """For each channel, where an announcement or a voicemail greeting speaks."""
-    return tuple(tuple(Span(one.start, one.end) for one in own if one.kind in MACHINES) for own in labels)
+    """Return each channel's spans of announcements and voicemail greetings."""
+    return tuple(
+        tuple(Span(label.start, label.end) for label in channel if label.kind in MACHINES) for channel in labels
+    )
 
 
 def by_machine(labels: Labels) -> Callable[[int, Word], bool]:
-    """Whether a machine says a word of a channel: its middle lies in, or nearest to, speech of a machine."""
-    machines = [[one for one in own if one.kind in MACHINES] for own in labels]
-    people = [[one for one in own if one.kind is LabelKind.SPEECH] for own in labels]
+    """Return a test whether a word is a machine's: its middle is in, or nearest to, machine speech."""
+    machines = [[label for label in channel if label.kind in MACHINES] for channel in labels]
+    people = [[label for label in channel if label.kind is LabelKind.SPEECH] for channel in labels]
 
-    def said(channel: int, word: Word) -> bool:
+    def is_machine(channel: int, word: Word) -> bool:
         if channel >= len(labels):
             return False
         middle = (word.start + word.end) / 2
-        machine = min((_away(one, middle) for one in machines[channel]), default=NEAR)
-        return machine < NEAR and machine < min((_away(one, middle) for one in people[channel]), default=NEAR)
+        machine = min((_away(label, middle) for label in machines[channel]), default=NEAR)
+        return machine < NEAR and machine < min((_away(label, middle) for label in people[channel]), default=NEAR)
 
-    return said
+    return is_machine
 
 
 def _away(label: Label, moment: float) -> float:
@@ -60,7 +62,7 @@ def _away(label: Label, moment: float) -> float:
 
 
 def party_speech(analysis: AudioAnalysis, labels: Labels) -> tuple[tuple[Span, ...], ...]:
-    """For each channel, the speech of its party: what was taken for speech, without what machines say."""
+    """Return each channel's speech of its party: detected speech without machine speech."""
     machines = machine_spans(labels)
     return tuple(
         tuple(piece for span in spans for piece in without(span, machines[channel] if channel < len(machines) else ()))
@@ -69,8 +71,10 @@ def party_speech(analysis: AudioAnalysis, labels: Labels) -> tuple[tuple[Span, .
 
 
 def unpadded(spans: Sequence[Span], padding: float) -> tuple[Span, ...]:
-    """Spans, in order, that were padded by so many seconds at both ends, without it. Spans that touch are one: between
-    them the padding met. What begins with the recording keeps its beginning, and a tenth of a second always remains.
+    """Remove the padding (seconds) from both ends of ordered spans.
+
+    Touching spans are merged: their padding met. A span at the start of the recording keeps its start, and at least a
+    tenth of a second remains.
     """
     joined: list[Span] = []
     for span in spans:
@@ -78,28 +82,30 @@ def unpadded(spans: Sequence[Span], padding: float) -> tuple[Span, ...]:
             joined[-1] = Span(joined[-1].start, max(joined[-1].end, span.end))
         else:
             joined.append(span)
-    made = []
+    trimmed = []
     for span in joined:
-        off = max(0.0, min(padding, (span.duration - SHORTEST) / 2))
-        made.append(Span(span.start + off if span.start > 0 else span.start, span.end - off))
-    return tuple(made)
+        off = max(0.0, min(padding, (span.duration - MIN_REST) / 2))
+        trimmed.append(Span(span.start + off if span.start > 0 else span.start, span.end - off))
+    return tuple(trimmed)
 
 
 def speech_by_speaker(analysis: AudioAnalysis, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
-    """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody.
+    """Return speech spans by speaker label if channels identify speakers, without machine speech.
 
-    Without the `padding` (seconds) that recognition gets at their ends: it would count as talk.
+    The `padding` (seconds) that recognition needs is removed, or it would count as talk.
     """
     if not analysis.layout.kind.separated:
         return {}
     speech = party_speech(analysis, transcript.labels)
     by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
-    own = {one.label: speech[by_role[one.role]] for one in transcript.speakers if one.role in by_role}
-    return {label: unpadded(spans, padding) for label, spans in own.items()}
+    spans_by_label = {
+        speaker.label: speech[by_role[speaker.role]] for speaker in transcript.speakers if speaker.role in by_role
+    }
+    return {label: unpadded(spans, padding) for label, spans in spans_by_label.items()}
 
 
 def without(span: Span, taken: Sequence[Span]) -> list[Span]:
-    """What remains of a span outside all of `taken`."""
+    """Return the parts of a span outside all of `taken`."""
     rest, start = [], span.start
     for other in sorted(taken, key=lambda other: other.start):
         if other.start > start:
@@ -113,43 +119,39 @@ def without(span: Span, taken: Sequence[Span]) -> list[Span]:
 
 
 def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
-    """Seconds of `speech` (by channel) inside a chunk's sound."""
+    """Return the seconds of `speech` (by channel) inside a chunk's sound."""
     chunk = text.chunk
-    own = speech[chunk.channel] if chunk.channel < len(speech) else ()
-    near = [span for span in own if span.end > chunk.start and span.start < chunk.end]
+    channel_speech = speech[chunk.channel] if chunk.channel < len(speech) else ()
+    near = [span for span in channel_speech if span.end > chunk.start and span.start < chunk.end]
     return sum(
         max(0.0, min(span.end, piece.end) - max(span.start, piece.start)) for piece in chunk.sound for span in near
     )
 
 
-def why_silent(analysis: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
-    """Why no party says a word: what the call holds in place of speech."""
-    other = _what_is_heard(labels)
+def no_speech_reason(analysis: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
+    """Explain why no party says a word."""
+    other = _listed(labels)
     if any(text.words for text in recognized.texts):
-        return f"Only {other} {_were(labels)} heard." if other else "Nobody speaks."
+        return f"No party speaks; the call contains only {other}." if other else "No party speaks."
     if not any(analysis.speech):
         return f"No speech was found in {analysis.duration:.1f} s of audio{f', only {other}' if other else ''}."
     if not recognized.texts:
-        return "Speech was found, but no chunk of it was long enough to recognize."
+        return "Speech was detected, but no chunk was long enough to transcribe."
     if any(not doubt.kept for doubt in recognized.doubts):
-        return "All words were removed because no one can have said them: see the doubts."
+        return "All recognized words were rejected as implausible: see the doubts."
     side = " in the one channel that carries sound" if analysis.layout.kind is LayoutKind.ONE_SIDED else ""
-    beside = f" Beside it {_were(labels)} {other}." if other else ""
-    return f"Something like speech was found{side}, but the recognizer heard no words in it.{beside}"
+    also = f" The call also contains {other}." if other else ""
+    return f"Possible speech was detected{side}, but no words were recognized.{also}"
 
 
 def _kinds(labels: Labels) -> list[LabelKind]:
-    """Kinds worth a mention, in the order in which they begin."""
+    """Return the kinds to mention, in order of their start."""
     seconds: dict[LabelKind, float] = defaultdict(float)
-    for one in sorted((one for own in labels for one in own), key=lambda one: one.start):
-        seconds[one.kind] += one.end - one.start
-    return [kind for kind in seconds if kind in _SAID and seconds[kind] >= WORTH_SAYING]
+    for label in sorted((label for channel in labels for label in channel), key=lambda label: label.start):
+        seconds[label.kind] += label.end - label.start
+    return [kind for kind in seconds if kind in _NAMES and seconds[kind] >= MIN_MENTIONED]
 
 
-def _what_is_heard(labels: Labels) -> str:
-    said = [_SAID[kind] for kind in _kinds(labels)]
-    return " and ".join([", ".join(said[:-1]), said[-1]]) if len(said) > 1 else "".join(said)
-
-
-def _were(labels: Labels) -> str:
-    return "was" if len(_kinds(labels)) == 1 and _kinds(labels) != [LabelKind.DTMF] else "were"
+def _listed(labels: Labels) -> str:
+    names = [_NAMES[kind] for kind in _kinds(labels)]
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -1,5 +1,3 @@
-"""From the words of all channels to turns: consecutive words of one speaker."""
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,12 +6,12 @@ from pipeline.domain.speech import ChunkText, SpeakerSpan, Turn, Word
 from pipeline.speakers.handover import voices_of
 from pipeline.speakers.seconds import Labels, by_machine
 
-PAUSE_SECONDS = 2.0  # silence after which the same speaker's next word begins a new turn
+PAUSE_SECONDS = 2.0  # longer silence ends a turn
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word, its language, and who said it (a `Speaker.label`)."""
+    """A word with its language and speaker (a `Speaker.label`)."""
 
     word: Word
     speaker: str
@@ -22,7 +20,7 @@ class SpokenWord:
 
 
 def by_channel(texts: Iterable[ChunkText], speakers: Sequence[str], labels: Labels = ()) -> list[SpokenWord]:
-    """Separated channels: a word belongs to the speaker of its channel, `speakers[channel]`."""
+    """Assign each word to the speaker of its channel, `speakers[channel]`."""
     machine = by_machine(labels)
     return [
         SpokenWord(word, speakers[text.chunk.channel], text.language, machine(text.chunk.channel, word))
@@ -32,50 +30,50 @@ def by_channel(texts: Iterable[ChunkText], speakers: Sequence[str], labels: Labe
 
 
 def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], labels: Labels = ()) -> list[SpokenWord]:
-    """A mixed channel: the speaker of each word is the diarizer's, as `handover.voices_of` reads its spans.
+    """Assign each word of a mixed channel to the diarizer's speaker; see `handover.voices_of`.
 
-    Without any span all words are said by "A".
+    Without spans all words are "A"'s.
     """
     machine = by_machine(labels)
-    said = sorted(
+    words = sorted(
         ((word, text.language, text.chunk.channel) for text in texts for word in text.words),
-        key=lambda one: (one[0].start, one[0].end),
+        key=lambda item: (item[0].start, item[0].end),
     )
-    voices = voices_of([word for word, _, _ in said], spans)
+    voices = voices_of([word for word, _, _ in words], spans)
     return [
         SpokenWord(word, voice, language, machine(channel, word))
-        for (word, language, channel), voice in zip(said, voices, strict=True)
+        for (word, language, channel), voice in zip(words, voices, strict=True)
     ]
 
 
 def join(spoken: Iterable[SpokenWord]) -> tuple[Turn, ...]:
-    """Turns in the order of their first words.
+    """Join consecutive words of one speaker to turns, in the order of their first words.
 
     A turn ends after a pause, where a machine begins or ends, and when another speaker says a word in between. A word
-    thrown in while the speaker talks on (a "yes" that lies over another word) becomes a turn of its own and does not
-    cut the running one.
+    during another word (a "yes" while the speaker continues) becomes a separate turn and does not split the running
+    one.
     """
     runs: list[list[SpokenWord]] = []
     current: dict[str, list[SpokenWord]] = {}
-    heard: list[SpokenWord] = []
-    for said in sorted(spoken, key=lambda s: (s.word.start, s.word.end, s.speaker)):
-        run = current.get(said.speaker)
+    earlier: list[SpokenWord] = []
+    for word in sorted(spoken, key=lambda s: (s.word.start, s.word.end, s.speaker)):
+        run = current.get(word.speaker)
         if (
             run is None
-            or run[-1].machine != said.machine
-            or said.word.start - run[-1].word.end > PAUSE_SECONDS
-            or _interrupted(run[-1], said, heard)
+            or run[-1].machine != word.machine
+            or word.word.start - run[-1].word.end > PAUSE_SECONDS
+            or _interrupted(run[-1], word, earlier)
         ):
-            run = current[said.speaker] = []
+            run = current[word.speaker] = []
             runs.append(run)
-        run.append(said)
-        heard.append(said)
+        run.append(word)
+        earlier.append(word)
     return tuple(_turn(index, run) for index, run in enumerate(runs))
 
 
-def _interrupted(before: SpokenWord, after: SpokenWord, heard: Sequence[SpokenWord]) -> bool:
-    """Whether another speaker said a word between two words of one; `heard` holds all words up to `after`, by start."""
-    for other in reversed(heard):
+def _interrupted(before: SpokenWord, after: SpokenWord, earlier: Sequence[SpokenWord]) -> bool:
+    """Return whether another speaker spoke between two words; `earlier` has all words up to `after`, by start."""
+    for other in reversed(earlier):
         if other is before:
             return False
         middle = (other.word.start + other.word.end) / 2
@@ -85,9 +83,9 @@ def _interrupted(before: SpokenWord, after: SpokenWord, heard: Sequence[SpokenWo
 
 
 def _turn(index: int, run: Sequence[SpokenWord]) -> Turn:
-    words = tuple(said.word for said in run)
+    words = tuple(spoken.word for spoken in run)
     assert all(a.start <= b.start for a, b in pairwise(words))
-    languages = [said.language for said in run]
+    languages = [spoken.language for spoken in run]
     return Turn(
         index=index,
         speaker=run[0].speaker,

@@ -1,5 +1,3 @@
-"""Whose voice is it: a voiceprint against those that are known."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ from pipeline.voice.calibration import VoiceCalibration
 
 @dataclass(frozen=True, slots=True)
 class VoiceMatch:
-    """The candidate whose voice it is."""
+    """The candidate with the most similar voice."""
 
     name: str
     similarity: float  # cosine, -1..1
@@ -19,7 +17,7 @@ class VoiceMatch:
 
 
 def similarity(a: Voiceprint, b: Voiceprint) -> float | None:
-    """Cosine of two voiceprints, -1..1; None where they cannot be compared: other models, other lengths."""
+    """Return the cosine of two voiceprints, -1..1; None if model or length differ."""
     if a.model != b.model or len(a.vector) != len(b.vector):
         return None
     cosine = float(np.dot(a.vector, b.vector))
@@ -31,22 +29,22 @@ def match(
     candidates: Mapping[str, Sequence[Voiceprint]],
     calibration: VoiceCalibration | None,
 ) -> VoiceMatch | None:
-    """The candidate whose voice it is, or None: too unlike all, too like two, or no calibration for its embedder.
+    """Return the matching candidate, or None: no similar one, two similar ones, or no calibration for the embedder.
 
-    A candidate with several voiceprints counts by the most similar one. Those of other models are passed over.
+    A candidate with several voiceprints counts by the most similar one. Voiceprints of other models are skipped.
     """
     if voiceprint is None:
         return None
     best: dict[str, float] = {}
-    for name, known in candidates.items():
-        found = [s for s in (similarity(voiceprint, other) for other in known) if s is not None]
-        if found:
-            best[name] = max(found)
+    for name, voiceprints in candidates.items():
+        similarities = [s for s in (similarity(voiceprint, other) for other in voiceprints) if s is not None]
+        if similarities:
+            best[name] = max(similarities)
     return clearest(best, calibration)
 
 
 def clearest(similarities: Mapping[str, float], calibration: VoiceCalibration | None) -> VoiceMatch | None:
-    """The candidate whose voice it is by its similarity, or None as `match` says."""
+    """Return the most similar candidate, or None under the conditions of `match`."""
     if not similarities or calibration is None:
         return None
     ranked = sorted(similarities, key=lambda name: (-similarities[name], name))

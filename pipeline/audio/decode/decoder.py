@@ -140,7 +140,7 @@ def decode_file(
         head = file.read(sniff.HEAD_BYTES)
         if not head:
             raise RecordingEmpty("The recording has zero bytes.")
-        file_type = sniff.what_it_is(head)
+        file_type = sniff.detect_type(head)
         if file_type:
             raise NotAudio(f"The recording is {file_type}, not audio.")
         return _decode(file, options, (media_type or "").partition(";")[0].strip().lower(), folder)

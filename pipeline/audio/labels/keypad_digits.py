@@ -46,7 +46,8 @@ def _harmless(labels: Labels) -> set[int]:
 def _entries(labels: Labels) -> Iterator[list[Label]]:
     """Yield the keys of all channels in order of time, split at pauses of `ENTRY_SECONDS`."""
     pressed = sorted(
-        (label for channel in labels for label in channel if one.kind is LabelKind.DTMF), key=lambda label: label.start
+        (label for channel in labels for label in channel if label.kind is LabelKind.DTMF),
+        key=lambda label: label.start,
     )
     entry: list[Label] = []
     end = 0.0

@@ -156,7 +156,7 @@ def test_a_very_long_call_is_clustered_by_voices_spread_over_all_of_it(
 ) -> None:
     from pipeline.diarization import batched_diarization
 
-    monkeypatch.setattr(batched_diarization, "MOST_CLUSTERED", 50)
+    monkeypatch.setattr(batched_diarization, "MAX_CLUSTERED", 50)
     random = np.random.default_rng(5)
     voices = np.eye(2, 16)[np.repeat([0, 1], 100)] + random.normal(0, 0.01, (200, 16))
     embeddings = np.repeat(voices[:, None], 3, axis=1).astype(np.float32)

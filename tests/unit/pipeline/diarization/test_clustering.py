@@ -76,7 +76,7 @@ def test_speech_of_which_nothing_can_be_embedded_is_one_speaker_without_a_voice(
 def test_a_long_call_is_clustered_by_some_of_its_windows(monkeypatch):
     from pipeline.diarization import regions
 
-    monkeypatch.setattr(regions, "MOST_CLUSTERED", 10)
+    monkeypatch.setattr(regions, "MAX_CLUSTERED", 10)
     assert told(diarized(*windows(*[[ANN] * 6, [BEN] * 6] * 4), HOW, 1, None)[0]) == ["A", "B"] * 4
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.domain.speech import Span, Voiceprint
-from pipeline.speakers.channel_voices import MARGIN, MOST_SECONDS, by_voice, needs_voice_check
+from pipeline.speakers.channel_voices import MARGIN, MAX_SECONDS, by_voice, needs_voice_check
 from tests.unit.pipeline.speakers.test_machines import said
 
 LEAST = 0.45
@@ -50,6 +50,6 @@ def test_only_words_that_suggest_a_machine_are_worth_asking_and_only_in_their_ch
 def test_of_a_long_channel_the_pieces_near_the_machine_are_asked_for() -> None:
     texts = [said("Then we went on and on about it.", 10.0 * at, 10.0 * at + 8) for at in range(100)]
     (spans,) = needs_voice_check([*texts, said("Press one for sales.", 1000, 1003)], 1)
-    assert sum(span.duration for span in spans) == pytest.approx(MOST_SECONDS, abs=9)
+    assert sum(span.duration for span in spans) == pytest.approx(MAX_SECONDS, abs=9)
     assert spans[-1].end == pytest.approx(1003 + MARGIN)
     assert spans == sorted(spans, key=lambda span: span.start)

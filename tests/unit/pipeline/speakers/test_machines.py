@@ -6,7 +6,15 @@ from dataclasses import replace
 import pytest
 
 from pipeline.domain.speech import Chunk, ChunkText, Label, LabelKind, SpeakerSpan, Word
-from pipeline.speakers.announced import FOLDER, MOST, WEIGHTS, evidence, log_odds, patterns_of, weights_of
+from pipeline.speakers.announcement_score import (
+    FOLDER,
+    MAX_COUNTS,
+    WEIGHTS,
+    evidence,
+    log_odds,
+    patterns_of,
+    weights_of,
+)
 from pipeline.speakers.machines import refine
 from pipeline.speakers.seconds import by_machine
 
@@ -194,7 +202,7 @@ def test_greetings_are_known_in_six_languages(code: str, text: str) -> None:
 def test_every_language_has_patterns_of_every_kind(code: str) -> None:
     assert (FOLDER / f"{code}.json").is_file()
     found = patterns_of(code)
-    assert set(found) == set(WEIGHTS) == set(MOST)
+    assert set(found) == set(WEIGHTS) == set(MAX_COUNTS)
     assert all(found.values())
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from pipeline.domain.insight import Contact, Member, Roster
 from pipeline.domain.speech import Role
-from pipeline.speakers import named, roles
+from pipeline.speakers import roles
+from pipeline.speakers import name_evidence
 from tests.fixture_checkpoints import CALIBRATIONS
 from tests.support.calls_by_hand import turn
 
@@ -61,7 +62,7 @@ def test_who_gives_a_contacts_name_is_the_customer():
 )
 def test_names_tell_by_what_stands_around_them(text, kinds):
     phrases = {"en": roles._words("en")}
-    assert named.evidence(said(("A", text)), named.names_of(ROSTER), phrases) == kinds
+    assert name_evidence.evidence(said(("A", text)), name_evidence.names_of(ROSTER), phrases) == kinds
 
 
 def test_the_greeting_of_a_machine_gives_nobodys_name():

@@ -30,7 +30,8 @@ from pipeline.domain.speech import (
     Word,
 )
 from pipeline.language.pack import pack
-from pipeline.speakers import attribute, named, roles, seconds, turns
+from pipeline.speakers import attribute, roles, seconds, turns
+from pipeline.speakers import name_evidence
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import SpokenWord
 from pipeline.speakers.voiceprint import match, similarity
@@ -175,7 +176,7 @@ def test_the_senders_user_is_the_rep_once_the_rep_is_known():
 
 @pytest.mark.parametrize("code", ["en", "es", "de", "fr"])
 def test_phrase_lists_hold_every_kind(code):
-    spoken = {kind for kind in roles.WEIGHTS if kind not in named.KINDS.values()}
+    spoken = {kind for kind in roles.WEIGHTS if kind not in name_evidence.KINDS.values()}
     around_names = {"introduces", "introduced", "addresses", "titles"}
     lists = pack(code).data["roles"]
     assert set(lists) == {*spoken, *roles.HABITS, *around_names}
@@ -239,7 +240,7 @@ def test_a_call_without_words_says_why(kind):
     assert silent.turns == () and silent.language is None
     assert "No speech was found in 12.0 s" in silent.note
     mumbled = attribute(heard(kind), recognized([text(0, [])]), None, None, Roster(), None)
-    assert "heard no words" in mumbled.note
+    assert "no words were recognized" in mumbled.note
 
 
 def labelled(kind, *labels, speech=TALKED):
@@ -266,7 +267,7 @@ def test_a_call_in_which_only_a_machine_speaks_says_so():
     made = attribute(
         labelled(LayoutKind.MONO, *GREETING[:3], speech=((Span(2.2, 6),),)), said, None, None, Roster(), None
     )
-    assert made.note == "Only ringback, a voicemail greeting and a beep were heard."
+    assert made.note == "No party speaks; the call contains only ringback, a voicemail greeting and a beep."
     assert made.language_note.startswith("No party speaks")
     ringing = labelled(LayoutKind.MONO, (0, 11, "ringback"), (11, 12, "silence"), speech=((),))
     assert attribute(ringing, recognized([]), None, None, Roster(), None).note == (
@@ -287,7 +288,7 @@ def test_where_all_words_were_taken_out_the_note_says_so():
     withheld = Doubt(0, 0, 3, ("no_sound",), "Thanks.", kept=False)
     made = attribute(heard(LayoutKind.MONO), recognized([text(0, [])], withheld), None, None, Roster(), None)
     assert made.turns == () and made.doubts == (withheld,)
-    assert made.note == "All words were removed because no one can have said them: see the doubts."
+    assert made.note == "All recognized words were rejected as implausible: see the doubts."
 
 
 def test_a_doubtful_word_is_still_doubtful_in_its_turn():

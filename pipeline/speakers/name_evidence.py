@@ -1,8 +1,8 @@
-"""Who says whose name: members introduce themselves and are addressed, and so are the people whom they know.
+"""Names in the words: members and contacts introduce themselves and are addressed.
 
-Names come from the roster, what stands around them from the section `roles` of the language's pack (`introduces`,
-`introduced`, `addresses`, `titles`). Somebody who gives a member's name as their own is the rep; somebody who addresses
-one is not.
+Names come from the roster, the phrases around them from the section `roles` of the language's pack (`introduces`,
+`introduced`, `addresses`, `titles`). A speaker who introduces themselves with a member's name is the rep; a speaker who
+addresses a member is not.
 """
 
 import re
@@ -13,9 +13,9 @@ from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Turn
 from pipeline.speakers.plain import plain
 
-INTRODUCTIONS = 3  # turns of a speaker in which a name with a company behind it is taken for their own
-SHORTEST = 3  # letters; shorter names are too often other words
-MOST_WORDS = 3  # in a name
+INTRODUCTIONS = 3  # first turns of a speaker in which a name followed by a company is an introduction
+MIN_LETTERS = 3  # of a name; shorter ones are too often other words
+MAX_WORDS = 3  # in a name
 
 KINDS = {
     ("own_name", "member"): "gives_members_name",
@@ -29,43 +29,47 @@ Phrases = Mapping[str, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Plain names that tell a side; one that both sides bear tells nothing and is in neither."""
+    """Plain names that indicate a side; names of both sides are in neither."""
 
     members: frozenset[str]
     contacts: frozenset[str]
 
 
 def names_of(roster: Roster) -> Names:
-    """Full names, and the first and last words of them. A contact's are only kept while no member bears them."""
-    members = _forms([one.name for one in roster.members] + [alias for one in roster.members for alias in one.aliases])
-    contacts = _forms([one.name for one in roster.contacts if one.name])
+    """Return full names and their first and last words; a contact's only if no member has it."""
+    members = _forms(
+        [person.name for person in roster.members] + [alias for person in roster.members for alias in person.aliases]
+    )
+    contacts = _forms([contact.name for contact in roster.contacts if contact.name])
     return Names(frozenset(members - contacts), frozenset(contacts - members))
 
 
 def evidence(turns: Sequence[Turn], names: Names, phrases_of: Mapping[str, Phrases]) -> list[str]:
-    """Kinds of evidence in one speaker's turns, once for each time: `own_name_member`, `own_name_contact`,
-    `addresses_member`, `addresses_contact`. `phrases_of` is by language."""
-    found = []
+    """Return the kinds of evidence (values of `KINDS`) in one speaker's turns, once per occurrence.
+
+    `phrases_of` is by language.
+    """
+    kinds = []
     for position, turn in enumerate(turns):
         phrases = phrases_of.get(turn.language)
         if phrases:
-            found += _in_turn(turn.text.split(), names, phrases, position < INTRODUCTIONS)
-    return found
+            kinds += _in_turn(turn.text.split(), names, phrases, position < INTRODUCTIONS)
+    return kinds
 
 
 def _forms(full: Iterable[str]) -> set[str]:
-    found = set()
+    forms = set()
     for name in full:
         words = plain(name).split()
         if words:
-            found |= {" ".join(words), words[0], words[-1]}
-    return {form for form in found if len(form) >= SHORTEST and len(form.split()) <= MOST_WORDS}
+            forms |= {" ".join(words), words[0], words[-1]}
+    return {form for form in forms if len(form) >= MIN_LETTERS and len(form.split()) <= MAX_WORDS}
 
 
 def _in_turn(raw: Sequence[str], names: Names, phrases: Phrases, early: bool) -> list[str]:
-    """Looks at the longest name that begins at each word."""
+    """Check the longest name that begins at each word."""
     words = [plain(word) for word in raw]
-    found, at = [], 0
+    kinds, at = [], 0
     while at < len(words):
         length, side = _name_at(words, at, names)
         if not side:
@@ -73,22 +77,22 @@ def _in_turn(raw: Sequence[str], names: Names, phrases: Phrases, early: bool) ->
             continue
         how = _how(raw, words, at, at + length, phrases, early)
         if how:
-            found.append(KINDS[how, side])
+            kinds.append(KINDS[how, side])
         at += length
-    return found
+    return kinds
 
 
 def _name_at(words: Sequence[str], at: int, names: Names) -> tuple[int, str]:
-    for length in range(min(MOST_WORDS, len(words) - at), 0, -1):
+    for length in range(min(MAX_WORDS, len(words) - at), 0, -1):
         form = " ".join(words[at : at + length])
-        for side, known in (("member", names.members), ("contact", names.contacts)):
-            if form in known:
+        for side, side_names in (("member", names.members), ("contact", names.contacts)):
+            if form in side_names:
                 return length, side
     return 1, ""
 
 
 def _how(raw: Sequence[str], words: Sequence[str], first: int, last: int, phrases: Phrases, early: bool) -> str | None:
-    """`own_name`, `addresses`, or None: somebody is spoken about."""
+    """Return `own_name`, `addresses`, or None for a name that is only mentioned."""
     titled = first > 0 and words[first - 1] in phrases.get("titles", ())
     start = first - 1 if titled else first
     before, after = " ".join(words[max(0, start - 5) : start]), " ".join(words[last : last + 3])
