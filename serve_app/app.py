@@ -1,6 +1,6 @@
 """The system on one screen: which deployments there are, how they are bound, on what hardware.
 
-Four Serve applications, so that models can be exchanged while calls are taken in, and reading keeps no call waiting:
+Four Serve applications, so that models can be exchanged while calls are taken in, and readers delay no call:
 
     intake   Intake                                       HTTP, under `base_url`
     api      Api                                          HTTP, under `base_url`/api/v1
@@ -32,11 +32,11 @@ from serve_app.settings import Settings
 log = logging.getLogger("ray.serve")
 
 EVENTS_POOL_SIZE = 6
-LAST_SPANS_SECONDS = 2.0  # that a stopping Conductor gives to a collector of traces
+LAST_SPANS_SECONDS = 2.0  # for a stopping Conductor to send its last spans
 
 
 class ConductorReplica:
-    """Thin wrapper: opens the database, runs the loops, reports their health, drains on shutdown."""
+    """Opens the database, runs the loops, reports their health, and drains on shutdown."""
 
     async def __init__(  # type: ignore[misc]
         self, transcriber: DeploymentHandle, diarizer: DeploymentHandle, scaling: dict[str, Any]
@@ -71,7 +71,7 @@ class ConductorReplica:
             set_peer_count,
             settings.url_sealer(),
         )
-        # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
+        # Separate connections: many receivers that answer at once must not delay the renewal of a lease.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
         self._events = WebhookDispatcher(self._events_database, settings.webhooks, sealer, settings.fetch.ca_file)
         self._passages = PassageLoop(
@@ -85,16 +85,16 @@ class ConductorReplica:
         await self._runs.start()
         self._facts = DatabaseMetrics(self._events_database, settings.scaling)
         self._facts.start()
-        self._telling = [
-            asyncio.create_task(self._tell_fixed(settings)),
+        self._reports = [
+            asyncio.create_task(self._store_fixed_replicas(settings)),
             asyncio.create_task(report_connections(self._database, "Conductor")),
             asyncio.create_task(report_connections(self._events_database, "Events")),
         ]
 
-    async def _tell_fixed(self, settings: Settings) -> None:
-        """Of deployments with a fixed number of replicas no scaling policy tells how many there are.
+    async def _store_fixed_replicas(self, settings: Settings) -> None:
+        """Store the number of replicas of deployments with a fixed number, for which no scaling policy does.
 
-        Nothing but figures hangs on it, so a failure is no reason to be away.
+        Failure is logged and ignored: this only affects metrics.
         """
         from db.queue import backlog
 
@@ -104,20 +104,20 @@ class ConductorReplica:
                 if bounds.min_replicas == bounds.max_replicas:
                     await backlog.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
         except Exception as error:
-            log.warning("the number of replicas could not be told to operators: %s", type(error).__name__)
+            log.warning("the number of replicas could not be stored: %s", type(error).__name__)
 
     async def check_health(self) -> None:
         if not self._loop.alive:
-            raise RuntimeError("The Conductor's loop is dead or stuck.")
+            raise RuntimeError("The job loop has stopped or is stuck.")
         if not self._events.alive:
-            raise RuntimeError("The loop that delivers events is dead.")
+            raise RuntimeError("The event loop has stopped.")
         if not self._passages.alive:
-            raise RuntimeError("The loop that makes passages is dead.")
+            raise RuntimeError("The passage loop has stopped.")
         if not self._runs.alive:
-            raise RuntimeError("The loop that works off runs is dead.")
+            raise RuntimeError("The run loop has stopped.")
 
     async def pid(self) -> int:
-        """The process that runs this replica, for operators and fault tests."""
+        """Return the number of this process, for operators and fault tests."""
         return os.getpid()
 
     async def __del__(self) -> None:
@@ -129,7 +129,7 @@ class ConductorReplica:
                 self._runs.stop(),
                 self._facts.stop(),
             )
-            for task in self._telling:
+            for task in self._reports:
                 task.cancel()
             await self._events_database.close()
             await self._database.close()
@@ -140,12 +140,12 @@ Conductor = serve.deployment(name="Conductor")(ConductorReplica)
 
 
 ONE_LOOP = {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0"}
-"""Intake's code never blocks, so it needs no thread beside Serve's own, and no hand-over between two loops for each
-request: a fifth more submissions a second (`bench/submit.py`)."""
+"""Intake's code never blocks, so it needs no second thread, and no hand-over between two event loops for each request:
+a fifth more submissions per second (`bench/submit.py`)."""
 
 
 RELEASE = "RELEASE_OF_SWITCHBOARD"
-"""The variable that tells a process which release of the code it runs."""
+"""The variable with the release of the code that a process runs."""
 
 
 HEAP = {
@@ -153,26 +153,26 @@ HEAP = {
     "MALLOC_MMAP_THRESHOLD_": str(4 * 2**20),
     "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20),
 }
-"""How glibc gets the Transcriber's memory, on a CPU. A forward pass takes and gives back hundreds of MB, each time page
-by page: with huge pages a tenth as many page faults, and a few per cent of its processor time; with fixed thresholds
-half the memory is kept (glibc 2.35 or later, others ignore it). The thresholds by their old names, since glibc 2.36
-hands on to a child only the first of the tunables in one variable."""
+"""glibc's allocation of the Transcriber's memory, on a CPU. Each forward pass allocates and frees hundreds of MB, page
+by page: huge pages save nine of ten page faults and a few per cent of its processor time, and fixed thresholds half the
+memory (glibc 2.35 or later, others ignore it). The thresholds use their old names because glibc 2.36 passes only the
+first of several tunables in one variable on to a child."""
 
 
 def recognizer_environment() -> dict[str, str]:
-    """The variables of a process that recognizes: `HEAP`, as far as the environment does not say otherwise."""
+    """Return the variables of a process that recognizes: `HEAP`, overridden by the environment."""
     return HEAP | {name: os.environ[name] for name in HEAP if name in os.environ}
 
 
 def build_intake(settings: Settings, release: str | None = None) -> Application:
-    """The application that takes calls in. `release`: as in `_environment`, here and below."""
+    """Build the application that takes calls in. `release`: as in `_environment`, here and below."""
     from serve_app.intake.deployment import Intake
 
     return Intake.options(
         **replica_config(settings.scaling.intake, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
         ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release, ONE_LOOP)},
-        # Above CONCURRENCY Intake itself answers 503, in our own form; Serve's limit lies beyond it.
+        # Above CONCURRENCY Intake itself answers 503, as a problem document; Serve's limit is higher.
         max_ongoing_requests=settings.limits.CONCURRENCY + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": settings.limits.RETRY_AFTER_SECONDS},
@@ -184,7 +184,7 @@ def build_intake(settings: Settings, release: str | None = None) -> Application:
 
 
 def build_api(settings: Settings, release: str | None = None) -> Application:
-    """The application that results are read from."""
+    """Build the application that serves results."""
     from serve_app.api.deployment import Api
 
     options = settings.api
@@ -204,7 +204,7 @@ def build_api(settings: Settings, release: str | None = None) -> Application:
 
 
 def build_console(settings: Settings, release: str | None = None) -> Application:
-    """The application of the pages."""
+    """Build the application that serves the pages."""
     from serve_app.console.deployment import Console
 
     return Console.options(
@@ -221,7 +221,7 @@ def build_console(settings: Settings, release: str | None = None) -> Application
 
 
 def build_calls(settings: Settings, release: str | None = None) -> Application:
-    """The application that works on calls."""
+    """Build the application that processes calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     store = str(settings.checkpoints) if settings.checkpoints else None
     transcriber = Transcriber.options(
@@ -264,38 +264,38 @@ def _engine_options(name: str, settings: Settings, cluster_gpus: float, environm
 
 
 def intake(args: dict[str, Any]) -> Application:
-    """Builder for `serve deploy`; `args` as in `_settings`."""
+    """Build for `serve deploy`; `args` as in `_settings`."""
     return build_intake(_settings(args), args.get("release"))
 
 
 def api(args: dict[str, Any]) -> Application:
-    """Builder for `serve deploy`; `args` as in `_settings`."""
+    """Build for `serve deploy`; `args` as in `_settings`."""
     return build_api(_settings(args), args.get("release"))
 
 
 def console(args: dict[str, Any]) -> Application:
-    """Builder for `serve deploy`; `args` as in `_settings`."""
+    """Build for `serve deploy`; `args` as in `_settings`."""
     return build_console(_settings(args), args.get("release"))
 
 
 def calls(args: dict[str, Any]) -> Application:
-    """Builder for `serve deploy`; `args` as in `_settings`."""
+    """Build for `serve deploy`; `args` as in `_settings`."""
     return build_calls(_settings(args), args.get("release"))
 
 
-def _environment(release: str | None, own: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Ray's option for a replica's variables: its own, and the release of the code (`deploy/release.py`).
+def _environment(release: str | None, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return Ray's option for a replica's variables, with the release of the code (`deploy/release.py`).
 
-    Its tasks inherit them, and Ray hands no task of one release to a worker that has loaded another.
+    Tasks inherit them, and Ray gives no task of one release to a worker that has loaded another.
     """
-    variables = {**(own or {}), **({RELEASE: release} if release else {})}
+    variables = {**(extra or {}), **({RELEASE: release} if release else {})}
     return {"runtime_env": {"env_vars": variables}} if variables else {}
 
 
 def _settings(args: dict[str, Any]) -> Settings:
-    """The settings of this node's environment, with `args["scaling"]` over them.
+    """Return the settings of this node's environment, with `args["scaling"]` over them.
 
-    `args["release"]` is of no effect on them: with another one Serve replaces the replicas. Raises ValueError for any
+    `args["release"]` does not change them; with another one Serve replaces the replicas. Raises ValueError for any
     other argument: replicas would not see it.
     """
     if others := sorted(args.keys() - {"scaling", "release"}):

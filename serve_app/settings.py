@@ -1,6 +1,6 @@
-"""Every setting, from environment variables: SWITCHBOARD_HTTP__PORT=8080 sets `http.port`.
+"""All settings, from environment variables: SWITCHBOARD_HTTP__PORT=8080 sets `http.port`.
 
-Each part describes its own options beside its code; this file gathers them and is the only one that reads the
+Each part describes its options next to its code; this file combines them and is the only one that reads the
 environment.
 """
 
@@ -92,12 +92,12 @@ class HttpOptions(BaseModel):
     connections_per_source: int = Field(
         1024,
         ge=1,
-        description="Connections that one address may hold, of the ingress's 4,096. Raise it behind a load balancer.",
+        description="Max. connections from one address, of the ingress's 4,096. Raise it behind a load balancer.",
     )
 
 
 class Settings(BaseSettings):
-    """The whole service. Frozen: a process reads its settings once, at its edge."""
+    """The settings of the service. Frozen: a process reads its settings once, at its edge."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
         extra="forbid",
         frozen=True,
         title="Settings",
-        hide_input_in_errors=True,  # what cannot be used may be a key or a password
+        hide_input_in_errors=True,  # an invalid value may be a key or a password
     )
 
     database_url: str | None = Field(
@@ -116,7 +116,7 @@ class Settings(BaseSettings):
         None,
         validate_default=True,
         description="Folder for the embedded PostgreSQL and for recordings; unset: switchboard/data in the user's data "
-        "folder (~/.local/share), whatever folder a command is run in.",
+        "folder (~/.local/share), independent of the working directory.",
     )
     storage: str | None = Field(
         None, description="Folder for fetched recordings, as an fsspec URL (s3://...); unset: in data_dir."
@@ -134,24 +134,24 @@ class Settings(BaseSettings):
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
     signing_parameters: tuple[str, ...] = Field(
         SIGNING_PARAMETERS,
-        description="Query parameters that only sign a URL: URLs that differ in nothing else are the same recording.",
+        description="Query parameters that only sign a URL: URLs that differ only in these are the same recording.",
     )
     secrets_keys: tuple[SecretStr, ...] = Field(
         (),
         description="Keys that seal stored secrets (recording URLs, credentials of recording servers, secrets of "
         "webhooks), each of 32 bytes in base64 (`openssl rand -base64 32`): the first one seals, all of them open. "
-        "Unset: with the embedded database a key is made in data_dir (secrets.key), otherwise nothing "
+        "Unset: with the embedded database a key is created in data_dir (secrets.key), otherwise nothing "
         "is sealed.",
     )
     seal_paths: bool = Field(
         False,
         description="Seal paths of recording URLs too, for servers that put the secret there (/sig/5ec4e7/call.wav): "
-        "people then see scheme, host and port. After a change: `switchboard calls reseal`.",
+        "people then see only scheme, host and port. After a change: `switchboard calls reseal`.",
     )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
-        description="How processes log: text, json (an object for each line), or auto: text where the service is "
-        "started from a terminal, json elsewhere.",
+        description="Log format: text, json (one object per line), or auto: text if the service is started from a "
+        "terminal, otherwise json.",
     )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
@@ -177,7 +177,7 @@ class Settings(BaseSettings):
     @field_validator("data_dir", "checkpoints")
     @classmethod
     def _absolute(cls, folder: Path | None) -> Path | None:
-        """Replicas run in another folder than the process that hands it to them."""
+        """Make the path absolute: replicas run in another folder than the process that passes it to them."""
         return folder and folder.expanduser().absolute()
 
     @classmethod
@@ -204,7 +204,7 @@ class Settings(BaseSettings):
 
     @field_serializer("secrets_keys", when_used="json")
     def _hidden(self, keys: tuple[SecretStr, ...], info: SerializationInfo) -> list[str]:
-        """Revealed only on request: to the service, for the environment of its own replicas."""
+        """Reveal keys on request only, for the environment of the service's replicas."""
         reveal = bool(info.context and info.context.get(REVEAL))
         return [key.get_secret_value() if reveal else str(key) for key in keys]
 
@@ -217,18 +217,18 @@ class Settings(BaseSettings):
 
     @property
     def base_url(self) -> str:
-        """Where senders on this machine find the service."""
+        """URL of the service for clients on this machine."""
         host = "127.0.0.1" if self.http.host in ("0.0.0.0", "::") else self.http.host  # noqa: S104 (compared only)
         return f"http://{host}:{self.http.port}{self.route_prefix.rstrip('/')}"
 
     @property
     def console_path(self) -> str:
-        """The path under which the pages are served."""
+        """URL path of the pages."""
         return f"{self.route_prefix.rstrip('/')}/console"
 
     @property
     def console_url(self) -> str:
-        """Where people on this machine find the pages."""
+        """URL of the pages for browsers on this machine."""
         return f"{self.base_url}/console"
 
     @property
@@ -239,25 +239,27 @@ class Settings(BaseSettings):
 
     @property
     def storage_url(self) -> str:
-        """The fsspec URL of the folder that keeps recordings."""
+        """Fsspec URL of the folder for recordings."""
         return self.storage or (self.data_dir.expanduser().resolve() / "recordings").as_uri()
 
     @property
     def handed_in(self) -> Path:
-        """The folder through which commands of this machine hand files in; see `pipeline.fetch.handed_in`."""
+        """Folder for files that commands on this machine hand in; see `pipeline.fetch.handed_in`."""
         return self.data_dir / "handed-in"
 
     def sealer(self) -> Sealer:
-        """Seals and opens stored secrets. See `with_folder_key` for the keys."""
+        """Return the sealer of stored secrets. See `with_folder_key` for the keys."""
         return Sealer(self._keys())
 
     def url_sealer(self) -> UrlSealer:
-        """Seals and opens recording URLs with the same keys."""
+        """Return the sealer of recording URLs, with the same keys."""
         return UrlSealer(self._keys(), self.seal_paths)
 
     def with_folder_key(self) -> "Settings":
-        """The same, and for an embedded database with the key of its folder: behind the keys that are set, where it has
-        one; where none is set it is made."""
+        """Return the settings with the key of the data folder, if the database is embedded.
+
+        The folder's key comes after the keys that are set, if it has one; without any key one is created.
+        """
         if self.database_url is not None:
             return self
         key = data_folder.find_key(self.data_dir) if self.secrets_keys else data_folder.make_key(self.data_dir)
@@ -267,23 +269,23 @@ class Settings(BaseSettings):
         return [key.get_secret_value() for key in self.with_folder_key().secrets_keys]
 
     def require_database_url(self) -> str:
-        """The database's URL, in a process that cannot start an embedded one: a replica, a policy."""
+        """Return the database's URL, in a process that cannot start an embedded one. Raises ValueError without one."""
         if self.database_url is None:
             raise ValueError(
-                f"{PREFIX}DATABASE_URL is not set. `switchboard up` starts an embedded PostgreSQL and sets it; "
-                "a service that is started in another way needs a server of its own."
+                f"{PREFIX}DATABASE_URL is not set. `switchboard up` starts an embedded PostgreSQL and sets it; any "
+                "other way to start the service needs a PostgreSQL server."
             )
         return self.database_url
 
     def role_options(self) -> RoleOptions:
-        """`roles`, with the calibration that lies in the diarization pipeline's folder where none is set."""
-        beside = Path(self.diarization.pipeline).expanduser() / voice_calibration.FILE
-        if self.roles.calibration is not None or not beside.is_file():
+        """Return `roles`, with the calibration in the diarization pipeline's folder unless one is set."""
+        path = Path(self.diarization.pipeline).expanduser() / voice_calibration.FILE
+        if self.roles.calibration is not None or not path.is_file():
             return self.roles
-        return self.roles.model_copy(update={"calibration": beside.absolute()})
+        return self.roles.model_copy(update={"calibration": path.absolute()})
 
     def process_options(self) -> "ProcessOptions":
-        """What the stages need to know."""
+        """Return the options of the stages."""
         from pipeline.options import ProcessOptions
 
         return ProcessOptions(
@@ -299,16 +301,16 @@ class Settings(BaseSettings):
 
 
 def asr_secrets(base_url: str | None = None) -> dict[str, str]:
-    """What of the recognition options is secret, in this node's environment.
+    """Return the secret options of recognition, from this node's environment.
 
-    `base_url`: of the server that it is for; another server than the service's gets none.
+    `base_url`: the server that they are for; a server other than the service's gets none.
     """
     asr = Settings().asr
     return asr.secrets() if base_url in (None, getattr(asr, "base_url", None)) else {}
 
 
 class Documented(NamedTuple):
-    """One setting as people read about it."""
+    """One setting in the documentation."""
 
     variable: str
     default: str
@@ -316,7 +318,7 @@ class Documented(NamedTuple):
 
 
 def documented(model: type[BaseModel] = Settings, prefix: str = PREFIX, default: Any = None) -> Iterator[Documented]:
-    """Every setting once, nested ones by the name of their variable."""
+    """Yield every setting once, nested ones by the name of their variable."""
     for name, field in model.model_fields.items():
         variable = f"{prefix}{name.upper()}"
         value = getattr(default, name) if default is not None else field.get_default(call_default_factory=True)
@@ -330,19 +332,19 @@ def documented(model: type[BaseModel] = Settings, prefix: str = PREFIX, default:
 
 
 def _of_engines(model: type[EngineOptions], prefix: str) -> Iterator[Documented]:
-    """What single engines of a stage can be told besides, one row for a variable that several of them read."""
+    """Yield options of single engines, one row for a variable that several of them read."""
     rows: dict[str, list[Documented]] = defaultdict(list)
     for engine, options in model.of_engines():
         for name, field in options.model_fields.items():
             if name not in model.model_fields:
-                told = f"{engine}: {field.description}"
-                rows[name].append(Documented(f"{prefix}{name.upper()}", _shown(field.get_default()), told))
+                description = f"{engine}: {field.description}"
+                rows[name].append(Documented(f"{prefix}{name.upper()}", _shown(field.get_default()), description))
     for same in rows.values():
-        defaults = {one.default or "unset" for one in same}
+        defaults = {row.default or "unset" for row in same}
         shown = same[0].default if len(defaults) == 1 else ""
-        own = [f" (default: {one.default or 'unset'})" if len(defaults) > 1 else "" for one in same]
-        told = " ".join(one.description + default for one, default in zip(same, own, strict=True))
-        yield Documented(same[0].variable, shown, told)
+        suffixes = [f" (default: {row.default or 'unset'})" if len(defaults) > 1 else "" for row in same]
+        description = " ".join(row.description + default for row, default in zip(same, suffixes, strict=True))
+        yield Documented(same[0].variable, shown, description)
 
 
 def _nested_model(field: FieldInfo) -> type[BaseModel] | None:
@@ -359,53 +361,53 @@ def _shown(value: Any) -> str:
 
 
 def unknown_variables(environment: Iterable[str]) -> dict[str, str | None]:
-    """Variables with our prefix that name no setting, each with the closest one that does."""
-    known = {one.variable for one in documented()} | COMMAND_LINE
-    groups = {name[:at] for name in known for at in range(len(name)) if name.startswith(DELIMITER, at)}  # one JSON each
-    ours = [given for given in environment if given.upper().startswith(PREFIX)]
-    strange = [given for given in ours if not {given.upper(), *_groups_of(given.upper())[1:]} & known]
-    return {given: closest(given) for given in strange if given.upper() not in groups}
+    """Return variables with the prefix that name no setting, each with the closest one that does."""
+    names = {setting.variable for setting in documented()} | COMMAND_LINE
+    groups = {name[:at] for name in names for at in range(len(name)) if name.startswith(DELIMITER, at)}  # one JSON each
+    ours = [name for name in environment if name.upper().startswith(PREFIX)]
+    strange = [name for name in ours if not {name.upper(), *_groups_of(name.upper())[1:]} & names]
+    return {name: closest(name) for name in strange if name.upper() not in groups}
 
 
 def _groups_of(name: str) -> list[str]:
-    """SWITCHBOARD_A, SWITCHBOARD_A__B of SWITCHBOARD_A__B__C."""
+    """Return SWITCHBOARD_A, SWITCHBOARD_A__B for SWITCHBOARD_A__B__C."""
     parts = name.split(DELIMITER)
     return [DELIMITER.join(parts[:count]) for count in range(1, len(parts))]
 
 
 def closest(variable: str) -> str | None:
-    """The setting whose name is most like `variable`; None where none is like it."""
-    known = [one.variable for one in documented()]
-    found = process.extractOne(variable.upper(), known, scorer=fuzz.ratio, score_cutoff=70)
-    return found[0] if found else None
+    """Return the setting whose name is most similar to `variable`; None if none is similar."""
+    names = [setting.variable for setting in documented()]
+    match = process.extractOne(variable.upper(), names, scorer=fuzz.ratio, score_cutoff=70)
+    return match[0] if match else None
 
 
 def not_a_setting(variable: str) -> str:
-    """The sentence about a variable that names no setting."""
+    """Return the sentence about a variable that names no setting."""
     near = closest(variable)
-    return f"is not a setting; {f'did you mean {near}?' if near else 'see SETTINGS.md for those there are.'}"
+    return f"is not a setting; {f'did you mean {near}?' if near else 'see SETTINGS.md.'}"
 
 
 def faults(error: ValidationError | SettingsError) -> dict[str, str]:
-    """What is wrong with the environment: variable -> sentence. No value is repeated: it may be a secret."""
+    """Return the errors of the environment: variable -> sentence. Never repeats a value: it may be a secret."""
     if isinstance(error, SettingsError):
         name = re.search(r'field "(\w+)"', str(error))
         variable = PREFIX + (name[1].upper() if name else "...")
         return {variable: 'cannot be read: a list is written a,b or ["a", "b"], a group of settings as a JSON object'}
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_input=False):
-        for own in fault.get("ctx", {}).get("faults", ({},)):
-            loc = [str(part) for part in (*fault["loc"], *own.get("loc", ())) if isinstance(part, str)]
+        for detail in fault.get("ctx", {}).get("faults", ({},)):
+            loc = [str(part) for part in (*fault["loc"], *detail.get("loc", ())) if isinstance(part, str)]
             variable = PREFIX + DELIMITER.join(loc).upper()
-            kind, told = own.get("type", fault["type"]), own.get("msg", fault["msg"])
-            found[variable] = (
-                not_a_setting(variable) if kind == "extra_forbidden" else told.removeprefix("Value error, ")
+            kind, message = detail.get("type", fault["type"]), detail.get("msg", fault["msg"])
+            sentences[variable] = (
+                not_a_setting(variable) if kind == "extra_forbidden" else message.removeprefix("Value error, ")
             )
-    return found
+    return sentences
 
 
 def usable() -> tuple[Settings, dict[str, str]]:
-    """The settings without those variables that cannot be used, and what is wrong with these, as `faults` says."""
+    """Return the settings without the variables that cannot be used, and the errors of those, as from `faults`."""
     wrong: dict[str, str] = {}
     left_out: dict[str, str] = {}
     try:
@@ -413,16 +415,19 @@ def usable() -> tuple[Settings, dict[str, str]]:
             try:
                 return Settings(), wrong
             except (ValidationError, SettingsError) as error:
-                found = faults(error)
-                guilty = [
+                sentences = faults(error)
+                unusable = [
                     name
                     for name in os.environ
-                    if any(name.upper() == one or name.upper().startswith(one + DELIMITER) for one in found)
-                ] or [name for name in os.environ if any(one.startswith(name.upper()) for one in found)]
-                if not guilty:
+                    if any(
+                        name.upper() == variable or name.upper().startswith(variable + DELIMITER)
+                        for variable in sentences
+                    )
+                ] or [name for name in os.environ if any(variable.startswith(name.upper()) for variable in sentences)]
+                if not unusable:
                     raise
-                wrong |= found
-                left_out |= {name: os.environ.pop(name) for name in guilty}
+                wrong |= sentences
+                left_out |= {name: os.environ.pop(name) for name in unusable}
     finally:
         os.environ.update(left_out)
 
@@ -431,8 +436,8 @@ _warned: set[str] = set()
 
 
 def _warn_of_unknown_variables(environment: Mapping[str, str]) -> None:
-    """Once for each variable and process: replicas read their settings more than once."""
+    """Warn once per variable and process: replicas read their settings more than once."""
     for name, near in unknown_variables([name for name in environment if name not in _warned]).items():
         _warned.add(name)
-        hint = f"did you mean {near}?" if near else "see SETTINGS.md for those there are."
+        hint = f"did you mean {near}?" if near else "see SETTINGS.md."
         log.warning("%s is not a setting and has no effect; %s", name, hint)

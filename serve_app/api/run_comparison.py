@@ -23,8 +23,8 @@ from serve_app.experiments.comparison_cache import (
     MAX_CALLS,
     MeasuredMetric,
     MeasuredSet,
-    MeasurerFull,
-    MeasuringTooLong,
+    ComparisonQueueFull,
+    ComparisonTimeout,
 )
 from serve_app.http.json_body import Fault
 
@@ -137,9 +137,9 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -
             {"Retry-After": "1"},
             "application/json",
         )
-    except MeasurerFull:
+    except ComparisonQueueFull:
         raise Busy(reading.options.RETRY_AFTER_SECONDS, "Too many comparisons wait already; ask again later.") from None
-    except MeasuringTooLong:
+    except ComparisonTimeout:
         raise RunRefusal(TOO_LONG) from None
     except ModuleNotFoundError:
         raise RunRefusal(NO_LIBRARIES) from None
@@ -177,8 +177,8 @@ def _told(
     root = reading.request.scope.get("root_path", "")
     return RunComparison(
         run=wanted.run.name,
-        beside=wanted.beside,
-        measured_against=f"{gold_set.name}@{gold_set.version}" if gold_set else wanted.beside,
+        beside=wanted.baseline,
+        measured_against=f"{gold_set.name}@{gold_set.version}" if gold_set else wanted.baseline,
         by=by,
         calls=found.calls,
         seconds=found.seconds,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from db.core.pages import Page
 from db.experiments import gold_sets, promotion, run_results, runs
-from db.experiments.promotion import Moved
+from db.experiments.promotion import PromotionResult
 from db.experiments.run_results import RunCall, RunResult
 from db.experiments.runs import Run
 from db.workspace.admin_log import NotAdmin
@@ -26,7 +26,7 @@ from serve_app.api.routing import Route
 from serve_app.api.run_comparison import RunComparing
 from serve_app.api.writing import actor, answer_with, of_workspace
 from serve_app.experiments.configuration import SettingRefused
-from serve_app.experiments.selection import Wanted, choose
+from serve_app.experiments.selection import CallSelection, choose
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import NotAuthenticated
 
@@ -55,7 +55,7 @@ async def show_run(reading: Plain) -> Response:
 async def list_run_calls(reading: ReadRequest[RunCallListQuery]) -> Response:
     run, query = await _run(reading), reading.query
     page = await run_results.list_calls(
-        reading.database, reading.reader, run.run_id, query.state, query.cursor, query.limit
+        reading.database, reading.reader, run.run_id, query.status, query.cursor, query.limit
     )
     return json_answer(reading, page)
 
@@ -80,7 +80,7 @@ async def create_run(writing: Plain) -> Response:
         changes = writing.check_run({group: dict(values) for group, values in body.settings.items()})
     except SettingRefused as error:
         raise AdminBodyRefused([Fault("/settings", str(error))]) from None
-    wanted = Wanted(
+    wanted = CallSelection(
         call_ids=tuple(body.call_ids),
         gold=(body.gold.name, body.gold.version) if body.gold else None,
         started_from=body.started_from,
@@ -166,7 +166,7 @@ ROUTES = (
     ),
     _admin("POST", "/runs", create_run, "A new run of completed calls", CreatedRun, bodies.NewRun),
     _admin("POST", f"{RUN}/cancel", cancel_run, "Work on no further call of a run", Run),
-    _admin("POST", f"{RUN}/promote", promote_run, "Make its results the records, all at once", Moved),
-    _admin("POST", f"{RUN}/rollback", roll_back_run, "Put the records back that it replaced, all at once", Moved),
+    _admin("POST", f"{RUN}/promote", promote_run, "Make its results the records, all at once", PromotionResult),
+    _admin("POST", f"{RUN}/rollback", roll_back_run, "Put the records back that it replaced, all at once", PromotionResult),
     _admin("DELETE", RUN, delete_run, "Remove a run with its results; calls stay", Run),
 )

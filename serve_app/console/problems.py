@@ -1,5 +1,3 @@
-"""What is said in place of a page that cannot be shown."""
-
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -10,9 +8,9 @@ from starlette.responses import RedirectResponse, Response
 
 from db.core.database import OUTAGES
 from serve_app.console import sentences
-from serve_app.console.forms import FormRefused
 from serve_app.console.site import (
     RETRY_SECONDS,
+    FormRefused,
     NotAllowed,
     NotFound,
     NotUnderstood,
@@ -22,7 +20,7 @@ from serve_app.console.site import (
     Unavailable,
     Visitor,
 )
-from serve_app.experiments.comparison_cache import MeasurerFull, MeasuringTooLong
+from serve_app.experiments.comparison_cache import ComparisonQueueFull, ComparisonTimeout
 
 log = logging.getLogger("switchboard.console")
 
@@ -30,15 +28,15 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 def install(console: FastAPI, site: Site) -> None:
-    """Every answer of `console` that is not a success becomes a page, in the viewer's language."""
+    """Render every error of `console` as a page in the viewer's language."""
 
-    def page(request: Request, status: int, said: tuple[str, str]) -> Response:
+    def page(request: Request, status: int, text: tuple[str, str]) -> Response:
         visitor = Visitor(site, request, site.wording(request))
-        return visitor.page("problem.html", status, title=said[0], advice=said[1])
+        return visitor.page("problem.html", status, title=text[0], advice=text[1])
 
-    def always(status: int, said: tuple[str, str]) -> Handler:
+    def always(status: int, text: tuple[str, str]) -> Handler:
         async def answer(request: Request, _: Exception) -> Response:
-            return page(request, status, said)
+            return page(request, status, text)
 
         return answer
 
@@ -47,14 +45,14 @@ def install(console: FastAPI, site: Site) -> None:
 
     async def problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, PageProblem)
-        return page(request, error.status, error.said)
+        return page(request, error.status, error.text)
 
     async def sign_in_needed(request: Request, _: Exception) -> Response:
         return site.to_sign_in(request)
 
     async def unavailable(request: Request, error: Exception) -> Response:
-        if not isinstance(error, Unavailable | MeasurerFull):
-            log.warning("PostgreSQL cannot answer: %s", type(error).__name__)
+        if not isinstance(error, Unavailable | ComparisonQueueFull):
+            log.warning("PostgreSQL is unavailable: %s", type(error).__name__)
         response = page(request, 503, sentences.UNAVAILABLE)
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
@@ -62,7 +60,7 @@ def install(console: FastAPI, site: Site) -> None:
     async def other(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         root = str(request.scope.get("root_path", ""))
-        if root and request.url.path == root:  # without the slash at its end
+        if root and request.url.path == root:  # without a trailing slash
             return RedirectResponse(f"{root}/calls", 303)
         return page(request, error.status_code, sentences.NOT_FOUND if error.status_code == 404 else sentences.REFUSED)
 
@@ -72,8 +70,8 @@ def install(console: FastAPI, site: Site) -> None:
         NotAllowed: not_allowed,
         PageProblem: problem,
         ModuleNotFoundError: always(503, sentences.NOT_MEASURED),
-        MeasuringTooLong: always(503, sentences.MEASURED_TOO_LONG),
-        MeasurerFull: unavailable,
+        ComparisonTimeout: always(503, sentences.MEASURED_TOO_LONG),
+        ComparisonQueueFull: unavailable,
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
         **dict.fromkeys((Unavailable, *OUTAGES), unavailable),

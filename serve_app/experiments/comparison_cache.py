@@ -1,4 +1,4 @@
-"""Measures sets and runs for pages and the API: in a thread, one at a time, and keeps what came of it for a while."""
+"""Compares gold sets and runs for pages and the API, in a thread, one at a time, and caches the results."""
 
 import asyncio
 import time
@@ -10,11 +10,11 @@ from pipeline.evaluation.compare import Comparison, Facts, ScoredCall, Slice, Sy
 from pipeline.evaluation.report import Rate
 from pipeline.evaluation.truth import TrueCall
 
-MAX_CALLS = 500  # measured at once; the command line measures all
-MAX_WAITING = 8  # that wait for what is being measured
-MAX_SECONDS = 600.0  # to score the calls
+MAX_CALLS = 500  # per comparison; the command line compares all
+MAX_WAITING = 8  # comparisons behind the running one
+MAX_SECONDS = 600.0  # for scoring
 WORST = 25  # calls that are listed
-KEPT_SECONDS, KEPT = 300.0, 16  # how long a result is shown without measuring again, and how many there are
+CACHE_SECONDS, CACHE_SIZE = 300.0, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MeasuredMetric:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSet:
-    """All that a page shows. `calls`: measured, of `stored`."""
+    """The result as pages show it. `calls`: compared, of `stored`."""
 
     systems: tuple[str, ...]
     missing: tuple[int, ...]
@@ -42,17 +42,17 @@ class MeasuredSet:
     left_out: int
 
 
-class MeasurerFull(RuntimeError):
-    """Too much waits to be measured already."""
+class ComparisonQueueFull(RuntimeError):
+    """Too many comparisons are waiting already."""
 
 
-class MeasuringTooLong(RuntimeError):
-    """It failed after `MAX_SECONDS`."""
+class ComparisonTimeout(RuntimeError):
+    """The comparison took longer than `MAX_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonInput:
-    """What is measured. `stored`: calls of the set, of which these are the first.
+    """The input of a comparison. `stored`: calls of the set, of which these are the first.
 
     Of a run: `findings`: by step, in how many calls its value differs; `left_out`: calls whose recording was replaced.
     """
@@ -65,7 +65,7 @@ class ComparisonInput:
     left_out: int = 0
 
 
-Key = tuple[Hashable, ...]  # the workspace, and all that names what is measured
+Key = tuple[Hashable, ...]  # the workspace and everything that identifies the comparison
 
 
 @dataclass(slots=True)
@@ -76,32 +76,33 @@ class _Work:
 
 
 class ComparisonCache:
-    """Who asks for what is being measured waits for the same work."""
+    """Results by key; requests for the same key share the computation."""
 
     def __init__(self) -> None:
         self._one = asyncio.Semaphore(1)
         self._works: dict[Key, _Work] = {}
 
-    async def get(self, key: Key, read: Callable[[], Awaitable[ComparisonInput]], patience: float) -> MeasuredSet:
-        """What is measured, or was lately. Raises TimeoutError where it takes longer than `patience`; it goes on.
+    async def get(self, key: Key, read: Callable[[], Awaitable[ComparisonInput]], wait_seconds: float) -> MeasuredSet:
+        """Return the result, cached or computed. Raises TimeoutError after `wait_seconds`; the computation continues.
 
-        Raises `MeasurerFull`, `MeasuringTooLong`, ModuleNotFoundError without the libraries, and what `read` raises.
+        Raises `ComparisonQueueFull`, `ComparisonTimeout`, ModuleNotFoundError without the libraries, and what `read`
+        raises.
         """
         work = self._works.get(key)
-        if work is None or (work.task.done() and time.monotonic() - work.begun > KEPT_SECONDS):
-            if sum(not one.task.done() for one in self._works.values()) > MAX_WAITING:
-                raise MeasurerFull
+        if work is None or (work.task.done() and time.monotonic() - work.begun > CACHE_SECONDS):
+            if sum(not work_.task.done() for work_ in self._works.values()) > MAX_WAITING:
+                raise ComparisonQueueFull
             done = [0, 0]
             work = self._works[key] = _Work(asyncio.create_task(self._measure(read, done)), time.monotonic(), done)
             work.task.add_done_callback(self._ended)
         try:
-            return await asyncio.wait_for(asyncio.shield(work.task), patience)
+            return await asyncio.wait_for(asyncio.shield(work.task), wait_seconds)
         finally:
             if work.task.done() and (work.task.cancelled() or work.task.exception() is not None):
-                self._works.pop(key, None)  # told: the next one tries again
+                self._works.pop(key, None)  # not cached: the next request tries again
 
     def progress(self, key: Key) -> tuple[int, int]:
-        """How many calls are scored, of how many; (0, 0) before it has begun."""
+        """Return how many calls are scored, of how many; (0, 0) before the start."""
         work = self._works.get(key)
         return (work.done[0], work.done[1]) if work else (0, 0)
 
@@ -112,14 +113,14 @@ class ComparisonCache:
 
     def _ended(self, task: "asyncio.Task[MeasuredSet]") -> None:
         if not task.cancelled():
-            task.exception()  # heard, so that asyncio is silent where nobody asks any more
-        finished = [one for one, work in self._works.items() if work.task.done()]
-        for old in sorted(finished, key=lambda one: self._works[one].begun)[:-KEPT]:
+            task.exception()  # retrieve the exception to suppress asyncio's "never retrieved" warning
+        finished = [key for key, work in self._works.items() if work.task.done()]
+        for old in sorted(finished, key=lambda key: self._works[key].begun)[:-CACHE_SIZE]:
             del self._works[old]
 
 
 def measured(material: ComparisonInput, done: list[int]) -> MeasuredSet:
-    """Score all of it; `done` says how far it is."""
+    """Score all calls; `done` receives the progress."""
     done[1] = sum(len(side) for side in material.sides.values())
     ends = time.monotonic() + MAX_SECONDS
 
@@ -128,34 +129,34 @@ def measured(material: ComparisonInput, done: list[int]) -> MeasuredSet:
             yield pair
             done[0] += 1
             if time.monotonic() > ends:
-                raise MeasuringTooLong
+                raise ComparisonTimeout
 
-    found = compare(material.truths, material.sides, material.facts, progress=counted)
-    seconds = {score.name: score.seconds for system in found.systems for score in system.scores}
+    comparison = compare(material.truths, material.sides, material.facts, progress=counted)
+    seconds = {score.name: score.seconds for system in comparison.systems for score in system.scores}
     moments: dict[str, float | None] = {}
     return MeasuredSet(
-        systems=tuple(system.name for system in found.systems),
-        missing=tuple(system.missing for system in found.systems),
+        systems=tuple(system.name for system in comparison.systems),
+        missing=tuple(system.missing for system in comparison.systems),
         calls=len(material.truths),
         stored=material.stored,
         seconds=sum(seconds.values()),
-        metrics={metric: _metric(found, metric, moments) for metric in found.metrics},
+        metrics={metric: _metric(comparison, metric, moments) for metric in comparison.metrics},
         made_at=datetime.now(UTC),
         findings=material.findings,
         left_out=material.left_out,
     )
 
 
-def _metric(found: Comparison, metric: str, moments: dict[str, float | None]) -> MeasuredMetric:
-    names = [system.name for system in found.systems]
-    lines = found.calls(metric)[:WORST]
+def _metric(comparison: Comparison, metric: str, moments: dict[str, float | None]) -> MeasuredMetric:
+    names = [system.name for system in comparison.systems]
+    lines = comparison.calls(metric)[:WORST]
     for line in lines:
         if line.name not in moments:
-            first = found.moments(line.name)[:1]
+            first = comparison.moments(line.name)[:1]
             moments[line.name] = first[0].start if first else None
     return MeasuredMetric(
-        tuple(found.rate(name, metric) for name in names),
-        tuple(found.verdict(name, metric) for name in names[1:]),
-        tuple(one for one in found.slices(metric) if any(one.rates)),
+        tuple(comparison.rate(name, metric) for name in names),
+        tuple(comparison.verdict(name, metric) for name in names[1:]),
+        tuple(slice_ for slice_ in comparison.slices(metric) if any(slice_.rates)),
         tuple((line, moments[line.name]) for line in lines),
     )

@@ -1,7 +1,7 @@
-"""What a run is made with: the service's settings, those that the run sets instead, its engines and its code.
+"""The configuration of a run: the service's settings, those that the run overrides, its engines and its code.
 
-A run sets what decides results: `asr.model=whisper-tiny.en`. Where the service listens, stores and scales is no part of
-it, and no secret is: an `api_key` is the service's own, for its own server; `asr.api_key_env` names a variable.
+A run sets what decides results: `asr.model=whisper-tiny.en`. Where the service listens, stores and scales is not part
+of it, nor is any secret: an `api_key` belongs to the service and its server; `asr.api_key_env` names a variable.
 """
 
 import json
@@ -22,23 +22,23 @@ from pipeline.steps.provenance import code_digest
 from serve_app.settings import Settings
 
 GROUPS = ("asr", "alignment", "diarization", "safety", "roles", "analysis")
-"""The groups of settings that decide what results are."""
+"""The groups of settings that decide results."""
 
-OF_OPERATORS = ("base_url", "calibration", "trust_checkpoint", "api_key_file", "api_key_env")
-"""What nobody sets over HTTP: where words are sent, which files are read, whose code is run."""
+OPERATOR_SETTINGS = ("base_url", "calibration", "trust_checkpoint", "api_key_file", "api_key_env")
+"""Not accepted over HTTP: they decide where words are sent, which files are read, and whose code runs."""
 
-WAITS = 20  # times as long as for a call of the queue: a run lets those go first
+DEADLINE_FACTOR = 20  # of deadlines, compared with a queued call: a run yields to those
 
 Set = dict[str, dict[str, Any]]
 
 
 class SettingRefused(ValueError):
-    """A setting that a run cannot have; the message says why."""
+    """A setting that a run may not have; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of a run, as the stages and engines take them."""
+    """The options of a run, in the form that stages and engines take."""
 
     asr: dict[str, Any]
     alignment: dict[str, Any]
@@ -47,25 +47,27 @@ class RunOptions:
 
 
 def parse(assignments: Iterable[str]) -> Set:
-    """The settings of `group.name=value`, values as JSON or as they are. Raises `SettingRefused`."""
-    found: Set = {}
-    for one in assignments:
-        path, equals, text = one.partition("=")
+    """Parse `group.name=value`; values are JSON or plain text. Raises `SettingRefused`."""
+    settings: Set = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
         group, dot, name = path.strip().lower().partition(".")
         if not (equals and dot and name):
-            raise SettingRefused(f"{one!r} sets nothing: write GROUP.NAME=VALUE, such as asr.model=whisper-tiny.en.")
+            raise SettingRefused(
+                f"{assignment!r} is invalid: write GROUP.NAME=VALUE, such as asr.model=whisper-tiny.en."
+            )
         try:
             value = json.loads(text)
         except ValueError:
             value = text.strip()
-        found.setdefault(group, {})[name] = value
-    return found
+        settings.setdefault(group, {})[name] = value
+    return settings
 
 
 def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
-    """The changes, if the service can be set so. Raises `SettingRefused`, with the name that was probably meant.
+    """Return the changes if the service accepts them. Raises `SettingRefused`, with a suggestion for a misspelled name.
 
-    `over_http`: checkpoints are named then as the store, or the service's settings, name them: no paths, no hub.
+    `over_http`: a checkpoint must be named as in the store or in the service's settings: no paths, no hub.
     """
     for group, values in changes.items():
         if group not in GROUPS:
@@ -79,26 +81,26 @@ def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
 
 
 def _check_one(group: str, name: str, value: Any, settings: Settings, over_http: bool) -> None:
-    if name not in (known := _fields(getattr(settings, group), changes_engine=True)):
-        near = matching.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=60)
-        hint = f"Did you mean {group}.{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+    if name not in (secrets := _fields(getattr(settings, group), changes_engine=True)):
+        near = matching.extractOne(name, list(secrets), scorer=fuzz.ratio, score_cutoff=60)
+        hint = f"Did you mean {group}.{near[0]}?" if near else f"There are: {', '.join(sorted(secrets))}."
         raise SettingRefused(f"{group}.{name} is not a setting. {hint}")
-    if known[name]:
-        raise SettingRefused(f"{group}.{name} is a secret, which is not stored with a run: set it for the service.")
+    if secrets[name]:
+        raise SettingRefused(f"{group}.{name} is a secret and is not stored with a run: set it for the service.")
     if not over_http:
         return
-    if name in OF_OPERATORS:
+    if name in OPERATOR_SETTINGS:
         raise SettingRefused(f"{group}.{name} is set by operators: `switchboard runs create` on the service's machine.")
-    own = getattr(settings, group).model_dump(mode="json").get(name)
-    if isinstance(value, str) and value != own and any(sign in value for sign in "/\\~"):
+    current = getattr(settings, group).model_dump(mode="json").get(name)
+    if isinstance(value, str) and value != current and any(sign in value for sign in "/\\~"):
         raise SettingRefused(
-            f"{group}.{name}: over HTTP a checkpoint is one of the store (`switchboard checkpoints list`), not a path "
+            f"{group}.{name}: over HTTP, name a checkpoint of the store (`switchboard checkpoints list`), not a path "
             "or a repository."
         )
 
 
 def _fields(options: BaseModel, changes_engine: bool = False) -> dict[str, bool]:
-    """The names of a group's settings, and whether each is a secret; of engines, those of all of them."""
+    """Return the settings of a group, by name, and whether each is a secret; of engines, those of all of them."""
     kinds = [type(options)]
     if changes_engine and isinstance(options, EngineOptions):
         kinds += [kind for _, kind in type(options).of_engines()]
@@ -110,30 +112,32 @@ def _fields(options: BaseModel, changes_engine: bool = False) -> dict[str, bool]
 
 
 def _merged(changes: Set, settings: Settings) -> Settings:
-    """The service's settings with the changes in them. Raises `SettingRefused`."""
-    made: dict[str, BaseModel] = {}
+    """Return the service's settings with the changes applied. Raises `SettingRefused`."""
+    groups: dict[str, BaseModel] = {}
     for group, values in changes.items():
-        own: BaseModel = getattr(settings, group)
-        told = own.model_dump(exclude_unset=True)
-        if "engine" in values and values["engine"] != getattr(own, "engine", None):
-            told = {name: value for name, value in told.items() if name in type(own).model_fields}  # not another's
+        options: BaseModel = getattr(settings, group)
+        explicit = options.model_dump(exclude_unset=True)
+        if "engine" in values and values["engine"] != getattr(options, "engine", None):
+            explicit = {
+                name: value for name, value in explicit.items() if name in type(options).model_fields
+            }  # not another's
         try:
-            made[group] = type(own).model_validate({**told, **values})
+            groups[group] = type(options).model_validate({**explicit, **values})
         except ValidationError as error:
-            raise SettingRefused("; ".join(_told(group, error)) + ".") from None
-    return settings.model_copy(update=made)
+            raise SettingRefused("; ".join(_sentences(group, error)) + ".") from None
+    return settings.model_copy(update=groups)
 
 
-def _told(group: str, error: ValidationError) -> Iterator[str]:
-    """A phrase for each fault, without the value."""
+def _sentences(group: str, error: ValidationError) -> Iterator[str]:
+    """Yield a phrase for each error, without the value."""
     for fault in error.errors(include_url=False, include_input=False):
-        for own in fault.get("ctx", {}).get("faults", ({},)):
-            place = ".".join(str(part) for part in (group, *fault["loc"], *own.get("loc", ())))
-            yield f"{place}: {own.get('msg', fault['msg']).removeprefix('Value error, ')}"
+        for detail in fault.get("ctx", {}).get("faults", ({},)):
+            place = ".".join(str(part) for part in (group, *fault["loc"], *detail.get("loc", ())))
+            yield f"{place}: {detail.get('msg', fault['msg']).removeprefix('Value error, ')}"
 
 
 def resolved(changes: Set, settings: Settings) -> dict[str, dict[str, Any]]:
-    """All settings of a run that decide its results, as they are stored: without secrets. Raises `SettingRefused`."""
+    """Return all settings that decide the results of a run, as stored: without secrets. Raises `SettingRefused`."""
     merged = _merged(changes, settings)
     groups: dict[str, BaseModel] = {group: getattr(merged, group) for group in GROUPS}
     groups["roles"] = merged.role_options()
@@ -141,32 +145,36 @@ def resolved(changes: Set, settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def without_secrets(options: BaseModel) -> dict[str, Any]:
-    """A group's settings as a run stores them; of an engine, all of its own."""
-    own = options.own() if isinstance(options, EngineOptions) and options.engine != options.OFF else options
-    return own.model_dump(mode="json", exclude={name for name, hidden in _fields(own).items() if hidden})
+    """Return a group's settings as a run stores them; of an engine, all that it has."""
+    engine_options = options.own() if isinstance(options, EngineOptions) and options.engine != options.OFF else options
+    return engine_options.model_dump(
+        mode="json", exclude={name for name, hidden in _fields(engine_options).items() if hidden}
+    )
 
 
 def options_of(stored: Mapping[str, Mapping[str, Any]], settings: Settings) -> RunOptions:
-    """The options that a stored configuration stands for, on a service with these settings, whose secrets it has."""
-    own = settings.process_options()
+    """Return the options of a stored configuration, completed by the secrets of the service with these settings."""
+    current = settings.process_options()
     secrets = {
         name: getattr(settings.analysis, name)
         for name, hidden in _fields(settings.analysis).items()
         if hidden and stored["analysis"].get("base_url") == settings.analysis.base_url
     }
     groups: dict[str, BaseModel] = {
-        "safety": type(own.safety).model_validate(stored["safety"]),
-        "roles": type(own.roles).model_validate(stored["roles"]),
-        "analysis": type(own.analysis).model_validate({**stored["analysis"], **secrets}),
+        "safety": type(current.safety).model_validate(stored["safety"]),
+        "roles": type(current.roles).model_validate(stored["roles"]),
+        "analysis": type(current.analysis).model_validate({**stored["analysis"], **secrets}),
     }
-    deadlines = type(own.deadlines)(**{name: WAITS * value for name, value in asdict(own.deadlines).items()})
-    process = own.model_copy(update={**groups, "deadlines": deadlines})
+    deadlines = type(current.deadlines)(
+        **{name: DEADLINE_FACTOR * value for name, value in asdict(current.deadlines).items()}
+    )
+    process = current.model_copy(update={**groups, "deadlines": deadlines})
     alignment = stored.get("alignment") or without_secrets(settings.alignment)  # of a run begun before it was settable
     return RunOptions(dict(stored["asr"]), dict(alignment), dict(stored["diarization"]), process)
 
 
 def configuration(stored: Set, recognition: Recognition, diarizer: str | None) -> dict[str, Any]:
-    """What a run is made with: its settings, engines with checkpoints by digest, and code."""
+    """Return a run's configuration: its settings, engines with checkpoints by digest, and code."""
     return {
         "settings": stored,
         "engines": {
@@ -178,14 +186,14 @@ def configuration(stored: Set, recognition: Recognition, diarizer: str | None) -
 
 
 def code() -> dict[str, str]:
-    """The version of the package, and a digest of the code that makes results."""
+    """Return the version of the package, and a digest of the code that produces results."""
     try:
-        known = version("switchboard-calls")
+        release = version("switchboard-calls")
     except PackageNotFoundError:
-        known = "unknown"
-    return {"version": known, "digest": code_digest()}
+        release = "unknown"
+    return {"version": release, "digest": code_digest()}
 
 
 def digest(made_with: Mapping[str, Any]) -> str:
-    """The digest of a configuration."""
+    """Return the digest of a configuration."""
     return digest_of(dict(made_with))

@@ -1,4 +1,4 @@
-"""Which engines a run asks: the service's own where they are what the run names, else engines of its own."""
+"""Engines for a run: the service's if its options are the run's, otherwise engines started for the run."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from serve_app.experiments.configuration import RunOptions, without_secrets
 from serve_app.operations.autoscaling import gpu_share
 from serve_app.settings import Settings
 
-START_SECONDS = 10.0  # that an engine works, about, until it is loaded
+START_SECONDS = 10.0  # about, to load an engine
 
 
 class ClusterEngines:
-    """Workers of runs on the cluster."""
+    """Creates the workers of runs on the cluster."""
 
     def __init__(
         self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle, environment: dict[str, str]
@@ -36,15 +36,15 @@ class ClusterEngines:
         self._sharing = sharing
 
     def room(self) -> int:
-        """How many pieces of work there is room for while no call waits."""
+        """Return how many pieces of work have room while no call waits."""
         return places(self._cpus(), self._sharing)
 
     def start_seconds(self, workers: Workers) -> float:
-        """How long engines that the service lacks work, about, until they are loaded; 0: it has all."""
+        """Return about how long engines that are started for the run need to load; 0: it uses the service's."""
         return START_SECONDS * workers.started if isinstance(workers, BackgroundWorkers) else 0.0
 
     def workers(self, options: RunOptions) -> Workers:
-        """Workers of these options; engines that the service lacks are started when they are asked."""
+        """Return workers with these options; engines that the service lacks are started at their first request."""
         return BackgroundWorkers(
             self._transcriber(options),
             self._diarizer(options),
@@ -52,16 +52,16 @@ class ClusterEngines:
         )
 
     def close(self, workers: Workers) -> None:
-        """Give back what was started for them."""
+        """Stop the engines that were started for these workers."""
         if isinstance(workers, BackgroundWorkers):
             workers.close()
 
     def _transcriber(self, options: RunOptions) -> DeploymentHandle | OnDemand:
-        own = self._settings
-        if (options.asr, options.alignment) == (without_secrets(own.asr), without_secrets(own.alignment)):
+        settings = self._settings
+        if (options.asr, options.alignment) == (without_secrets(settings.asr), without_secrets(settings.alignment)):
             return self._handles["asr"]
         server = options.asr.get("base_url")
-        secrets = f"serve_app.settings:asr_secrets:{server}" if server and own.asr.secrets() else None
+        secrets = f"serve_app.settings:asr_secrets:{server}" if server and settings.asr.secrets() else None
         return self._own(
             "transcriber",
             LowPriorityTranscriber,

@@ -17,9 +17,9 @@ from pipeline.evaluation.formats import UnreadableFile
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import CallIds, Since, Team, as_uuid, moment_of, parse_new
 from serve_app.cli.ui.output import err, fields, moment
-from serve_app.cli.ui.resource import Answer, Group, Home, data_line, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, data_line, listing
 from serve_app.cli.workspace import gold_score
-from serve_app.cli.workspace.gold_sets import SetName, libraries, loaded, some_of, the_set
+from serve_app.cli.workspace.gold_sets import SetName, find_gold_set, join_names, libraries, load_gold_set
 from serve_app.experiments import compared_calls
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ app = Group(
 
 
 @app.writes()
-async def create(home: Home, name: NewSet, team: Team = None, since: Since = None, call: CallIds = None) -> Answer:
+async def create(scope: Scope, name: NewSet, team: Team = None, since: Since = None, call: CallIds = None) -> Result:
     """Freeze corrected calls as the next version of a set.
 
     Without --call, all corrected calls are taken; a call of --call need not be corrected. If nothing has changed since
@@ -73,23 +73,23 @@ async def create(home: Home, name: NewSet, team: Team = None, since: Since = Non
 
       switchboard gold create checked --call 1d6c1f6e-6f2b-4f3a-9d59-0f6b5a1d9a11
     """
-    start = await moment_of(home.database, since)
-    corrected = CallFilter(corrected=True, team_id=await home.team_id(team), started_from=start)
-    calls = await _read(home, corrected, call or None)
+    start = await moment_of(scope.database, since)
+    corrected = CallFilter(corrected=True, team_id=await scope.team_id(team), started_from=start)
+    calls = await _read(scope, corrected, call or None)
     if not calls:
         hint = "Correct some in the console, or name calls with --call."
         raise CommandError("None of these calls was corrected.", hint, FAILED)
-    return await _added(home, name, "corrections", calls)
+    return await _add_version(scope, name, "corrections", calls)
 
 
 @app.writes()
 async def import_(
-    home: Home,
+    scope: Scope,
     name: NewSet,
     path: Annotated[
         Path, typer.Argument(exists=True, readable=True, help="A file, or a folder of files of one format.")
     ],
-) -> Answer:
+) -> Result:
     """Import annotations: STM, CTM, RTTM, TextGrid or our JSON Lines, by the files' endings.
 
     Calls are named by their callId; submit recordings that the service does not have first. What a format does not
@@ -105,16 +105,16 @@ async def import_(
     kind = next(kind for file in files if (kind := formats.format_of(file)))
     if invalid := [call.name for call in calls if as_uuid(call.name) is None]:
         raise CommandError(
-            f"Calls must be named by their callId (a UUID); these are not: {some_of(invalid)}.",
+            f"Calls must be named by their callId (a UUID); these are not: {join_names(invalid)}.",
             "`switchboard calls list` shows callIds. Nothing was imported.",
             USAGE,
         )
     try:
-        answer = await _added(home, name, kind, calls)
+        answer = await _add_version(scope, name, kind, calls)
     except UnknownCalls as error:
-        absent = f"{len(error.names)} of {len(calls)} calls are not in workspace {home.workspace.name!r}"
+        absent = f"{len(error.names)} of {len(calls)} calls are not in workspace {scope.workspace.name!r}"
         hint = "Submit their recordings first, with these callIds. Nothing was imported."
-        raise CommandError(f"{absent}: {some_of(error.names)}.", hint, FAILED) from error
+        raise CommandError(f"{absent}: {join_names(error.names)}.", hint, FAILED) from error
     return replace(answer, notes=(_annotated(calls),))
 
 
@@ -122,7 +122,7 @@ app.reads()(gold_score.score)
 
 
 @app.reads()
-async def list_(home: Home) -> Answer:
+async def list_(scope: Scope) -> Result:
     """List gold sets with their versions, the latest first.
 
     Example:
@@ -130,26 +130,26 @@ async def list_(home: Home) -> Answer:
       switchboard gold list
     """
     return listing(
-        await gold_sets.list_sets(home.database, home.id),
+        await gold_sets.list_sets(scope.database, scope.id),
         ("!name", "#version", "#calls", "source", "!created", "by", "!digest"),
-        lambda one: (
-            *(one.name, str(one.version)),
-            str(one.calls) if one.left == one.calls else f"{one.left} of {one.calls}",
-            *(one.source, moment(one.made_at), one.made_by, one.digest[:12]),
+        lambda gold: (
+            *(gold.name, str(gold.version)),
+            str(gold.calls) if gold.left == gold.calls else f"{gold.left} of {gold.calls}",
+            *(gold.source, moment(gold.made_at), gold.made_by, gold.digest[:12]),
         ),
         "No gold sets yet: correct calls in the console, then `switchboard gold create NAME`.",
     )
 
 
 @app.reads()
-async def show(home: Home, name: SetName) -> Answer:
+async def show(scope: Scope, name: SetName) -> Result:
     """Show a version: its size, what is annotated, and whether its digest still matches.
 
     Example:
 
       switchboard gold show returns@2
     """
-    one, calls = await loaded(home.database, home.workspace, name)
+    gold, calls = await load_gold_set(scope.database, scope.workspace, name)
     turns = [turn for call in calls for turn in call.turns]
     facts: dict[str, Any] = {
         "turns": len(turns),
@@ -160,28 +160,32 @@ async def show(home: Home, name: SetName) -> Answer:
         "speakers_known": all(call.speakers_known for call in calls),
         "tasks_known": sum(call.tasks is not None for call in calls),
         "contacts_known": sum(call.contact is not None for call in calls),
-        "digest_fits": truth.digest(calls) == one.digest,
+        "digest_fits": truth.digest(calls) == gold.digest,
     }
     lines = (
-        f"{one.name}@{one.version}  from {one.source}, {moment(one.made_at)}, by {one.made_by}",
+        f"{gold.name}@{gold.version}  from {gold.source}, {moment(gold.made_at)}, by {gold.made_by}",
         f"{len(calls)} calls, {facts['turns']} turns, {facts['words']} words",
-        *(_annotated(calls), f"digest {one.digest}"),
+        *(_annotated(calls), f"digest {gold.digest}"),
     )
-    gone = one.calls - one.left
-    why = f"{gone} of its {one.calls} calls were deleted" if gone else "the stored set is not the one that was frozen"
+    deleted_calls = gold.calls - gold.left
+    why = (
+        f"{deleted_calls} of its {gold.calls} calls were deleted"
+        if deleted_calls
+        else "the stored set is not the one that was frozen"
+    )
     mismatch = () if facts["digest_fits"] else (f"The digest does not match: {why}.",)
-    return Answer({**fields(one), **facts}, lines, mismatch)
+    return Result({**fields(gold), **facts}, lines, mismatch)
 
 
 @app.reads()
 async def export(
-    home: Home,
+    scope: Scope,
     name: SetName,
     to: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file; for TextGrid a folder.")],
     kind: Annotated[
         str, typer.Option("--format", "-f", metavar="FORMAT", parser=_format, help="jsonl, stm, ctm, rttm or textgrid.")
     ] = "jsonl",
-) -> Answer:
+) -> Result:
     """Export a version in a standard format, for scoring tools or for further annotation.
 
     Examples:
@@ -190,8 +194,8 @@ async def export(
 
       switchboard gold export returns@1 --format textgrid --out grids/
     """
-    one, calls = await loaded(home.database, home.workspace, name)
-    title = f"{one.name}@{one.version}"
+    gold, calls = await load_gold_set(scope.database, scope.workspace, name)
+    title = f"{gold.name}@{gold.version}"
     with libraries():
         try:
             files = formats.write(calls, kind, to)
@@ -199,54 +203,54 @@ async def export(
             raise CommandError(f"{title} was not written: {error}.", "", FAILED) from error
     place = str(files[0]) if len(files) == 1 else f"{len(files)} files in {to}"
     left_out = formats.LEAVES_OUT[kind]
-    return Answer(
-        {"name": one.name, "version": one.version, "digest": one.digest, "files": [str(file) for file in files]},
+    return Result(
+        {"name": gold.name, "version": gold.version, "digest": gold.digest, "files": [str(file) for file in files]},
         data_line(f"{title}: {len(calls)} calls in {place}"),
         (f"{kind} does not hold {left_out}.",) if left_out else (),
     )
 
 
 @app.writes()
-async def delete(home: Home, name: SetName) -> Answer:
+async def delete(scope: Scope, name: SetName) -> Result:
     """Delete one version. Calls and other versions stay.
 
     Example:
 
       switchboard gold delete returns@1
     """
-    one = await the_set(home.database, home.workspace, name)
-    await gold_sets.remove(home.database, home.id, one)
-    return Answer({"removed": one}, f"Deleted {one.name}@{one.version}.")
+    gold = await find_gold_set(scope.database, scope.workspace, name)
+    await gold_sets.remove(scope.database, scope.id, gold)
+    return Result({"removed": gold}, f"Deleted {gold.name}@{gold.version}.")
 
 
-async def _read(home: Home, corrected: CallFilter, call_ids: list[UUID] | None) -> "list[TrueCall]":
+async def _read(scope: Scope, corrected: CallFilter, call_ids: list[UUID] | None) -> "list[TrueCall]":
     """Return calls with their corrections: those of `call_ids`, or all that are corrected. Raises `CommandError`."""
-    reader = compared_calls.patient(Reader(home.id))
+    reader = compared_calls.with_long_timeout(Reader(scope.id))
     with err().status("Reading calls") as status:
         if call_ids is not None:
-            calls = await compared_calls.corrected_calls(home.database, reader, call_ids)
+            calls = await compared_calls.corrected_calls(scope.database, reader, call_ids)
             if missing := {str(call_id) for call_id in call_ids} - {call.name for call in calls}:
-                text = f"These calls have no transcript, or do not exist: {some_of(sorted(missing))}."
+                text = f"These calls have no transcript, or do not exist: {join_names(sorted(missing))}."
                 raise CommandError(text, "", FAILED)
             return list(calls)
-        calls, page = [], await list_calls(home.database, reader, corrected, None, PAGE)
+        calls, page = [], await list_calls(scope.database, reader, corrected, None, PAGE)
         while True:
             ids = [line.call.call_id for line in page.items]
-            calls += await compared_calls.corrected_calls(home.database, reader, ids)
+            calls += await compared_calls.corrected_calls(scope.database, reader, ids)
             status.update(f"Reading calls: {len(calls)}")
             if page.next is None:
                 return calls
-            page = await list_calls(home.database, reader, corrected, page.next, PAGE)
+            page = await list_calls(scope.database, reader, corrected, page.next, PAGE)
 
 
-async def _added(home: Home, name: str, source: str, calls: "Sequence[TrueCall]") -> Answer:
+async def _add_version(scope: Scope, name: str, source: str, calls: "Sequence[TrueCall]") -> Result:
     calls = [replace(call, processing=None, cost=None) for call in calls]  # facts of a system, no annotations
     truths = {UUID(call.name): truth.plain(call) for call in calls}
     digest = truth.digest(calls)
-    one, is_new = await gold_sets.add_version(home.database, home.id, name, source, digest, truths)
-    title = f"{one.name}@{one.version}"
-    created = f"Created {title}: {one.calls} calls, digest {one.digest[:12]}"
-    return Answer(one, created if is_new else f"{title} already holds these calls: no new version was created.")
+    gold, is_new = await gold_sets.add_version(scope.database, scope.id, name, source, digest, truths)
+    title = f"{gold.name}@{gold.version}"
+    created = f"Created {title}: {gold.calls} calls, digest {gold.digest[:12]}"
+    return Result(gold, created if is_new else f"{title} already holds these calls: no new version was created.")
 
 
 def _annotated(calls: "Sequence[TrueCall]") -> str:

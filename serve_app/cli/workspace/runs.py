@@ -15,18 +15,18 @@ from db.experiments.runs import RunRefused
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import CallIds, Since, Team, Time, moment_of, parse_new, parse_time
 from serve_app.cli.ui.output import counted, duration, err, moment, progress_bar
-from serve_app.cli.ui.resource import Answer, Group, Home, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.cli.workspace import runs_compare
-from serve_app.cli.workspace.gold_sets import parsed, some_of
-from serve_app.cli.workspace.runs_compare import RunName, find
-from serve_app.experiments.compared_calls import patient
+from serve_app.cli.workspace.gold_sets import join_names, parse_set_name
+from serve_app.cli.workspace.runs_compare import RunName, require_run
+from serve_app.experiments.compared_calls import with_long_timeout
 from serve_app.experiments.configuration import SettingRefused, check, parse
-from serve_app.experiments.selection import Wanted, choose
+from serve_app.experiments.selection import CallSelection, choose
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.experiments.promotion import Moved
+    from db.experiments.promotion import PromotionResult
     from db.experiments.runs import Run
     from db.workspace.directory import Workspace
 
@@ -61,7 +61,7 @@ NewRun = Annotated[
 
 @app.writes()
 async def create(
-    home: Home,
+    scope: Scope,
     name: NewRun,
     set_: Annotated[
         list[str] | None,
@@ -84,7 +84,7 @@ async def create(
         int | None, typer.Option(min=1, help="At most this many, the latest first.", show_default="all, at most 2,000")
     ] = None,
     watch: Watch = False,
-) -> Answer:
+) -> Result:
     """Create a run: completed calls, and the settings that differ from the service's.
 
     A run may set the groups asr, alignment, diarization, safety, roles and analysis (SETTINGS.md has their names).
@@ -102,34 +102,34 @@ async def create(
         changes = check(parse(set_ or []), Settings())
     except SettingRefused as error:
         raise CommandError(str(error), "SETTINGS.md has all of them.", USAGE) from None
-    wanted = Wanted(
+    selection = CallSelection(
         call_ids=tuple(call or ()),
-        gold=parsed(gold) if gold else None,
-        started_from=await moment_of(home.database, since),
-        started_before=await moment_of(home.database, until),
-        team_id=await home.team_id(team),
+        gold=parse_set_name(gold) if gold else None,
+        started_from=await moment_of(scope.database, since),
+        started_before=await moment_of(scope.database, until),
+        team_id=await scope.team_id(team),
         language=language,
         limit=limit,
     )
     try:
-        chosen = await choose(home.database, patient(Reader(home.id)), wanted)
+        chosen = await choose(scope.database, with_long_timeout(Reader(scope.id)), selection)
     except NoSuchSet:
         raise CommandError(f"No gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE) from None
     if not chosen:
         raise CommandError("No completed call matches.", "`switchboard calls list` shows calls.", FAILED)
-    run, left_out = await runs.create(home.database, home.id, name, changes, chosen)
+    run, left_out = await runs.create(scope.database, scope.id, name, changes, chosen)
     notes = [f"Created run {run.name}: {counted(run.calls, 'call')}, {_set(run)}."]
     if left_out:
-        notes.append(f"Left out because they are not completed: {some_of(left_out)}.")
+        notes.append(f"Left out because they are not completed: {join_names(left_out)}.")
     if not watch:
-        return Answer({"run": run, "left_out": left_out}, notes=notes)
+        return Result({"run": run, "left_out": left_out}, notes=notes)
     for note in notes:
         err().print(note, markup=False)
-    return await show(home, run.name, watch=True)
+    return await show(scope, run.name, watch=True)
 
 
 @app.reads()
-async def list_(home: Home) -> Answer:
+async def list_(scope: Scope) -> Result:
     """List runs, the latest first.
 
     Example:
@@ -137,8 +137,8 @@ async def list_(home: Home) -> Answer:
       switchboard runs list
     """
     return listing(
-        await runs.list_runs(home.database, home.id),
-        ("!run", "state", "#calls", "#failed", "sets", "!created", "by"),
+        await runs.list_runs(scope.database, scope.id),
+        ("!run", "status", "#calls", "#failed", "sets", "!created", "by"),
         lambda run: (
             *(run.name, "promoted" if run.promoted_at else _state(run), str(run.calls), str(run.failed or "")),
             *(_set(run), moment(run.made_at), run.made_by),
@@ -148,7 +148,7 @@ async def list_(home: Home) -> Answer:
 
 
 @app.reads()
-async def show(home: Home, name: RunName, watch: Watch = False) -> Answer:
+async def show(scope: Scope, name: RunName, watch: Watch = False) -> Result:
     """Show a run's progress, speed, remaining time and failures.
 
     Examples:
@@ -157,22 +157,22 @@ async def show(home: Home, name: RunName, watch: Watch = False) -> Answer:
 
       switchboard runs show tiny --watch
     """
-    run = await find(home.database, home.workspace, name)
+    run = await require_run(scope.database, scope.workspace, name)
     if watch:
-        run = await _watched(home.database, home.workspace, run)
-    failed = (await run_results.list_calls(home.database, home.id, run.run_id, "failed", limit=SHOWN)).items
+        run = await _watch(scope.database, scope.workspace, run)
+    failed = (await run_results.list_calls(scope.database, scope.id, run.run_id, "failed", limit=SHOWN)).items
     lines: list[str | Text] = [*_lines(run)]
     lines += [Text(f"  {call.call_id}  {call.error_code}: {call.error_message}", "red") for call in failed]
     if run.failed > len(failed):
         lines.append(f"  and {run.failed - len(failed)} more")
-    return Answer({"run": run, "failed": failed}, lines)
+    return Result({"run": run, "failed": failed}, lines)
 
 
 app.reads()(runs_compare.compare)
 
 
 @app.writes()
-async def promote(home: Home, name: RunName) -> Answer:
+async def promote(scope: Scope, name: RunName) -> Result:
     """Make a run's results the records of its calls, all at once. Calls that changed since are skipped.
 
     Corrections are kept where the words they correct are still there. Each call gets a call.promoted event.
@@ -182,58 +182,58 @@ async def promote(home: Home, name: RunName) -> Answer:
 
       switchboard runs promote tiny
     """
-    run = await find(home.database, home.workspace, name)
-    return _moved(await promotion.promote(home.database, home.id, run.run_id), "is now live for")
+    run = await require_run(scope.database, scope.workspace, name)
+    return _promotion_result(await promotion.promote(scope.database, scope.id, run.run_id), "is now live for")
 
 
 @app.writes()
-async def rollback(home: Home, name: RunName) -> Answer:
+async def rollback(scope: Scope, name: RunName) -> Result:
     """Restore the records that a promotion replaced, all at once.
 
     Example:
 
       switchboard runs rollback tiny
     """
-    run = await find(home.database, home.workspace, name)
-    return _moved(await promotion.roll_back(home.database, home.id, run.run_id), "is no longer live for")
+    run = await require_run(scope.database, scope.workspace, name)
+    return _promotion_result(await promotion.roll_back(scope.database, scope.id, run.run_id), "is no longer live for")
 
 
 @app.writes()
-async def cancel(home: Home, name: RunName) -> Answer:
+async def cancel(scope: Scope, name: RunName) -> Result:
     """Stop a run. Calls that are done stay, and can be compared and promoted.
 
     Example:
 
       switchboard runs cancel tiny
     """
-    match = await find(home.database, home.workspace, name)
-    run = await runs.cancel(home.database, home.id, match.run_id)
-    return Answer(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.")
+    match = await require_run(scope.database, scope.workspace, name)
+    run = await runs.cancel(scope.database, scope.id, match.run_id)
+    return Result(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.")
 
 
 @app.writes()
-async def delete(home: Home, name: RunName) -> Answer:
+async def delete(scope: Scope, name: RunName) -> Result:
     """Delete a run and its results. Calls and their records stay; a promoted run is rolled back first.
 
     Example:
 
       switchboard runs delete tiny
     """
-    match = await find(home.database, home.workspace, name)
-    run = await runs.delete(home.database, home.id, match.run_id)
-    return Answer({"deleted": run}, f"Deleted run {run.name}.")
+    match = await require_run(scope.database, scope.workspace, name)
+    run = await runs.delete(scope.database, scope.id, match.run_id)
+    return Result({"deleted": run}, f"Deleted run {run.name}.")
 
 
-def _moved(moved: "Moved", what: str) -> Answer:
+def _promotion_result(moved: "PromotionResult", what: str) -> Result:
     reasons = sorted(set(moved.skipped.values()))
     skipped = [
-        f"Skipped ({reason}): {some_of([call_id for call_id, why in moved.skipped.items() if why == reason])}"
+        f"Skipped ({reason}): {join_names([call_id for call_id, why in moved.skipped.items() if why == reason])}"
         for reason in reasons
     ]
-    return Answer(moved, f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", skipped)
+    return Result(moved, f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", skipped)
 
 
-async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run":
+async def _watch(database: "Database", workspace: "Workspace", run: "Run") -> "Run":
     """Show the run's progress on stderr until it has ended."""
     console, printed = err(), time.monotonic()
     with progress_bar(disable=not console.is_terminal) as bar:
@@ -244,15 +244,15 @@ async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run"
                 printed = time.monotonic()
                 console.print(_lines(run)[1], markup=False)
             await asyncio.sleep(POLL_SECONDS)
-            run = await runs.find(database, home.workspace_id, run.run_id)
+            run = await runs.find(database, workspace.workspace_id, run.run_id)
     return run
 
 
 def _lines(run: "Run") -> list[str]:
     lines = [f"{run.name}  {_set(run)}"]
-    left = run.waiting + run.running
+    remaining = run.waiting + run.running
     ended = f"{run.done} of {counted(run.calls, 'call')} done" + (f", {run.failed} failed" if run.failed else "")
-    lines.append(f"{_state(run)}: {ended}" + (f", {_remaining(run)}" if left and run.state == "running" else ""))
+    lines.append(f"{_state(run)}: {ended}" + (f", {_remaining(run)}" if remaining and run.state == "running" else ""))
     if run.worked_seconds > 0:
         rate = run.audio_seconds / run.worked_seconds
         worked = f"{duration(run.worked_seconds)} of processing ({rate:.1f} times real time)"
@@ -267,9 +267,9 @@ def _lines(run: "Run") -> list[str]:
         lines.append(f"configuration {run.digest}")
     if run.promoted_at:
         lines.append(f"promoted {moment(run.promoted_at)} by {run.promoted_by}: live for {run.promoted} calls")
-    gone = run.calls - run.done - run.failed - left
-    if gone and run.state != "canceled":
-        lines.append(f"{counted(gone, 'call')} were deleted")
+    deleted_calls = run.calls - run.done - run.failed - remaining
+    if deleted_calls and run.state != "canceled":
+        lines.append(f"{counted(deleted_calls, 'call')} were deleted")
     return lines
 
 
