@@ -1,6 +1,5 @@
-"""What the sound says about words: how loud it is where they are, and whether one channel is the other's echo.
-
-Nothing here holds more than one chunk's samples; what is kept of it are levels, 20 a second.
+"""Levels of words, and echoes between channels. Only one chunk's samples are in memory; 20 levels per second are
+stored.
 """
 
 from collections.abc import Sequence
@@ -14,31 +13,31 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
 FRAME = 800  # samples, 50 ms
 STEP = FRAME / SAMPLE_RATE  # seconds
 QUIETEST_DB = -120.0
-ECHO_RATE = 8_000  # Hz; a telephone carries no more
-ECHO_TAPS = 64  # 8 ms around the delay: the line's own filter
+ECHO_RATE = 8_000  # Hz; enough for a telephone line
+ECHO_TAPS = 64  # 8 ms around the delay: the filter of the line
 MAX_DELAY = 0.8  # seconds by which an echo may lag
-MAX_COMPARED_SECONDS = 4.0  # seconds of sound that are compared
+MAX_COMPARED_SECONDS = 4.0  # seconds of sound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Levels of one chunk in dB of full scale, one for each 50 ms of its sound; of pauses left out it has none."""
+    """Levels of one chunk in dB of full scale, one per 50 ms of its sound; skipped pauses have none."""
 
-    starts: npt.NDArray[np.float64]  # of the frames, in the recording's time, rising
+    starts: npt.NDArray[np.float64]  # of the frames, in the recording's time, ascending
     db: npt.NDArray[np.float64]
 
     def between(self, start: float, end: float) -> npt.NDArray[np.float64]:
-        """The levels of the frames that touch start..end; may be empty."""
+        """Return the levels of the frames that touch start..end; may be empty."""
         first = int(np.searchsorted(self.starts, start - STEP, side="right"))
         return self.db[first : max(first, int(np.searchsorted(self.starts, end, side="left")))]
 
     def loud_seconds(self, spans: Sequence[Span], above: float) -> float:
-        """Seconds within `spans` that are louder than `above` dB."""
+        """Return the seconds within `spans` that are louder than `above` dB."""
         return sum(float((self.between(s.start, s.end) > above).sum()) for s in spans) * STEP
 
 
 def levels(audio: Audio, chunk: Chunk) -> Levels:
-    """The levels of a chunk; samples that are missing or zero count as -120 dB."""
+    """Return the levels of a chunk; missing and zero samples count as -120 dB."""
     starts, levels_of_pieces = [], []
     for piece in chunk.sound:
         samples = audio.cut(chunk.channel, piece.start, piece.end).astype(np.float64)
@@ -48,26 +47,26 @@ def levels(audio: Audio, chunk: Chunk) -> Levels:
     return Levels(np.concatenate(starts), np.concatenate(levels_of_pieces))
 
 
-def speech_level(of_chunks: Sequence[Levels]) -> float:
-    """How loud a channel's speech is: the 90th percentile of its chunks' levels; -120 dB without any."""
-    every = np.concatenate([x.db for x in of_chunks]) if of_chunks else np.zeros(0)
-    return float(np.quantile(every, 0.9)) if len(every) else QUIETEST_DB
+def speech_level(chunk_levels: Sequence[Levels]) -> float:
+    """Return the level of a channel's speech: the 90th percentile of its chunks' levels, or -120 dB without any."""
+    all_levels = np.concatenate([x.db for x in chunk_levels]) if chunk_levels else np.zeros(0)
+    return float(np.quantile(all_levels, 0.9)) if len(all_levels) else QUIETEST_DB
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How much of the quieter channel is a filtered copy of the louder one in a stretch."""
+    """Similarity of two channels between two times: how far the quieter is a filtered copy of the louder."""
 
     quieter: int  # channel
     share: float  # of its power that the other channel's sound, delayed and filtered, explains, 0..1
-    difference_db: float  # by which it is quieter, at least 0
+    difference_db: float  # level difference, 0 or more
 
 
 def shared(audio: Audio, start: float, end: float) -> Shared | None:
-    """Predict the quieter of two channels from the louder one between two times; None where a channel is silent.
+    """Predict the quieter of two channels from the louder one between two times; None if a channel is silent.
 
-    Delay by cross-correlation up to 0.8 s, then a filter of 64 taps by least squares (at 8 kHz). Two people who say the
-    same word at once share next to nothing: their waveforms differ. At most the first 4 s are compared.
+    Finds the delay by cross-correlation up to 0.8 s, then fits a filter of 64 taps by least squares (at 8 kHz). Two
+    people who say the same word at once share almost nothing: their waveforms differ. Compares the first 4 s only.
     """
     end = min(end, start + MAX_COMPARED_SECONDS)
     pair = [_narrow(audio, channel, start, end) for channel in (0, 1)]
@@ -90,7 +89,7 @@ def _narrow(audio: Audio, channel: int, start: float, end: float) -> npt.NDArray
 
 
 def _explained(target: npt.NDArray[np.float64], source: npt.NDArray[np.float64]) -> float:
-    """The share of `target`'s power that a filtered part of the longer `source` explains."""
+    """Return the share of `target`'s power that a filtered part of the longer `source` explains."""
     from scipy.signal import correlate
 
     half = ECHO_TAPS // 2
@@ -100,7 +99,7 @@ def _explained(target: npt.NDArray[np.float64], source: npt.NDArray[np.float64])
     columns = [padded[place + lag : place + lag + len(target)] for lag in range(-half, half + 1)]
     length = min(map(len, columns))
     matrix = np.stack([column[:length] for column in columns], axis=1)
-    wanted = target[:length]
-    weights, *_ = np.linalg.lstsq(matrix, wanted, rcond=1e-6)
-    left = float(np.mean((wanted - matrix @ weights) ** 2))
-    return float(np.clip(1 - left / max(float(np.mean(wanted**2)), 1e-30), 0, 1))
+    reference = target[:length]
+    weights, *_ = np.linalg.lstsq(matrix, reference, rcond=1e-6)
+    residual = float(np.mean((reference - matrix @ weights) ** 2))
+    return float(np.clip(1 - residual / max(float(np.mean(reference**2)), 1e-30), 0, 1))

@@ -1,6 +1,6 @@
-"""What a transcription of OpenAI's API says: `json`, `verbose_json` with segments, and with words.
+"""Parse transcription responses of OpenAI's API: `json`, and `verbose_json` with segments or words.
 
-Only its text is certain to be there. Languages are named in English by some servers and by code by others.
+Only `text` is always present. Some servers name languages in English, others by code.
 """
 
 import math
@@ -14,24 +14,24 @@ from pipeline.domain.speech import Word
 from pipeline.errors import EngineError
 from pipeline.language.names import NAMES
 
-UNKNOWN_CONFIDENCE = 0.5  # of a word whose server says nothing about it
+UNKNOWN_CONFIDENCE = 0.5  # of a word without probability
 CODES = {name.lower(): code for code, name in NAMES.items()} | {code: code for code in NAMES}
-BEYOND = 1.0  # seconds by which a word time may lie outside the sound: servers count the padding
+BEYOND = 1.0  # seconds that a word time may be outside the sound: servers count the padding
 
 
 @dataclass(frozen=True, slots=True)
 class Transcription:
-    """One chunk as a server heard it. Times count in its sound."""
+    """A server's transcription of one chunk; times count from the start of the chunk's sound."""
 
     text: str
-    language: str | None  # ISO 639-1; None: not said
+    language: str | None  # ISO 639-1; None: not in the response
     words: tuple[Word, ...] | None  # None: without times
-    mean_log_probability: float  # per token; 0: not said
-    no_speech_probability: float  # 0: not said
+    mean_log_probability: float  # per token; 0: not in the response
+    no_speech_probability: float  # 0: not in the response
 
 
 def read(response: Mapping[str, Any], seconds: float) -> Transcription:
-    """Return what an answer for so many seconds of sound says. Raises `EngineError` for values that cannot be."""
+    """Parse the response for a chunk of `seconds`. Raises `EngineError` for invalid values."""
     text = " ".join(str(response["text"]).split())
     try:
         segments = [dict(segment) for segment in response.get("segments") or ()]
@@ -46,7 +46,7 @@ def read(response: Mapping[str, Any], seconds: float) -> Transcription:
             _mean(segments, weights, "no_speech_prob"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EngineError("The recognition server's answer holds times or values that are none.") from error
+        raise EngineError("The recognition server's response contains invalid times or values.") from error
 
 
 def _mean(segments: Sequence[Mapping[str, Any]], weights: Sequence[float], key: str) -> float:
@@ -61,7 +61,7 @@ def _mean(segments: Sequence[Mapping[str, Any]], weights: Sequence[float], key: 
 def _words(
     listed: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]], text: str, seconds: float
 ) -> tuple[Word, ...]:
-    """The words with their times: as the text writes them where it has the same, for lists lack its punctuation."""
+    """Return the timed words; take their text from `text` if the words match, since word lists lack punctuation."""
     timed = []
     for entry in listed:
         start, end = _number(entry["start"]), _number(entry["end"])
@@ -81,7 +81,7 @@ def _words(
 
 
 def _confidence(word: Mapping[str, Any], segments: Sequence[Mapping[str, Any]]) -> float:
-    """Its own probability, else that of a token of its segment."""
+    """Return the word's own probability, or else that of a token of its segment."""
     if word.get("probability") is not None:
         return round(min(max(_number(word["probability"]), 0.0), 1.0), 4)
     middle = (_number(word["start"]) + _number(word["end"])) / 2

@@ -1,5 +1,3 @@
-"""Encoder output to tokens, by CTranslate2: beam search for a batch, or one window drawn at a temperature."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,19 +9,19 @@ from pipeline.asr import sampling
 from pipeline.asr.words import in_words
 
 NO_REPEAT = {"repetition_penalty": 1.1, "no_repeat_ngram_size": 3}
-MAX_PASSES = 8  # of a sampled window: each costs a decoding
+MAX_PASSES = 8  # per sampled window: each costs one decoding
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """One hypothesis for one window, with what speaks for and against it."""
+    """One hypothesis for one window, with its scores."""
 
     tokens: list[int]
     mean_log_probability: float
     no_speech_probability: float
     compression: float
     passes: int = 1  # of the decoder over the window
-    hypotheses: tuple[tuple[tuple[str, ...], float], ...] = ()  # words and log probability of all, this one among them
+    hypotheses: tuple[tuple[tuple[str, ...], float], ...] = ()  # words and log probability of each, the best included
 
 
 def beam(
@@ -35,12 +33,12 @@ def beam(
     no_repeat: bool,
     time_tokens: bool = False,
 ) -> list[Decoding]:
-    """Beam search for all rows of `encoded` at once, each in the language of its tokenizer.
+    """Run beam search for all rows of `encoded` at once, each in the language of its tokenizer.
 
-    `time_tokens`: for a checkpoint that learned no text without them; they are dropped. Asked for them, real Whisper
-    stops after the last segment that ends inside a window and loses what comes after.
-    `model` is a faster-whisper `WhisperModel`, `terms` the tokens of names and terms of each row, as many for each:
-    CTranslate2 wants prompts of one length with <|startoftranscript|> at one place. Raises what CTranslate2 raises.
+    `model` is a faster-whisper `WhisperModel`. `terms` holds the vocabulary tokens of each row, all of one length:
+    CTranslate2 needs <|startoftranscript|> at the same position in all prompts. `time_tokens` is for a checkpoint
+    trained only with timestamps; they are dropped from the result. Real Whisper with timestamps stops after the last
+    segment that ends inside a window and loses the rest. Raises the errors of CTranslate2.
     """
     from faster_whisper.transcribe import get_suppressed_tokens
 
@@ -57,8 +55,8 @@ def beam(
         suppress_blank=True,
         suppress_tokens=get_suppressed_tokens(tokenizers[0], [-1]),
         beam_size=size,
-        num_hypotheses=size,  # those that the search ends with: they say which words are sure, and cost nothing
-        patience=1,  # terms: ok
+        num_hypotheses=size,  # the search computes them anyway; they show which words are certain
+        patience=1,  # language: ok
         **(NO_REPEAT if no_repeat else {}),
     )
     return [_with_hypotheses(tokenizer, result) for tokenizer, result in zip(tokenizers, results, strict=True)]
@@ -72,9 +70,9 @@ def _with_hypotheses(tokenizer: Any, result: Any) -> Decoding:
 
 
 def sample(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: int) -> Decoding:
-    """The only row of `encoded`, drawn at a temperature above 0; the same text for the same seed.
+    """Sample the only row of `encoded` at a temperature above 0; deterministic for a seed.
 
-    Raises what CTranslate2 raises.
+    Raises the errors of CTranslate2.
     """
     from faster_whisper.transcribe import get_suppressed_tokens
 
@@ -103,11 +101,11 @@ def sample(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: i
 
 
 def _decoding(tokenizer: Any, tokens: list[int], score: float, no_speech: float) -> Decoding:
-    """`score` is the mean over the tokens, as CTranslate2 gives it; Whisper's counts the end of text as one more."""
+    """Return a decoding; `score` is CTranslate2's mean over the tokens, Whisper's mean also counts the end of text."""
     from faster_whisper.transcribe import get_compression_ratio
 
     mean = score * len(tokens) / (len(tokens) + 1)
-    text_tokens = [token for token in tokens if token < tokenizer.eot]  # nothing keeps a time token from coming unasked
+    text_tokens = [token for token in tokens if token < tokenizer.eot]  # time tokens may appear unrequested
     text = tokenizer.decode(text_tokens).strip()
     return Decoding(text_tokens if text else [], mean, no_speech, get_compression_ratio(text) if text else 0.0)
 
@@ -118,7 +116,7 @@ def _words(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, ...]:
 
 
 def _array(view: Any) -> npt.NDArray[np.float32]:
-    """One step's scores, shape (vocabulary,), from whatever device and number format."""
+    """Return one step's scores, shape (vocabulary,), from any device and number format."""
     import ctranslate2
 
     if view.device != "cpu":
@@ -127,14 +125,14 @@ def _array(view: Any) -> npt.NDArray[np.float32]:
 
 
 def stacked(encoded: Sequence[Any]) -> Any:
-    """Encoder outputs of one length on a CPU as one, shape (rows, frames, dimension)."""
+    """Concatenate encoder outputs of one length on a CPU, shape (rows, frames, dimension)."""
     from faster_whisper.transcribe import get_ctranslate2_storage
 
     return get_ctranslate2_storage(np.concatenate([np.asarray(output) for output in encoded]))
 
 
 def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
-    """Some rows of an encoder output, shape (rows, frames, dimension), without leaving its device."""
+    """Select rows of an encoder output, shape (rows, frames, dimension), without leaving its device."""
     if len(rows) == encoded.shape[0] and list(rows) == list(range(len(rows))):
         return encoded
     if encoded.device == "cpu":
@@ -146,5 +144,5 @@ def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
 
     device = f"cuda:{encoded.device_index}"  # CTranslate2 and torch share the array through __cuda_array_interface__
     selected = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)].contiguous()
-    torch.cuda.current_stream(encoded.device_index).synchronize()  # CTranslate2 reads it in a stream of its own
+    torch.cuda.current_stream(encoded.device_index).synchronize()  # CTranslate2 reads it in its own stream
     return ctranslate2.StorageView.from_array(selected)

@@ -1,9 +1,9 @@
-"""How probable it is that a recognized word is wrong: a logistic model over what the recognizer says of it.
+"""Probability that a recognized word is wrong: a logistic model over the recognizer's scores.
 
-Its weights are fitted on real speech for each family of an engine's models (`bench/real/doubt.py`) and lie in
-`calibration/` with the figures they rest on. A model that was not measured is judged by its family: English-only where
-its name ends in .en, else multilingual. What one engine calls sure says nothing of another's: the words of an engine
-without a calibration are not marked so.
+Weights are fitted on real speech for each family of an engine's models (`bench/real/doubt.py`) and stored in
+`calibration/` with the measurements behind them. A model without a measurement uses its family: English-only if its
+name ends in .en, else multilingual. Confidences of different engines are not comparable, so an engine without a
+calibration gets no such marks.
 """
 
 import tomllib
@@ -21,21 +21,21 @@ from pipeline.domain.speech import ChunkText
 SHIPPED = Path(__file__).parent / "calibration"
 ENGLISH_ONLY, MULTILINGUAL = "english-only", "multilingual"
 FEATURES = ("confidence", "support", "beside", "near")
-BOUNDS = (0.0001, 0.9999)  # of a confidence: its logarithm must be finite
-UNKNOWN = 1.0  # support where the recognizer gave one hypothesis only
+BOUNDS = (0.0001, 0.9999)  # of a confidence, so that its log odds are finite
+UNKNOWN = 1.0  # support if the recognizer returned one hypothesis only
 
 Floats = npt.NDArray[np.float64]
 
 
 class DoubtCalibration(BaseModel):
-    """The model of one family of recognizers."""
+    """Calibration for one family of recognizers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     intercept: float
     weights: dict[str, float]  # by name of `FEATURES`, each once
-    threshold: float = Field(gt=0, lt=1)  # probability of being wrong from which a word is marked
-    basis: str  # the speech and the figures that these rest on
+    threshold: float = Field(gt=0, lt=1)  # min. probability of being wrong for a mark
+    basis: str  # the speech and measurements behind the weights
 
 
 class DoubtCalibrationInvalid(ValueError):
@@ -43,10 +43,9 @@ class DoubtCalibrationInvalid(ValueError):
 
 
 def supports(words: Sequence[str], hypotheses: Sequence[tuple[Sequence[str], float]]) -> tuple[float, ...]:
-    """Return for each word the share of the hypotheses that have it there, by their probability, 0..1.
+    """Return for each word the share of the hypotheses that contain it there, weighted by their probability, 0..1.
 
-    `hypotheses` are the words of each and its log probability; without any, nothing is known and () returned. Case and
-    punctuation do not count.
+    `hypotheses` holds the words and the log probability of each; without any, returns (). Ignores case and punctuation.
     """
     from rapidfuzz.distance import Levenshtein
 
@@ -64,10 +63,10 @@ def supports(words: Sequence[str], hypotheses: Sequence[tuple[Sequence[str], flo
 
 
 def features(text: ChunkText) -> Floats:
-    """Return what is known of each word of a window, shape (words, features), in the order of `FEATURES`.
+    """Return the features of each word of a window, shape (words, features), in the order of `FEATURES`.
 
-    confidence: log odds of the word's own. support: see `supports`. beside, near: how improbable the words next to it
-    and the ones after those are, 0..2; beyond the window nothing is.
+    confidence: log odds of the word's confidence. support: see `supports`. beside, near: summed improbability, 0..2, of
+    the two adjacent words and of the two words after those; 0 beyond the window.
     """
     if not text.words:
         return np.zeros((0, len(FEATURES)))
@@ -79,12 +78,12 @@ def features(text: ChunkText) -> Floats:
 
 
 def risks(text: ChunkText, calibration: DoubtCalibration) -> Floats:
-    """Return the probability of each word of a window that it is wrong, shape (words,), 0..1."""
+    """Return the probability that each word of a window is wrong, shape (words,), 0..1."""
     return risks_of(features(text), calibration)
 
 
 def risks_of(values: Floats, calibration: DoubtCalibration) -> Floats:
-    """Return the same of `features`, shape (words,)."""
+    """Return the probabilities for an array of `features`, shape (words,)."""
     weights = np.array([calibration.weights[name] for name in FEATURES])
     probabilities: Floats = 1 / (1 + np.exp(-(calibration.intercept + values @ weights)))
     return probabilities
@@ -96,25 +95,25 @@ def family(engine: str) -> str:
 
 
 def file_of(engine: str) -> Path:
-    """Return where the calibration of a recognizer's family ships; there is none of an engine that was not measured."""
+    """Return the path of the shipped calibration of a recognizer's family; the file may not exist."""
     return SHIPPED / f"{engine.partition(' ')[0]}.{family(engine)}.toml"
 
 
 def calibration_of(engine: str) -> DoubtCalibration | None:
-    """Return the calibration that ships for the family of a recognizer; None: its engine was not measured."""
+    """Return the shipped calibration of a recognizer's family, or None if its engine was not measured."""
     path = file_of(engine)
     return read(path) if path.is_file() else None
 
 
 @cache
 def read(path: Path) -> DoubtCalibration:
-    """Return what a file says. Raises `DoubtCalibrationInvalid`."""
+    """Read a calibration file. Raises `DoubtCalibrationInvalid`."""
     try:
         calibration = DoubtCalibration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise DoubtCalibrationInvalid(f"{path} is no calibration of doubt: {error}") from error
+        raise DoubtCalibrationInvalid(f"{path} is not a valid doubt calibration: {error}") from error
     if set(calibration.weights) != set(FEATURES):
         raise DoubtCalibrationInvalid(
-            f"{path} weighs {', '.join(calibration.weights)}; needed are {', '.join(FEATURES)}."
+            f"{path} has weights for {', '.join(calibration.weights)}; expected {', '.join(FEATURES)}."
         )
     return calibration

@@ -1,7 +1,7 @@
-"""The same words in both channels at once: found by text, settled by sound.
+"""Find the same words in both channels at once by text, then confirm them by sound.
 
-Equal words are only a suspicion: two people say "yes" at once, and a customer repeats what the rep said. Only where the
-quieter channel's sound is a filtered copy of the louder one's is it the rep's own voice on the customer's line.
+Equal words are only a suspicion: two people say "yes" at once, and a customer repeats the rep. Only if the quieter
+channel's sound is a filtered copy of the louder one's is it the rep's voice on the customer's line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ from pipeline.asr.acoustics import shared
 from pipeline.asr.plausible import plain
 from pipeline.domain.speech import Audio, Word
 
-ECHO_SHARE = 0.5  # of a channel's power that the other one explains: it is its echo
-UNSURE_SHARE = 0.3  # from which equal words are doubtful
-QUIETER_DB = 6.0  # by which an echo is at least quieter than its source
+ECHO_SHARE = 0.5  # of a channel's power that the other one explains, if it is an echo
+UNSURE_SHARE = 0.3  # min. share at which equal words are doubtful
+QUIETER_DB = 6.0  # min. level difference between source and echo
 AT_ONCE = 0.8  # seconds between the starts of two words that may be one
 RUN_PAUSE = 1.0  # seconds between words of one run
-MIN_SECONDS = 0.2  # of sound: less cannot be compared
+MIN_SECONDS = 0.2  # of sound for a comparison
 
 
 class Proof(Enum):
-    """What the sound says of words that both channels have at once."""
+    """Evidence from the sound for words that both channels have at once."""
 
     ECHO = "echo"
     UNSURE = "unsure"
@@ -29,7 +29,7 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Words of `channel`, by their index among that channel's words, that the other channel has at the same time."""
+    """Words of `channel`, by index, that the other channel has at the same time."""
 
     channel: int
     words: tuple[int, ...]
@@ -37,11 +37,10 @@ class Echo:
 
 
 def find(audio: Audio, words: Sequence[Sequence[Word]]) -> list[Echo]:
-    """Echoes between two channels; `words[c]` are the words of channel c in order of time.
+    """Return the echoes between two channels; `words[c]` are the words of channel c by time.
 
     Proven: the quieter channel is explained to at least `ECHO_SHARE` and at least `QUIETER_DB` quieter. Unsure: at
-    least `UNSURE_SHARE`, or not quieter, so that nobody can say whose words they are (both channels' words are
-    named). Own voices are not returned.
+    least `UNSURE_SHARE`, or not quieter, so that the words may belong to either channel (both are returned).
     """
     if len(words) != 2:
         return []
@@ -62,7 +61,7 @@ def find(audio: Audio, words: Sequence[Sequence[Word]]) -> list[Echo]:
 
 
 def _runs(first: Sequence[Word], second: Sequence[Word]) -> Iterator[list[tuple[int, int]]]:
-    """Pairs of equal words at about the same time, those that follow each other closely together."""
+    """Yield runs of equal words at about the same time that follow each other closely."""
     run: list[tuple[int, int]] = []
     for pair in _pairs(first, second):
         if run and not (
@@ -77,7 +76,7 @@ def _runs(first: Sequence[Word], second: Sequence[Word]) -> Iterator[list[tuple[
 
 
 def _pairs(first: Sequence[Word], second: Sequence[Word]) -> Iterator[tuple[int, int]]:
-    """Indices of equal words whose starts are close, rising in both channels."""
+    """Yield indices of equal words whose starts are close, rising in both channels."""
     begin = 0
     for i, word in enumerate(first):
         while begin < len(second) and second[begin].start < word.start - AT_ONCE:

@@ -1,12 +1,12 @@
-"""Word edges moved to where the sound begins and ends.
+"""Move word edges to where the sound begins and ends.
 
-The aligner places edges in steps of 20 ms by the decoder's attention, which wanders into the pauses beside a word. The
-level says better where a pause is: a start that lies in one is moved to the onset within its word, an end that lies in
-one back to the offset, and an end that cuts sound off is moved on to the offset, at most `REACH` and never into the
-next word. Between words without a pause nothing changes.
+The aligner places edges in steps of 20 ms by the decoder's attention, which wanders into pauses next to a word. The
+level locates pauses better: a start in a pause moves to the onset within its word, an end in a pause moves back to the
+offset, and an end that cuts sound off moves forward to the offset, by up to `REACH` and never into the next word. Edges
+between words without a pause do not change.
 
-A word that lasts longer than anybody needs for it was stretched over sound that has no words: it keeps its beginning,
-or its end where that is louder, so that what lies beneath it is seen to have no words.
+A word longer than plausible was stretched over sound without words. It is shortened to its beginning, or to its end if
+that is louder, so that the uncovered sound counts as missing speech.
 """
 
 from bisect import bisect_right
@@ -22,33 +22,33 @@ from pipeline.domain.speech import SAMPLE_RATE, Chunk, Span, Word
 from pipeline.errors import EngineError
 
 FRAME = 160  # samples, 10 ms
-SPEECH_DB = 30.0  # a frame this far below the chunk's loud ones lies in a pause
-FLOOR_DB = 6.0  # as does one this close to the chunk's floor
+SPEECH_DB = 30.0  # a frame this far below the chunk's loud ones is in a pause
+FLOOR_DB = 6.0  # as is one this close to the chunk's floor
 QUIETEST_DB = -120.0
-REACH = 0.4  # seconds by which an end may be moved on
-LOUDER_DB = 3.0  # by which the end of a stretched word is louder than its beginning, where it was said at its end
+REACH = 0.4  # seconds that an end may move forward
+LOUDER_DB = 3.0  # a stretched word was spoken at its end if its end is louder than its beginning by this
 
 
 def check_sound(samples: npt.NDArray[np.float32], chunk: Chunk, longest: float) -> None:
     """Raise `EngineError` for a chunk's sound that is empty, longer than `longest` seconds, or not finite."""
     seconds = len(samples) / SAMPLE_RATE
     if not 0 < seconds <= longest + 0.5:
-        raise EngineError(f"A chunk has {seconds:.1f} s; this model takes at most {longest:g} s.")
+        raise EngineError(f"A chunk has {seconds:.1f} s; this model takes up to {longest:g} s.")
     if not np.isfinite(samples).all():
         raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
 
 
 def placed(words: Sequence[Word], samples: npt.NDArray[np.float32], chunk: Chunk) -> tuple[Word, ...]:
-    """Words in the time of a chunk's sound, in the recording's time, with edges moved."""
+    """Move word edges, and convert times from the chunk's sound to the recording."""
     moved = snapped(in_pieces(words, chunk.parts), samples, chunk.parts)
     return recorded(in_pieces(moved, chunk.parts), chunk)
 
 
 def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], parts: Sequence[Span]) -> tuple[Word, ...]:
-    """`words` of a chunk with edges moved; texts and their order stay.
+    """Return the words of a chunk with edges moved; their text and order do not change.
 
-    `samples` are the chunk's sound, shape (n,), and times count in it; `parts` are its pieces there (`Chunk.parts`),
-    which no edge is moved out of.
+    `samples` are the chunk's sound, shape (n,), and times count in it; `parts` are its pieces there (`Chunk.parts`). No
+    edge leaves its piece.
     """
     db = _levels(samples)
     loud = _loud(db)
@@ -68,7 +68,7 @@ def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], parts: Sequ
 
 
 def _onset(loud: npt.NDArray[np.bool_], first: int, last: int) -> int | None:
-    """The first loud frame of a word that begins in a pause; None where it does not or is all pause."""
+    """Return the first loud frame of a word that begins in a pause; None if it does not, or is all pause."""
     if first < 0 or loud[first : first + 2].any():
         return None
     loud_frames = np.flatnonzero(loud[first:last])
@@ -76,7 +76,7 @@ def _onset(loud: npt.NDArray[np.bool_], first: int, last: int) -> int | None:
 
 
 def _offset(loud: npt.NDArray[np.bool_], first: int, last: int, limit: int) -> int | None:
-    """The frame at which a word's sound ends: before `last` if that lies in a pause, up to `limit` if it does not."""
+    """Return the frame where a word's sound ends: before `last` if that is in a pause, else up to `limit`."""
     last = min(last, len(loud))
     if last - first < 3:
         return None
@@ -90,7 +90,7 @@ def _offset(loud: npt.NDArray[np.bool_], first: int, last: int, limit: int) -> i
 
 
 def _shortened(word: Word, db: npt.NDArray[np.float64]) -> Word:
-    """A word as long as it can be: its beginning, or its end where that is louder."""
+    """Shorten a word to its maximum length: to its beginning, or to its end if that is louder."""
     max_seconds = longest(word.text)
     if word.end - word.start <= max_seconds:
         return word
@@ -103,13 +103,13 @@ def _shortened(word: Word, db: npt.NDArray[np.float64]) -> Word:
 
 
 def _mean(db: npt.NDArray[np.float64], start: float, end: float) -> float:
-    """The level between two times, by power; -120 dB without sound."""
+    """Return the mean level between two times, by power; -120 dB without sound."""
     power = 10 ** (db[max(0, _frame(start)) : max(0, _frame(end))] / 10)
     return 10 * float(np.log10(power.mean())) if len(power) else QUIETEST_DB
 
 
 def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Of each whole frame, in dB of full scale."""
+    """Return the level of each whole frame in dB of full scale."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     db: npt.NDArray[np.float64] = 10 * np.log10(np.mean(frames**2, axis=1) + 10 ** (QUIETEST_DB / 10))
     return db

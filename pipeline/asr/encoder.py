@@ -1,7 +1,7 @@
-"""Whisper's encoder in PyTorch, in bfloat16, for CPUs that multiply such numbers in tiles (Intel's AMX).
+"""Whisper's encoder in PyTorch with bfloat16, for CPUs with tile multiplication (Intel's AMX).
 
-CTranslate2 multiplies weights in int8 there, but its attention is in float32 and holds all scores of a window at once.
-PyTorch's holds a block of them, in bfloat16. The weights are those of the checkpoint that CTranslate2 loads.
+CTranslate2 multiplies weights in int8 on such CPUs, but computes attention in float32 and stores all scores of a window
+at once. PyTorch stores one block of them, in bfloat16. Both use the weights of the same checkpoint.
 """
 
 import struct
@@ -16,16 +16,16 @@ from pipeline.errors import EngineError
 
 LAYOUT = 6  # of the file, as CTranslate2 writes it since version 2
 FORMATS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by CTranslate2's numbers
-OTHERWISE = "SWITCHBOARD_ASR__ENCODER=ctranslate2 leaves them to CTranslate2."
+ADVICE = "Set SWITCHBOARD_ASR__ENCODER=ctranslate2 to use CTranslate2's encoder."
 PREFIX = "encoder/"
 FLAG = "amx_bf16"
-ABOUT_THE_CPU = Path("/proc/cpuinfo")
+CPU_INFO = Path("/proc/cpuinfo")
 
 Features = npt.NDArray[np.float32]  # shape (mels, frames)
 
 
-def suits_this_cpu(about: Path = ABOUT_THE_CPU) -> bool:
-    """Whether the CPU multiplies bfloat16 in tiles; False where the system does not say."""
+def suits_this_cpu(about: Path = CPU_INFO) -> bool:
+    """Return whether the CPU multiplies bfloat16 in tiles; False if the system does not report it."""
     try:
         text = about.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -37,9 +37,9 @@ class BFloat16Encoder:
     """The encoder of one checkpoint, on a CPU. Re-entrant."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        """Read the weights of the checkpoint in `folder`; `threads` of each pass.
+        """Read the weights of the checkpoint in `folder`; `threads` per pass.
 
-        Raises `EngineError` if its file is of another layout, or has not the weights of Whisper's encoder.
+        Raises `EngineError` if its file has another layout or lacks the weights of Whisper's encoder.
         """
         self._threads = threads
         path = folder / "model.bin"
@@ -54,16 +54,14 @@ class BFloat16Encoder:
                 if not name.endswith("_scale")
             }
         except (KeyError, struct.error, ValueError, IndexError, RuntimeError) as error:
-            raise EngineError(
-                f"{path} has no encoder that can be read ({type(error).__name__}). {OTHERWISE}"
-            ) from error
+            raise EngineError(f"{path} has no readable encoder ({type(error).__name__}). {ADVICE}") from error
         self._layers = sum(name.endswith("/ffn/linear_0/weight") for name in variables)
 
     def __call__(self, features: Features) -> npt.NDArray[np.float32]:
-        """Return what the decoder attends to for one window, shape (1, frames / 2, dimension)."""
+        """Return the encoder's output for one window, shape (1, frames / 2, dimension)."""
         import torch
 
-        before = torch.get_num_threads()  # of the thread that calls, which may go on to other networks
+        before = torch.get_num_threads()  # of the calling thread, which may run other networks later
         torch.set_num_threads(self._threads)
         try:
             with torch.inference_mode():
@@ -114,7 +112,7 @@ class BFloat16Encoder:
 
 
 def _variables(file: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """The encoder's variables of a CTranslate2 `model.bin`, name and tensor; scalars too.
+    """Yield name and tensor of the encoder's variables in a CTranslate2 `model.bin`, scalars included.
 
     The layout is that of `ModelSpec.save` in CTranslate2: version, name and revision of the specification, then name,
     shape, format and bytes of each variable, little-endian.
@@ -123,7 +121,7 @@ def _variables(file: BinaryIO) -> Iterator[tuple[str, Any]]:
 
     version = _number(file, "I")
     if version != LAYOUT:
-        raise EngineError(f"The weights are in a file of layout {version}, not {LAYOUT}. {OTHERWISE}")
+        raise EngineError(f"The weights are in a file of layout {version}, not {LAYOUT}. {ADVICE}")
     _name(file)
     _number(file, "I")
     for _ in range(_number(file, "I")):
@@ -147,12 +145,12 @@ def _name(file: BinaryIO) -> str:
 
 
 def _whole(value: Any, scale: Any) -> Any:
-    """Weights as numbers in float32: quantized ones were multiplied with a scale for each row."""
+    """Return weights in float32; quantized rows are divided by their scale."""
     return value.float() if scale is None else value.float() / scale.float().reshape(-1, *[1] * (value.dim() - 1))
 
 
 def _format(name: str) -> Any:
-    """Sums and norms are in float32: only what is multiplied loses digits."""
+    """Return the data type of a variable: float32 for norms and their sums, bfloat16 for matrix products."""
     import torch
 
     return torch.float32 if "norm" in name else torch.bfloat16

@@ -1,5 +1,3 @@
-"""What a recognition engine must do, how it is chosen, and what it can be told."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
@@ -20,25 +18,25 @@ Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 
 @runtime_checkable
 class Engine(Protocol):
-    """Recognizes chunks. Those of one request may belong to several calls and languages.
+    """Speech recognition engine. One request may hold chunks of several calls and languages.
 
-    The class is made with its own options and the folder of the checkpoint store (None: the user's); what it names
-    (`Options`, `CHECKPOINTS`, `device_of`) is asked without loading anything. Re-entrant: one thread's request may be
-    prepared while another's has the device.
+    The constructor takes the engine's options and the folder of the checkpoint store (None: the user's). `Options`,
+    `CHECKPOINTS` and `device_of` are available without loading anything. Re-entrant: one thread's request may be
+    prepared while another's is on the device.
     """
 
-    Options: ClassVar[type[EngineOptions]]  # `AsrOptions` and what else this engine can be told
-    # How its model is found by name, and what to tell people who lack it. None: a server has it (`RemoteEngine`).
+    Options: ClassVar[type[EngineOptions]]  # `AsrOptions` plus the options of this engine
+    # How to find its model by name, and advice if it is missing. None: the model is on a server (`RemoteEngine`).
     CHECKPOINTS: ClassVar[CheckpointKind | None]
-    name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
-    max_chunk_seconds: float  # the most sound in a chunk that it takes
+    name: str  # shown as the source of the words, e.g. "faster-whisper large-v3-turbo float16"
+    max_chunk_seconds: float  # longest chunk it accepts
     packing: bool  # whether pauses may be left out of a chunk
-    batch_size: int  # chunks that it takes in one forward pass
-    batches_at_once: int  # of different threads that its device works on together; further ones wait for it
+    batch_size: int  # chunks in one forward pass
+    batches_at_once: int  # batches of different threads that run on the device in parallel; others wait
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return where an engine with these options computes: "cpu" or "cuda". Raises `DeviceUnavailable`."""
+        """Return the device of an engine with these options: "cpu" or "cuda". Raises `DeviceUnavailable`."""
 
     def transcribe(
         self,
@@ -47,36 +45,36 @@ class Engine(Protocol):
         vocabularies: Sequence[Sequence[str]] = (),
         with_fallback: bool = False,
     ) -> list[ChunkText]:
-        """Recognize chunks, in the order given; a chunk whose language is None has it detected.
+        """Recognize chunks in the given order; detect the language of a chunk whose language is None.
 
-        A model that knows one language only takes every chunk for that: `languages` is empty and `language_probability`
-        0, since nothing was detected.
+        A model for a single language treats every chunk as that language: `languages` is empty and
+        `language_probability` 0, since nothing was detected.
 
-        `vocabularies[i]` holds names and terms to listen for in `chunks[i]`; an engine that cannot use them passes
-        them over. `with_fallback`: each chunk alone, with every fallback the engine has, and the same result each time.
-        `samples[i]` is the chunk's sound, pauses between its pieces left out. Word times count from the start of the
-        recording, never decrease, and lie inside one piece of their chunk. A chunk without speech has no words.
+        `samples[i]` is the chunk's sound without the pauses between its pieces. `vocabularies[i]` holds names and terms
+        of `chunks[i]`; an engine without vocabulary support ignores them. `with_fallback`: decode each chunk alone with
+        every fallback of the engine, with the same result each time. Word times count from the start of the recording,
+        never decrease, and stay inside one piece of their chunk. A chunk without speech has no words.
         Raises `EngineError`.
         """
 
 
 @runtime_checkable
 class NeedsAligner(Protocol):
-    """An engine whose model may write words without times: `load` gives it an aligner, which knows them."""
+    """Engine whose model may return words without times; `load` sets its aligner, which adds them."""
 
     aligner: Aligner | None
-    needs_aligner: bool  # as far as is known when it is loaded
+    needs_aligner: bool  # as known after loading
 
 
 @runtime_checkable
 class RemoteEngine(Protocol):
-    """An engine whose model a server has: `CHECKPOINTS` is None."""
+    """Engine whose model runs on a server: `CHECKPOINTS` is None."""
 
     @staticmethod
     def probe(options: Any) -> str:
-        """Return where its model is, having asked the server.
+        """Query the server and return where its model is.
 
-        Raises `EngineUnavailable`, which says what is wrong and what to do.
+        Raises `EngineUnavailable`, whose message says what is wrong and what to do.
         """
 
 
@@ -92,7 +90,7 @@ ENGINES = Registry(
 
 
 class AsrOptions(EngineOptions):
-    """How to recognize speech. Further options are the engine's own, beside its code."""
+    """Options of speech recognition; each engine adds its own next to its code."""
 
     STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
@@ -100,7 +98,7 @@ class AsrOptions(EngineOptions):
     engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")
     model: str = Field(
         "auto",
-        description="A model that the engine knows by name (a Whisper size; openai: the server's name for it), "
+        description="A named model of the engine (a Whisper size; openai: the server's name for it), "
         "a repository of the Hugging Face hub (owner/name@commit pins it), a folder (/..., ./..., ~/...), or "
         "auto: the best available model for the device (faster-whisper prefers large-v3-turbo on a GPU and small on a "
         "CPU; where that one is not available, it uses the best stored multilingual model and logs a warning).",
@@ -111,15 +109,15 @@ class AsrOptions(EngineOptions):
 
 
 def engine_class(options: AsrOptions) -> type[Engine]:
-    """Return the class of the engine that the options name."""
+    """Return the class of the engine in the options."""
     return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: AsrOptions, store: Path | None = None, aligning: AlignmentOptions | None = None) -> Engine:
-    """Load the engine that the options name; `store`: the folder of the checkpoint store, None: the user's.
+    """Load the engine in the options; `store`: the folder of the checkpoint store, None: the user's.
 
-    `aligning`: the aligner of an engine that needs one; None: the default one. Others load none.
-    Raises `CheckpointMissing`, `CheckpointDamaged` or `DeviceUnavailable`.
+    `aligning`: options of the aligner, loaded only if the engine needs one; None: the defaults. Raises
+    `CheckpointMissing`, `CheckpointDamaged` or `DeviceUnavailable`.
     """
     engine = cast(Engine, load_engine(options, store))
     aligning = aligning or AlignmentOptions()

@@ -1,7 +1,7 @@
-"""One chunk, alone, in every way the engine has: for windows whose first text is suspect.
+"""Decode a suspect chunk alone, with every strategy of the engine.
 
 Whisper's own fallback only raises the temperature. Here the cheap and deterministic variations come first, since they
-cure most loops and gaps; sampling is the last.
+cure most loops and gaps; sampling comes last.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ import numpy.typing as npt
 from pipeline.asr.plausible import MAX_COMPRESSION, longest
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
 
-IMPROBABLE = -1.0  # mean log probability per token below which a text is tried again (Whisper's own threshold)
+IMPROBABLE = -1.0  # mean log probability per token below which a text is decoded again (Whisper's threshold)
 FRAME = 800  # samples, 50 ms
-LOUD_DB = 25.0  # a frame at most this far below the chunk's loud ones carries speech, as far as level can say
-REACH = 0.15  # seconds around a word that count as covered: word times are no better
+LOUD_DB = 25.0  # a frame up to this far below the chunk's loud ones counts as speech
+REACH = 0.15  # seconds around a word that count as covered: the accuracy of word times
 MIN_PART_SECONDS = 1.0  # seconds; a chunk is split only into parts that are longer
-MAX_VAIN_VARIATIONS = 2  # variations in a row that bring nothing better, after which a window is left as it is
-COVERAGE_WEIGHT = 1.0  # how many units of mean log probability full coverage is worth against none
+MAX_VAIN_VARIATIONS = 2  # variations in a row without improvement, after which the window stays as it is
+COVERAGE_WEIGHT = 1.0  # units of mean log probability that full coverage is worth
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingStrategy:
-    """One way to decode a chunk: what differs from the first pass."""
+    """Options of one decoding of a chunk that differ from the first pass."""
 
     vocabulary: bool = True
     no_repeat: bool = False
@@ -41,57 +41,59 @@ def decode_with_fallback(
     temperatures: Sequence[float],
     vocabulary: bool,
 ) -> ChunkText:
-    """The best of what the ways give. `decode` must give the same text for the same input.
+    """Return the best text of all strategies. `decode` must be deterministic.
 
-    In two parts is always tried, because words can be missing from a text that looks sound. The rest only while all
-    so far are suspect: alone, piece by piece, and then until `MAX_VAIN_VARIATIONS` variations in a row bring nothing
-    better. If the language of the chunk is not known, it is detected alone first. The best is one that is not suspect;
-    among those, by mean log probability and by how much of the loud sound has words.
-    Its `decodings` are those of all ways.
+    Always decodes the chunk in two parts, because words can be missing from a text that looks correct. The other
+    strategies run only while all texts so far are suspect: alone, piece by piece, and then until `MAX_VAIN_VARIATIONS`
+    variations in a row bring no improvement. An unknown language is detected first, on the whole chunk. Texts that are
+    not suspect win; among those, the mean log probability and the share of loud sound with words decide. `decodings` is
+    the sum over all strategies.
     """
-    tried = _attempts(samples, chunk, decode, vocabulary)
+    attempts = _attempts(samples, chunk, decode, vocabulary)
     joints = [round(part.start * SAMPLE_RATE) for part in chunk.parts[1:]]
-    if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
-        tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
+    if joints and all(map(suspect, attempts)):  # pieces that share a window can mislead the decoder
+        attempts.append(joined(attempts[0], _of_parts(samples, chunk, joints, decode, attempts[0].language)))
     in_vain = 0
-    for way in (
+    for strategy in (
         DecodingStrategy(False, no_repeat=True),
         *(DecodingStrategy(False, temperature=t) for t in temperatures),
     ):
-        if in_vain == MAX_VAIN_VARIATIONS or not all(map(suspect, tried)):
+        if in_vain == MAX_VAIN_VARIATIONS or not all(map(suspect, attempts)):
             break
-        text = decode(samples, chunk, way)
-        in_vain = 0 if _rank(text, samples) > max(_rank(other, samples) for other in tried) else in_vain + 1
-        tried.append(text)
-    sound = [text for text in tried if not suspect(text)]
-    best = max(sound or tried, key=lambda text: _rank(text, samples))
-    return replace(best, with_fallback=True, decodings=sum(text.decodings for text in tried))
+        text = decode(samples, chunk, strategy)
+        in_vain = 0 if _rank(text, samples) > max(_rank(other, samples) for other in attempts) else in_vain + 1
+        attempts.append(text)
+    plausible_texts = [text for text in attempts if not suspect(text)]
+    best = max(plausible_texts or attempts, key=lambda text: _rank(text, samples))
+    return replace(best, with_fallback=True, decodings=sum(text.decodings for text in attempts))
 
 
 def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vocabulary: bool) -> list[ChunkText]:
     moment = quietest_moment(samples)
-    tried = [decode(samples, chunk, DecodingStrategy())] if chunk.language is None or moment is None else []
-    if vocabulary:  # terms that are listened for are also heard where nobody said them
-        tried.append(decode(samples, chunk, DecodingStrategy(False)))
+    attempts = [decode(samples, chunk, DecodingStrategy())] if chunk.language is None or moment is None else []
+    if vocabulary:  # a vocabulary also produces terms that were not spoken
+        attempts.append(decode(samples, chunk, DecodingStrategy(False)))
     if moment is not None:
-        language = chunk.language or tried[0].language
+        language = chunk.language or attempts[0].language
         parts = _of_parts(samples, chunk, [moment], decode, language)
-        whole = tried[0] if tried else replace(max(parts, key=lambda part: part.chunk.seconds), chunk=chunk)
-        tried.append(joined(whole, parts))
-        if chunk.language is not None and all(map(suspect, tried)):
-            tried.append(decode(samples, chunk, DecodingStrategy()))
-    return tried
+        whole = attempts[0] if attempts else replace(max(parts, key=lambda part: part.chunk.seconds), chunk=chunk)
+        attempts.append(joined(whole, parts))
+        if chunk.language is not None and all(map(suspect, attempts)):
+            attempts.append(decode(samples, chunk, DecodingStrategy()))
+    return attempts
 
 
 def suspect(text: ChunkText) -> bool:
-    """Whether a text is tried again, as Whisper's own fallback decides it."""
+    """Return whether to decode a text again, by the thresholds of Whisper's own fallback."""
     return bool(text.words) and (text.mean_log_probability < IMPROBABLE or text.compression > MAX_COMPRESSION)
 
 
 def _of_parts(
     samples: npt.NDArray[np.float32], chunk: Chunk, moments: Sequence[int], decode: Decode, language: str
 ) -> list[ChunkText]:
-    """The chunk in parts, parted at these samples; in `language`, which a part tells less well than the whole."""
+    """Decode a chunk in parts, split at these samples; `language` comes from the whole, where detection is more
+    reliable.
+    """
     edges = [0, *moments, len(samples)]
     whole = replace(chunk, language=language)
     times = [0.0, *(moment / SAMPLE_RATE for moment in moments), chunk.seconds]
@@ -102,7 +104,7 @@ def _of_parts(
 
 
 def joined(alone: ChunkText, parts: Sequence[ChunkText]) -> ChunkText:
-    """One text of several parts, in the language of the whole; its probabilities are weighted by their seconds."""
+    """Join the texts of parts in the language of the whole; probabilities are weighted by duration."""
     seconds = [part.chunk.seconds for part in parts]
     mean = sum(part.mean_log_probability * s for part, s in zip(parts, seconds, strict=True)) / sum(seconds)
     return replace(
@@ -117,12 +119,12 @@ def joined(alone: ChunkText, parts: Sequence[ChunkText]) -> ChunkText:
 
 
 def _joined_supports(parts: Sequence[ChunkText]) -> tuple[float, ...]:
-    known = all(len(part.supports) == len(part.words) for part in parts)
-    return tuple(share for part in parts for share in part.supports) if known else ()
+    have_supports = all(len(part.supports) == len(part.words) for part in parts)
+    return tuple(share for part in parts for share in part.supports) if have_supports else ()
 
 
 def quietest_moment(samples: npt.NDArray[np.float32]) -> int | None:
-    """The sample in the middle half at which a chunk is best split; None where parts would be too short."""
+    """Return the best sample in the middle half to split a chunk; None if the parts would be too short."""
     length = len(samples)
     if length < 2 * MIN_PART_SECONDS * SAMPLE_RATE:
         return None
@@ -134,7 +136,7 @@ def quietest_moment(samples: npt.NDArray[np.float32]) -> int | None:
 
 
 def coverage(text: ChunkText, samples: npt.NDArray[np.float32]) -> float:
-    """The share of the chunk's loud frames that lie in or next to a word, 0..1; 1 where nothing is loud."""
+    """Return the share of the chunk's loud frames in or next to a word, 0..1; 1 if nothing is loud."""
     levels = _levels(samples)
     if not len(levels) or levels.max() <= 0:
         return 1.0
@@ -152,7 +154,7 @@ def _rank(text: ChunkText, samples: npt.NDArray[np.float32]) -> tuple[bool, floa
 
 
 def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Root mean square of each 50 ms, shape (frames,)."""
+    """Return the root mean square of each 50 ms, shape (frames,)."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     levels: npt.NDArray[np.float64] = np.sqrt(np.mean(frames**2, axis=1))
     return levels

@@ -1,7 +1,7 @@
-"""Whisper through faster-whisper and CTranslate2, with batches that cross calls and languages.
+"""Whisper through faster-whisper and CTranslate2, with batches across calls and languages.
 
 faster-whisper's own batched pipeline takes one file in one language at a time. Here one `encode` and one `generate`
-serve chunks of any calls: every prompt carries its own language.
+process chunks of any calls: every prompt has its own language.
 """
 
 import json
@@ -32,19 +32,25 @@ from pipeline.engines.device import CTRANSLATE2_CUDA, choose, cores, load_cublas
 from pipeline.errors import EngineError
 
 CPU_BATCH, MAX_GPU_BATCH = 4, 64
-AT_ONCE = 2  # batches that the device works on, or more on a CPU, each with its share of the threads; one is prepared
-THREADS_EACH = 4  # as CTranslate2 chooses: more in one forward pass bring little, so more cores take more batches
-TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
-KEPT_LANGUAGES = 5
+AT_ONCE = 2  # batches on the device, or more on a CPU, each with its share of the threads; one is in preparation
+THREADS_EACH = 4  # CTranslate2's default: more per forward pass gain little, so more cores take more batches
+TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # to sample a single chunk with, in turn (Whisper's)
+MAX_LANGUAGES = 5
 PADDED_ON_CPU = (15.0, 20.0, 25.0)  # seconds to which shorter windows are padded; others to the whole 30 s
-TRAILING_SILENCE = 5.0  # seconds of padding that such a window keeps: with less, Whisper says its text twice
+TRAILING_SILENCE = 5.0  # seconds of padding in such a window: with less, Whisper writes its text twice
 ONLY_LANGUAGE = "en"  # of a Whisper that is not multilingual
+ENCODER_FRAMES = 1500  # for 30 s
+HEAD_WIDTH = 64
+ACTIVATIONS = 12  # rows of the model's width in an encoder layer: query, key, value, 4 + 4 inside, one
+MEMORY_SHARE = 0.5  # of the free memory: another engine may share the device
+UNSEEN = 1.25  # the deepest alignment head of OpenAI's checkpoints is in the last fifth of the layers
+FIRST_MERGE = ["Ġ", "t"]
 
-Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
+Vocabulary = tuple[int, ...]  # the tokens of the terms
 
 
 class FasterWhisperOptions(AsrOptions):
-    """What this engine can be told."""
+    """Options of this engine."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,21 +61,21 @@ class FasterWhisperOptions(AsrOptions):
         None,
         ge=1,
         le=256,
-        description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU what half of its free memory holds.",
+        description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU as many as half of its free memory holds.",
     )
-    beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
+    beam_size: int = Field(5, ge=1, le=10, description="Hypotheses per decoding step; 1 is greedy and faster.")
     cpu_threads: int = Field(
         0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core. A batch has up to 4."
     )
     encoder: Literal["auto", "ctranslate2", "bfloat16"] = Field(
         "auto",
-        description="What encodes on a CPU. bfloat16: PyTorch, in that format; auto: that, where the CPU multiplies "
-        "it in tiles (AMX) and compute_type is auto, else CTranslate2. A GPU always has CTranslate2's.",
+        description="Encoder on a CPU. bfloat16: PyTorch, in that format; auto: the same, if the CPU multiplies "
+        "it in tiles (AMX) and compute_type is auto, else CTranslate2. A GPU always uses CTranslate2's.",
     )
     vocabulary: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="Whether names and terms are given to the model as a prompt. auto: where the checkpoint's manifest "
-        "says that this was measured to help, else not.",
+        description="Whether names and terms are passed to the model as a prompt. auto: if the checkpoint's manifest "
+        "says that this was measured to help.",
     )
 
 
@@ -101,7 +107,7 @@ CHECKPOINTS = CheckpointKind(
 
 @dataclass(frozen=True, slots=True)
 class PreparedChunk:
-    """A chunk and what is known of its language; `languages` is what the sound alone says."""
+    """A chunk and its language; `languages` holds the probabilities detected from the sound."""
 
     chunk: Chunk
     language: str
@@ -110,11 +116,10 @@ class PreparedChunk:
 
 
 class FasterWhisper:
-    """A recognition engine; see `pipeline.asr.Engine`.
+    """Recognition engine; see `pipeline.asr.Engine`.
 
-    Re-entrant: features are made and words are placed by the thread that asks, while the device works for
-    `batches_at_once` other threads. CTranslate2 gives each of them a worker, on a GPU with a stream of its own; they
-    share the weights.
+    Re-entrant: the calling thread computes features and places words while the device works for `batches_at_once` other
+    threads. CTranslate2 gives each of them a worker, on a GPU with its own stream; they share the weights.
     """
 
     Options = FasterWhisperOptions
@@ -127,7 +132,7 @@ class FasterWhisper:
         kind: CheckpointKind = CHECKPOINTS,
         at_once: int = AT_ONCE,
     ) -> None:
-        """`kind`: how the model is found, where it is not to recognize; `at_once`: batches that it works on then."""
+        """Load the model. `kind` and `at_once` differ for a model that aligns instead of recognizing."""
         from faster_whisper import WhisperModel
 
         device = self.device_of(options)
@@ -150,10 +155,10 @@ class FasterWhisper:
                 num_workers=self.batches_at_once,
                 local_files_only=True,
             )
-            self._apart = self._encoder_apart(
+            self._bfloat16 = self._load_encoder(
                 options, device, checkpoint.folder, max(1, threads // self.batches_at_once)
             )
-        # Measured on a CPU only; on a GPU each further length would take a pass of the decoder more.
+        # Measured on a CPU only; on a GPU each further length would take another pass of the decoder.
         self._on_gpu = device == "cuda"
         self._padded = () if self._on_gpu else PADDED_ON_CPU
         self._device = threading.BoundedSemaphore(self.batches_at_once)
@@ -165,14 +170,12 @@ class FasterWhisper:
         self._time_tokens = checkpoint.time_tokens
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
-        self.name = f"faster-whisper {checkpoint.name} {compute_type}{' (encoder bfloat16)' if self._apart else ''}"
+        self.name = f"faster-whisper {checkpoint.name} {compute_type}{' (encoder bfloat16)' if self._bfloat16 else ''}"
         self.packing = checkpoint.packing
         self.max_chunk_seconds = checkpoint.max_chunk_seconds or 30.0
 
     @staticmethod
-    def _encoder_apart(
-        options: FasterWhisperOptions, device: str, folder: Path, threads: int
-    ) -> BFloat16Encoder | None:
+    def _load_encoder(options: FasterWhisperOptions, device: str, folder: Path, threads: int) -> BFloat16Encoder | None:
         use_bfloat16 = options.encoder == "bfloat16"
         if options.encoder == "auto" and options.compute_type == "auto":
             use_bfloat16 = suits_this_cpu()
@@ -194,11 +197,11 @@ class FasterWhisper:
             return CPU_BATCH
         import torch
 
-        free, _ = torch.cuda.mem_get_info()  # the weights are there already
-        bytes_per_chunk = self._bytes_of_a_chunk(folder, 4 if compute_type == "float32" else 2)
+        free, _ = torch.cuda.mem_get_info()  # after the weights are loaded
+        bytes_per_chunk = self._chunk_bytes(folder, 4 if compute_type == "float32" else 2)
         return batch_size(free, bytes_per_chunk, self.batches_at_once, MAX_GPU_BATCH)
 
-    def _bytes_of_a_chunk(self, folder: Path, bytes_each: int) -> int:
+    def _chunk_bytes(self, folder: Path, bytes_each: int) -> int:
         silence = np.zeros((self._model.model.n_mels, self._model.feature_extractor.nb_max_frames), np.float32)
         width = self._encode([silence]).shape[2]
         layers = decoder_layers(json.loads((folder / "config.json").read_text()))
@@ -211,17 +214,18 @@ class FasterWhisper:
         vocabularies: Sequence[Sequence[str]] = (),
         with_fallback: bool = False,
     ) -> list[ChunkText]:
-        """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest.
+        """See `pipeline.asr.Engine`. Chunks of similar length share a batch: a batch decodes as long as its longest.
 
-        All of a batch are padded to one length, that of each alone, so that no text depends on the rest of the batch.
+        All chunks of a batch are padded to one length, the one each would get alone, so that no text depends on the
+        batch.
         """
         lists = [tuple(terms) for terms in vocabularies]
-        tokens_of = {terms: self._vocabulary(terms) for terms in set(lists)}  # a call's chunks share one list
+        tokens_of = {terms: self._vocabulary(terms) for terms in set(lists)}  # chunks of a call share one list
         vocabulary = [tokens_of[terms] for terms in lists] or [()] * len(chunks)
         if with_fallback:
             return [self._with_fallback(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         texts_by_index: dict[int, ChunkText] = {}
-        alike: dict[tuple[int, int], list[int]] = defaultdict(list)  # prompts, too, have one length in a batch
+        alike: dict[tuple[int, int], list[int]] = defaultdict(list)  # prompts of a batch have one length, too
         for i in sorted(range(len(chunks)), key=lambda i: chunks[i].seconds):
             alike[len(vocabulary[i]), self._frames(len(samples[i]))].append(i)
         for order in alike.values():
@@ -238,7 +242,7 @@ class FasterWhisper:
     def align(
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
-        """Return the words of texts that another recognizer wrote; see `pipeline.asr.alignment.Aligner`."""
+        """Return the timed words of another recognizer's texts; see `pipeline.asr.alignment.Aligner`."""
         aligned: list[tuple[Word, ...]] = [()] * len(chunks)
         alike: dict[int, list[int]] = defaultdict(list)
         for i, text in enumerate(texts):
@@ -261,7 +265,7 @@ class FasterWhisper:
 
     @cached_property
     def _encoder(self) -> Any:
-        return complete(self._model.hf_tokenizer)
+        return with_first_merge(self._model.hf_tokenizer)
 
     def _tokens(self, text: str, language: str) -> list[int]:
         tokens = list(self._encoder.encode(f" {text.strip()}", add_special_tokens=False).ids)
@@ -270,13 +274,13 @@ class FasterWhisper:
         return tokens
 
     def _vocabulary(self, terms: Sequence[str]) -> Vocabulary:
-        """The tokens of a list of terms; none where the checkpoint is not to be given any."""
+        """Return the tokens of terms; empty if the checkpoint takes no vocabulary."""
         if not self._takes_vocabulary or not terms:
             return ()
         return tuple(vocabulary.tokens(terms, self._tokenizer("en").encode))
 
     def _with_fallback(self, samples: Samples, chunk: Chunk, terms: Vocabulary) -> ChunkText:
-        """One chunk in every way, encoded at most once; see `fallback.decode_with_fallback`."""
+        """Decode one chunk with every strategy, encoding it once; see `fallback.decode_with_fallback`."""
 
         @cache
         def whole() -> Any:
@@ -297,7 +301,7 @@ class FasterWhisper:
         strategy: DecodingStrategy,
         encoded: Any = None,
     ) -> list[ChunkText]:
-        """`encoded`: what `_encode` made of the chunks, if they have been through it."""
+        """Transcribe one batch; `encoded`: the encoder's output, if already computed."""
         features = (
             [] if encoded is not None else [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
         )
@@ -307,7 +311,7 @@ class FasterWhisper:
             decodings = self._decode(encoded, windows, samples, terms, strategy)
             spoken = [i for i, result in enumerate(decodings) if not self._silent(result)]
             timed = self._align(encoded, windows, decodings, spoken)
-            del encoded  # its memory is the device's
+            del encoded  # frees device memory
         placed = [
             self._placed(timed.get(i, ()), x, chunk) for i, (x, chunk) in enumerate(zip(samples, chunks, strict=True))
         ]
@@ -336,20 +340,22 @@ class FasterWhisper:
         return np.asarray(pad_or_trim(mel, self._frames(len(samples))), dtype=np.float32)
 
     def _frames(self, samples: int) -> int:
-        """Return the mel frames to which this many samples are padded: the encoder's cost grows faster than they do."""
+        """Return the padded length in mel frames: the encoder's cost grows faster than the length."""
         needed = samples / SAMPLE_RATE + TRAILING_SILENCE
         fitting = (seconds for seconds in self._padded if needed <= seconds)
         whole = int(self._model.feature_extractor.nb_max_frames)
         return min((words.frames(self._model, seconds) for seconds in fitting), default=whole)
 
     def _encode(self, features: Sequence[npt.NDArray[np.float32]]) -> Any:
-        """All windows in one pass on a GPU, and one by one on a CPU: there the attention of several windows of 30 s is
-        hundreds of MB, which no cache holds and which is got page by page. The same numbers come out.
+        """Encode all windows in one pass on a GPU, and one by one on a CPU, with the same result.
+
+        On a CPU the attention of several windows of 30 s takes hundreds of MB: no cache holds it, and its pages are
+        allocated one by one.
         """
         passes = [np.stack(features)] if self._on_gpu else [window[None] for window in features]
         try:
-            if self._apart is not None:
-                return decoding.stacked([self._apart(window) for window in features])
+            if self._bfloat16 is not None:
+                return decoding.stacked([self._bfloat16(window) for window in features])
             encoded = [self._model.encode(windows) for windows in passes]
         except RuntimeError as error:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
@@ -388,7 +394,7 @@ class FasterWhisper:
         terms: Sequence[Vocabulary],
         strategy: DecodingStrategy,
     ) -> list[Decoding]:
-        """One hypothesis for each window; one that is sampled draws with a seed of its own sound, and is alone."""
+        """Return one hypothesis per window; a sampled window is alone, and its sound is the seed."""
         tokenizers = [self._tokenizer(window.language) for window in windows]
         try:
             if strategy.temperature > 0:
@@ -406,7 +412,7 @@ class FasterWhisper:
     def _align(
         self, encoded: Any, windows: Sequence[PreparedChunk], decodings: Sequence[Decoding], spoken: Sequence[int]
     ) -> dict[int, tuple[Word, ...]]:
-        """Words with times for the windows in `spoken`; one pass per language, as `align` takes one start sequence."""
+        """Align the windows in `spoken`; one pass per language, since `align` takes one start sequence."""
         by_language: dict[str, list[int]] = defaultdict(list)
         for i in spoken:
             if decodings[i].tokens:
@@ -429,7 +435,7 @@ class FasterWhisper:
         return timed
 
     def _placed(self, timed: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
-        """Words at their times: what the checkpoint's alignment is early by is made up for, edges go to the sound."""
+        """Correct the checkpoint's alignment delay and move edges to the sound."""
         later = [replace(w, start=w.start + self._word_delay, end=w.end + self._word_delay) for w in timed]
         return edges.placed(later, samples, chunk)
 
@@ -438,7 +444,7 @@ class FasterWhisper:
 
         if language not in self._tokenizers:
             if language not in _LANGUAGE_CODES:
-                raise EngineError(f"Whisper does not know the language {language!r}.")
+                raise EngineError(f"Whisper does not support the language {language!r}.")
             self._tokenizers[language] = Tokenizer(
                 self._model.hf_tokenizer, self._model.model.is_multilingual, task="transcribe", language=language
             )
@@ -447,7 +453,7 @@ class FasterWhisper:
 
 def _likeliest(languages: dict[str, float]) -> dict[str, float]:
     ranked = sorted(languages.items(), key=lambda item: (-item[1], item[0]))
-    return {code: round(probability, 4) for code, probability in ranked[:KEPT_LANGUAGES]}
+    return {code: round(probability, 4) for code, probability in ranked[:MAX_LANGUAGES]}
 
 
 def _batches(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
@@ -455,51 +461,44 @@ def _batches(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
         yield items[first : first + size]
 
 
-FRAMES = 1500  # of the encoder, for 30 s
-
-
-HEAD = 64
-
-
-ACTIVATIONS = 12  # rows as wide as the model that an encoder layer holds at once: query, key, value, 4 + 4 inside, one
-
-
-SHARE = 0.5  # of the free memory: another engine may share the device
-
-
-UNSEEN = 1.25  # the deepest alignment head of OpenAI's checkpoints lies in the last fifth of the layers
-
-
 def decoder_layers(config: Mapping[str, Any]) -> int:
-    """Of a checkpoint in CTranslate2's format, at least: told from its `alignment_heads`. 32 where there are none."""
+    """Estimate the decoder layers of a CTranslate2 checkpoint from its `alignment_heads`; 32 without them."""
     heads = config.get("alignment_heads") or []
     return math.ceil(UNSEEN * (1 + max(layer for layer, _ in heads))) if heads else 32
 
 
 def chunk_bytes(width: int, layers: int, beams: int, tokens: int, bytes_each: int) -> int:
-    """Bytes that a window needs on the device: `width` of the model, `layers` of its decoder, `tokens` decoded."""
-    encoder = 2 * (width // HEAD or 1) * FRAMES**2 + ACTIVATIONS * FRAMES * width
-    decoder = 2 * layers * width * (FRAMES + 2 * beams * tokens)
+    """Return the bytes of one window on the device, an upper bound from the shapes of Whisper.
+
+    `width` is the model's, `layers` the decoder's. Shapes: Radford et al., "Robust Speech Recognition via Large-Scale
+    Weak Supervision", 2022; heads are 64 wide in all sizes. Counts the encoder's attention scores (before and after the
+    softmax) and the activations of its widest layer; the decoder's keys and values of the encoder's frames, once for
+    all beams; and its own keys and values for each token of each beam, twice, since they are copied when beams change
+    places.
+    """
+    encoder = 2 * (width // HEAD_WIDTH or 1) * ENCODER_FRAMES**2 + ACTIVATIONS * ENCODER_FRAMES * width
+    decoder = 2 * layers * width * (ENCODER_FRAMES + 2 * beams * tokens)
     return bytes_each * (encoder + decoder)
 
 
 def batch_size(free: int, bytes_per_chunk: int, at_once: int, max_size: int) -> int:
-    """Chunks in each of `at_once` batches, of which each chunk needs `each` bytes: from 1 to `most`."""
-    return max(1, min(max_size, int(SHARE * free / (bytes_per_chunk * at_once))))
+    """Return the chunks per batch, 1 to `max_size`, for `at_once` batches in `free` bytes."""
+    return max(1, min(max_size, int(MEMORY_SHARE * free / (bytes_per_chunk * at_once))))
 
 
-FIRST = ["Ġ", "t"]
+def with_first_merge(tokenizer: Any) -> Any:
+    """Return the tokenizer with the merge "Ġ t" that converted Whisper models on the hub lack.
 
-
-def complete(tokenizer: Any) -> Any:
-    """Return a `tokenizers.Tokenizer` with the merge that it lacks, or the same where it lacks none."""
+    Decoding does not need that merge. Encoding without it splits " that" into " " and "that", tokens that no Whisper
+    writes: the model finds them improbable and aligns them in the wrong place.
+    """
     from tokenizers import Tokenizer
 
     description = json.loads(tokenizer.to_str())
     model = description["model"]
     merges = model.get("merges") or []
-    pair = FIRST if merges and isinstance(merges[0], list) else " ".join(FIRST)
-    if not merges or "".join(FIRST) not in model["vocab"] or pair in merges:
+    pair = FIRST_MERGE if merges and isinstance(merges[0], list) else " ".join(FIRST_MERGE)
+    if not merges or "".join(FIRST_MERGE) not in model["vocab"] or pair in merges:
         return tokenizer
     merges.insert(0, pair)
     return Tokenizer.from_str(json.dumps(description))

@@ -1,7 +1,7 @@
 """ONNX models through onnx-asr: NeMo's Parakeet, FastConformer and Canary, GigaAM, T-one, Kaldi's Zipformer, Whisper.
 
-A folder or a repository of the hub holds the network (`*.onnx`), its vocabulary and a config.json that names its kind.
-Most give a time to every token; those that do not (Whisper, Canary) have their words aligned.
+A folder or a hub repository holds the network (`*.onnx`), its vocabulary and a config.json with the model type. Most
+models give every token a time; words of the others (Whisper, Canary) are aligned.
 """
 
 import math
@@ -23,21 +23,21 @@ from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.engines.device import choose, cores
 from pipeline.errors import CheckpointMissing, EngineError
 
-MAX_CHUNK_SECONDS = 20.0  # seconds of a chunk: what these models are made for
-LAST_TOKEN = 0.08  # seconds that a word goes on after its last token begins, at least: a frame of most encoders
+MAX_CHUNK_SECONDS = 20.0  # of a chunk: what these models are trained for
+LAST_TOKEN = 0.08  # min. seconds from the start of a word's last token to its end: a frame of most encoders
 GPU_BATCH = 8
 PATTERNS = ("config.json", "vocab.txt", "vocab.json", "added_tokens.json", "*.onnx", "*.onnx.data", "*.onnx_data")
 
 
 class OnnxOptions(AsrOptions):
-    """What this engine can be told."""
+    """Options of this engine."""
 
     model_config = ConfigDict(extra="forbid")
 
     language: str = Field(
         "en",
         pattern=r"^[a-z]{2,3}$",
-        description="What is spoken (ISO 639-1), where it is not known: these models do not say which they heard.",
+        description="Language of calls without a known one (ISO 639-1): these models do not detect it.",
     )
     quantization: str | None = Field(
         None, pattern=r"^\w+$", description="Which of a model's variants: int8 takes *.int8.onnx; unset: the plain one."
@@ -46,7 +46,7 @@ class OnnxOptions(AsrOptions):
 
 
 def repositories() -> Mapping[str, str]:
-    """Return the hub's repositories of the models that onnx-asr knows by name."""
+    """Return the hub repositories of onnx-asr's named models."""
     from onnx_asr.resolver import model_repos
 
     return {name: repository for name, repository in model_repos.items() if name != "silero"}
@@ -64,16 +64,16 @@ CHECKPOINTS = CheckpointKind(
 
 
 class Onnx:
-    """A recognition engine; see `pipeline.asr.Engine`.
+    """Recognition engine; see `pipeline.asr.Engine`.
 
-    On a CPU each chunk is a pass by itself, so that no padding touches it. Re-entrant: onnxruntime runs the passes of
-    several threads at once.
+    On a CPU each chunk is a separate pass, so that it has no padding. Re-entrant: onnxruntime runs passes of several
+    threads in parallel.
     """
 
     Options = OnnxOptions
     CHECKPOINTS: CheckpointKind | None = CHECKPOINTS
 
-    needs_aligner = True  # of some models; which they are is known when one is loaded
+    needs_aligner = True  # of some models; set when the model is loaded
 
     packing = True
     batches_at_once = 2
@@ -81,10 +81,10 @@ class Onnx:
     def __init__(self, options: OnnxOptions, store: Path | None = None) -> None:
         device = self.device_of(options)
         checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
-        self.options, self.checkpoint = options, checkpoint  # its results are known by them
+        self.options, self.checkpoint = options, checkpoint  # identify its results
         model = load_model(checkpoint, device, options.quantization, options.cpu_threads)
         self._model, self._language = model.with_timestamps(), options.language
-        self._takes_language = hasattr(model.asr, "_transcribe_input")  # Whisper and Canary are told it
+        self._takes_language = hasattr(model.asr, "_transcribe_input")  # Whisper and Canary take it
         self.batch_size = GPU_BATCH if device == "cuda" else 1
         self.max_chunk_seconds = checkpoint.max_chunk_seconds or MAX_CHUNK_SECONDS
         self.needs_aligner = not hasattr(model.asr, "_blank_idx")  # no token has a time
@@ -104,7 +104,7 @@ class Onnx:
         vocabularies: Sequence[Sequence[str]] = (),
         with_fallback: bool = False,
     ) -> list[ChunkText]:
-        """See `pipeline.asr.Engine`. These models decode in one way, and take no vocabulary."""
+        """See `pipeline.asr.Engine`. These models have one decoding strategy and take no vocabulary."""
         for sound, chunk in zip(samples, chunks, strict=True):
             edges.check_sound(sound, chunk, self.max_chunk_seconds)
         texts: list[ChunkText] = []
@@ -128,7 +128,7 @@ class Onnx:
         chunk_in_language = replace(chunk, language=chunk.language or self._language)
         if result.timestamps is None and result.text.strip():
             if self.aligner is None:
-                raise EngineError("This model gives no word times, and there is no aligner.")
+                raise EngineError("This model returns no word times. Set SWITCHBOARD_ALIGNMENT__ENGINE to an aligner.")
             (aligned,) = self.aligner.align([samples], [chunk_in_language], [result.text])
         else:
             timed = timed_words(result.tokens or (), result.timestamps or (), result.logprobs or ())
@@ -145,7 +145,7 @@ class Onnx:
 
 
 def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: str | None, threads: int = 0) -> Any:
-    """Return onnx-asr's model of a checkpoint. Raises `CheckpointMissing`, `CheckpointDamaged`."""
+    """Load onnx-asr's model of a checkpoint. Raises `CheckpointMissing`, `CheckpointDamaged`."""
     import onnx_asr
     import onnxruntime
 
@@ -155,7 +155,7 @@ def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: st
     with checkpoints.loading(checkpoint.folder):
         try:
             return onnx_asr.load_model(
-                None,  # its config.json says what it is
+                None,  # config.json has the type
                 checkpoint.folder,
                 quantization=quantization,
                 providers=providers,
@@ -169,7 +169,7 @@ def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: st
 
 
 def device_of(device: str, setting: str = "SWITCHBOARD_ASR__DEVICE") -> str:
-    """Return where onnxruntime computes: on a GPU only with its GPU package. Raises `DeviceUnavailable`."""
+    """Return the device of onnxruntime: a GPU only with its GPU package. Raises `DeviceUnavailable`."""
     if device != "auto":
         return device
     import onnxruntime
@@ -179,7 +179,7 @@ def device_of(device: str, setting: str = "SWITCHBOARD_ASR__DEVICE") -> str:
 
 
 def timed_words(tokens: Sequence[str], starts: Sequence[float], log_probabilities: Sequence[float]) -> tuple[Word, ...]:
-    """Return the words of tokens that have a start; each ends where the next begins, or soon after its last token."""
+    """Return words from timed tokens; each ends where the next begins, or soon after its last token."""
     timed = []
     for token in words.in_words(tokens):
         last = starts[token.last - 1]

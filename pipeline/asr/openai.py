@@ -1,7 +1,7 @@
-"""Any server that transcribes as OpenAI's API does: vLLM, speaches, Groq, OpenAI and others.
+"""Servers with OpenAI's transcription API: vLLM, speaches, Groq, OpenAI and others.
 
-One request for each chunk, `concurrency` of them at once. Such servers say little of what they heard: word times come
-from an aligner where the server gives none, and the words' confidence with them.
+Each chunk is one request, with up to `concurrency` in parallel. If the server returns no word times, an aligner adds
+them and the words' confidence.
 """
 
 import os
@@ -26,12 +26,12 @@ from pipeline.errors import EngineError, EngineUnavailable
 from pipeline.net.endpoint import Address, ApiKey, bearer, below
 
 MAX_CHUNK_SECONDS = 30.0  # seconds of a chunk
-PROMPT_CHARACTERS = 600  # of names and terms: about what fits into the 223 tokens of Whisper's prompt
+PROMPT_CHARACTERS = 600  # of names and terms: about 223 tokens, the limit of Whisper's prompt
 PROBE_SECONDS = 5.0
 
 
 class OpenAIOptions(AsrOptions):
-    """What this engine can be told."""
+    """Options of this engine."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -44,25 +44,25 @@ class OpenAIOptions(AsrOptions):
     api_key_env: str | None = Field(
         None,
         pattern=r"^[A-Z][A-Z0-9_]*$",
-        description="Name of an environment variable of the node that holds the key instead: so a run names the key of "
-        "a server of its own, and does not store it.",
+        description="Name of an environment variable of the node that holds the key instead, so that a run can use "
+        "another server's key without storing it.",
     )
     language: str | None = Field(
         None,
         pattern=r"^[a-z]{2,3}$",
         description="The one language of all calls (ISO 639-1), sent with every request. Unset: the server detects it; "
-        "one that does not say which it found needs this.",
+        "required if the server does not report it.",
     )
     timeout_seconds: float = Field(
         60.0, gt=0, le=600, description="Longest time for one chunk of sound, repeated requests included."
     )
-    concurrency: int = Field(8, ge=1, le=256, description="Requests at once, of each Transcriber.")
+    concurrency: int = Field(8, ge=1, le=256, description="Parallel requests of each Transcriber.")
     vocabulary: Literal["on", "off"] = Field(
         "off", description="Whether names and terms are sent as a prompt. Measure first whether it helps the model."
     )
 
     @model_validator(mode="after")
-    def _named(self) -> Self:
+    def _has_server(self) -> Self:
         if self.base_url is None:
             raise ValueError("the engine openai needs base_url (SWITCHBOARD_ASR__BASE_URL)")
         if self.model == "auto":
@@ -71,7 +71,7 @@ class OpenAIOptions(AsrOptions):
 
     @property
     def key(self) -> SecretStr | None:
-        """The key, from where it is. Raises `EngineUnavailable` where a variable is named that this node lacks."""
+        """The API key. Raises `EngineUnavailable` if `api_key_env` is not set on this node."""
         if self.api_key_env is None:
             return self.api_key
         if not (value := os.environ.get(self.api_key_env, "").strip()):
@@ -81,32 +81,32 @@ class OpenAIOptions(AsrOptions):
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """A chunk, what was answered for it, and in which language."""
+    """A chunk with the server's transcription and its language."""
 
     samples: Samples
-    chunk: Chunk  # as it was asked for
+    chunk: Chunk  # as requested
     answer: Transcription
     language: str  # of the text
 
     @property
     def written(self) -> Chunk:
-        """The chunk in the language of its text."""
+        """The chunk with the language of its text."""
         return replace(self.chunk, language=self.language)
 
 
 class OpenAI:
-    """A recognition engine; see `pipeline.asr.Engine`."""
+    """Recognition engine; see `pipeline.asr.Engine`."""
 
     Options = OpenAIOptions
     CHECKPOINTS: CheckpointKind | None = None
-    needs_aligner = True  # whether the server gives word times is known when it has answered
+    needs_aligner = True  # depends on the server's first response
 
     packing = True
     batches_at_once = 2
 
     def __init__(self, options: OpenAIOptions, store: Path | None = None) -> None:
         assert options.base_url is not None
-        self._options = self.options = options  # its results are known by them
+        self._options = self.options = options  # identify its results
         self._client = openai_client.Client(options.base_url, options.key, options.model, options.timeout_seconds)
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="openai")
         self._aligner: Aligner | None = None
@@ -116,7 +116,7 @@ class OpenAI:
 
     @property
     def aligner(self) -> Aligner | None:
-        """What gives times to words that came without; set once, before the first request."""
+        """The aligner for words without times; set once, before the first request."""
         return self._aligner
 
     @aligner.setter
@@ -127,12 +127,12 @@ class OpenAI:
 
     @staticmethod
     def device_of(options: AsrOptions) -> str:
-        """See `pipeline.asr.Engine`: the server's device is its own affair."""
+        """See `pipeline.asr.Engine`. This process needs no GPU, whatever the server uses."""
         return "cpu"
 
     @staticmethod
     def probe(options: OpenAIOptions) -> str:
-        """See `pipeline.asr.engine.RemoteEngine`: asks for the list of models, and sends no sound."""
+        """See `pipeline.asr.engine.RemoteEngine`. Lists the server's models; sends no sound."""
         import httpx
 
         assert options.base_url is not None
@@ -141,13 +141,13 @@ class OpenAI:
             reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=PROBE_SECONDS)
         except httpx.HTTPError as error:
             raise EngineUnavailable(
-                f"{host} does not answer ({type(error).__name__}). Start the server, or fix SWITCHBOARD_ASR__BASE_URL."
+                f"{host} does not respond ({type(error).__name__}). Start the server, or fix SWITCHBOARD_ASR__BASE_URL."
             ) from None
         if reply.status_code in (401, 403):
-            whose = "this key" if key else "no key"
-            raise EngineUnavailable(f"{host} answers {reply.status_code} to {whose}. Set SWITCHBOARD_ASR__API_KEY.")
+            sent = "this key" if key else "a request without a key"
+            raise EngineUnavailable(f"{host} returns {reply.status_code} to {sent}. Set SWITCHBOARD_ASR__API_KEY.")
         if reply.status_code != 200:
-            return f"{options.model} at {host}, which does not list its models (it answers {reply.status_code})"
+            return f"{options.model} at {host}, which does not list its models (it returns {reply.status_code})"
         names = _names(reply)
         if options.model not in names:
             shown = ", ".join(names[:5]) or "none"
@@ -164,7 +164,7 @@ class OpenAI:
         vocabularies: Sequence[Sequence[str]] = (),
         with_fallback: bool = False,
     ) -> list[ChunkText]:
-        """See `pipeline.asr.Engine`. The server is asked for each chunk by itself; the first failure fails all."""
+        """See `pipeline.asr.Engine`. Sends one request per chunk; the first failure fails all."""
         prompts = [self._prompt(terms) for terms in vocabularies] or [""] * len(chunks)
         if with_fallback:
             return [self._with_fallback(x, chunk, p) for x, chunk, p in zip(samples, chunks, prompts, strict=True)]
@@ -179,7 +179,7 @@ class OpenAI:
                 request.cancel()
 
     def _prompt(self, terms: Sequence[str]) -> str:
-        """Names and terms as a text that came before; whole terms, the first of the list first."""
+        """Return names and terms as preceding text; whole terms, in the order of the list."""
         if self._options.vocabulary == "off":
             return ""
         text = ""
@@ -191,13 +191,12 @@ class OpenAI:
         return text
 
     def _with_fallback(self, samples: Samples, chunk: Chunk, prompt: str) -> ChunkText:
-        """One chunk in the ways there are: without the prompt, in two parts, piece by piece. A server is not asked for
-        text drawn by chance: it would be another one each time."""
+        """Decode one chunk without the prompt, in two parts and piece by piece; servers do not sample repeatably."""
         texts: dict[tuple[Chunk, str], ChunkText] = {}
 
         def decode(x: Samples, part: Chunk, strategy: DecodingStrategy) -> ChunkText:
             key = (part, prompt if strategy.vocabulary else "")
-            if key in texts:  # a way that is no other one for a server
+            if key in texts:  # strategies that differ only locally
                 return replace(texts[key], decodings=0)
             texts[key] = self._texts([self._ask(x, part, key[1])])[0]
             return texts[key]
@@ -210,9 +209,7 @@ class OpenAI:
         answer = read(self._client.transcribe(samples, language, prompt), len(samples) / SAMPLE_RATE)
         text_language = language or answer.language
         if text_language is None and answer.text:
-            raise EngineError(
-                "The recognition server does not say which language it found. Set SWITCHBOARD_ASR__LANGUAGE."
-            )
+            raise EngineError("The recognition server does not report the language. Set SWITCHBOARD_ASR__LANGUAGE.")
         return _Response(samples, chunk, answer, text_language or "en")
 
     def _texts(self, responses: Sequence[_Response]) -> list[ChunkText]:
@@ -229,7 +226,7 @@ class OpenAI:
     def _align(self, responses: Sequence[_Response]) -> list[tuple[Word, ...]]:
         if self._aligner is None:
             raise EngineError(
-                "The recognition server gives no word times, and there is no aligner (SWITCHBOARD_ALIGNMENT__ENGINE)."
+                "The recognition server returns no word times. Set SWITCHBOARD_ALIGNMENT__ENGINE to an aligner."
             )
         return self._aligner.align(
             [response.samples for response in responses],
@@ -238,7 +235,7 @@ class OpenAI:
         )
 
     def _text(self, response: _Response, timed: tuple[Word, ...]) -> ChunkText:
-        """`languages` stays empty: no server says how probable others were."""
+        """Return the text; `languages` stays empty, since servers report no other probabilities."""
         answer = response.answer
         return ChunkText(
             chunk=response.chunk,

@@ -1,7 +1,7 @@
-"""Ask a server for transcriptions: POST {base_url}/audio/transcriptions, as OpenAI defined it and others took it over.
+"""Client of POST {base_url}/audio/transcriptions, as OpenAI defined it and other servers adopted it.
 
-https://platform.openai.com/docs/api-reference/audio/createTranscription. Servers differ in what they answer: word
-times, segments, or the bare text. What is refused is asked for in less detail, and not asked for again.
+https://platform.openai.com/docs/api-reference/audio/createTranscription. Servers return word times, segments, or the
+bare text. The client reduces the requested detail until the server accepts it, and remembers that.
 """
 
 import io
@@ -25,14 +25,14 @@ from pipeline.errors import EngineError, EngineUnavailable
 from pipeline.net.endpoint import bearer, below, within
 from pipeline.net.post import MAX_RESPONSE_BYTES, Reply, TooLarge, exchange, pause
 
-BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # asked again while time allows
+BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # retried while time allows
 BUSY_TRIES = 6
-FAILED_TRIES = 2  # of a request that the server fails at, by any other 5xx
+FAILED_TRIES = 2  # after any other 5xx
 UNREACHABLE_TRIES = 3
-REFUSES_PARAMETER = frozenset({400, 415, 422, 501})
-REFUSES_US = frozenset({401, 403, 404, 405})
-COOL_DOWN_SECONDS = 5.0  # for which a server that was not to be reached is not asked again
-MIN_SAMPLES = SAMPLE_RATE // 2  # samples: servers refuse less, silence is added up to here
+REJECTS_PARAMETER = frozenset({400, 415, 422, 501})
+REJECTS_CLIENT = frozenset({401, 403, 404, 405})
+COOL_DOWN_SECONDS = 5.0  # without requests to a server that was unreachable
+MIN_SAMPLES = SAMPLE_RATE // 2  # servers reject shorter sound; it is padded with silence
 DETAIL: tuple[dict[str, Any], ...] = (
     {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]},
     {"response_format": "verbose_json"},
@@ -45,20 +45,20 @@ Samples = npt.NDArray[np.float32]
 
 
 class Client:
-    """A server, for any number of threads. No message holds its address or the key; the log has the host."""
+    """A recognition server, for any number of threads. Messages omit its address and key; the log names the host."""
 
     def __init__(self, base_url: str, key: SecretStr | None, model: str, seconds: float) -> None:
         """`seconds`: the longest time for one transcription, repeated requests included."""
         self._url = below(base_url, "/audio/transcriptions")
         self._host = urlsplit(base_url).hostname or "?"
         self._key, self._model, self._seconds = key, model, seconds
-        self._http = httpx.Client(follow_redirects=False)  # the key is meant for this address alone
-        self._detail, self._proved = 0, False  # what of `DETAIL` is asked for, and whether the server has answered that
-        self._down: tuple[float, str] = (-math.inf, "")  # until when the server is not asked, and why
+        self._http = httpx.Client(follow_redirects=False)  # the key is for this address only
+        self._detail, self._proved = 0, False  # index into `DETAIL`, and whether the server has accepted it
+        self._down: tuple[float, str] = (-math.inf, "")  # until when not to send requests, and why
         self._lock = threading.Lock()
 
     def transcribe(self, samples: Samples, language: str | None, prompt: str) -> dict[str, Any]:
-        """Return the server's answer as it came. Raises `EngineError`; `EngineUnavailable` where any sound would."""
+        """Return the server's response. Raises `EngineError`, or `EngineUnavailable` if any sound would fail."""
         until = time.monotonic() + self._seconds
         sound = encoded(samples)
         fields = {"model": self._model, "temperature": "0"}
@@ -66,41 +66,41 @@ class Client:
         fields |= {"prompt": prompt} if prompt else {}
         detail, proved = self._detail, self._proved
         while True:
-            reply = self._insist(fields | DETAIL[detail], sound, until)
-            if reply.status not in REFUSES_PARAMETER or proved or detail + 1 == len(DETAIL):
+            reply = self._send_with_retries(fields | DETAIL[detail], sound, until)
+            if reply.status not in REJECTS_PARAMETER or proved or detail + 1 == len(DETAIL):
                 break
             detail += 1
         if reply.status != 200:
-            raise self._refused(reply)
+            raise self._rejected(reply)
         answer = _answer(reply.body)
         with self._lock:
             self._detail, self._proved = max(detail, self._detail), True
         return answer
 
-    def _insist(self, fields: Mapping[str, Any], sound: bytes, until: float) -> Reply:
-        """The reply, asked for again where that may help and time allows."""
+    def _send_with_retries(self, fields: Mapping[str, Any], sound: bytes, until: float) -> Reply:
+        """Send the request, and repeat it while that may help and time allows."""
         attempt = 0
         while True:
-            self._not_while_down()
+            self._check_cool_down()
             attempt += 1
             reply: Reply | None = None
             try:
                 reply = self._post(fields, sound, until)
             except httpx.ConnectError as error:
                 max_tries, problem = UNREACHABLE_TRIES, f"cannot be reached ({type(error).__name__})"
-            except httpx.TransportError as error:  # cut off: it may come through the next time
+            except httpx.TransportError as error:  # interrupted: a retry may succeed
                 max_tries, problem = FAILED_TRIES, f"broke the connection ({type(error).__name__})"
             else:
                 if reply.status < 500 and reply.status not in BUSY:
                     return reply
-                max_tries, problem = BUSY_TRIES if reply.status in BUSY else FAILED_TRIES, f"answers {reply.status}"
+                max_tries, problem = BUSY_TRIES if reply.status in BUSY else FAILED_TRIES, f"returns {reply.status}"
             wait = pause(reply, 0.25 * 2.0**attempt)
             if attempt >= max_tries or time.monotonic() + wait >= until:
-                raise self._gave_up(reply, max_tries, problem)
+                raise self._failure(reply, max_tries, problem)
             time.sleep(wait)
 
-    def _gave_up(self, reply: Reply | None, max_tries: int, problem: str) -> EngineError:
-        """Whether it is this sound that fails, or the server is in no state to take any."""
+    def _failure(self, reply: Reply | None, max_tries: int, problem: str) -> EngineError:
+        """Return the error: `EngineError` if this sound fails, `EngineUnavailable` if the server accepts none."""
         log.warning("the recognition server %s %s", self._host, problem)
         if max_tries == FAILED_TRIES:
             return EngineError(f"The recognition server {problem}.")
@@ -108,7 +108,7 @@ class Client:
             self._down = (time.monotonic() + COOL_DOWN_SECONDS, problem)
         return EngineUnavailable(f"The recognition server {problem}.")
 
-    def _not_while_down(self) -> None:
+    def _check_cool_down(self) -> None:
         until, problem = self._down
         if time.monotonic() < until:
             raise EngineUnavailable(f"The recognition server {problem}.")
@@ -123,23 +123,23 @@ class Client:
             )
         except TooLarge:
             raise EngineError(
-                f"The recognition server's answer is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
+                f"The recognition server's response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
             ) from None
         except (TimeoutError, httpx.TimeoutException):
-            log.warning("the recognition server %s gave no answer within %g s", self._host, self._seconds)
-            raise EngineError(f"The recognition server gave no answer within {self._seconds:g} s.") from None
+            log.warning("the recognition server %s did not respond within %g s", self._host, self._seconds)
+            raise EngineError(f"The recognition server did not respond within {self._seconds:g} s.") from None
 
-    def _refused(self, reply: Reply) -> EngineError:
-        """Never the server's own sentence: some of them repeat a part of the key."""
+    def _rejected(self, reply: Reply) -> EngineError:
+        """Return the error without the server's own message, which may contain a part of the key."""
         status = f"{reply.status}{code_of(reply.body)}"
-        log.warning("the recognition server %s answers %s", self._host, status)
-        if reply.status in REFUSES_US or 300 <= reply.status < 400:
-            return EngineUnavailable(f"The recognition server answers {status}. Its operator has to look at it.")
-        return EngineError(f"The recognition server refuses this sound ({status}).")
+        log.warning("the recognition server %s returns %s", self._host, status)
+        if reply.status in REJECTS_CLIENT or 300 <= reply.status < 400:
+            return EngineUnavailable(f"The recognition server returns {status}. Check the server and its key.")
+        return EngineError(f"The recognition server rejects this sound ({status}).")
 
 
 def encoded(samples: Samples) -> bytes:
-    """Return mono sound at 16 kHz as FLAC of 16 bits, half as many bytes as WAV, at least half a second long."""
+    """Return mono sound at 16 kHz as 16-bit FLAC, half the size of WAV, at least half a second long."""
     padded = np.pad(samples, (0, max(0, MIN_SAMPLES - len(samples))))
     exact = np.clip(np.round(padded * 32768), -32768, 32767).astype("<i2")
     target = io.BytesIO()
@@ -155,7 +155,7 @@ def encoded(samples: Samples) -> bytes:
 
 
 def code_of(body: bytes) -> str:
-    """Return the code of a refusal (" (invalid_api_key)"), which says nothing of a key; empty where there is none."""
+    """Return the error code of a response (" (invalid_api_key)"), which contains no key; empty without one."""
     try:
         error = json.loads(body)["error"]
         code = str(error.get("code") or error.get("type") or "")
@@ -170,5 +170,5 @@ def _answer(body: bytes) -> dict[str, Any]:
     except ValueError:
         response = None
     if not isinstance(response, dict) or not isinstance(response.get("text"), str):
-        raise EngineError("The recognition server's answer is no transcription.")
+        raise EngineError("The recognition server's response is not a transcription.")
     return response

@@ -1,5 +1,3 @@
-"""What the words of a window give away about themselves: too many, too few, going round in circles."""
-
 import re
 import string
 import zlib
@@ -8,25 +6,23 @@ from dataclasses import dataclass
 
 from pipeline.domain.speech import Chunk, Span, Word, text_of
 
-MAX_COMPRESSION = 2.4  # text that gzip shrinks by more than this repeats itself (Whisper's own threshold)
-MAX_NO_SPEECH = 0.6  # probability of no speech above which words are doubtful (Whisper's own threshold)
-MAX_PERIOD = 8  # words; longer loops are seen by their compression
-REPETITIONS = {1: 5, 2: 4}  # how often a period of so many words follows itself in a loop; `MORE` for longer ones
+MAX_COMPRESSION = 2.4  # text with a higher gzip ratio repeats itself (Whisper's threshold)
+MAX_NO_SPEECH = 0.6  # probability above which words are doubtful (Whisper's threshold)
+MAX_PERIOD = 8  # words; the compression ratio detects longer loops
+REPETITIONS = {1: 5, 2: 4}  # min. repetitions by period in words; `MORE` for longer ones
 MORE = 3
-MIN_WORD_LIMIT = (
-    1.0  # seconds of a short word, drawn out; of real ones, up to 12 letters long, 99 of 100 last 0.85 or less
-)
-A_WORD, A_LETTER = 0.4, 0.1  # seconds: more than a long word takes ("circumstances" 1.2)
-ONE_BY_ONE = 0.5  # seconds for each character of what may be spelled out: numbers, addresses, initials
+MAX_SHORT_WORD = 1.0  # seconds of a short drawn-out word; 99 % of real words up to 12 letters last 0.85 or less
+PER_WORD, PER_LETTER = 0.4, 0.1  # seconds; more than a long word takes ("circumstances" 1.2)
+PER_SPELLED_CHARACTER = 0.5  # seconds per character of what may be spelled out: numbers, addresses, initials
 MAX_WORDS_PER_SECOND = 7.0  # of speech; more are suspect
-RUSHED_FROM, RUSH = 5, 12.0  # words, and words a second: nobody says so many so fast
-MAX_COPY_WORDS = 100  # words: what is written twice is a sentence or two of one window
-LOOP_PAUSE = 2.0  # seconds: "yes" ... "yes" ... "yes" with pauses between them is a listener, not a loop
+RUSHED_FROM, RUSH = 5, 12.0  # words, and an impossible rate of words per second
+MAX_COPY_WORDS = 100  # a copy is a sentence or two of one window
+LOOP_PAUSE = 2.0  # seconds: "yes" ... "yes" ... "yes" with longer pauses is a listener, not a loop
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Words `first` to `last` (exclusive) are one group of `period` words over and over."""
+    """Words `first` to `last` (exclusive) that repeat one group of `period` words."""
 
     first: int
     last: int
@@ -34,33 +30,33 @@ class Loop:
 
 
 def plain(text: str) -> str:
-    """A word without case and punctuation, to compare it; its own text where nothing else is left."""
+    """Return a word without case and punctuation, for comparison; unchanged if nothing else remains."""
     return re.sub(r"[^\w']", "", text.casefold()) or text
 
 
 def compression(words: Sequence[Word], chunk: Chunk) -> float:
-    """Characters by compressed bytes, of the piece of a chunk whose text repeats itself most; 0 without words.
+    """Return characters per compressed byte in the piece with most repetition of a chunk; 0 without words.
 
-    Piece by piece: a listener who says "yes" now and then is no loop.
+    Pieces are separate: a listener who says "yes" now and then is no loop.
     """
     texts = (text_of(w for w in words if p.start <= w.start < p.end).encode() for p in chunk.sound)
     return max((len(text) / len(zlib.compress(text)) for text in texts if text), default=0.0)
 
 
 def longest(text: str) -> float:
-    """Return how many seconds a word can last, by its characters: 1 or more.
+    """Return the longest plausible duration of a word in seconds, by its characters: 1 or more.
 
-    An aligner that misses speech stretches the word beside it over what it missed.
+    An aligner that misses speech stretches the adjacent word over it.
     """
     stripped = text.strip(string.punctuation + "¿¡“”…")
     parts = [part for part in re.split(r"[-'’]", stripped) if part]
     if all(part.isalpha() for part in parts) and not stripped.isupper() and any(len(part) > 1 for part in parts):
-        return max(MIN_WORD_LIMIT, A_WORD + A_LETTER * sum(map(len, parts)))
-    return max(MIN_WORD_LIMIT, ONE_BY_ONE * len(stripped))
+        return max(MAX_SHORT_WORD, PER_WORD + PER_LETTER * sum(map(len, parts)))
+    return max(MAX_SHORT_WORD, PER_SPELLED_CHARACTER * len(stripped))
 
 
 def loops(words: Sequence[Word]) -> list[Loop]:
-    """Groups of words that follow themselves, in the words of one channel in order; the loops do not overlap."""
+    """Return repeated groups of words of one channel, in order; the loops do not overlap."""
     texts = [plain(word.text) for word in words]
     result: list[Loop] = []
     first = 0
@@ -85,10 +81,10 @@ def _loop(words: Sequence[Word], texts: Sequence[str], first: int, period: int) 
 
 
 def copies(words: Sequence[Word]) -> list[range]:
-    """Passages that nobody said, though they follow or precede themselves, in the words of one channel in order.
+    """Return copied passages that were not spoken, among the words of one channel in order.
 
-    A recognizer that writes a sentence twice has sound for one of them only, and an aligner squeezes the other. Said
-    twice it takes its time.
+    A recognizer that writes a sentence twice has sound for only one of them, and the aligner squeezes the other. A
+    sentence spoken twice takes its time.
     """
     texts = [plain(word.text) for word in words]
     passages: list[range] = []
@@ -103,44 +99,44 @@ def copies(words: Sequence[Word]) -> list[range]:
 
 
 def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | None:
-    """The longest passage around a rush that stands beside itself and is faster than speech."""
+    """Return the longest passage around a rush that repeats an adjacent one and is faster than speech."""
     for period in range(MAX_COPY_WORDS, RUSHED_FROM - 1, -1):
-        if texts[rush.start : rush.stop] not in _beside(texts, rush, period):
+        if texts[rush.start : rush.stop] not in _neighbors(texts, rush, period):
             continue
         for start in range(max(0, rush.stop - period), min(rush.start, len(texts) - period) + 1):
             part = range(start, start + period)
-            is_repeated = texts[part.start : part.stop] in _beside(texts, part, period)
+            is_repeated = texts[part.start : part.stop] in _neighbors(texts, part, period)
             if is_repeated and _rate(words, part) > MAX_WORDS_PER_SECOND:
                 return part
     return None
 
 
-def _beside(texts: Sequence[str], part: range, period: int) -> tuple[Sequence[str], Sequence[str]]:
-    """As many words as `part` has, so far before it and after it."""
+def _neighbors(texts: Sequence[str], part: range, period: int) -> tuple[Sequence[str], Sequence[str]]:
+    """Return as many words as `part` has, `period` words before it and after it."""
     before, after = part.start - period, part.start + period
     return texts[max(0, before) : max(0, before + len(part))], texts[after : after + len(part)]
 
 
 def _rate(words: Sequence[Word], part: range) -> float:
-    """Words a second."""
+    """Return words per second."""
     return len(part) / max(1e-6, words[part[-1]].end - words[part[0]].start)
 
 
 def inside(spans: Sequence[Span], start: float, end: float) -> list[Span]:
-    """The parts of `spans` between two times; those of no length are left out."""
+    """Return the parts of `spans` between two times, without those of no length."""
     cut = (Span(max(span.start, start), min(span.end, end)) for span in spans)
     return [span for span in cut if span.duration > 0]
 
 
 def seconds(spans: Sequence[Span]) -> float:
-    """Their sum."""
+    """Return the total duration."""
     return sum(span.duration for span in spans)
 
 
 def without(spans: Sequence[Span], words: Sequence[Word], reach: float) -> list[Span]:
-    """What is left of `spans` after the words, widened by `reach` seconds on both sides, are cut out.
+    """Return `spans` without the words, which are widened by `reach` seconds on both sides.
 
-    Of a word that lasts longer than it can (`longest`), only so much is cut out from its start.
+    A word longer than plausible (`longest`) is cut out only for that duration from its start.
     """
     remaining = list(spans)
     for word in words:
@@ -155,5 +151,5 @@ def without(spans: Sequence[Span], words: Sequence[Word], reach: float) -> list[
 
 
 def distance(spans: Sequence[Span], word: Word) -> float:
-    """Seconds between a word and the nearest of `spans`; 0 where it touches one, infinite where there is none."""
+    """Return the seconds between a word and the nearest of `spans`; 0 if it touches one, infinite without any."""
     return min((max(span.start - word.end, word.start - span.end, 0.0) for span in spans), default=float("inf"))

@@ -1,9 +1,8 @@
-"""The safety net on the batched path: which windows are suspect, and what becomes of them.
+"""Safety checks of the batched path: which windows are suspect, and how they are settled.
 
-`review` judges every window after the first pass; the caller has the suspect ones decoded again, alone, and hands
-them to `settle`, which takes the better of the two texts, marks what stays doubtful and takes out only what nobody can
-have said. Nothing is hidden: what was taken out is in a `Doubt`. Both are pure, need no model, and hold the samples of
-one window at a time.
+`review` judges every window after the first pass. The caller decodes the suspect ones again, alone, and passes them to
+`settle`, which takes the better of the two texts, marks doubtful words and removes only impossible ones. Removed words
+are in a `Doubt`. Both functions are pure, need no model, and hold the samples of one window at a time.
 """
 
 import math
@@ -21,13 +20,13 @@ from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Doubt, Label
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle", "should_retry"]
 
-AGREEMENT = 0.5  # share of words that a second text must have in common with an improbable first
-BROKEN = {"compressible", "loop", "too_many_words", "too_few_words"}  # a decoding that failed, whatever else it lacks
-UNSURE_OF_ITSELF = {"improbable", "no_speech"}  # a loop that is cured has nothing in common with its cure
+AGREEMENT = 0.5  # min. share of words that a second text has in common with an improbable first
+BROKEN = {"compressible", "loop", "too_many_words", "too_few_words"}  # reasons for a failed decoding
+UNSURE = {"improbable", "no_speech"}  # not "loop": a fixed loop has nothing in common with the first text
 
 
 class SafetyOptions(BaseModel):
-    """What is done about suspect windows."""
+    """Options for suspect windows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +39,7 @@ class SafetyOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """`texts[index]` is suspect; `reasons` are names of `REASONS`, in that order; see `WindowVerdict.lacks_loud_speech`."""
+    """A suspect `texts[index]`; `reasons` are names of `REASONS`, in that order; see `WindowVerdict`."""
 
     index: int
     reasons: tuple[str, ...]
@@ -48,7 +47,7 @@ class Suspect:
 
 
 def review(audio: Audio, analysis: AudioAnalysis, texts: Sequence[ChunkText]) -> tuple[Suspect, ...]:
-    """The windows whose text is suspect, by index; `texts` in any order, of any channels of `audio`."""
+    """Return the windows with a suspect text; `texts` in any order, of any channels of `audio`."""
     judged = verdicts.judge(audio, analysis, texts, verdicts.levels_of(audio, texts))
     return tuple(
         Suspect(i, verdict.reasons, verdict.lacks_loud_speech) for i, verdict in enumerate(judged) if verdict.reasons
@@ -56,49 +55,49 @@ def review(audio: Audio, analysis: AudioAnalysis, texts: Sequence[ChunkText]) ->
 
 
 def should_retry(suspect: Suspect, text: ChunkText) -> bool:
-    """Whether a second decoding of the suspect's `text` is likely to be used and to be better.
+    """Return whether a second decoding of the suspect's `text` is likely to be better and to be used.
 
-    Not where all that is wrong with a text is that softer speech lacks words beside its own: that is babble behind a
-    voice, and what the recognizer writes for it nobody said. On the development half of `bench/real` (tiny.en) 13 such
-    windows made half of what decoding again cost, and the second texts that were taken had 11 words more wrong and 17
-    more invented. What is missing is marked all the same.
+    False if the only problem is that softer speech next to recognized words has no words: that is babble behind a
+    voice, and the recognizer's words for it are invented. On the development half of `bench/real` (tiny.en), 13 such
+    windows made up half the cost of second decodings, and the accepted second texts had 11 more wrong and 17 more
+    invented words. The missing speech is marked all the same.
     """
-    beside_words = "missing_speech" in suspect.reasons and bool(text.words)
-    return not beside_words or suspect.lacks_loud_speech or not BROKEN.isdisjoint(suspect.reasons)
+    lacks_softer_speech = "missing_speech" in suspect.reasons and bool(text.words)
+    return not lacks_softer_speech or suspect.lacks_loud_speech or not BROKEN.isdisjoint(suspect.reasons)
 
 
 def settle(
     audio: Audio,
     analysis: AudioAnalysis,
     texts: Sequence[ChunkText],
-    again: Mapping[int, ChunkText],
+    second_texts: Mapping[int, ChunkText],
     calibration: DoubtCalibration | None = None,
 ) -> tuple[tuple[ChunkText, ...], tuple[Doubt, ...]]:
-    """The texts to keep, in the order of `texts`, and what is not sure about them, by channel and time.
+    """Return the final texts, in the order of `texts`, and their doubts by channel and time.
 
-    `again[i]` is the second decoding of `texts[i]`: taken if it is in another language (it was asked for because of
-    that), if fewer reasons speak against it, or if as many do and it is at least as probable; one without words only if
-    fewer reasons do, and what it drops is in a doubt. Word times of a channel rise, do not overlap, and lie in their
-    chunk. With a `calibration`, words that are probably wrong are marked one by one. Raises ValueError for an index
-    that `texts` lacks.
+    `second_texts[i]` is the second decoding of `texts[i]`. It wins if it is in another language (the reason for
+    decoding again), if fewer reasons speak against it, or if as many do and it is at least as probable; without words
+    it wins only with fewer reasons, and the dropped words are in a doubt. Word times of a channel rise, do not overlap,
+    and stay in their chunk. With a `calibration`, words that are probably wrong are marked one by one. Raises
+    ValueError for an index that `texts` lacks.
     """
-    if any(not 0 <= i < len(texts) for i in again):
-        raise ValueError(f"decoded again: {sorted(again)}; there are {len(texts)} texts")
+    if any(not 0 <= i < len(texts) for i in second_texts):
+        raise ValueError(f"second texts for {sorted(second_texts)}, but there are {len(texts)} texts")
     levels = verdicts.levels_of(audio, texts)
     before = verdicts.judge(audio, analysis, texts, levels)
-    second = [again.get(i, text) for i, text in enumerate(texts)]
+    second = [second_texts.get(i, text) for i, text in enumerate(texts)]
     after = verdicts.judge(audio, analysis, second, levels)
     chosen = _choose(texts, before, second, after)
     judged = verdicts.judge(audio, analysis, chosen, levels)
     for first, text, first_verdict, verdict in zip(texts, chosen, before, judged, strict=True):
-        if not first_verdict.reason_names.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < AGREEMENT:
+        if not first_verdict.reason_names.isdisjoint(UNSURE) and agreement(first, text) < AGREEMENT:
             verdict.doubt("unstable", range(len(text.words)))
         if calibration is not None:
             verdict.doubt("unsure", _unsure(text, calibration))
     settled = [_clear(_mark(text, verdict), analysis) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     doubts += [
-        _doubt(text, text.words, verdict.reasons, kept=False)
+        _doubt(text, text.words, verdict.reasons, is_kept=False)
         for text, verdict, settled_text in zip(texts, before, chosen, strict=True)
         if text.words and not settled_text.words
     ]
@@ -106,14 +105,14 @@ def settle(
 
 
 def _clear(text: ChunkText, analysis: AudioAnalysis) -> ChunkText:
-    """No word lasts through what the recording lacks."""
+    """Move words out of gaps in the recording."""
     labels = analysis.labels[text.chunk.channel] if text.chunk.channel < len(analysis.labels) else ()
     gaps = [Span(label.start, label.end) for label in labels if label.kind is LabelKind.GAP]
     return replace(text, words=clear_of(text.words, gaps)) if gaps else text
 
 
 def _unsure(text: ChunkText, calibration: DoubtCalibration) -> list[int]:
-    """The words that are probably wrong, by index."""
+    """Return the indices of words that are probably wrong."""
     return [i for i, risk in enumerate(doubt.risks(text, calibration)) if risk >= calibration.threshold]
 
 
@@ -123,7 +122,7 @@ def _choose(
     second: Sequence[ChunkText],
     after: Sequence[WindowVerdict],
 ) -> list[ChunkText]:
-    """The better decoding of each window; `before` and `after` are the verdicts on the first and the second."""
+    """Return the better decoding of each window; `before` and `after` are the verdicts on first and second."""
     return [
         second[i]
         if _in_another_language(text, second[i]) or _rank(after[i], second[i]) >= _rank(before[i], text)
@@ -133,19 +132,19 @@ def _choose(
 
 
 def _in_another_language(first: ChunkText, second: ChunkText) -> bool:
-    """Silence is in none."""
+    """Return whether the language changed; a text without words has none."""
     return second.language != first.language and (bool(second.words) or not first.words)
 
 
 def agreement(first: ChunkText, second: ChunkText) -> float:
-    """Words that two texts share in order, 0..1: 1 less the Levenshtein distance by the longer one's words."""
+    """Return the share of words that two texts have in common in order, 0..1: normalized Levenshtein similarity."""
     from rapidfuzz.distance import Levenshtein
 
     return Levenshtein.normalized_similarity(*([plain(word.text) for word in text.words] for text in (first, second)))
 
 
 def _rank(verdict: WindowVerdict, text: ChunkText) -> tuple[int, float]:
-    return -len(verdict.reasons), text.mean_log_probability if text.words else -math.inf  # of no words it says nothing
+    return -len(verdict.reasons), text.mean_log_probability if text.words else -math.inf  # meaningless without words
 
 
 def _mark(text: ChunkText, verdict: WindowVerdict) -> ChunkText:
@@ -156,24 +155,24 @@ def _mark(text: ChunkText, verdict: WindowVerdict) -> ChunkText:
 
 
 def _doubts(text: ChunkText, verdict: WindowVerdict) -> list[Doubt]:
-    """What was taken out, what is kept and marked, and where words are missing."""
+    """Return doubts for removed words, marked words and missing words."""
     doubts = [
         _doubt(
-            text, [text.words[i] for i in run], verdicts.ordered({reason for i in run for reason in marked[i]}), kept
+            text, [text.words[i] for i in run], verdicts.ordered({reason for i in run for reason in marked[i]}), is_kept
         )
-        for kept, marked in ((False, verdict.withheld), (True, verdict.doubtful))
+        for is_kept, marked in ((False, verdict.withheld), (True, verdict.doubtful))
         for run in _runs(sorted(marked))
     ]
     channel = text.chunk.channel
     return doubts + [Doubt(channel, span.start, span.end, ("missing_speech",)) for span in verdict.missing]
 
 
-def _doubt(text: ChunkText, words: Sequence[Word], reasons: tuple[str, ...], kept: bool) -> Doubt:
-    return Doubt(text.chunk.channel, words[0].start, words[-1].end, reasons, text_of(words), kept)
+def _doubt(text: ChunkText, words: Sequence[Word], reasons: tuple[str, ...], is_kept: bool) -> Doubt:
+    return Doubt(text.chunk.channel, words[0].start, words[-1].end, reasons, text_of(words), is_kept)
 
 
 def _runs(indices: Sequence[int]) -> list[list[int]]:
-    """Rising indices, those that follow each other together: what lies between two doubtful words may be sure."""
+    """Group consecutive indices: words between two doubtful ones may be certain."""
     runs: list[list[int]] = []
     for i in indices:
         if runs and i == runs[-1][-1] + 1:
@@ -184,7 +183,7 @@ def _runs(indices: Sequence[int]) -> list[list[int]]:
 
 
 def _in_order(texts: Sequence[ChunkText]) -> tuple[ChunkText, ...]:
-    """Chunks of a channel do not overlap, but what was made by hand or cut again may; words never do."""
+    """Trim words so that those of a channel do not overlap, even if chunks do."""
     result = list(texts)
     latest: dict[int, float] = {}
     for i in sorted(range(len(texts)), key=lambda i: (texts[i].chunk.channel, texts[i].chunk.start)):

@@ -1,11 +1,11 @@
-"""Sampling that gives the same text each time.
+"""Repeatable sampling.
 
-CTranslate2 draws from one generator per worker thread, seeded when the thread first draws: `set_random_seed` has no
-effect afterwards, and what is drawn depends on what the thread sampled before. Here the draws are our own. A greedy
-pass hands back the distribution of every step; we walk along it and draw each token at the temperature asked for.
-While the draw is the greedy token, its distributions are those that sampling would have met; where it differs, a new
-greedy pass starts from what was drawn. The result is an ordinary sample at that temperature, and a chunk costs one pass
-for each place where the draw left the greedy path.
+CTranslate2 samples with one generator per worker thread, seeded at the thread's first use: `set_random_seed` has no
+effect afterwards, and a sample depends on the thread's earlier ones. Here the random numbers are ours. A greedy pass
+returns the distribution of every step; we walk along it and sample each token at the given temperature. While the
+sampled token is the greedy one, the distributions are those of ordinary sampling; otherwise a new greedy pass starts
+from the sampled tokens. The result is an ordinary sample at that temperature, and a chunk costs one pass for each
+departure from the greedy path.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +20,18 @@ Greedy = Callable[[Sequence[int]], tuple[Sequence[int], Sequence[Logits]]]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Tokens without the end of text; `log_probability` is the sum over them and the end, at temperature 1."""
+    """Sampled tokens without the end of text; `log_probability` is their sum with the end, at temperature 1."""
 
     tokens: tuple[int, ...]
     log_probability: float
 
 
 def sample(greedy: Greedy, end: int, temperature: float, seed: int, max_tokens: int, max_passes: int) -> Draw:
-    """Draw one text.
+    """Sample one text.
 
-    `greedy(prefix)` continues `prefix` greedily and returns the tokens it chose, without `end`, and the logits of each
-    step (one more where it came to the end). Tokens above `end` (times, tasks, languages) are never drawn. After
-    `max_passes` passes the rest follows the greedy path. Raises ValueError for a temperature of 0 or less.
+    `greedy(prefix)` continues `prefix` greedily and returns its tokens, without `end`, and the logits of each step (one
+    more if it reached the end). Tokens above `end` (times, tasks, languages) are never sampled. After `max_passes`
+    passes the rest follows the greedy path. Raises ValueError for a temperature of 0 or less.
     """
     if temperature <= 0:
         raise ValueError(f"a temperature of {temperature} draws nothing")
@@ -58,7 +58,7 @@ def sample(greedy: Greedy, end: int, temperature: float, seed: int, max_tokens: 
 
 
 def _draw(scores: npt.NDArray[np.float64], temperature: float, random: np.random.Generator) -> int:
-    """The Gumbel-max trick: the argmax of scores with Gumbel noise is a draw from their softmax."""
+    """Sample with the Gumbel-max trick: the argmax of scores plus Gumbel noise is a sample from their softmax."""
     return int(np.argmax(scores / temperature + random.gumbel(size=len(scores))))
 
 

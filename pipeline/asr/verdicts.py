@@ -1,5 +1,3 @@
-"""What speaks against each window's text, and against single words of it."""
-
 import math
 from bisect import bisect_left
 from collections import defaultdict
@@ -13,46 +11,47 @@ from pipeline.asr.echoes import Proof
 from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Label, Span, Word
 
 REASONS: dict[str, str] = {
-    "improbable": "The recognizer itself finds the text improbable.",
+    "improbable": "The recognizer considers the text improbable.",
     "compressible": "The text repeats itself: it compresses more than speech does.",
-    "unstable": "The recognizer found its first text improbable, and its second has little in common with it.",
-    "unsure": "The recognizer is so unsure of these words that they are probably wrong.",
-    "loop": "The same words follow each other again and again.",
-    "no_speech": "The recognizer gave words although it found no speech in the window.",
-    "too_many_words": "More words than anybody speaks in the seconds of speech that were heard.",
-    "too_few_words": "Hardly any words for the seconds of speech that were heard.",
-    "missing_speech": "Someone speaks here, and no words were recognized.",
-    "no_sound": "The words lie where the channel is almost silent.",
-    "outside_speech": "The words lie away from all speech that was detected.",
-    "not_on_speech": "The words lie on a tone, music, noise or silence.",
+    "unstable": "The recognizer considered its first text improbable, and its second differs from it.",
+    "unsure": "The recognizer's confidence is so low that these words are probably wrong.",
+    "loop": "The same words repeat again and again.",
+    "no_speech": "The recognizer returned words although it detected no speech in the window.",
+    "too_many_words": "More words than possible in the seconds of detected speech.",
+    "too_few_words": "Hardly any words for the seconds of detected speech.",
+    "missing_speech": "There is speech here, but no words were recognized.",
+    "no_sound": "The channel is almost silent at these words.",
+    "outside_speech": "The words are outside all detected speech.",
+    "not_on_speech": "The words are on a tone, music, noise or silence.",
     "echo": "The words belong to the other channel and are faintly audible here.",
-    "same_words": "Both channels have the same words at once, and it is not sure whose they are.",
+    "same_words": "Both channels have the same words at once, and it is uncertain whose they are.",
 }
-"""Why a window is suspect, a word doubtful or taken out: a stable name and a sentence for people."""
+"""Reasons why a window is suspect or a word doubtful or removed: stable name and description."""
 
 IMPROBABLE = -0.65  # mean log probability per token; text below it is suspect
 MIN_WORDS_PER_SECOND = 0.4  # of loud speech; fewer are suspect
 NO_SPEECH_FROM, NO_SPEECH_WEIGHT, NO_SPEECH_NEEDS = 0.2, 8.0, 8.25  # see `_invented`
 MISSING_SECONDS = 1.0  # loud seconds of detected speech that have no words
-QUIET_DB = 35.0  # a word that stays this far below the channel's speech level has no sound
-FAR_SECONDS = 0.5  # a word at least this far from any detected speech is outside of it
-NOT_ON_SPEECH_SHARE = 0.8  # of a word that lies on a tone, music, noise or silence: it is not on speech
+QUIET_DB = 35.0  # a word this far below the channel's speech level has no sound
+FAR_SECONDS = 0.5  # min. distance of a word outside detected speech
+NOT_ON_SPEECH_SHARE = 0.8  # min. share of a word on a tone, music, noise or silence
 LOUD_DB = 25.0  # below the channel's speech level: still speech
-AS_LOUD_DB = 6.0  # below the channel's speech level: as loud as those whose words were heard
-SHORT_SECONDS = 0.5  # of a stretch of loud speech without any word: a breath or a cough may be shorter
-FEW_WORDS_FROM = 4.0  # seconds of loud speech from which few words are suspect
-MANY_WORDS_FROM = 4  # words from which a rate means something
-ECHO_MARGIN = 0.1  # seconds around a word that are compared with it
-REACH = 0.2  # seconds around words in which speech is not missing: word times are no better
+AS_LOUD_DB = 6.0  # below the channel's speech level: as loud as recognized speech
+SHORT_SECONDS = 0.5  # of loud speech without any word: a breath or a cough may be shorter
+FEW_WORDS_FROM = 4.0  # min. seconds of loud speech for "too_few_words"
+MANY_WORDS_FROM = 4  # min. words for a meaningful rate
+ECHO_MARGIN = 0.1  # seconds around a word, compared with it
+REACH = 0.2  # seconds around words without missing speech: the accuracy of word times
 
 Marked = dict[int, set[str]]  # a word's index in its window, and the reasons against it
 
 
 @dataclass(slots=True)
 class WindowVerdict:
-    """What was found against one window. `doubtful` and `withheld` words do not overlap.
+    """Reasons against one window. `doubtful` and `withheld` words do not overlap.
 
-    `lacks_loud_speech`: some of what is missing is as loud as the rest: a party's own words, and no babble behind them.
+    `lacks_loud_speech`: some speech without words is as loud as the rest, so it is the party's own and no background
+    babble.
     """
 
     reason_names: set[str] = field(default_factory=set)
@@ -63,42 +62,42 @@ class WindowVerdict:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """All of them, in the order of `REASONS`."""
+        """All reasons, in the order of `REASONS`."""
         return ordered(self.reason_names)
 
     def doubt(self, reason: str, words: Iterable[int]) -> None:
-        """Words that stay and are marked."""
+        """Keep these words and mark them."""
         self.reason_names.add(reason)
         for i in words:
             if i not in self.withheld:
                 self.doubtful[i].add(reason)
 
     def withhold(self, reason: str, words: Iterable[int]) -> None:
-        """Words that nobody can have said."""
+        """Remove words that cannot have been spoken."""
         self.reason_names.add(reason)
         for i in words:
             self.drop(reason, i)
 
     def drop(self, reason: str, word: int) -> None:
-        """A word that nobody can have said, which speaks against no other: the window is not suspect for it."""
+        """Remove an impossible word without making the window suspect."""
         self.doubtful.pop(word, None)
         self.withheld[word].add(reason)
 
 
 def ordered(reasons: set[str]) -> tuple[str, ...]:
-    """In the order of `REASONS`."""
+    """Sort reasons in the order of `REASONS`."""
     return tuple(name for name in REASONS if name in reasons)
 
 
 def levels_of(audio: Audio, texts: Sequence[ChunkText]) -> list[Levels]:
-    """The levels of each text's chunk: what reading the sound is needed for, echoes apart."""
+    """Return the levels of each text's chunk: all that is needed of the sound, except for echoes."""
     return [acoustics.levels(audio, text.chunk) for text in texts]
 
 
 def judge(
     audio: Audio, analysis: AudioAnalysis, texts: Sequence[ChunkText], levels: Sequence[Levels]
 ) -> list[WindowVerdict]:
-    """One verdict for each text; `levels` are those of its chunks, whichever decoding of them is judged."""
+    """Return a verdict per text; `levels` are those of its chunks, for any decoding of them."""
     judged = [WindowVerdict() for _ in texts]
     by_channel: dict[int, list[int]] = defaultdict(list)
     for i in sorted(range(len(texts)), key=lambda i: texts[i].chunk.start):
@@ -129,19 +128,19 @@ def _by_score(verdict: WindowVerdict, text: ChunkText) -> None:
         verdict.doubt("compressible", indices)
     if text.no_speech_probability > plausible.MAX_NO_SPEECH:
         verdict.doubt("no_speech", indices)
-    for piece in text.chunk.pieces:  # the window's mean hides what was invented in one piece among others
+    for piece in text.chunk.pieces:  # the window's mean hides words invented in one piece
         in_piece = [i for i, word in enumerate(text.words) if piece.start <= word.start < piece.end]
         if in_piece and fmean(math.log(max(text.words[i].confidence, 1e-4)) for i in in_piece) < IMPROBABLE:
             verdict.doubt("improbable", in_piece)
 
 
 def _invented(text: ChunkText) -> bool:
-    """Whether a window's words are what the recognizer writes when it hears nothing to write.
+    """Return whether the recognizer invented a window's words for sound without speech.
 
-    It must begin with some word, though it finds the end of the text far more probable: that word is as improbable as
-    the window is likely to hold no speech. Of 226 texts that tiny.en wrote over music, tones, fax and clicks 219 are
-    found, of 992 short stretches of real speech two (telephone lines, some with noise 5 dB below); with base 83 of
-    106, and three of 443 (`bench/training/no_speech`). A recognizer that says nothing of no speech (0) is believed.
+    It has to begin with some word although the end of the text is far more probable, so the first word is as improbable
+    as the window is likely to hold no speech. Detects 219 of 226 texts that tiny.en wrote over music, tones, fax and
+    clicks, and 2 of 992 short stretches of real speech (telephone lines, some with noise 5 dB below); with base 83 of
+    106, and 3 of 443 (`bench/training/no_speech`). A recognizer without a no-speech probability (0) is believed.
     """
     no_speech = text.no_speech_probability
     first = math.log(max(text.words[0].confidence, 1e-4))
@@ -164,7 +163,7 @@ def _by_place(
     if count and loud >= FEW_WORDS_FROM and count < MIN_WORDS_PER_SECOND * loud:
         verdict.doubt("too_few_words", indices)
     min_seconds = MISSING_SECONDS if count else SHORT_SECONDS
-    for turn in spoken:  # one without any word was skipped, which takes less to say than that a sentence goes on
+    for turn in spoken:  # a turn without any word was skipped, so less speech is enough
         has_words = any(turn.start < word.end and word.start < turn.end for word in text.words)
         for span in plausible.without([turn], text.words, REACH):
             loud_seconds = levels.loud_seconds([span], speech_level - LOUD_DB)
@@ -187,7 +186,7 @@ def _word_by_place(
     near: Sequence[Span],
     labels: "_Labels",
 ) -> None:
-    """Taken out is only what lies far from all detected speech, and there on no speech or on no sound."""
+    """Remove a word only if it is far from all detected speech, and silent or on a label without speech."""
     is_far = plausible.distance(near, word) >= FAR_SECONDS
     is_silent = not (levels.between(word.start - REACH, word.end + REACH) > quiet).any()
     is_off_speech = labels.share_without_speech(word) >= NOT_ON_SPEECH_SHARE
@@ -201,7 +200,7 @@ def _word_by_place(
 
 
 def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indices: Sequence[int]) -> None:
-    """Loops and copies within windows and across the windows of one channel."""
+    """Find loops and copies within windows and across the windows of one channel."""
     owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
     words = [texts[i].words[k] for i, k in owners]
     loops = plausible.loops(words)
@@ -243,7 +242,7 @@ def _by_echo(
 
 
 def _rest_of_echo(verdict: WindowVerdict, audio: Audio, text: ChunkText) -> None:
-    """Faint sound is misheard: where a window holds an echo, its other words are asked too, by their sound alone."""
+    """Check the other words of a window with an echo by sound alone: faint sound is often misrecognized."""
     for k, word in enumerate(text.words):
         if k in verdict.withheld:
             continue
@@ -258,14 +257,14 @@ def _rest_of_echo(verdict: WindowVerdict, audio: Audio, text: ChunkText) -> None
 
 
 class _Spans:
-    """Spans of one channel in order, asked for by time; many thousand in a long call."""
+    """Spans of one channel in order, searched by time; a long call has many thousands."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = sorted(spans, key=lambda span: span.start)
         self._ends = [span.end for span in self._spans]
 
     def inside(self, start: float, end: float) -> list[Span]:
-        """The parts between two times; the spans of a channel do not overlap."""
+        """Return the parts between two times; the spans of a channel do not overlap."""
         first = bisect_left(self._ends, start)
         last = first
         while last < len(self._spans) and self._spans[last].start < end:
@@ -274,12 +273,12 @@ class _Spans:
 
 
 class _Labels:
-    """The stretches of a channel that hold no speech."""
+    """The stretches of a channel without speech."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
         self._spans = _Spans([Span(label.start, label.end) for label in labels if not label.kind.speech])
 
     def share_without_speech(self, word: Word) -> float:
-        """Of the word's time, 0..1."""
+        """Return the share of the word's time without speech, 0..1."""
         span = word.end - word.start
         return plausible.seconds(self._spans.inside(word.start, word.end)) / span if span > 0 else 0.0

@@ -1,8 +1,8 @@
-"""From decoded tokens and their alignment to words.
+"""Build words from decoded tokens and their alignment.
 
-A word is what stands between two spaces, with its punctuation: Whisper's tokens "post" and "-mortem", "1" and ",000" or
+A word is the text between two spaces, with its punctuation: Whisper's tokens "post" and "-mortem", "1" and ",000" or
 "maria", ".lopez" and "@example" are one word each. In a script without spaces (Chinese, Japanese, Thai, ...) a word is
-the least that the tokenizer gives, and is marked as joined to the one before it.
+the tokenizer's smallest unit, marked as joined to the previous one.
 """
 
 import unicodedata
@@ -14,16 +14,16 @@ import numpy as np
 
 from pipeline.domain.speech import Chunk, Span, Word
 
-OPENING = frozenset("\"'“‘¿¡([{«-–—")  # a mark that stands alone belongs to the word after it,
+OPENING = frozenset("\"'“‘¿¡([{«-–—")  # a mark between spaces belongs to the word after it,
 CLOSING = frozenset("\"'”’.。,，!！?？:：;；)]}»、…")  # one of these to the word before it
-BRACKETS = frozenset("「『《〈（【〔")  # these open something, where no space is written before them
+BRACKETS = frozenset("「『《〈（【〔")  # opening marks without a space before them
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER", "TIBETAN")  # as Unicode names characters
-MIN_WORD_SECONDS = 0.02  # seconds; the aligner's own step, and it gives some words none
+MIN_WORD_SECONDS = 0.02  # the aligner's step; it gives some words no duration
 
 
 @dataclass(frozen=True, slots=True)
 class TextToken:
-    """A word as text, and the units first..last (exclusive) that are said: marks at its ends take no time."""
+    """A word as text, and its spoken units first..last (exclusive): marks at its ends take no time."""
 
     text: str
     first: int
@@ -32,12 +32,12 @@ class TextToken:
 
 
 def frames(model: Any, seconds: float) -> int:
-    """Mel frames of a window that hold sound (100 a second)."""
+    """Return the mel frames of a window that hold sound (100 per second)."""
     return min(round(seconds * int(model.frames_per_second)), int(model.feature_extractor.nb_max_frames))
 
 
 def timed(tokenizer: Any, tokens: Sequence[int], alignment: Any, tokens_per_second: float) -> tuple[Word, ...]:
-    """The words of one window in its own time; `tokens` are those of text that `alignment` was asked for.
+    """Return the words of one window in its own time; `tokens` are the text tokens passed to the alignment.
 
     `alignment` is CTranslate2's: pairs of token and time, and the probability of each token. A word's confidence is
     that of its least probable token.
@@ -58,7 +58,7 @@ def timed(tokenizer: Any, tokens: Sequence[int], alignment: Any, tokens_per_seco
 
 
 def in_words(units: Sequence[str]) -> list[TextToken]:
-    """The words of a text that is given in pieces (`units`); with spaces between those not joined, they are that text.
+    """Return the words of a text in pieces (`units`); joined with spaces where not `joined`, they are that text.
 
     Runs of white space count as one space.
     """
@@ -73,13 +73,13 @@ def in_words(units: Sequence[str]) -> list[TextToken]:
         if spaced or _apart(tokens[-1].text, text):
             tokens.append(word)
         else:
-            tokens[-1] = _one(tokens[-1], word)
+            tokens[-1] = _merged(tokens[-1], word)
         spaced = unit[-1].isspace()
     return _with_marks(tokens)
 
 
 def _apart(before: str, after: str) -> bool:
-    """Whether two texts without a space between them are two words: in a script that writes none."""
+    """Return whether adjacent texts without a space are two words: in a script without spaces."""
     letters = [c for c in before if c.isalnum()]
     if not letters:
         return False
@@ -91,30 +91,30 @@ def _unspaced(character: str) -> bool:
 
 
 def _with_marks(words: Sequence[TextToken]) -> list[TextToken]:
-    """Marks that stand between spaces go to the word they belong to: "- Yes", "Vraiment ?"."""
+    """Attach marks between spaces to their word: "- Yes", "Vraiment ?"."""
     merged: list[TextToken] = []
     for word in words:
         if merged and (OPENING.issuperset(merged[-1].text) or CLOSING.issuperset(word.text)):
-            merged[-1] = _one(merged[-1], word)
+            merged[-1] = _merged(merged[-1], word)
         else:
             merged.append(word)
     return merged
 
 
-def _one(before: TextToken, after: TextToken) -> TextToken:
+def _merged(before: TextToken, after: TextToken) -> TextToken:
     text = before.text + ("" if after.joined else " ") + after.text
-    if _said(before.text) == _said(after.text):
+    if _is_spoken(before.text) == _is_spoken(after.text):
         return TextToken(text, before.first, after.last, before.joined)
-    spoken = before if _said(before.text) else after
+    spoken = before if _is_spoken(before.text) else after
     return TextToken(text, spoken.first, spoken.last, before.joined)
 
 
-def _said(text: str) -> bool:
+def _is_spoken(text: str) -> bool:
     return any(map(str.isalnum, text))
 
 
 def recorded(words: Sequence[Word], chunk: Chunk) -> tuple[Word, ...]:
-    """Words in the time of a chunk's sound, each inside one of its `parts`, moved to the recording's time."""
+    """Convert words, each inside one of the chunk's `parts`, to the recording's time."""
     moved = []
     for word, at in zip(words, _places(words, chunk.parts), strict=True):
         shift = chunk.sound[at].start - chunk.parts[at].start
@@ -123,10 +123,10 @@ def recorded(words: Sequence[Word], chunk: Chunk) -> tuple[Word, ...]:
 
 
 def in_pieces(words: Sequence[Word], pieces: Sequence[Span]) -> tuple[Word, ...]:
-    """The words as `in_order` leaves them, each inside that one of `pieces` which holds most of it.
+    """Return the words as `in_order` does, each inside the piece that holds most of it.
 
-    `pieces` are in order, do not overlap, and are at least one; times are those of the words. So no word reaches over
-    a pause that was left out of a chunk.
+    `pieces` are in order, do not overlap, and are not empty; times are those of the words. No word spans a pause that
+    was left out of a chunk.
     """
     ordered = in_order(words, pieces[0].start, pieces[-1].end)
     if len(pieces) == 1:
@@ -142,7 +142,7 @@ def in_pieces(words: Sequence[Word], pieces: Sequence[Span]) -> tuple[Word, ...]
 
 
 def clear_of(words: Sequence[Word], gaps: Sequence[Span]) -> tuple[Word, ...]:
-    """The words with none of them lasting through a gap: each on that side of it on which more of it lies."""
+    """Trim words that span a gap to the side of it with more of the word."""
     cleared = []
     for word in words:
         for gap in gaps:
@@ -154,7 +154,7 @@ def clear_of(words: Sequence[Word], gaps: Sequence[Span]) -> tuple[Word, ...]:
 
 
 def _places(words: Sequence[Word], pieces: Sequence[Span]) -> list[int]:
-    """For each word, in order, the index of the piece that holds most of it, else of the nearest; it never falls."""
+    """Return for each word the index of the piece with most of it, or of the nearest; the index never falls."""
     places: list[int] = []
     at = 0
     for word in words:
@@ -170,27 +170,27 @@ def _places(words: Sequence[Word], pieces: Sequence[Span]) -> list[int]:
 
 
 def _inside(word: Word, piece: Span) -> float:
-    """Seconds of the word in the piece; where it has none there, how far away it lies, below 0."""
+    """Return the seconds of the word in the piece; negative if it is outside, by its distance."""
     return min(word.end, piece.end) - max(word.start, piece.start)
 
 
 def in_order(words: Sequence[Word], first: float, last: float) -> tuple[Word, ...]:
-    """The words with times that rise, do not overlap and lie in first..last; each lasts at least 20 ms.
+    """Return the words with times that rise, do not overlap and stay in first..last, each at least 20 ms long.
 
-    Where there is no room for that, words share the time there is; without any time between `first` and `last` their
-    times are all `first`. Times that need no change are rounded to milliseconds and else left as they are.
+    If there is no room, words share the available time; if `first` equals `last`, all times are `first`. Other times
+    are only rounded to milliseconds.
     """
     shortest = min(MIN_WORD_SECONDS, max(0.0, last - first) / max(1, len(words)))
     starts: list[float] = []
     ends: list[float] = []
-    for i, word in enumerate(words):  # what must come after still has to fit
+    for i, word in enumerate(words):  # leave room for the words after it
         latest = last - shortest * (len(words) - i)
         before = ends[-1] if ends else first
-        # `latest` may be less than `before` by an error of rounding, and a millisecond less when both are rounded.
+        # `latest` may be less than `before` by a rounding error, and a millisecond less when both are rounded.
         start = max(before, min(max(word.start, before), max(first, latest)))
         ends.append(min(max(word.end, start + shortest), max(start, latest + shortest)))
         starts.append(start)
-    digits = 3 if shortest >= 0.002 else 9  # milliseconds would make crammed words last no time
+    digits = 3 if shortest >= 0.002 else 9  # crammed words rounded to milliseconds would have no duration
     return tuple(
         replace(
             word,

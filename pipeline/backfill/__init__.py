@@ -1,5 +1,5 @@
-"""A folder or a bucket of recordings through the pipeline, on the machines of a cluster, into Parquet.
+"""Process a folder or bucket of recordings on a Ray cluster, into Parquet.
 
-`run.backfill` drives it; `source` lists recordings, `output` knows what is done, `rows` makes a row of a recording,
-`actors` (with `run` the only Ray imports here) has the engines.
+`run.backfill` drives it; `source` lists recordings, `output` tracks finished ones, `rows` builds a row per recording,
+`actors` (with `run` the only Ray imports here) holds the engines.
 """

@@ -1,8 +1,8 @@
-"""The actors of a backfill: production's engines, loaded once in each, and the stages around them in threads.
+"""Actors of a backfill: production's engines, loaded once per actor, with the stages around them in threads.
 
-A block is done side by side, so that its recordings share batches as calls of the service do. Where an actor dies of
-one, Ray starts another, which does the recordings of that block one by one: what kills it twice alone is a row with an
-error, and the rest goes on.
+The recordings of a block run in parallel, so that they share batches as calls of the service do. If an actor dies, Ray
+starts another, which processes the recordings of that block one by one: a recording that kills it twice alone becomes a
+row with an error, and the rest continues.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ from pipeline.runtime.workers import LocalWorkers, Recognition, RemoteRef
 
 T = TypeVar("T")
 NICE = 10  # live calls on the same machine go first
-AT_ONCE = 8  # recordings of a block that are worked on side by side
-UNREAD = (RecordingUnreachable.code, RecordingGone.code)
+AT_ONCE = 8  # recordings of a block in parallel
+UNREADABLE = (RecordingUnreachable.code, RecordingGone.code)
 PAUSE_SECONDS = 5.0  # before a recording is read once more
-DEATHS_ALONE = 2  # of an actor with one recording, after which the recording is to blame
-SUMMARY = ("path", "state", "code", "duration", "seconds")  # what the driver is told; the rest is in the part
+DEATHS_ALONE = 2  # of an actor with one recording, until the recording counts as the cause
+SUMMARY = ("path", "state", "code", "duration", "seconds")  # columns for the driver; the rest is in the part
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillJob:
-    """What an actor needs to know. `source`, `output`: fsspec folders that every node sees."""
+    """Configuration of an actor. `source`, `output`: fsspec folders that every node can access."""
 
     source: str
     output: str
@@ -58,7 +58,7 @@ class BackfillJob:
 
 
 class ReplicaWorkers(LocalWorkers):
-    """Everything in this process, behind the queues of production's replicas: recordings share batches."""
+    """Workers in this process, behind the queues of production's replicas: recordings share batches."""
 
     def __init__(self, transcriber: TranscriberReplica, diarizer: DiarizerReplica) -> None:
         super().__init__(None, None)
@@ -70,33 +70,33 @@ class ReplicaWorkers(LocalWorkers):
     async def transcribe(
         self, audio: RemoteRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
-        return await self._transcriber.transcribe([_Here(audio)], chunks, tuple(vocabulary), with_fallback)
+        return await self._transcriber.transcribe([_LocalSound(audio)], chunks, tuple(vocabulary), with_fallback)
 
     async def diarize(self, audio: RemoteRef) -> Diarization:
-        return await self._diarizer.diarize([_Here(audio)])
+        return await self._diarizer.diarize([_LocalSound(audio)])
 
     async def voiceprint(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
-        return await self._diarizer.voiceprint([_Here(audio)], channel, speech)
+        return await self._diarizer.voiceprint([_LocalSound(audio)], channel, speech)
 
     async def voices(self, audio: RemoteRef, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
-        return await self._diarizer.voices([_Here(audio)], channel, speech)
+        return await self._diarizer.voices([_LocalSound(audio)], channel, speech)
 
 
-class _Here:
-    """What a replica awaits to get at sound, which elsewhere is a reference into Ray's object store."""
+class _LocalSound:
+    """Awaitable for sound in this process; elsewhere a replica awaits a reference into Ray's object store."""
 
-    def __init__(self, held: RemoteRef) -> None:
-        self._held = held
+    def __init__(self, sound: RemoteRef) -> None:
+        self._sound = sound
 
     def __await__(self) -> Generator[None, None, Any]:
         yield from ()
-        return self._held.inside
+        return self._sound.inside
 
 
 class Backfiller:
-    """Takes blocks of recordings, writes a part for each, and answers with the columns of `SUMMARY`.
+    """Processes blocks of recordings, writes a part for each, and returns the columns of `SUMMARY`.
 
-    Raises `StorageError` where a part cannot be written or the source gives nothing, and `CheckpointMissing` without a
+    Raises `StorageError` if a part cannot be written or the source is unavailable, and `CheckpointMissing` without a
     model: both end the run.
     """
 
@@ -110,10 +110,10 @@ class Backfiller:
         self._options = job.process.model_copy(update={"scratch": Path(self._scratch.name).as_uri()})
         store = str(job.store) if job.store else None
         self._loop = asyncio.new_event_loop()
-        self._replicas: tuple[TranscriberReplica, DiarizerReplica] = self._ran(self._loaded(store))
+        self._replicas: tuple[TranscriberReplica, DiarizerReplica] = self._wait_for(self._load(store))
         self._workers = ReplicaWorkers(*self._replicas)
 
-    async def _loaded(self, store: str | None) -> tuple[TranscriberReplica, DiarizerReplica]:
+    async def _load(self, store: str | None) -> tuple[TranscriberReplica, DiarizerReplica]:
         job = self._job
         return (
             TranscriberReplica(
@@ -124,77 +124,85 @@ class Backfiller:
 
     def __call__(self, block: pa.Table) -> pa.Table:
         for replica in self._replicas:
-            if problem := self._ran(replica.problem()):
+            if problem := self._wait_for(replica.problem()):
                 raise CheckpointMissing(problem)
         name = block["block"][0].as_py()
-        there = self._output.part(name)  # an actor died between its part and its answer
-        if there is None:
-            there = self._done(
+        part = self._output.part(name)  # an actor died after writing its part
+        if part is None:
+            part = self._process(
                 name, [SourceFile(row["path"], row["size"], row["modified"]) for row in block.to_pylist()]
             )
         for replica in self._replicas:
-            self._ran(replica.check_health())  # gives memory back
-        return there.select(SUMMARY)
+            self._wait_for(replica.check_health())  # frees memory
+        return part.select(SUMMARY)
 
-    def _done(self, name: str, block: Sequence[SourceFile]) -> pa.Table:
+    def _process(self, name: str, block: Sequence[SourceFile]) -> pa.Table:
         run = self._job.run
-        noted = self._output.started(name, run)
-        if noted is None:
+        note = self._output.started(name, run)
+        if note is None:
             self._output.note_started(name, run, None, {})
-            return self._output.write(name, self._read(name, block), run)
-        deaths = dict(noted["deaths"])
-        if alone := noted["alone"]:
+            return self._output.write(name, self._read_with_retry(name, block), run)
+        deaths = dict(note["deaths"])
+        if alone := note["alone"]:
             deaths[alone] = deaths.get(alone, 0) + 1
-        return pa.concat_tables([self._alone(f"{name}-{at:04}", name, one, deaths) for at, one in enumerate(block)])
+        return pa.concat_tables(
+            [self._process_alone(f"{name}-{at:04}", name, recording, deaths) for at, recording in enumerate(block)]
+        )
 
-    def _alone(self, part: str, block: str, one: SourceFile, deaths: dict[str, int]) -> pa.Table:
-        """One recording with nothing else running, in a part of its own: so the next death loses nothing more."""
-        if (there := self._output.part(part)) is not None:
-            return there
-        self._output.note_started(block, self._job.run, one.path, deaths)
-        if deaths.get(one.path, 0) < DEATHS_ALONE:
-            (row,) = self._read(part, [one])
+    def _process_alone(self, part: str, block: str, recording: SourceFile, deaths: dict[str, int]) -> pa.Table:
+        """Process one recording alone, in its own part, so that the next death loses nothing else."""
+        if (written := self._output.part(part)) is not None:
+            return written
+        self._output.note_started(block, self._job.run, recording.path, deaths)
+        if deaths.get(recording.path, 0) < DEATHS_ALONE:
+            (row,) = self._read_with_retry(part, [recording])
         else:
             lost = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
-            row = {"path": one.path, "bytes": one.size, "modified": one.modified, "warnings": []} | failure(lost)
+            row = {
+                "path": recording.path,
+                "bytes": recording.size,
+                "modified": recording.modified,
+                "warnings": [],
+            } | failure(lost)
         return self._output.write(part, [row], self._job.run)
 
-    def _read(self, part: str, block: Sequence[SourceFile]) -> list[dict[str, Any]]:
-        """The rows. What cannot be read while the source answers is read once more: an object store may be busy.
+    def _read_with_retry(self, part: str, block: Sequence[SourceFile]) -> list[dict[str, Any]]:
+        """Return the rows; retry unreadable recordings once, since an object store may be busy.
 
-        Raises `StorageError` as `_reached` does.
+        Raises `StorageError` as `_check_source` does.
         """
-        rows = self._reached(part, self._ran(self._rows(block)))
-        busy = [one for one, row in zip(block, rows, strict=True) if row.get("code") == RecordingUnreachable.code]
+        rows = self._check_source(part, self._wait_for(self._rows(block)))
+        busy = [file for file, row in zip(block, rows, strict=True) if row.get("code") == RecordingUnreachable.code]
         if not busy:
             return rows
         time.sleep(PAUSE_SECONDS)
-        again = {row["path"]: row for row in self._ran(self._rows(busy))}
-        return self._reached(part, [again.get(row["path"], row) for row in rows])
+        second_rows = {row["path"]: row for row in self._wait_for(self._rows(busy))}
+        return self._check_source(part, [second_rows.get(row["path"], row) for row in rows])
 
-    def _reached(self, part: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The rows, unless the whole source is out of reach: then recordings that could not be read are not to blame.
+    def _check_source(self, part: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows, unless the whole source is unavailable: then unreadable recordings are not to blame.
 
-        Raises `StorageError` in that case, which ends the run; what was done is written, the rest is left to the next.
+        Raises `StorageError` in that case, which ends the run; finished rows are written, the rest is left to the next
+        run.
         """
-        read = [row for row in rows if row.get("code") not in UNREAD]
-        if len(read) < len(rows):
+        read_rows = [row for row in rows if row.get("code") not in UNREADABLE]
+        if len(read_rows) < len(rows):
             try:
                 self._source.check()
             except StorageError:
-                if read:
-                    self._output.write(part, read, self._job.run)
+                if read_rows:
+                    self._output.write(part, read_rows, self._job.run)
                 raise
         return rows
 
     async def _rows(self, block: Sequence[SourceFile]) -> list[dict[str, Any]]:
-        room = asyncio.Semaphore(AT_ONCE)
+        semaphore = asyncio.Semaphore(AT_ONCE)
 
-        async def one(found: SourceFile) -> dict[str, Any]:
-            async with room:
-                return await row_of(found, self._source, self._workers, self._options, self._job.roster)
+        async def process_recording(recording: SourceFile) -> dict[str, Any]:
+            async with semaphore:
+                return await row_of(recording, self._source, self._workers, self._options, self._job.roster)
 
-        return list(await asyncio.gather(*map(one, block)))
+        return list(await asyncio.gather(*map(process_recording, block)))
 
-    def _ran(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)

@@ -1,5 +1,3 @@
-"""One recording through the pipeline: a row of the output, whatever becomes of it."""
-
 import asyncio
 import logging
 import time
@@ -28,23 +26,23 @@ log = logging.getLogger(__name__)
 SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),  # relative to the source
-        pa.field("state", pa.string(), nullable=False),  # completed, or failed
-        pa.field("sha256", pa.string()),  # of the recording; null where it could not be read
+        pa.field("state", pa.string(), nullable=False),  # completed or failed
+        pa.field("sha256", pa.string()),  # of the recording; null if it could not be read
         pa.field("bytes", pa.int64()),
-        pa.field("modified", pa.timestamp("us", "UTC")),  # of the file; what "tomorrow" is counted from
+        pa.field("modified", pa.timestamp("us", "UTC")),  # of the file; reference date for "tomorrow"
         pa.field("duration", pa.float64()),  # seconds
         pa.field("layout", pa.string()),
         pa.field("language", pa.string()),
-        pa.field("text", pa.string()),  # a line for each turn
+        pa.field("text", pa.string()),  # one line per turn
         pa.field("turns", pa.string()),  # JSON: `pipeline.domain.speech.Turn`, with words and their seconds
         pa.field("speakers", pa.string()),  # JSON: `pipeline.domain.speech.Speaker`
         pa.field("findings", pa.string()),  # JSON: `pipeline.domain.insight.Finding`
         pa.field("warnings", pa.list_(pa.string())),
-        pa.field("code", pa.string()),  # of a failed one: that of `pipeline.errors`, and its sentence
+        pa.field("code", pa.string()),  # of a failure, from `pipeline.errors`, with its message
         pa.field("error", pa.string()),
-        pa.field("retryable", pa.bool_()),  # whether another try can help
-        pa.field("engine", pa.string()),  # what recognized the words
-        pa.field("seconds", pa.float64()),  # that it took, beside others
+        pa.field("retryable", pa.bool_()),  # whether a retry may succeed
+        pa.field("engine", pa.string()),  # recognition engine
+        pa.field("seconds", pa.float64()),  # of processing, in parallel with others
         pa.field("done_at", pa.timestamp("us", "UTC")),
     ]
 )
@@ -55,50 +53,50 @@ _FINDINGS = TypeAdapter(tuple[Finding, ...])
 
 
 async def row_of(
-    found: SourceFile, source: Source, workers: Workers, options: ProcessOptions, roster: Roster
+    file: SourceFile, source: Source, workers: Workers, options: ProcessOptions, roster: Roster
 ) -> dict[str, Any]:
-    """Return the row of a recording, of `SCHEMA`; it never raises: what fails is a row with an error."""
+    """Process a recording and return its row, of `SCHEMA`; a failure is a row with an error, never an exception."""
     began = time.monotonic()
-    row: dict[str, Any] = {"path": found.path, "bytes": found.size, "modified": found.modified, "warnings": []}
+    row: dict[str, Any] = {"path": file.path, "bytes": file.size, "modified": file.modified, "warnings": []}
     try:
         with TemporaryDirectory(prefix="switchboard-backfill-", ignore_cleanup_errors=True) as folder:
-            recording = await _copied(found, source, Path(folder), options)
+            recording = await _copy(file, source, Path(folder), options)
             row |= {"sha256": recording.sha256, "bytes": recording.size_bytes}
-            outcome = await _processed(found, recording, workers, options, roster)
-        row |= _made(outcome)
+            outcome = await _process(file, recording, workers, options, roster)
+        row |= _columns(outcome)
     except Exception as error:
         if not isinstance(error, CallError):
-            log.exception("recording %s failed", found.path)
+            log.exception("recording %s failed", file.path)
         row |= failure(error)
     return row | {"seconds": time.monotonic() - began, "done_at": datetime.now(UTC)}
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """Return the columns that say why a recording has no text."""
-    known = error if isinstance(error, CallError) else CallError(told(error))
-    return {"state": FAILED, "code": known.code, "error": known.message, "retryable": known.retryable}
+    """Return the columns of a recording that failed."""
+    call_error = error if isinstance(error, CallError) else CallError(told(error))
+    return {"state": FAILED, "code": call_error.code, "error": call_error.message, "retryable": call_error.retryable}
 
 
-async def _copied(found: SourceFile, source: Source, folder: Path, options: ProcessOptions) -> Recording:
-    """A reader that hangs keeps its thread, and nothing else."""
+async def _copy(file: SourceFile, source: Source, folder: Path, options: ProcessOptions) -> Recording:
+    """Copy the recording within the time limit; a reader that hangs blocks only its thread."""
     limits = options.fetch
     try:
         async with asyncio.timeout(limits.max_seconds):
-            return await asyncio.to_thread(source.copy, found, folder, limits.max_bytes)
+            return await asyncio.to_thread(source.copy, file, folder, limits.max_bytes)
     except TimeoutError:
         raise RecordingUnreachable(f"Reading the recording took longer than {limits.max_seconds:g} s.") from None
 
 
-async def _processed(
-    found: SourceFile, recording: Recording, workers: Workers, options: ProcessOptions, roster: Roster
+async def _process(
+    file: SourceFile, recording: Recording, workers: Workers, options: ProcessOptions, roster: Roster
 ) -> Outcome:
-    started = found.modified or datetime.now(UTC)
+    started = file.modified or datetime.now(UTC)
     call = Call(uuid5(NAMESPACE_URL, recording.sha256), UNKNOWN_NUMBER, UNKNOWN_NUMBER, started)
     journal = MemoryJournal({Stage.FETCH: (recording,)})
     return await process(call, workers, roster, journal, options=options)
 
 
-def _made(outcome: Outcome) -> dict[str, Any]:
+def _columns(outcome: Outcome) -> dict[str, Any]:
     transcript = outcome.transcript
     return {
         "state": COMPLETED,

@@ -1,4 +1,4 @@
-"""The driver of a backfill: what is not done yet, in blocks, through a pool of actors. Ray is initialized before."""
+"""Driver of a backfill: splits unfinished recordings into blocks for a pool of actors. Initialize Ray before."""
 
 import logging
 import re
@@ -21,15 +21,15 @@ from pipeline.backfill.rows import FAILED
 from pipeline.backfill.source import Source, SourceFile, in_blocks
 from pipeline.errors import CallError, StorageError
 
-BLOCK = 16  # recordings in a block, which is what a kill costs for each actor
+BLOCK = 16  # recordings in a block: the loss per actor that is killed
 BLOCK_BYTES = 64 << 20
-_OURS = re.compile(r"^(pipeline\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)  # in a traceback
+_CALL_ERROR = re.compile(r"^(pipeline\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)  # in a traceback
 RECORDING = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """How many actors, and what Ray reserves for each. `resource`: one of a node's custom resources."""
+    """Number of actors, and what Ray reserves for each. `resource`: a custom resource of nodes."""
 
     actors: int = 1
     cpus: float = 1.0
@@ -39,91 +39,90 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """How far a run is. `done` counts this run's, `before` those of earlier ones; `audio` is in seconds."""
+    """Progress of a run. `done` counts this run's recordings, `before` earlier ones; `audio` is in seconds."""
 
-    found: int
+    total: int
     before: int
     done: int = 0
     failed: int = 0
     audio: float = 0.0
-    seconds: float = 0.0  # since the actors were asked for
+    seconds: float = 0.0  # since the actors were requested
 
     @property
-    def left(self) -> int:
-        """Recordings that are still to be done."""
-        return self.found - self.before - self.done
+    def remaining(self) -> int:
+        """Recordings not yet processed."""
+        return self.total - self.before - self.done
 
 
 def backfill(
     job: BackfillJob,
     hardware: Hardware | None = None,
     pattern: str | None = None,
-    again: bool = False,
+    retry_failed: bool = False,
     limit: int | None = None,
     on_progress: Callable[[BackfillProgress], None] = lambda _: None,
 ) -> BackfillProgress:
-    """Put every recording of `job.source` that has no row in `job.output` yet through the pipeline.
+    """Process every recording of `job.source` without a row in `job.output`.
 
-    `again`: those whose row is an error, too. `limit`: at most so many recordings in this run. `job.run` is given by
-    this function. Raises `StorageError` (a folder cannot be used, or is another run's), `CheckpointMissing`; what is
-    done until then stays.
+    `retry_failed`: also those whose row is an error. `limit`: max. recordings in this run. `job.run` is overwritten.
+    Raises `StorageError` (a folder is unusable, or owned by another run), `CheckpointMissing`; finished rows remain.
     """
     output = Output(job.output)
-    found = list(Source(job.source).recordings(pattern))
-    run = output.own(_about(job))
+    files = list(Source(job.source).recordings(pattern))
+    run = output.acquire(_manifest(job))
     try:
         with _heartbeat(output, run):
-            return _run(replace(job, run=run), output, found, hardware or Hardware(), again, limit, on_progress)
+            return _run(replace(job, run=run), output, files, hardware or Hardware(), retry_failed, limit, on_progress)
     finally:
-        with suppress(StorageError):  # an owner that is dead keeps nobody out
-            output.leave(run)
+        with suppress(StorageError):  # a dead owner does not block later runs
+            output.release(run)
 
 
 def _run(
     job: BackfillJob,
     output: Output,
-    found: Sequence[SourceFile],
+    files: Sequence[SourceFile],
     hardware: Hardware,
-    again: bool,
+    retry_failed: bool,
     limit: int | None,
     on_progress: Callable[[BackfillProgress], None],
 ) -> BackfillProgress:
     done = output.done()
-    if again:
-        output.forget(done.failed)
-    known = done.paths - done.failed.keys() if again else done.paths
-    todo = [one for one in found if one.path not in known]
-    progress = BackfillProgress(len(found), len(found) - len(todo))
+    if retry_failed:
+        output.remove_rows(done.failed)
+    finished = done.paths - done.failed.keys() if retry_failed else done.paths
+    todo = [file for file in files if file.path not in finished]
+    progress = BackfillProgress(len(files), len(files) - len(todo))
     on_progress(progress)
     began = time.monotonic()
-    for path in _summaries(job, hardware, todo[:limit]):
+    for summary in _summaries(job, hardware, todo[:limit]):
         progress = replace(
             progress,
             done=progress.done + 1,
-            failed=progress.failed + (path["state"] == FAILED),
-            audio=progress.audio + (path["duration"] or 0.0),
+            failed=progress.failed + (summary["state"] == FAILED),
+            audio=progress.audio + (summary["duration"] or 0.0),
             seconds=time.monotonic() - began,
         )
         on_progress(progress)
-    output.forget_started()
+    output.remove_started()
     return progress
 
 
 def _summaries(job: BackfillJob, hardware: Hardware, todo: Sequence[SourceFile]) -> Iterator[dict[str, Any]]:
-    """What became of each recording, as blocks are done."""
+    """Yield the summary of each recording as blocks are finished."""
     tables = [
         _table(f"part-{job.run[:8]}-{at:06}", block) for at, block in enumerate(in_blocks(todo, BLOCK, BLOCK_BYTES))
     ]
     if not tables:
         return
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what ends the run is raised, without its advice
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised, without Ray's advice
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    asked = ray.data.from_arrow(tables).map_batches(
+    results = ray.data.from_arrow(tables).map_batches(
         Backfiller,
         fn_constructor_args=(job,),
-        batch_size=None,  # a table is a Ray block is a part
+        batch_size=None,  # each table is a Ray block and a part
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(size=min(hardware.actors, len(tables))),
         num_cpus=hardware.cpus,
@@ -131,49 +130,49 @@ def _summaries(job: BackfillJob, hardware: Hardware, todo: Sequence[SourceFile])
         **({"resources": {hardware.resource: 1}} if hardware.resource else {}),
     )
     try:
-        for batch in asked.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        for batch in results.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             yield from batch.to_pylist()
     except ray.exceptions.RayError as error:
         raise _cause(error) from error
 
 
 def _table(name: str, block: Sequence[SourceFile]) -> pa.Table:
-    rows = [{"path": one.path, "size": one.size, "modified": one.modified} for one in block]
+    rows = [{"path": file.path, "size": file.size, "modified": file.modified} for file in block]
     return pa.Table.from_pylist(rows, RECORDING).append_column("block", pa.array([name] * len(rows)))
 
 
 def _cause(error: BaseException) -> CallError:
-    """The error of ours that an actor raised, not Ray's wrappers around it.
+    """Return the `CallError` that an actor raised, without Ray's wrappers.
 
-    On its way from the actor an exception loses those that it was raised from; their text remains in Ray's traceback.
+    On its way from the actor an exception loses its causes; their text remains in Ray's traceback.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, CallError):
-            return seen
-        seen = getattr(seen, "cause", None) or seen.__cause__
-    for module, name, message in reversed(_OURS.findall(str(error))):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, CallError):
+            return cause
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    for module, name, message in reversed(_CALL_ERROR.findall(str(error))):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(kind, CallError):
             return kind(message)
-    last = str(error).strip().splitlines()
-    return CallError(f"Ray ended the run: {last[-1] if last else type(error).__name__}")
+    lines = str(error).strip().splitlines()
+    return CallError(f"Ray ended the run: {lines[-1] if lines else type(error).__name__}")
 
 
-def _about(job: BackfillJob) -> dict[str, Any]:
-    """What stays the same for an output folder: rows of different models do not stand side by side unnoticed."""
-    aligned = getattr(engine_class(job.asr), "needs_aligner", False)  # others are as they are without
+def _manifest(job: BackfillJob) -> dict[str, Any]:
+    """Return what must stay the same for an output folder, so that it does not mix rows of different models."""
+    needs_aligner = getattr(engine_class(job.asr), "needs_aligner", False)  # other engines do not use it
     return {
         "source": job.source.rstrip("/"),
         "recognition": job.asr.model_dump(mode="json", exclude={"device"}),
-        **({"alignment": job.alignment.model_dump(mode="json", exclude={"device"})} if aligned else {}),
+        **({"alignment": job.alignment.model_dump(mode="json", exclude={"device"})} if needs_aligner else {}),
         "diarization": job.diarization.model_dump(mode="json", exclude={"device"}),
     }
 
 
 @contextmanager
 def _heartbeat(output: Output, run: str) -> Iterator[None]:
-    """Say that the run is alive for as long as the block lasts. A failure to say so is tried again."""
+    """Renew the run's ownership while the block lasts; a failed renewal is retried."""
     ended = threading.Event()
 
     def beat() -> None:

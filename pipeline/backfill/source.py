@@ -1,4 +1,4 @@
-"""The recordings of a folder or a bucket: listed, and copied to this machine one by one."""
+"""List the recordings of a folder or a bucket, and copy them to this machine one by one."""
 
 import fnmatch
 import hashlib
@@ -20,13 +20,13 @@ SUFFIXES = frozenset(
         *("mp3", "mp4", "oga", "ogg", "opus", "ts", "wav", "webm", "wma"),
     )
 )
-"""What counts as a recording where no pattern is given. The decoder does not trust it."""
+"""Suffixes of recordings, without a pattern. The decoder checks the content."""
 READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A recording of the source. `path` is relative to it, with slashes; `modified` is in UTC, None: not known."""
+    """A recording of the source. `path` is relative to it, with slashes; `modified` is in UTC or None."""
 
     path: str
     size: int
@@ -34,25 +34,25 @@ class SourceFile:
 
 
 class FolderUnusable(StorageError):
-    """A folder of the backfill cannot be used; the text is for who named it, and stored nowhere."""
+    """A folder of the backfill is unusable; the message is for the operator and is not stored."""
 
     @classmethod
-    def because(cls, what: str, error: Exception) -> "FolderUnusable":
-        """`what` failed, why, and what to do. Each object store has exceptions of its own."""
+    def from_failure(cls, what: str, error: Exception) -> "FolderUnusable":
+        """Build an error with the failed action, its cause and advice; each object store has its own exceptions."""
         kind = type(error).__name__
         if isinstance(error, ImportError):
             advice = "For s3:// install the extra `aws`, for gs:// the extra `gcp`."
         elif isinstance(error, PermissionError) or "Credentials" in kind:
-            advice = "Check its credentials or permissions, here and on every node."
+            advice = "Check credentials and permissions, here and on every node."
         else:
-            advice = "Check that it is there and answers."
+            advice = "Check that it exists and is reachable."
         return cls(f"{what} ({kind}: {error}). {advice}")
 
 
 class Source:
-    """`url` is an fsspec folder: a path, s3://bucket/folder, gs://bucket/folder.
+    """Source folder; `url` is an fsspec folder: a path, s3://bucket/folder, gs://bucket/folder.
 
-    Raises `StorageError` where there is no such folder, or no driver for it.
+    Raises `StorageError` if the folder does not exist or has no driver.
     """
 
     def __init__(self, url: str) -> None:
@@ -61,50 +61,49 @@ class Source:
         self.check()
 
     def check(self) -> None:
-        """Ask the folder itself, not a listing of before. Raises `StorageError`."""
+        """Check that the folder exists, without a cached listing. Raises `StorageError`."""
         try:
             self._fs.invalidate_cache()
-            there = self._fs.info(self._root)["type"] == "directory"  # isdir lists all that is in a bucket
+            is_folder = self._fs.info(self._root)["type"] == "directory"  # isdir lists the whole bucket
         except FileNotFoundError:
-            there = False
+            is_folder = False
         except Exception as error:
-            raise FolderUnusable.because(f"{self._url} cannot be read", error) from error
-        if not there:
+            raise FolderUnusable.from_failure(f"{self._url} cannot be read", error) from error
+        if not is_folder:
             raise FolderUnusable(f"{self._url} is not a folder.")
 
     def recordings(self, pattern: str | None = None) -> Iterator[SourceFile]:
-        """Yield the recordings, in subfolders too, by path. Hidden files are left out.
+        """Yield the recordings, in subfolders too, by path, without hidden files.
 
         `pattern`: a shell pattern for the relative path ("2026-*/*.wav") in place of the suffixes. Raises
         `StorageError`.
         """
         try:
             self._fs.invalidate_cache()
-            listed = self._fs.find(self._root, detail=True)
+            entries = self._fs.find(self._root, detail=True)
         except Exception as error:
-            raise FolderUnusable.because("The source cannot be listed", error) from error
-        for name, about in sorted(listed.items()):
+            raise FolderUnusable.from_failure("The source cannot be listed", error) from error
+        for name, about in sorted(entries.items()):
             path = name.removeprefix(self._root).lstrip("/")
             if any(part.startswith(".") for part in PurePosixPath(path).parts):
                 continue
             if fnmatch.fnmatch(path, pattern) if pattern else PurePosixPath(path).suffix.lower() in SUFFIXES:
                 yield SourceFile(path, int(about.get("size") or 0), _modified(about))
 
-    def copy(self, found: SourceFile, folder: Path, max_bytes: int) -> Recording:
-        """Return a copy of the recording in `folder`, hashed on the way. Blocks.
+    def copy(self, file: SourceFile, folder: Path, max_bytes: int) -> Recording:
+        """Copy the recording into `folder` and hash it. Blocks.
 
-        Raises `RecordingEmpty`, `RecordingTooLarge`, `RecordingGone`, or `RecordingUnreachable`, which may be tried
-        again.
+        Raises `RecordingEmpty`, `RecordingTooLarge`, `RecordingGone`, or `RecordingUnreachable`, which is retryable.
         """
-        target, digest, size = folder / f"recording{PurePosixPath(found.path).suffix}", hashlib.sha256(), 0
+        target, digest, size = folder / f"recording{PurePosixPath(file.path).suffix}", hashlib.sha256(), 0
         try:
-            with self._fs.open(f"{self._root}/{found.path}", "rb") as read, target.open("wb") as written:
-                while data := read.read(READ_BYTES):
+            with self._fs.open(f"{self._root}/{file.path}", "rb") as source, target.open("wb") as copy:
+                while data := source.read(READ_BYTES):
                     size += len(data)
                     if size > max_bytes:
                         raise RecordingTooLarge(f"The recording has more than {max_bytes} bytes.")
                     digest.update(data)
-                    written.write(data)
+                    copy.write(data)
         except FileNotFoundError as error:
             raise RecordingGone("The recording is no longer in the source.") from error
         except RecordingTooLarge:
@@ -116,16 +115,16 @@ class Source:
         return Recording(0, target.as_uri(), digest.hexdigest(), size)
 
 
-def in_blocks(recordings: Sequence[SourceFile], most: int, most_bytes: int) -> Iterator[tuple[SourceFile, ...]]:
-    """Yield consecutive recordings, at most `most` together, and of more than one at most `most_bytes`."""
+def in_blocks(recordings: Sequence[SourceFile], max_files: int, max_bytes: int) -> Iterator[tuple[SourceFile, ...]]:
+    """Yield consecutive recordings, up to `max_files` together and, if several, up to `max_bytes`."""
     block: list[SourceFile] = []
     size = 0
-    for one in recordings:
-        if block and (len(block) == most or size + one.size > most_bytes):
+    for recording in recordings:
+        if block and (len(block) == max_files or size + recording.size > max_bytes):
             yield tuple(block)
             block, size = [], 0
-        block.append(one)
-        size += one.size
+        block.append(recording)
+        size += recording.size
     if block:
         yield tuple(block)
 
@@ -135,21 +134,21 @@ def opened(url: str) -> tuple[Any, str]:
     try:
         fs, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
-        raise FolderUnusable.because(f"{url} cannot be used", error) from error
+        raise FolderUnusable.from_failure(f"{url} cannot be used", error) from error
     return fs, str(root)
 
 
 def _modified(about: dict[str, Any]) -> datetime | None:
-    """Local folders tell seconds, object stores a time, each under a name of its own."""
+    """Return the modification time: local folders have seconds, object stores various fields."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "created"):
-        told = about.get(name)
-        if isinstance(told, datetime):
-            return told if told.tzinfo else told.replace(tzinfo=UTC)
-        if isinstance(told, int | float):
-            return datetime.fromtimestamp(told, UTC)
-        if isinstance(told, str):
+        modified = about.get(name)
+        if isinstance(modified, datetime):
+            return modified if modified.tzinfo else modified.replace(tzinfo=UTC)
+        if isinstance(modified, int | float):
+            return datetime.fromtimestamp(modified, UTC)
+        if isinstance(modified, str):
             try:
-                return datetime.fromisoformat(told)
+                return datetime.fromisoformat(modified)
             except ValueError:
                 continue
     return None

@@ -1,5 +1,5 @@
-"""How good what was recognized is: what people know of calls, and its formats.
+"""Quality of recognition: ground truth of calls, its file formats, and scores.
 
-Knows the domain's words only: neither a service nor a database. What reads and writes the formats is the extra
+Depends on the domain only, not on the service or the database. The file formats need the extra
 `switchboard-calls[evaluation]`.
 """

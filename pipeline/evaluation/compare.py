@@ -1,7 +1,7 @@
-"""Two or more systems on the same calls: each by itself, by how much they differ, where, and in which calls.
+"""Compare two or more systems on the same calls: each alone, their differences, slices and worst calls.
 
-    heard = {name: formats.read(Path(f"{name}.jsonl")) for name in ("tiny.en", "base")}
-    comparison = compare(formats.read(Path("truth.jsonl")), heard)
+    outputs = {name: formats.read(Path(f"{name}.jsonl")) for name in ("tiny.en", "base")}
+    comparison = compare(formats.read(Path("truth.jsonl")), outputs)
     comparison.verdict("base", "wer").sentence
 
 `pipeline.evaluation.frames` returns it as data frames.
@@ -26,8 +26,8 @@ from pipeline.evaluation.score import CallScore, score
 from pipeline.evaluation.truth import TrueCall
 
 FACTS = ("language", "layout", "duration", "agent")
-"""What slices are made of, in the order in which they are shown; further facts follow."""
-MAX_MOMENTS = 3  # of a call
+"""Facts of the slices, in display order; others follow."""
+MAX_MOMENTS = 3  # per call
 
 Facts = Mapping[str, Mapping[str, str]]  # by the call's name, such as {"language": "en"}
 Progress = Callable[[Iterable[tuple[TrueCall, TrueCall]], str], Iterable[tuple[TrueCall, TrueCall]]]
@@ -35,16 +35,16 @@ Progress = Callable[[Iterable[tuple[TrueCall, TrueCall]], str], Iterable[tuple[T
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One that is measured: its name, and how it did on each call."""
+    """A measured system: its name, and its score on each call."""
 
     name: str
     scores: tuple[CallScore, ...]
-    missing: int  # calls of the set that it has not heard
+    missing: int  # calls of the set without output
 
 
 @dataclass(frozen=True, slots=True)
 class SystemVerdict:
-    """How one system is beside the first. `rate`: by how much it is above it, over the calls that both have."""
+    """Difference between a system and the first one; `rate` is the difference over the calls that both have."""
 
     system: str
     metric: str
@@ -52,29 +52,29 @@ class SystemVerdict:
 
     @property
     def better(self) -> bool | None:
-        """None where the interval holds zero, or there is none: then nothing is shown."""
+        """Whether the system is better; None if the interval includes zero or is missing."""
         if self.rate.low is None or self.rate.high is None or self.rate.low <= 0 <= self.rate.high:
             return None
         return (self.rate.value > 0) == (self.metric in MORE_IS_BETTER)
 
     @property
     def sentence(self) -> str:
-        """Such as "base is better by 4.1 points (2.0 to 6.3)"."""
-        rate, shown = self.rate, self.better
+        """The verdict as a sentence, such as "base is better by 4.1 points (2.0 to 6.3)"."""
+        rate, is_better = self.rate, self.better
         unit = " points" if self.metric in SHARES else ""
         if rate.low is None or rate.high is None:
             return f"{self.system} differs by {_signed(rate.value, self.metric)}{unit}: too few calls to tell"
-        if shown is None:
+        if is_better is None:
             ends = f"{_signed(rate.low, self.metric)} to {_signed(rate.high, self.metric)}"
             return f"no difference shown ({ends}{unit})"
         low, high = sorted((abs(rate.low), abs(rate.high)))
         by = f"{_plain(abs(rate.value), self.metric)}{unit} ({_plain(low, self.metric)} to {_plain(high, self.metric)})"
-        return f"{self.system} is {'better' if shown else 'worse'} by {by}"
+        return f"{self.system} is {'better' if is_better else 'worse'} by {by}"
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Calls that share a fact: what each system has on them, in the systems' order, and the verdicts of the others."""
+    """Calls that share a fact: the rate of each system, in order, and the verdicts of all but the first."""
 
     fact: str
     value: str
@@ -86,7 +86,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCall:
-    """A call with a metric of each system, in the systems' order; None where a system has not heard it."""
+    """A call with one metric of each system, in order; None if a system has no output for it."""
 
     name: str
     seconds: float
@@ -95,34 +95,34 @@ class ScoredCall:
 
     @property
     def worst(self) -> float:
-        """The largest of the values."""
+        """The largest value."""
         return max((value for value in self.values if value is not None), default=0.0)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems on the calls of a set. The first one is what the others are held against."""
+    """Systems on the calls of a set; the first one is the baseline."""
 
     systems: tuple[System, ...]
     facts: Facts
     truths: Mapping[str, TrueCall] = field(repr=False)
-    heard: Mapping[str, Mapping[str, TrueCall]] = field(repr=False)  # by system, by call
+    outputs: Mapping[str, Mapping[str, TrueCall]] = field(repr=False)  # by system, by call
 
     @property
     def metrics(self) -> list[str]:
-        """Those that are known of some system, in the order in which they are shown."""
+        """Metrics that some system has, in display order."""
         return [metric for metric in METRICS if any(self.rate(system.name, metric) for system in self.systems)]
 
     def rate(self, system: str, metric: str) -> Rate | None:
-        """A metric of a system, over all calls that it has heard."""
+        """Return a metric of a system over all its calls."""
         return pooled(self._scores(system), metric)
 
     def verdict(self, system: str, metric: str) -> SystemVerdict | None:
-        """How a system is beside the first one; None of the first itself, and where they share nothing that counts."""
+        """Compare a system with the first one; None for the first itself, and without calls in common."""
         return None if system == self.systems[0].name else self._verdict(system, metric, self._all)
 
     def slices(self, metric: str) -> list[Slice]:
-        """Every fact that not all calls share, value by value."""
+        """Return the slices of every fact with more than one value."""
         groups: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for name in self._all:
             for fact, value in self.facts.get(name, {}).items():
@@ -136,20 +136,22 @@ class Comparison:
         ]
 
     def calls(self, metric: str) -> list[ScoredCall]:
-        """Every call in which the metric is known of a system, the worst first."""
-        values = {one.name: {s.name: value_of(s, metric) for s in one.scores} for one in self.systems}
+        """Return the calls for which a system has the metric, the worst first."""
+        values = {
+            system.name: {score.name: value_of(score, metric) for score in system.scores} for system in self.systems
+        }
         lines = []
         for name, seconds in self._seconds.items():
-            of_call = tuple(values[one.name].get(name) for one in self.systems)
-            if any(value is not None for value in of_call):
-                lines.append(ScoredCall(name, seconds, self.facts.get(name, {}), of_call))
+            call_values = tuple(values[system.name].get(name) for system in self.systems)
+            if any(value is not None for value in call_values):
+                lines.append(ScoredCall(name, seconds, self.facts.get(name, {}), call_values))
         sign = 1 if metric in MORE_IS_BETTER else -1
         return sorted(lines, key=lambda line: (sign * line.worst, line.name))
 
-    def moments(self, call: str, most: int = MAX_MOMENTS) -> list[Moment]:
-        """Where in a call most words are wrong, what was said there and what each system heard."""
-        heard = {one.name: calls[call] for one in self.systems if call in (calls := self.heard[one.name])}
-        return moments(self.truths[call], heard, most)
+    def moments(self, call: str, max_moments: int = MAX_MOMENTS) -> list[Moment]:
+        """Return the turns of a call with the most wrong words, in the truth and in each system's output."""
+        outputs = {system.name: calls[call] for system in self.systems if call in (calls := self.outputs[system.name])}
+        return moments(self.truths[call], outputs, max_moments)
 
     @property
     def _all(self) -> set[str]:
@@ -160,8 +162,8 @@ class Comparison:
         return {score.name: score.seconds for system in self.systems for score in system.scores}
 
     def _scores(self, system: str, names: set[str] | None = None) -> list[CallScore]:
-        (one,) = (one for one in self.systems if one.name == system)
-        return [score for score in one.scores if names is None or score.name in names]
+        (match,) = (match for match in self.systems if match.name == system)
+        return [score for score in match.scores if names is None or score.name in names]
 
     def _verdict(self, system: str, metric: str, names: set[str]) -> SystemVerdict | None:
         rate = difference(self._scores(self.systems[0].name, names), self._scores(system, names), metric)
@@ -173,8 +175,8 @@ class Comparison:
             value,
             len(names),
             sum(self._seconds[name] for name in names),
-            tuple(pooled(self._scores(one.name, names), metric) for one in self.systems),
-            tuple(self._verdict(one.name, metric, names) for one in self.systems[1:]),
+            tuple(pooled(self._scores(other.name, names), metric) for other in self.systems),
+            tuple(self._verdict(other.name, metric, names) for other in self.systems[1:]),
         )
 
 
@@ -185,46 +187,48 @@ def compare(
     price_per_hour: Mapping[str, float] | None = None,
     progress: Progress = lambda pairs, name: pairs,
 ) -> Comparison:
-    """Score what each system heard against the truth.
+    """Score the output of each system against the truth.
 
-    `facts`: of calls, over those that the truth itself tells (`facts_of`). `price_per_hour`: of what a
-    system processes.
+    `facts` of calls take precedence over those of the truth (`facts_of`). `price_per_hour`: price of a system's
+    processing.
     """
-    heard = {name: {call.name: call for call in calls} for name, calls in systems.items()}
-    made = []
-    for name, calls in heard.items():
+    outputs = {name: {call.name: call for call in calls} for name, calls in systems.items()}
+    measured = []
+    for name, calls in outputs.items():
         both = [(truth, calls[truth.name]) for truth in truths if truth.name in calls]
         price = (price_per_hour or {}).get(name)
-        scores = tuple(score(truth, said, price) for truth, said in progress(both, name))
-        made.append(System(name, scores, len(truths) - len(both)))
-    known = {call.name: facts_of(call, [some.get(call.name) for some in heard.values()]) for call in truths}
-    merged = {name: {**own, **(facts or {}).get(name, {})} for name, own in known.items()}
-    return Comparison(tuple(made), merged, {call.name: call for call in truths}, heard)
+        scores = tuple(score(truth, output, price) for truth, output in progress(both, name))
+        measured.append(System(name, scores, len(truths) - len(both)))
+    call_facts = {
+        call.name: facts_of(call, [system_calls.get(call.name) for system_calls in outputs.values()]) for call in truths
+    }
+    merged = {name: {**known_facts, **(facts or {}).get(name, {})} for name, known_facts in call_facts.items()}
+    return Comparison(tuple(measured), merged, {call.name: call for call in truths}, outputs)
 
 
-def facts_of(truth: TrueCall, heard: Sequence[TrueCall | None] = ()) -> dict[str, str]:
-    """Language, layout and duration of a call, as far as they are known of the truth, or of what was heard."""
+def facts_of(truth: TrueCall, outputs: Sequence[TrueCall | None] = ()) -> dict[str, str]:
+    """Return language, layout and duration of a call, as far as the truth or an output has them."""
     end = truth.duration or max((turn.end for turn in truth.turns), default=0.0)
-    apart = bool(truth.turns) and all(turn.channel is not None for turn in truth.turns)
-    languages = [call.language for call in (truth, *heard) if call is not None and call.language]
-    found = {"language": languages[0]} if languages else {}
-    return {**found, "layout": "separated" if apart else "mixed", "duration": duration_band(end)}
+    is_separated = bool(truth.turns) and all(turn.channel is not None for turn in truth.turns)
+    languages = [call.language for call in (truth, *outputs) if call is not None and call.language]
+    language = {"language": languages[0]} if languages else {}
+    return {**language, "layout": "separated" if is_separated else "mixed", "duration": duration_band(end)}
 
 
 def figure(value: float, metric: str) -> str:
-    """A metric's value as it is shown."""
+    """Format a metric's value."""
     return f"{100 * value:.1f} %" if metric in SHARES else f"{value:.{_digits(metric)}f}"
 
 
 def interval(rate: Rate | None, metric: str) -> str:
-    """The interval of a rate, of shares in per cent: "10.1 to 14.8"; nothing where there is none."""
+    """Format the interval of a rate, of shares in percent: "10.1 to 14.8"; empty without one."""
     if rate is None or rate.low is None or rate.high is None:
         return ""
     return f"{_plain(rate.low, metric)} to {_plain(rate.high, metric)}"
 
 
-def apart(rate: Rate | None, metric: str) -> str:
-    """A difference with its interval, of shares in points: "-3.7 (-6.5 to -1.6)"; "-" for none."""
+def format_difference(rate: Rate | None, metric: str) -> str:
+    """Format a difference with its interval, of shares in points: "-3.7 (-6.5 to -1.6)"; "-" for none."""
     if rate is None:
         return "-"
     if rate.low is None or rate.high is None:
@@ -248,5 +252,5 @@ _BANDS = ("under 1 min", "1 to 5 min", "5 to 15 min", "15 min and more")
 
 
 def _in_order(value: str) -> tuple[int, str]:
-    """Bands by their length, all else by the alphabet."""
+    """Sort duration bands by length, all else alphabetically."""
     return (_BANDS.index(value), "") if value in _BANDS else (-1, value)

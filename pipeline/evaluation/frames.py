@@ -1,5 +1,3 @@
-"""A comparison as data frames of pandas: wide or long by call, and what is told of all of them."""
-
 from typing import TYPE_CHECKING, Any
 
 from pipeline.evaluation.compare import FACTS, Comparison, SystemVerdict
@@ -12,7 +10,7 @@ VERDICTS = {True: "better", False: "worse", None: "no difference shown"}
 
 
 def by_call(comparison: Comparison) -> "pd.DataFrame":
-    """A row for each system and call: its facts, its seconds, and a column for each metric that is known."""
+    """Return a row per system and call: facts, seconds, and a column per available metric."""
     metrics = comparison.metrics
     return _frame(
         [
@@ -31,9 +29,9 @@ def by_call(comparison: Comparison) -> "pd.DataFrame":
 
 
 def by_call_and_metric(comparison: Comparison) -> "pd.DataFrame":
-    """A row for each system, call and metric: what is counted (`count`), of how much (`of`), and their quotient.
+    """Return a row per system, call and metric: numerator (`count`), denominator (`of`), and their quotient.
 
-    Pooled values are sums of `count` by sums of `of`.
+    A pooled value is the sum of `count` divided by the sum of `of`.
     """
     rows = [
         {
@@ -54,7 +52,7 @@ def by_call_and_metric(comparison: Comparison) -> "pd.DataFrame":
 
 
 def summary(comparison: Comparison) -> "pd.DataFrame":
-    """A row for each metric and system: its value and interval; of all but the first also by how much it differs."""
+    """Return a row per metric and system: value and interval; for all but the first also the difference."""
     rows = [
         {
             "metric": metric,
@@ -69,18 +67,18 @@ def summary(comparison: Comparison) -> "pd.DataFrame":
 
 
 def slices(comparison: Comparison, metric: str) -> "pd.DataFrame":
-    """The same by slice, a row for each slice and system."""
+    """Return the summary of a metric by slice, a row per slice and system."""
     rows = [
         {
-            "slice": one.fact,
-            "of": one.value,
+            "slice": part.fact,
+            "of": part.value,
             "system": system.name,
-            "seconds": one.seconds,
+            "seconds": part.seconds,
             **_rate(rate),
             **_verdict(verdict),
         }
-        for one in comparison.slices(metric)
-        for system, rate, verdict in zip(comparison.systems, one.rates, (None, *one.verdicts), strict=True)
+        for part in comparison.slices(metric)
+        for system, rate, verdict in zip(comparison.systems, part.rates, (None, *part.verdicts), strict=True)
     ]
     return _frame(rows, ["slice", "of", "system", "seconds", *_RATE, *_VERDICT])
 
@@ -90,8 +88,8 @@ _VERDICT = ("difference", "difference_low", "difference_high", "verdict")
 
 
 def _facts(comparison: Comparison) -> list[str]:
-    there = {fact for known in comparison.facts.values() for fact in known}
-    return [*(fact for fact in FACTS if fact in there), *sorted(there - set(FACTS))]
+    present = {fact for call_facts in comparison.facts.values() for fact in call_facts}
+    return [*(fact for fact in FACTS if fact in present), *sorted(present - set(FACTS))]
 
 
 def _rate(rate: Rate | None) -> dict[str, Any]:

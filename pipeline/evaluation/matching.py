@@ -1,8 +1,8 @@
-"""Whether a found task or contact is a known one.
+"""Match predicted tasks and contacts with the true ones.
 
-A found task is a known one when their words are alike (`likeness` of at least `ALIKE`, or `ALIKE_NEARBY` where both
-were said about the same time); each is one at most, the likest first. Fields of contacts are the same as people would
-say: names without titles, numbers without their prefix, addresses by their figures and words.
+A task matches if the words are similar (`likeness` of at least `ALIKE`, or `ALIKE_NEARBY` at about the same time); each
+task matches once, the most similar first. Contact fields are compared as people would: names without titles, numbers
+without their prefix, addresses by their numbers and words.
 """
 
 import re
@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
-ALIKE, ALIKE_NEARBY, NEARBY = 0.45, 0.25, 2  # likeness, likeness within so many turns, turns
+ALIKE, ALIKE_NEARBY, NEARBY = 0.45, 0.25, 2  # min. likeness, min. likeness nearby, turns that count as nearby
 _SMALL = """
 a an the of to for with and or in on at by from that this it is be will would have has do does his her their our your
 my me you he she they we i as so if not no el la los las un una de del al y o en con por para que se le lo su mi es
@@ -38,13 +38,13 @@ ALIKE_WORDS = (
 
 
 def folded(text: str | None) -> str:
-    """Lower case without accents."""
+    """Return the text in lower case without accents."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text or "") if not unicodedata.combining(c))
     return plain.lower().replace("ß", "ss")
 
 
 def stem(word: str) -> str:
-    """The beginning of a word, without an English ending."""
+    """Return the beginning of a word, without an English ending."""
     return re.sub(r"^(.{4,}?)(ing|ed|es|s)$", r"\1", word)[:5]
 
 
@@ -52,35 +52,35 @@ _SAME = {stem(word): stem(group.split()[0]) for group in reversed(ALIKE_WORDS) f
 
 
 def stems(text: str | None) -> set[str]:
-    """The beginnings of the words that mean something; words of one meaning are one."""
+    """Return the stems of content words; synonyms share a stem."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"\be-mail", "email", folded(text)))
     return {_SAME.get(stem(word), stem(word)) for word in words if word not in SMALL}
 
 
 def dice(a: set[str], b: set[str]) -> float:
-    """What two sets share, 0..1."""
+    """Return the Dice coefficient of two sets, 0..1."""
     return 2 * len(a & b) / (len(a) + len(b)) if a and b else 0.0
 
 
-def likeness(said: str, known: str, around: Sequence[str]) -> float:
-    """0..1: do the words of a found task say the known one? `around`: what was said where it was committed to."""
-    found, wanted = stems(said), stems(known)
-    talk = wanted | stems(" ".join(around))
-    best = dice(found, wanted)
-    if len(found & wanted) >= 2 and len(found) <= 5 * len(wanted):
-        best = max(best, 0.9 * len(found & wanted) / len(wanted))
-    if len(found) >= 2 and found & talk:
-        best = max(best, 0.85 * len(found & talk) / len(found) * (1 if found & wanted else 0.6))
-    return max(best, 0.9 * SequenceMatcher(None, folded(said), folded(known)).ratio() - 0.15)
+def likeness(predicted: str, expected: str, around: Sequence[str]) -> float:
+    """Return how similar two tasks are, 0..1. `around`: the turns in which the true task was agreed."""
+    words, target = stems(predicted), stems(expected)
+    talk = target | stems(" ".join(around))
+    best = dice(words, target)
+    if len(words & target) >= 2 and len(words) <= 5 * len(target):
+        best = max(best, 0.9 * len(words & target) / len(target))
+    if len(words) >= 2 and words & talk:
+        best = max(best, 0.85 * len(words & talk) / len(words) * (1 if words & target else 0.6))
+    return max(best, 0.9 * SequenceMatcher(None, folded(predicted), folded(expected)).ratio() - 0.15)
 
 
-def is_alike(like: float, near: bool) -> bool:
-    """Whether two tasks are the same, by their likeness and whether they were said at about the same time."""
-    return like >= ALIKE or (near and like >= ALIKE_NEARBY)
+def is_alike(similarity: float, is_near: bool) -> bool:
+    """Return whether two tasks are the same, by similarity and whether they are near each other in the call."""
+    return similarity >= ALIKE or (is_near and similarity >= ALIKE_NEARBY)
 
 
 def best_pairs(ranked: Iterable[tuple[float, int, int]]) -> list[tuple[int, int]]:
-    """Pairs of (rank, found, known), the highest rank first, each found and each known one once."""
+    """Return pairs of indices (predicted, expected) by falling rank; each index occurs once."""
     chosen: list[tuple[int, int]] = []
     for _, i, j in sorted(ranked, reverse=True):
         if all(i != a and j != b for a, b in chosen):
@@ -88,32 +88,39 @@ def best_pairs(ranked: Iterable[tuple[float, int, int]]) -> list[tuple[int, int]
     return chosen
 
 
-def same_field(field: str, heard: str | None, known: str) -> bool:
-    """Whether a field of a contact (name, company, email, phone, address) says what is known."""
-    if not heard:
+def same_field(field: str, predicted: str | None, expected: str) -> bool:
+    """Return whether a contact field (name, company, email, phone, address) matches the true value."""
+    if not predicted:
         return False
     same = {"name": _same_name, "phone": _same_number, "address": _same_place}
     if field in same:
-        return same[field](heard, known)
-    return folded(heard).strip() == folded(known).strip() if field == "email" else _alike(heard, known, 0.8)
+        return same[field](predicted, expected)
+    return (
+        folded(predicted).strip() == folded(expected).strip() if field == "email" else _alike(predicted, expected, 0.8)
+    )
 
 
-def _alike(a: str, b: str, least: float) -> bool:
-    return SequenceMatcher(None, folded(a), folded(b)).ratio() >= least or dice(stems(a), stems(b)) >= least
+def _alike(a: str, b: str, min_similarity: float) -> bool:
+    return (
+        SequenceMatcher(None, folded(a), folded(b)).ratio() >= min_similarity
+        or dice(stems(a), stems(b)) >= min_similarity
+    )
 
 
 def _same_name(a: str, b: str) -> bool:
     titles = r"^(mr|mrs|ms|dr|frau|herr|monsieur|madame|don|dona|senora|senor)\.?\s+"
-    one, two = (re.sub(titles, "", folded(name)).strip() for name in (a, b))
-    return SequenceMatcher(None, one, two).ratio() >= 0.87 or (len(two.split()) == 1 and two in one.split())
+    first, second = (re.sub(titles, "", folded(name)).strip() for name in (a, b))
+    return SequenceMatcher(None, first, second).ratio() >= 0.87 or (
+        len(second.split()) == 1 and second in first.split()
+    )
 
 
 def _same_number(a: str, b: str) -> bool:
-    one, two = (re.sub(r"\D", "", number).lstrip("0") for number in (a, b))
-    length = min(len(one), len(two))
-    return length >= 7 and one[-length:] == two[-length:]
+    first, second = (re.sub(r"\D", "", number).lstrip("0") for number in (a, b))
+    length = min(len(first), len(second))
+    return length >= 7 and first[-length:] == second[-length:]
 
 
 def _same_place(a: str, b: str) -> bool:
-    one, two = (set(re.findall(r"\d+[a-z]?", folded(place))) for place in (a, b))
-    return two <= one and _alike(a, b, 0.6)
+    first, second = (set(re.findall(r"\d+[a-z]?", folded(place))) for place in (a, b))
+    return second <= first and _alike(a, b, 0.6)

@@ -1,5 +1,3 @@
-"""Where in a call words are wrong: turns of the truth, and what each system heard in their place."""
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,14 +6,14 @@ from typing import Literal
 from pipeline.evaluation.score import plain_words, streams
 from pipeline.evaluation.truth import TrueCall, TrueTurn
 
-AROUND = 8  # words that are right and are kept beside those that are wrong
+AROUND = 8  # correct words to show next to wrong ones
 
 Kind = Literal["same", "said", "heard"]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPiece:
-    """Some words. `kind`: same: said and heard; said: not heard so; heard: not said."""
+    """Some words. `kind`: same: in truth and output; said: only in the truth; heard: only in the output."""
 
     text: str
     kind: Kind
@@ -23,7 +21,7 @@ class TurnPiece:
 
 @dataclass(frozen=True, slots=True)
 class SystemTurn:
-    """A turn as a system has it; `wrong` words of it are wrong, missing or invented."""
+    """A turn in a system's output; `wrong` counts its wrong, missing and invented words."""
 
     system: str
     pieces: tuple[TurnPiece, ...]
@@ -32,79 +30,91 @@ class SystemTurn:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A turn of which words are wrong in some system. `start`: seconds; `speaker`: None where nobody spoke."""
+    """A turn with wrong words in some system. `start`: seconds; `speaker`: None for a call without speech."""
 
     start: float
     speaker: str | None
-    heard: tuple[SystemTurn, ...]
+    outputs: tuple[SystemTurn, ...]
 
 
-def moments(truth: TrueCall, heard: Mapping[str, TrueCall], most: int) -> list[Moment]:
-    """The turns with most words wrong in any of the systems, as they were said. Case and marks do not count."""
+def moments(truth: TrueCall, outputs: Mapping[str, TrueCall], max_moments: int) -> list[Moment]:
+    """Return the turns with the most wrong words in any system, by time. Ignores case and punctuation."""
     if not truth.has_words:
         return []
-    found: dict[tuple[float, str | None], list[SystemTurn]] = defaultdict(list)
-    for system, call in heard.items():
+    turns: dict[tuple[float, str | None], list[SystemTurn]] = defaultdict(list)
+    for system, call in outputs.items():
         if call.has_words:
-            for said, got in streams(truth, call):
-                for start, speaker, pieces, wrong in _of_stream(said, got):
-                    found[start, speaker].append(SystemTurn(system, _joined(pieces), wrong))
-    worst = sorted(found.items(), key=lambda one: (-max(some.wrong for some in one[1]), one[0][0]))[:most]
-    kept = [Moment(start, who, tuple(some)) for (start, who), some in worst if any(one.wrong for one in some)]
-    return sorted(kept, key=lambda one: one.start)
+            for reference, output in streams(truth, call):
+                for start, speaker, pieces, wrong in _of_stream(reference, output):
+                    turns[start, speaker].append(SystemTurn(system, _joined(pieces), wrong))
+    worst = sorted(turns.items(), key=lambda item: (-max(system_turn.wrong for system_turn in item[1]), item[0][0]))[
+        :max_moments
+    ]
+    result = [
+        Moment(start, speaker, tuple(system_turns))
+        for (start, speaker), system_turns in worst
+        if any(system_turn.wrong for system_turn in system_turns)
+    ]
+    return sorted(result, key=lambda moment: moment.start)
 
 
 def _of_stream(
-    said: Sequence[TrueTurn], got: Sequence[TrueTurn]
+    reference: Sequence[TrueTurn], output: Sequence[TrueTurn]
 ) -> list[tuple[float, str | None, list[TurnPiece], int]]:
-    """Start and speaker of each turn, its words as they were heard, and how many are wrong."""
+    """Return start and speaker of each turn, its aligned words, and how many are wrong."""
     import jiwer
 
-    one, two = plain_words(said), plain_words(got)
-    if not one:  # nobody speaks
-        first = next((turn.start for turn in got if turn.words), 0.0)
-        return [(first, None, [TurnPiece(word.text, "heard") for _, word in two], len(two))] if two else []
-    turn_of = [at for at, turn in enumerate(said) for _ in plain_words([turn])]
-    (chunks,) = jiwer.process_words(" ".join(text for text, _ in one), " ".join(text for text, _ in two)).alignments
-    pieces: list[list[TurnPiece]] = [[] for _ in said]
-    wrong = [0] * len(said)
+    reference_words, output_words = plain_words(reference), plain_words(output)
+    if not reference_words:  # no speech in the truth
+        first = next((turn.start for turn in output if turn.words), 0.0)
+        return (
+            [(first, None, [TurnPiece(word.text, "heard") for _, word in output_words], len(output_words))]
+            if output_words
+            else []
+        )
+    turn_of = [at for at, turn in enumerate(reference) for _ in plain_words([turn])]
+    (chunks,) = jiwer.process_words(
+        " ".join(text for text, _ in reference_words), " ".join(text for text, _ in output_words)
+    ).alignments
+    pieces: list[list[TurnPiece]] = [[] for _ in reference]
+    wrong = [0] * len(reference)
     at = turn_of[0]
     for chunk in chunks:
         kind: Kind = "same" if chunk.type == "equal" else "heard"
-        theirs = list(range(chunk.hyp_start_idx, chunk.hyp_end_idx))
+        output_indices = list(range(chunk.hyp_start_idx, chunk.hyp_end_idx))
         for step, index in enumerate(range(chunk.ref_start_idx, chunk.ref_end_idx)):
             at = turn_of[index]
             wrong[at] += kind != "same"
             if kind != "same":
-                pieces[at].append(TurnPiece(one[index][1].text, "said"))
+                pieces[at].append(TurnPiece(reference_words[index][1].text, "said"))
             if chunk.type != "delete":
-                pieces[at].append(TurnPiece(two[theirs[step]][1].text, kind))
+                pieces[at].append(TurnPiece(output_words[output_indices[step]][1].text, kind))
         if chunk.type == "insert":
-            pieces[at] += [TurnPiece(two[index][1].text, "heard") for index in theirs]
-            wrong[at] += len(theirs)
-    return [(turn.start, turn.speaker, pieces[at], wrong[at]) for at, turn in enumerate(said)]
+            pieces[at] += [TurnPiece(output_words[index][1].text, "heard") for index in output_indices]
+            wrong[at] += len(output_indices)
+    return [(turn.start, turn.speaker, pieces[at], wrong[at]) for at, turn in enumerate(reference)]
 
 
 def _joined(pieces: Sequence[TurnPiece]) -> tuple[TurnPiece, ...]:
-    """Neighbors of a kind as one; of words that are wrong first what was said, then what was heard."""
-    made: list[TurnPiece] = []
+    """Join adjacent pieces of one kind; of wrong words, the truth comes first."""
+    joined: list[TurnPiece] = []
     for piece in pieces:
-        last = made[-1] if made else None
+        last = joined[-1] if joined else None
         if last is not None and last.kind == piece.kind:
-            made[-1] = TurnPiece(f"{last.text} {piece.text}", piece.kind)
-        elif piece.kind == "said" and last is not None and last.kind == "heard" and _said_before(made):
-            made[-2] = TurnPiece(f"{made[-2].text} {piece.text}", "said")
+            joined[-1] = TurnPiece(f"{last.text} {piece.text}", piece.kind)
+        elif piece.kind == "said" and last is not None and last.kind == "heard" and _said_before(joined):
+            joined[-2] = TurnPiece(f"{joined[-2].text} {piece.text}", "said")
         else:
-            made.append(piece)
-    return tuple(_cut(piece, at == 0, at == len(made) - 1) for at, piece in enumerate(made))
+            joined.append(piece)
+    return tuple(_cut(piece, at == 0, at == len(joined) - 1) for at, piece in enumerate(joined))
 
 
-def _said_before(made: Sequence[TurnPiece]) -> bool:
-    return len(made) > 1 and made[-2].kind == "said"
+def _said_before(pieces: Sequence[TurnPiece]) -> bool:
+    return len(pieces) > 1 and pieces[-2].kind == "said"
 
 
 def _cut(piece: TurnPiece, first: bool, last: bool) -> TurnPiece:
-    """Without words that are right and far from those that are wrong."""
+    """Cut correct words that are far from wrong ones."""
     words = piece.text.split()
     if piece.kind != "same" or len(words) <= AROUND * (1 if first or last else 2):
         return piece

@@ -1,23 +1,21 @@
-"""Scores of many calls: pooled, with intervals, and by how much two systems differ."""
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.evaluation.found import MatchCounts
+from pipeline.evaluation.extraction import MatchCounts
 from pipeline.evaluation.score import CallScore, Errors
 
 RESAMPLES, SEED = 1000, 7
-MIN_CALLS = 5  # calls, below which an interval would say nothing
+MIN_CALLS = 5  # for a meaningful interval
 
-Parts = tuple[float, float]  # of a ratio: what is counted, and of how much
+Parts = tuple[float, float]  # of a ratio: numerator, denominator
 Metric = Callable[[CallScore], Parts | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `MIN_CALLS`."""
+    """A pooled ratio. `low`, `high`: 95 % bootstrap interval over calls; None for fewer than `MIN_CALLS`."""
 
     value: float
     low: float | None
@@ -26,15 +24,15 @@ class Rate:
 
 
 def _share(errors: Errors | None) -> Parts | None:
-    return None if errors is None else (errors.all, errors.said)
+    return None if errors is None else (errors.all, errors.reference)
 
 
 def _per_minute(score: CallScore, count: Callable[[Errors], int]) -> Parts | None:
     return None if score.normalized is None else (count(score.normalized), score.seconds / 60)
 
 
-def _f1(found: MatchCounts | None) -> Parts | None:
-    return None if found is None else (2 * found.right, found.found + found.known)
+def _f1(counts: MatchCounts | None) -> Parts | None:
+    return None if counts is None else (2 * counts.correct, counts.predicted + counts.expected)
 
 
 METRICS: dict[str, Metric] = {
@@ -51,7 +49,7 @@ METRICS: dict[str, Metric] = {
     "rtfx": lambda s: (s.seconds, s.processing) if s.processing else None,
     "cost_per_audio_hour": lambda s: None if s.cost is None else (s.cost, s.seconds / 3600),
 }
-"""By name: what is counted of a call, and of how much. Ratios of calls are pooled: sums of one by sums of the other."""
+"""Numerator and denominator of a call, by metric. Ratios are pooled: sum of numerators by sum of denominators."""
 
 TITLES = {
     "wer": "words wrong, normalized (WER)",
@@ -72,7 +70,7 @@ MORE_IS_BETTER = {"task_f1", "contact_f1", "rtfx"}
 
 
 def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
-    """A metric over calls; None where none of them has it."""
+    """Return a metric over calls; None if no call has it."""
     parts = _parts(scores, metric)
     if parts.size == 0 or parts[:, 1].sum() == 0:
         return None
@@ -80,9 +78,9 @@ def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
     return Rate(_ratio(parts), low, high, len(parts))
 
 
-def difference(one: Sequence[CallScore], other: Sequence[CallScore], metric: str) -> Rate | None:
-    """By how much `other` is above `one`, over the calls that both have; resampled together."""
-    names = {score.name: score for score in one}
+def difference(baseline: Sequence[CallScore], other: Sequence[CallScore], metric: str) -> Rate | None:
+    """Return by how much `other` is above `baseline`, over the calls that both have; resampled together."""
+    names = {score.name: score for score in baseline}
     both = [(names[score.name], score) for score in other if score.name in names]
     pairs = [(a, b) for a, b in both if METRICS[metric](a) is not None and METRICS[metric](b) is not None]
     before, after = (_parts([pair[side] for pair in pairs], metric) for side in (0, 1))
@@ -90,18 +88,18 @@ def difference(one: Sequence[CallScore], other: Sequence[CallScore], metric: str
         return None
     low, high = (
         _interval(_resampled(after) - _resampled(before)) if len(pairs) >= MIN_CALLS else (None, None)
-    )  # the same draws of both
+    )  # paired: the same samples for both
     return Rate(_ratio(after) - _ratio(before), low, high, len(pairs))
 
 
 def value_of(score: CallScore, metric: str) -> float | None:
-    """A metric of one call; None where it is not known."""
+    """Return a metric of one call, or None."""
     part = METRICS[metric](score)
     return part[0] / part[1] if part and part[1] else None
 
 
 def duration_band(seconds: float) -> str:
-    """How long a call is, in the words of a slice."""
+    """Return the duration slice of a call."""
     for limit, name in ((60, "under 1 min"), (300, "1 to 5 min"), (900, "5 to 15 min")):
         if seconds < limit:
             return name
@@ -109,8 +107,8 @@ def duration_band(seconds: float) -> str:
 
 
 def _parts(scores: Sequence[CallScore], metric: str) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
-    found = [part for score in scores if (part := METRICS[metric](score)) is not None]
-    return np.array(found, dtype=np.float64).reshape(-1, 2)
+    parts = [part for score in scores if (part := METRICS[metric](score)) is not None]
+    return np.array(parts, dtype=np.float64).reshape(-1, 2)
 
 
 def _ratio(parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float:
@@ -120,9 +118,11 @@ def _ratio(parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float:
 def _resampled(
     parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
 ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """The ratio of each of `RESAMPLES` draws of calls, shape (RESAMPLES,); the same draws for the same count."""
-    drawn = np.random.default_rng(SEED).integers(0, len(parts), (RESAMPLES, len(parts)))
-    sums = parts[drawn].sum(axis=1)
+    """Return the ratio of `RESAMPLES` bootstrap samples of calls, shape (RESAMPLES,); the same samples for the same
+    count.
+    """
+    samples = np.random.default_rng(SEED).integers(0, len(parts), (RESAMPLES, len(parts)))
+    sums = parts[samples].sum(axis=1)
     ratios: np.ndarray[tuple[int], np.dtype[np.float64]] = np.zeros(RESAMPLES)
     np.divide(sums[:, 0], sums[:, 1], out=ratios, where=sums[:, 1] > 0)
     return ratios

@@ -1,5 +1,3 @@
-"""What people know of calls: who said what, and when."""
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +11,7 @@ from pipeline.domain.speech import Transcript, Word
 
 @dataclass(frozen=True, slots=True)
 class TrueWord:
-    """A word as said. `start`, `end`: seconds from the start of the recording, or None: nobody said when."""
+    """A spoken word. `start`, `end`: seconds from the start of the recording, or None if unknown."""
 
     text: str
     start: float | None = None
@@ -21,17 +19,17 @@ class TrueWord:
 
     @property
     def timed(self) -> bool:
-        """Whether it is known when it was said."""
+        """Whether the word has times."""
         return self.start is not None and self.end is not None
 
 
 @dataclass(frozen=True, slots=True)
 class TrueTurn:
-    """What one speaker said at a stretch, in `start`..`end` seconds.
+    """What one speaker said without interruption, in `start`..`end` seconds.
 
-    `speaker`: rep, customer, or any other label that is one person's in the call; None: nobody said who.
-    `channel`: 0 for our side, 1 for the other party, where channels were recorded apart; None: one channel.
-    `words` is None where it is known who spoke, and not what.
+    `speaker`: rep, customer, or any other label of one person in the call; None: unknown. `channel`: 0 for the agent, 1
+    for the other party, if channels were recorded separately; None: one channel. `words` is None if only the speaker is
+    known.
     """
 
     speaker: str | None
@@ -42,16 +40,16 @@ class TrueTurn:
 
     @property
     def text(self) -> str:
-        """The words, with spaces between them."""
+        """The words, separated by spaces."""
         return " ".join(word.text for word in self.words or ())
 
 
 @dataclass(frozen=True, slots=True)
 class TrueTask:
-    """Something that has to be done after the call.
+    """Something to do after the call.
 
-    `owner`: rep, customer, other or unknown. `start`: where it was committed to, in seconds. `optional`: right to find
-    and right to leave, such as a task of the machine that nobody has confirmed.
+    `owner`: rep, customer, other or unknown. `start`: time of the commitment in seconds. `optional`: neither required
+    nor wrong, such as a machine's task that no reviewer has confirmed.
     """
 
     title: str
@@ -63,7 +61,7 @@ class TrueTask:
 
 @dataclass(frozen=True, slots=True)
 class TrueContact:
-    """Who the other party is; a field that nobody knows is None, and all are where it is known to be no contact."""
+    """The other party; unknown fields are None, and all are None if there is no contact."""
 
     name: str | None = None
     company: str | None = None
@@ -73,10 +71,10 @@ class TrueContact:
 
 @dataclass(frozen=True, slots=True)
 class TrueCall:
-    """A call's turns, in the order in which they begin. `name`: its callId, or what a file calls it.
+    """A call's turns by start. `name`: its callId, or its name in a file.
 
-    `tasks` and `contact` are None where nobody said which there are. What a system heard has the same form, with the
-    seconds that it took as `processing` and perhaps what these cost, in any currency.
+    `tasks` and `contact` are None if unknown. The output of a system has the same form, with its processing seconds as
+    `processing` and optionally their cost, in any currency.
     """
 
     name: str
@@ -90,30 +88,30 @@ class TrueCall:
 
     @property
     def has_words(self) -> bool:
-        """Whether it is known of each turn what was said."""
+        """Whether every turn has words."""
         return all(turn.words is not None for turn in self.turns)
 
     @property
     def words_timed(self) -> bool:
-        """Whether it is known of each word when it was said."""
+        """Whether every word has times."""
         return self.has_words and all(word.timed for turn in self.turns for word in turn.words or ())
 
     @property
     def speakers_known(self) -> bool:
-        """Whether it is known of each turn who spoke."""
+        """Whether every turn has a speaker."""
         return all(turn.speaker is not None for turn in self.turns)
 
 
 def from_transcript(name: str, transcript: Transcript) -> TrueCall:
-    """A transcript, such as one that people corrected, as truth. What announcements say is nobody's of the call."""
-    apart = transcript.layout.kind.separated
+    """Return a transcript, such as a corrected one, as truth, without announcements."""
+    is_separated = transcript.layout.kind.separated
     turns = [
         TrueTurn(
             turn.speaker,
             turn.start,
             turn.end,
             _words(turn.words),
-            channel_of(transcript, turn.speaker) if apart else None,
+            channel_of(transcript, turn.speaker) if is_separated else None,
         )
         for turn in transcript.turns
         if turn.words and not turn.machine
@@ -129,11 +127,11 @@ def from_hypothesis(
     processing: float | None = None,
     cost: float | None = None,
 ) -> TrueCall:
-    """What the pipeline made of a call: its transcript, and the tasks and the contact of its findings.
+    """Return the pipeline's output for a call: its transcript, and the tasks and contact of its findings.
 
-    `contacts`: of the workspace, by id: what is known of one that was recognized counts as found.
+    `contacts`: of the workspace, by id; the fields of a recognized contact count as predicted.
     """
-    values = {one.step: one.value for one in findings}
+    values = {finding.step: finding.value for finding in findings}
     tasks, contact = values.get("tasks"), values.get("contacts")
     return replace(
         from_transcript(name, transcript),
@@ -144,37 +142,43 @@ def from_hypothesis(
     )
 
 
-def _task(found: Mapping[str, Any]) -> TrueTask:
-    due = found.get("due_date")
-    return TrueTask(found["title"], found["owner"], due and str(due), (found.get("evidence") or {}).get("start"))
+def _task(task: Mapping[str, Any]) -> TrueTask:
+    due = task.get("due_date")
+    return TrueTask(task["title"], task["owner"], due and str(due), (task.get("evidence") or {}).get("start"))
 
 
-def _contact(found: Mapping[str, Any], contacts: Mapping[str, TrueContact]) -> TrueContact:
-    heard = {field: (fact or {}).get("value") for field, fact in (found.get("heard") or {}).items()}
-    known = contacts.get(str(found.get("contact_id"))) or TrueContact()
-    phone = found.get("heard_number") or heard.get("phone") or found.get("number")
+def _contact(value: Mapping[str, Any], contacts: Mapping[str, TrueContact]) -> TrueContact:
+    mentioned = {field: (fact or {}).get("value") for field, fact in (value.get("heard") or {}).items()}
+    contact = contacts.get(str(value.get("contact_id"))) or TrueContact()
+    phone = value.get("heard_number") or mentioned.get("phone") or value.get("number")
     return TrueContact(
-        known.name or heard.get("name"),
-        known.company or heard.get("company"),
-        known.email or heard.get("email"),
-        known.phone or phone,
+        contact.name or mentioned.get("name"),
+        contact.company or mentioned.get("company"),
+        contact.email or mentioned.get("email"),
+        contact.phone or phone,
     )
 
 
 def in_order(turns: Iterable[TrueTurn]) -> tuple[TrueTurn, ...]:
-    """Turns by their start; of those that begin together, the one that ends first."""
+    """Sort turns by start; of those that begin together, the one that ends first comes first."""
     return tuple(sorted(turns, key=lambda turn: (turn.start, turn.end, turn.speaker or "", turn.text)))
 
 
 def digest(calls: Sequence[TrueCall]) -> str:
-    """SHA-256 of calls in canonical JSON, in the order of their names: the same for the same truth."""
-    some = [plain(replace(call, turns=in_order(call.turns))) for call in sorted(calls, key=lambda call: call.name)]
-    return hashlib.sha256(dumps(some, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
+    """Return the SHA-256 of calls in canonical JSON, by name: equal for equal truth."""
+    plain_calls = [
+        plain(replace(call, turns=in_order(call.turns))) for call in sorted(calls, key=lambda call: call.name)
+    ]
+    return hashlib.sha256(
+        dumps(plain_calls, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    ).hexdigest()
 
 
 def plain(call: TrueCall) -> dict[str, Any]:
-    """A call as JSON holds it. Facts that came to the form later are left out where they are not known: so the digests
-    of versions that were made before stay what they are."""
+    """Return a call as JSON data.
+
+    Later additions to the form are left out if unknown, so that digests of older versions stay the same.
+    """
     return {name: value for name, value in asdict(call).items() if value is not None or name not in _LATER}
 
 
@@ -182,11 +186,11 @@ _LATER = frozenset({"duration", "tasks", "contact", "processing", "cost"})
 
 
 def _words(words: Sequence[Word]) -> tuple[TrueWord, ...]:
-    """A word that is written without a space before it (Chinese, Thai) belongs to the one before."""
-    made: list[TrueWord] = []
+    """Join words without a space before them (Chinese, Thai) to the previous word."""
+    merged: list[TrueWord] = []
     for word in words:
-        if word.joined and made:
-            made[-1] = TrueWord(made[-1].text + word.text, made[-1].start, word.end)
+        if word.joined and merged:
+            merged[-1] = TrueWord(merged[-1].text + word.text, merged[-1].start, word.end)
         else:
-            made.append(TrueWord(word.text, word.start, word.end))
-    return tuple(made)
+            merged.append(TrueWord(word.text, word.start, word.end))
+    return tuple(merged)

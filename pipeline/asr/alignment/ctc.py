@@ -1,7 +1,8 @@
-"""A CTC model as an aligner: the likeliest path through its frames that writes the given text (torchaudio).
+"""CTC model as an aligner: the likeliest path through its frames for the given text (torchaudio).
 
-Any CTC model of onnx-asr will do: NeMo's Parakeet and FastConformer CTC, GigaAM, T-one, or a folder of one's own. What
-a model cannot write (digits, another script) is a wildcard: it takes the sound that the words around it leave.
+Works with any CTC model of onnx-asr: NeMo's Parakeet and FastConformer CTC, GigaAM, T-one, or a local folder.
+Characters that a model cannot write (digits, another script) are a wildcard, which takes the sound between the adjacent
+words.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,11 @@ from pipeline.asr.words import TextToken
 from pipeline.domain.speech import Chunk, Word
 from pipeline.errors import CheckpointMissing, EngineError
 
-SPACE = " "  # what begins a word in a vocabulary, after onnx-asr has read it
+SPACE = " "  # begins a word in onnx-asr's vocabularies
 
 
 class CtcAlignerOptions(AlignmentOptions):
-    """What this aligner can be told."""
+    """Options of this aligner."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -43,14 +44,14 @@ CHECKPOINTS = replace(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The tokens of a text, and for each word which of them are its own."""
+    """The tokens of a text, and the span of tokens of each word."""
 
     tokens: list[int]
     spans: list[tuple[int, int]]
 
 
 class CtcAligner:
-    """An aligner; see `pipeline.asr.alignment.Aligner`. Each text is a pass by itself."""
+    """Aligner; see `pipeline.asr.alignment.Aligner`. Each text is a separate pass."""
 
     Options = CtcAlignerOptions
     CHECKPOINTS = CHECKPOINTS
@@ -58,10 +59,10 @@ class CtcAligner:
     def __init__(self, options: CtcAlignerOptions, store: Path | None = None) -> None:
         device = self.device_of(options)
         checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
-        self.options, self.checkpoint = options, checkpoint  # its times are known by them
+        self.options, self.checkpoint = options, checkpoint  # identify its times
         self._asr = onnx.load_model(checkpoint, device, options.quantization).asr
         if type(self._asr)._decoding.__qualname__.partition(".")[0] != "_AsrWithCtcDecoding":
-            raise CheckpointMissing(f"{checkpoint.name!r} is no CTC model, and others cannot align.")
+            raise CheckpointMissing(f"{checkpoint.name!r} is not a CTC model; only CTC models can align.")
         self._tokens = {token: index for index, token in self._asr._vocab.items() if not token.startswith("<")}
         self._longest = max(map(len, self._tokens))
         self._blank = int(self._asr._blank_idx)
@@ -77,9 +78,9 @@ class CtcAligner:
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
         """See `pipeline.asr.alignment.Aligner`."""
-        return [self._one(*row) for row in zip(samples, chunks, texts, strict=True)]
+        return [self._aligned(*row) for row in zip(samples, chunks, texts, strict=True)]
 
-    def _one(self, samples: Samples, chunk: Chunk, text: str) -> tuple[Word, ...]:
+    def _aligned(self, samples: Samples, chunk: Chunk, text: str) -> tuple[Word, ...]:
         tokens = words.in_words([f" {part}" for part in text.split()])
         if not tokens:
             return ()
@@ -95,7 +96,7 @@ class CtcAligner:
         return edges.placed(timed, samples, chunk)
 
     def _emission(self, samples: Samples) -> npt.NDArray[np.float32]:
-        """Log probabilities of every token in every frame, shape (frames, tokens)."""
+        """Return log probabilities of every token in every frame, shape (frames, tokens)."""
         sound, length = np.ascontiguousarray(samples)[None], np.array([len(samples)], np.int64)
         try:
             emission, lengths = self._asr._encode(*self._asr._preprocessor(sound, length))
@@ -113,7 +114,7 @@ class CtcAligner:
         return target
 
     def _spelled(self, text: str, spaced: bool) -> list[int]:
-        """A word in the longest tokens there are, in whichever case the vocabulary has; what it lacks is left out."""
+        """Spell a word with the longest tokens, in the case of the vocabulary; unknown characters are skipped."""
         forms = {form(text) for form in (str, str.lower, str.upper)}
         spelled = (self._longest_tokens(SPACE + form, spaced) for form in sorted(forms))
         return max(spelled, key=lambda spelling: sum(len(self._asr._vocab[token].strip()) for token in spelling))
@@ -132,9 +133,9 @@ class CtcAligner:
 def _path(
     emission: npt.NDArray[np.float32], tokens: Sequence[int], blank: int
 ) -> tuple[list[tuple[int, int]], list[float]]:
-    """For each token the frames first..last (exclusive) that write it, and their mean probability.
+    """Return for each token its frames first..last (exclusive) and their mean probability.
 
-    The last column is the wildcard's. Raises `EngineError` for a text that the sound has no room for.
+    The last column is the wildcard's. Raises `EngineError` for a text that is too long for the sound.
     """
     import torch
     from torchaudio.functional import forced_align, merge_tokens

@@ -1,5 +1,3 @@
-"""What an aligner must do, how it is chosen, and what it can be told."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
@@ -19,28 +17,28 @@ OFF = "off"
 
 @runtime_checkable
 class Aligner(Protocol):
-    """Says when the words of a known text are said. Re-entrant.
+    """Forced aligner: adds times to the words of a text. Re-entrant.
 
-    The class is made with its own options and the folder of the checkpoint store (None: the user's).
+    The constructor takes the aligner's options and the folder of the checkpoint store (None: the user's).
     """
 
-    Options: ClassVar[type[EngineOptions]]  # `AlignmentOptions` and what else this aligner can be told
-    CHECKPOINTS: ClassVar[CheckpointKind]  # how its model is found by name, and what to tell people who lack it
-    name: str  # what made the times, e.g. "whisper base int8"
-    max_chunk_seconds: float  # the most sound in a chunk that it takes
+    Options: ClassVar[type[EngineOptions]]  # `AlignmentOptions` plus the options of this aligner
+    CHECKPOINTS: ClassVar[CheckpointKind]  # how to find its model by name, and advice if it is missing
+    name: str  # shown as the source of the times, e.g. "whisper base int8"
+    max_chunk_seconds: float  # longest chunk it accepts
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return where an aligner with these options computes: "cpu" or "cuda"."""
+        """Return the device of an aligner with these options: "cpu" or "cuda"."""
 
     def align(
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
-        """Return the words of each text, in order, at their times; none for a text without words.
+        """Return the timed words of each text, in order; none for a text without words.
 
-        `samples[i]` is the sound of `chunks[i]`, pauses between its pieces left out, and `chunks[i].language` the
-        language of `texts[i]`. Times count from the start of the recording, never decrease, and lie inside one piece of
-        the chunk. A word's confidence, 0..1, says how well the sound fits it. Raises `EngineError`.
+        `samples[i]` is the sound of `chunks[i]` without the pauses between its pieces, `chunks[i].language` the
+        language of `texts[i]`. Times count from the start of the recording, never decrease, and stay inside one piece
+        of the chunk. A word's confidence, 0..1, is how well the sound matches it. Raises `EngineError`.
         """
 
 
@@ -55,7 +53,7 @@ ENGINES = Registry(
 
 
 class AlignmentOptions(EngineOptions):
-    """Word times for recognition engines whose model gives none. Further options are the aligner's own."""
+    """Options of word alignment, for recognition engines without word times. Each aligner adds its own."""
 
     STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
@@ -63,12 +61,12 @@ class AlignmentOptions(EngineOptions):
 
     engine: str = Field(
         "whisper",
-        description="Which aligner of `pipeline.asr.alignment.ENGINES` gives words their times, where the recognition "
-        "engine does not; it is loaded for such an engine only. off: none.",
+        description="Aligner of `pipeline.asr.alignment.ENGINES` that adds word times if the recognition "
+        "engine returns none; loaded only for such an engine. off: none.",
     )
     model: str = Field(
         "auto",
-        description="A model that the aligner knows by name, a repository of the Hugging Face hub (owner/name@commit "
+        description="A named model of the aligner, a repository of the Hugging Face hub (owner/name@commit "
         "pins it), a folder (/..., ./..., ~/...), or auto (whisper: base; ctc: nemo-parakeet-ctc-0.6b).",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
@@ -77,17 +75,17 @@ class AlignmentOptions(EngineOptions):
 
     @property
     def on(self) -> bool:
-        """Whether an aligner is named."""
+        """Whether an aligner is configured."""
         return self.engine != OFF
 
 
 def aligner_class(options: AlignmentOptions) -> type[Aligner]:
-    """Return the class of the aligner that the options name."""
+    """Return the class of the aligner in the options."""
     return cast(type[Aligner], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: AlignmentOptions, store: Path | None = None) -> Aligner:
-    """Load the aligner that the options name; `store`: the folder of the checkpoint store, None: the user's.
+    """Load the aligner in the options; `store`: the folder of the checkpoint store, None: the user's.
 
     Raises `CheckpointMissing` or `CheckpointDamaged`.
     """

@@ -1,7 +1,7 @@
-"""Whisper's own cross-attention as an aligner: which frames the decoder looks at while it reads a text that is given.
+"""Whisper's cross-attention as an aligner: the frames that the decoder attends to while it reads a given text.
 
-The method is that of Whisper's own word times (faster-whisper, CTranslate2's `align`); only the text is another's. Any
-Whisper will do: base aligns what a far larger model wrote.
+The method is that of Whisper's own word times (faster-whisper, CTranslate2's `align`). Any Whisper works: base aligns
+the text of a far larger model.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ BATCH = 4  # chunks in one pass
 
 
 class WhisperAlignerOptions(AlignmentOptions):
-    """This aligner has no options of its own."""
+    """Options of this aligner: none besides the common ones."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,7 +34,7 @@ CHECKPOINTS = replace(
 
 
 class WhisperAligner:
-    """An aligner; see `pipeline.asr.alignment.Aligner`."""
+    """Aligner; see `pipeline.asr.alignment.Aligner`."""
 
     Options = WhisperAlignerOptions
     CHECKPOINTS = CHECKPOINTS
@@ -42,7 +42,7 @@ class WhisperAligner:
     def __init__(self, options: WhisperAlignerOptions, store: Path | None = None) -> None:
         whisper_options = FasterWhisperOptions(model=options.model, device=options.device, batch_size=BATCH)
         self._whisper = FasterWhisper(whisper_options, store, CHECKPOINTS, at_once=1)
-        self.options, self.checkpoint = options, self._whisper.checkpoint  # its times are known by them
+        self.options, self.checkpoint = options, self._whisper.checkpoint  # identify its times
         self.name = f"whisper {self._whisper.name.partition(' ')[2]}"
         self.max_chunk_seconds = self._whisper.max_chunk_seconds
 
@@ -54,5 +54,5 @@ class WhisperAligner:
     def align(
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
-        """See `pipeline.asr.alignment.Aligner`. An English-only model takes every text for English."""
+        """See `pipeline.asr.alignment.Aligner`. An English-only model treats every text as English."""
         return self._whisper.align(samples, chunks, texts)

@@ -157,6 +157,6 @@ async def test_the_replica_names_the_model_in_use_and_results_are_keyed_by_it(
     (other / "SHA256SUMS").unlink(missing_ok=True)
     (other / "config.json").write_text((other / "config.json").read_text() + "\n")
     assert recognition.identity != (await TranscriberReplica({"model": str(other), **options}).recognition()).identity
-    up.say_engines(EngineReport({"recognition": model}, {}))
+    up.print_engines(EngineReport({"recognition": model}, {}))
     lines = capsys.readouterr().err
     assert "recognition: faster-whisper base int8" in lines and "small is preferred and not available" in lines

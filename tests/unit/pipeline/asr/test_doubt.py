@@ -128,10 +128,10 @@ def test_parts_of_a_window_keep_their_supports_unless_one_has_none():
     [
         (
             'intercept = 0.0\nthreshold = 0.5\nbasis = ""\n[weights]\nconfidence = 1.0\n',
-            "needed are confidence, support",
+            "expected confidence, support",
         ),
-        ("intercept = 0.0", "no calibration of doubt"),
-        ("intercept = ", "no calibration of doubt"),
+        ("intercept = 0.0", "not a valid doubt calibration"),
+        ("intercept = ", "not a valid doubt calibration"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_by_name(tmp_path, content, message):

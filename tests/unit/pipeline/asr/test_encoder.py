@@ -129,7 +129,7 @@ def test_it_is_chosen_by_cpu_and_settings(monkeypatch, suits, encoder, compute_t
 @pytest.mark.parametrize("cut", [3, 200, 100_000])
 def test_half_a_file_is_refused_by_name(tmp_path, tiny_folder, cut):
     (tmp_path / "model.bin").write_bytes((tiny_folder / "model.bin").read_bytes()[:cut])
-    with pytest.raises(EngineError, match=r"model\.bin has no encoder that can be read"):
+    with pytest.raises(EngineError, match=r"model\.bin has no readable encoder"):
         BFloat16Encoder(tmp_path, 1)
 
 

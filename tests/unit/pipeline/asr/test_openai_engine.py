@@ -161,16 +161,24 @@ def test_as_long_as_the_server_says_to_wait_it_is_not_asked(engine_of, transcrip
 @pytest.mark.parametrize(
     ("scripts", "error", "told"),
     [
-        ([refuses(429, "insufficient_quota", retry_after="3600")], EngineUnavailable, "answers 429"),
-        ([refuses(401, "invalid_api_key")], EngineUnavailable, r"answers 401 \(invalid_api_key\)"),
-        ([refuses(307, location="http://127.0.0.1:1/")], EngineUnavailable, "answers 307"),
-        ([refuses(500)] * 2, EngineError, "answers 500"),
-        ([refuses(413)], EngineError, r"refuses this sound \(413"),
+        ([refuses(429, "insufficient_quota", retry_after="3600")], EngineUnavailable, "returns 429"),
+        ([refuses(401, "invalid_api_key")], EngineUnavailable, r"returns 401 \(invalid_api_key\)"),
+        ([refuses(307, location="http://127.0.0.1:1/")], EngineUnavailable, "returns 307"),
+        ([refuses(500)] * 2, EngineError, "returns 500"),
+        ([refuses(413)], EngineError, r"rejects this sound \(413"),
         ([cut, cut], EngineError, "broke the connection"),
-        ([says(["text"])], EngineError, "no transcription"),
-        ([says({"text": "a b", "words": [{"word": "a", "start": "x", "end": 1}]})], EngineError, "times or values"),
-        ([says({"text": "a", "words": [{"word": "a", "start": 0, "end": 9e9}]})], EngineError, "times or values"),
-        ([says({"text": "a", "language": "en", "segments": [{"start": 0}]})], EngineError, "times or values"),
+        ([says(["text"])], EngineError, "not a transcription"),
+        (
+            [says({"text": "a b", "words": [{"word": "a", "start": "x", "end": 1}]})],
+            EngineError,
+            "invalid times or values",
+        ),
+        (
+            [says({"text": "a", "words": [{"word": "a", "start": 0, "end": 9e9}]})],
+            EngineError,
+            "invalid times or values",
+        ),
+        ([says({"text": "a", "language": "en", "segments": [{"start": 0}]})], EngineError, "invalid times or values"),
     ],
 )
 def test_what_does_not_pass_is_an_error_of_its_kind_without_key_or_address(
@@ -190,14 +198,14 @@ def test_a_garbled_answer_is_an_error(engine_of, transcriptions, sound, chunk):
     from starlette.responses import Response
 
     transcriptions.scripts = [lambda: Response(b"<html>\xff", media_type="text/html")]
-    with pytest.raises(EngineError, match="no transcription"):
+    with pytest.raises(EngineError, match="not a transcription"):
         engine_of().transcribe([sound], [chunk])
 
 
 def test_an_answer_without_end_is_not_waited_for(engine_of, transcriptions, sound, chunk):
     transcriptions.scripts = [drips]
     began = time.monotonic()
-    with pytest.raises(EngineError, match="no answer within 1 s"):
+    with pytest.raises(EngineError, match="did not respond within 1 s"):
         engine_of(timeout_seconds=1.0).transcribe([sound], [chunk])
     assert time.monotonic() - began < 30
 
@@ -278,9 +286,9 @@ def test_what_is_wrong_with_the_server_is_told_with_what_to_do(chosen, transcrip
         return raised.value.message
 
     transcriptions.key = "another"
-    assert told() == "127.0.0.1 answers 401 to this key. Set SWITCHBOARD_ASR__API_KEY."
+    assert told() == "127.0.0.1 returns 401 to this key. Set SWITCHBOARD_ASR__API_KEY."
     transcriptions.key = None
     monkeypatch.setenv("SWITCHBOARD_ASR__MODEL", "large")
     assert f"does not list the model large (listed: {MODEL}). Set SWITCHBOARD_ASR__MODEL" in told()
     monkeypatch.setenv("SWITCHBOARD_ASR__BASE_URL", "http://127.0.0.1:9/v1")
-    assert "does not answer (ConnectError). Start the server" in told()
+    assert "does not respond (ConnectError). Start the server" in told()

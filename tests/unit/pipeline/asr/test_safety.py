@@ -318,7 +318,7 @@ def test_a_second_decoding_that_agrees_with_the_first_is_believed():
 
 
 def test_a_second_decoding_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="decoded again"):
+    with pytest.raises(ValueError, match="second texts"):
         settle(sounding(), heard_as([[]]), [], {3: said("yes", 0.0, 1.0)})
 
 

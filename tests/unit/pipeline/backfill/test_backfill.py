@@ -104,7 +104,7 @@ def test_blocks_are_bounded_by_number_and_by_bytes():
 
 
 def test_what_is_done_is_read_from_the_parts(output):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     output.write("part-1", [row("a.wav", text="hello"), row("b.wav", "failed", **_columns(NotAudio()))], run)
     output.write("part-2", [row("c.wav")], run)
     done = output.done()
@@ -116,7 +116,7 @@ def _columns(error: Exception) -> dict[str, object]:
 
 
 def test_readers_of_parquet_see_the_rows_and_none_of_our_own_files(output, tmp_path):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     output.note_started("part-1", run, None, {})
     output.write("part-1", [row("a.wav", warnings=["one"])], run)
     read = ds.dataset(tmp_path / "out", format="parquet").to_table()
@@ -124,20 +124,20 @@ def test_readers_of_parquet_see_the_rows_and_none_of_our_own_files(output, tmp_p
 
 
 def test_failed_recordings_are_forgotten_and_nothing_else_is(output):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     output.write("part-1", [row("a.wav"), row("b.wav", "failed", **_columns(TimedOut()))], run)
     output.write("part-2", [row("c.wav", "failed", **_columns(TimedOut()))], run)
-    output.forget(output.done().failed)
+    output.remove_rows(output.done().failed)
     assert output.done().paths == {"a.wav"}
     assert output.part("part-2") is None
 
 
 def test_a_second_run_on_the_folder_is_refused_until_the_first_one_has_ended(output):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     with pytest.raises(FolderTaken, match=f"on {socket.gethostname()}"):
-        output.own(ABOUT)
-    output.leave(run)
-    assert output.own(ABOUT) != run
+        output.acquire(ABOUT)
+    output.release(run)
+    assert output.acquire(ABOUT) != run
 
 
 @pytest.mark.parametrize(
@@ -150,29 +150,29 @@ def test_a_second_run_on_the_folder_is_refused_until_the_first_one_has_ended(out
     ],
 )
 def test_an_owner_that_was_killed_keeps_nobody_out(output, tmp_path, owner, taken):
-    output.own(ABOUT)
+    output.acquire(ABOUT)
     (tmp_path / "out" / OWNER).write_text(json.dumps({**owner, "run": "old", "at": time.time() + owner["at"]}))
     if taken:
         with pytest.raises(FolderTaken):
-            output.own(ABOUT)
+            output.acquire(ABOUT)
     else:
-        output.own(ABOUT)
+        output.acquire(ABOUT)
 
 
 def test_a_process_of_an_earlier_run_writes_nothing_more(output):
-    earlier = output.own(ABOUT)
-    output.leave(earlier)
-    output.own(ABOUT)
+    earlier = output.acquire(ABOUT)
+    output.release(earlier)
+    output.acquire(ABOUT)
     with pytest.raises(FolderTaken, match="later run"):
         output.write("part-1", [row("a.wav")], earlier)
     assert output.done().paths == set()
 
 
 def test_a_folder_is_not_resumed_with_another_source_or_another_model(output):
-    output.leave(output.own(ABOUT))
+    output.release(output.acquire(ABOUT))
     with pytest.raises(OtherBackfill, match="another recognition"):
-        output.own({**ABOUT, "recognition": {"model": "small"}})
-    output.own(ABOUT)
+        output.acquire({**ABOUT, "recognition": {"model": "small"}})
+    output.acquire(ABOUT)
 
 
 def test_the_manifest_of_a_folder_names_models_and_no_secret(monkeypatch):
@@ -189,7 +189,7 @@ def test_the_manifest_of_a_folder_names_models_and_no_secret(monkeypatch):
 
 
 def test_a_part_is_there_whole_or_not_at_all(output, tmp_path, monkeypatch):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(StorageError, match="disk full"):
         output.write("part-1", [row("a.wav")], run)
@@ -197,12 +197,12 @@ def test_a_part_is_there_whole_or_not_at_all(output, tmp_path, monkeypatch):
 
 
 def test_what_was_started_counts_for_its_run_only(output):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     assert output.started("part-1", run) is None
     output.note_started("part-1", run, "a.wav", {"a.wav": 1})
     assert output.started("part-1", run) == {"run": run, "alone": "a.wav", "deaths": {"a.wav": 1}}
     assert output.started("part-1", "another") is None
-    output.forget_started()
+    output.remove_started()
     assert output.started("part-1", run) is None
 
 
@@ -233,7 +233,7 @@ class Dying(Backfiller):
 
 
 def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block_are_done(output, tmp_path):
-    job = _job(tmp_path, output.own(ABOUT))
+    job = _job(tmp_path, output.acquire(ABOUT))
     block = _table("part-1", [SourceFile(f"{at}.wav", 1) for at in range(6)])
     begun: Counter[str] = Counter()
     answer = None
@@ -273,7 +273,7 @@ def test_what_a_busy_source_did_not_give_is_read_once_more_and_nothing_else_is(
     source, output, tmp_path, monkeypatch, times, failed
 ):
     monkeypatch.setattr(actors, "PAUSE_SECONDS", 0.0)
-    busy = Busy(_job(tmp_path, output.own(ABOUT)), times)
+    busy = Busy(_job(tmp_path, output.acquire(ABOUT)), times)
     block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/3.wav")])
     states = busy(block)["state"].to_pylist()
     assert states == ["completed", "completed", "failed" if failed else "completed"]
@@ -305,7 +305,7 @@ class Reading(Dying):
 def test_where_the_whole_source_is_gone_the_run_ends_and_no_recording_is_blamed(
     source, output, tmp_path, readable, ends
 ):
-    job = _job(tmp_path, output.own(ABOUT))
+    job = _job(tmp_path, output.acquire(ABOUT))
     block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/gone.wav")])
     if not ends:
         assert Reading(job, readable)(block)["state"].to_pylist() == ["completed", "completed", "failed"]
@@ -323,11 +323,11 @@ def test_where_the_whole_source_is_gone_the_run_ends_and_no_recording_is_blamed(
         (PermissionError("Forbidden"), "Check its credentials"),
         (type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), "Check its credentials"),
         (ImportError("Install s3fs to access S3"), "extra `aws`"),
-        (OSError(16, "Please reduce your request rate."), "Check that it is there and answers"),
+        (OSError(16, "Please reduce your request rate."), "Check that it exists and is reachable"),
     ],
 )
 def test_what_is_said_of_a_folder_that_cannot_be_used_says_what_to_do(error, advice):
-    assert advice in FolderUnusable.because("s3://bucket cannot be read", error).message
+    assert advice in FolderUnusable.from_failure("s3://bucket cannot be read", error).message
 
 
 def test_an_error_of_an_actor_is_the_drivers_whichever_module_it_is_of():
@@ -345,7 +345,7 @@ def test_an_error_of_an_actor_is_the_drivers_whichever_module_it_is_of():
 
 
 def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):
-    run = output.own(ABOUT)
+    run = output.acquire(ABOUT)
     job = _job(tmp_path, run)
     output.write("part-1", [row("0.wav")], run)
     begun: Counter[str] = Counter()
@@ -357,14 +357,14 @@ def test_an_object_store_is_the_same():
     memory = fsspec.filesystem("memory")
     output = Output("memory://texts/2025/")
     try:
-        run = output.own(ABOUT)
+        run = output.acquire(ABOUT)
         output.note_started("part-1", run, None, {})
         output.write("part-1", [row("a.wav"), row("b.wav", "failed", **_columns(TimedOut()))], run)
         output.write("part-2", [row("c.wav", "failed", **_columns(TimedOut()))], run)
         assert output.done().failed.keys() == {"b.wav", "c.wav"}
-        output.forget(["b.wav", "c.wav"])
-        output.forget_started()
-        output.leave(run)
+        output.remove_rows(["b.wav", "c.wav"])
+        output.remove_started()
+        output.release(run)
         assert output.done().paths == {"a.wav"}
         assert sorted(memory.find("/texts")) == ["/texts/2025/_backfill.json", "/texts/2025/part-1.parquet"]
     finally:

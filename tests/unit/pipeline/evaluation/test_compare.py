@@ -98,16 +98,16 @@ def test_moments_say_what_was_said_and_what_was_heard() -> None:
     two = replace(truth, turns=(replace(turns[0], words=morning), turns[1]))
     found = compare([truth], {"one": [one], "two": [two]}).moments("x")
     assert [(moment.start, moment.speaker) for moment in found] == [(0.0, "rep"), (5.0, "customer")]
-    assert [heard.pieces for heard in found[0].heard] == [
+    assert [heard.pieces for heard in found[0].outputs] == [
         (TurnPiece("Good morning Frau Kern", "same"),),
         (TurnPiece("good morning", "same"), TurnPiece("Frau Kern", "said")),
     ]
-    assert found[1].heard[0].pieces == (
+    assert found[1].outputs[0].pieces == (
         TurnPiece("my invoice", "said"),
         TurnPiece("the voice", "heard"),
         TurnPiece("is wrong", "same"),
     )
-    assert [heard.wrong for heard in found[1].heard] == [2, 0]
+    assert [heard.wrong for heard in found[1].outputs] == [2, 0]
 
 
 def test_words_where_nobody_speaks_are_a_moment() -> None:
@@ -115,7 +115,7 @@ def test_words_where_nobody_speaks_are_a_moment() -> None:
     assert found("x") == [], "another call"
     heard = replace(call(0, "thank you"), name="x")
     (moment,) = compare([TrueCall("x", (), "en", 60.0)], {"one": [heard]}).moments("x")
-    assert moment.heard[0].pieces == (TurnPiece("thank you", "heard"),)
+    assert moment.outputs[0].pieces == (TurnPiece("thank you", "heard"),)
     assert (moment.start, moment.speaker) == (0.0, None)
 
 

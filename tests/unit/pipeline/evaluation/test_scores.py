@@ -53,7 +53,7 @@ def test_words_wrong_are_the_edit_distance_of_each_channel(truth: TrueCall, hear
     assert found.normalized is not None
     parties = ("rep", "customer")
     assert found.normalized.all == sum(distance(said(truth, who), said(heard, who)) for who in parties)
-    assert found.normalized.said == len(said(truth))
+    assert found.normalized.reference == len(said(truth))
     one_channel = score(*(replace(c, turns=tuple(replace(t, channel=None) for t in c.turns)) for c in (truth, heard)))
     assert one_channel.normalized is not None
     assert one_channel.normalized.all == distance(said(truth), said(heard))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.domain.insight import Finding
-from pipeline.evaluation.found import MatchCounts, match_contact, match_tasks
+from pipeline.evaluation.extraction import MatchCounts, match_contact, match_tasks
 from pipeline.evaluation.report import METRICS
 from pipeline.evaluation.score import score
 from pipeline.evaluation.truth import (
@@ -38,7 +38,7 @@ def test_a_task_is_right_with_its_words_and_its_owner() -> None:
         TrueTask("phone the customer back", "customer", start=8.0),
         TrueTask("water the plants", "rep", start=0.0),
     )
-    assert match_tasks(known, found) == MatchCounts(right=1, found=3, known=2), (
+    assert match_tasks(known, found) == MatchCounts(correct=1, predicted=3, expected=2), (
         "one owner is wrong, one task is nobody's"
     )
     assert METRICS["task_f1"](score(known, found)) == (2, 5)
@@ -70,7 +70,7 @@ def test_few_words_are_enough_where_both_were_said_together() -> None:
 def test_fields_of_a_contact_count_each() -> None:
     known = replace(CALL, contact=TrueContact("Dr. Eva Kern", "Kern GmbH", None, "+49 30 1234567"))
     heard = replace(CALL, contact=TrueContact("Eva Kern", "Nordlicht", "eva@kern.example", "030 1234567"))
-    assert match_contact(known, heard) == MatchCounts(right=2, found=4, known=3)
+    assert match_contact(known, heard) == MatchCounts(correct=2, predicted=4, expected=3)
     nobody = replace(CALL, contact=TrueContact())
     assert match_contact(nobody, heard) == MatchCounts(0, 4, 0), "it is known that there is no contact"
     assert match_contact(nobody, nobody) == MatchCounts(0, 0, 0)
