@@ -23,14 +23,14 @@ from pipeline.net.endpoint import Address, ApiKey
 class Engine(Protocol):
     """Analyzes calls."""
 
-    name: str  # what made the findings, e.g. "rules" or "llm qwen3-8b"
+    name: str  # producer of the findings, e.g. "rules" or "llm qwen3-8b"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        """Return one finding for each step of `step.all_steps`, in that order. Never raises: failures are stated in notes."""
+        """Return one finding for each step of `step.all_steps`, in that order. Never raises: notes state failures."""
 
 
 Keep = Callable[[str, ModelText], Awaitable[None]]
-"""Takes an answer of a language model as it comes, by its request's key."""
+"""Stores an answer of a language model as it arrives, by its request's key."""
 
 
 class BudgetReached(Exception):
@@ -83,7 +83,7 @@ class AnalysisOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    TEMPERATURE: ClassVar[float] = 0.0  # randomness of the answer; 0 is the least
+    TEMPERATURE: ClassVar[float] = 0.0  # 0: deterministic, as far as the server supports it
     RETRIES: ClassVar[int] = 2  # after a refused connection, 408, 429, 502, 503 or 504
 
     engine: str = Field(
@@ -98,12 +98,12 @@ class AnalysisOptions(BaseModel):
         description="The model's endpoint up to and including its version, such as http://127.0.0.1:8000/v1; "
         "/chat/completions is added.",
     )
-    model: str | None = Field(None, validate_default=True, description="The model's name, as the endpoint knows it.")
+    model: str | None = Field(None, validate_default=True, description="Name of the model at the endpoint.")
     api_key: ApiKey = Field(None, description="Sent to the endpoint as a bearer token; never logged, shown or stored.")
     timeout_seconds: float = Field(
-        120.0, gt=0, le=3600, description="Longest time for one call in all, repeated and split requests included."
+        120.0, gt=0, le=3600, description="Maximum time for one call in total, including retries and split requests."
     )
-    max_tokens: int = Field(4096, ge=256, description="Longest answer to one request, in tokens.")
+    max_tokens: int = Field(4096, ge=256, description="Maximum length of one answer, in tokens.")
     max_transcript_tokens: int = Field(
         12_000,
         ge=200,
@@ -112,19 +112,19 @@ class AnalysisOptions(BaseModel):
     )
     tone_by_voice: ToneByVoice = Field(
         "customers",
-        description="Whose voice, beside their words, says how strongly they mean it: customers, nobody or everybody. "
-        "What emotions employees have must not be inferred from their voices in the European Union (AI Act, Article "
-        "5(1)(f)): of reps, and of anyone not surely a customer, only words count unless this says everybody.",
+        description="Whose voice counts, in addition to the words, for the strength of sentiment: customers, nobody or "
+        "everybody. Emotions of employees must not be inferred from their voices in the European Union (AI Act, Article "
+        "5(1)(f)): for agents, and for anyone not confirmed as a customer, only words count unless this is everybody.",
     )
     language: str | None = Field(
         None,
         pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$",
-        description="Language of titles and summaries (en, de, pt-BR); left out: the call's own.",
+        description="Language of titles and summaries (en, de, pt-BR); default: the call's language.",
     )
 
     @field_validator("engine")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_engine(cls, value: str) -> str:
         if ENGINES.find(value).dist is not None:
             engine_class(ENGINES, value)
         all_steps()
@@ -132,13 +132,13 @@ class AnalysisOptions(BaseModel):
 
     @field_validator("base_url", "model")
     @classmethod
-    def _given(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _require_for_llm(cls, value: str | None, info: ValidationInfo) -> str | None:
         return value or _needed(None, info)
 
 
 def _needed(value: str | None, info: ValidationInfo) -> str | None:
     if value is None and info.data.get("engine") == "llm":
-        raise ValueError("the engine llm needs it")
+        raise ValueError("required by the engine llm")
     return value
 
 
@@ -184,5 +184,5 @@ def conclude(material: Material, options: AnalysisOptions, answers: ModelAnswers
 def _asking(options: AnalysisOptions) -> AsksModel:
     engine = load(options)
     if not isinstance(engine, AsksModel):
-        raise TypeError(f"the engine {options.engine} asks no language model")
+        raise TypeError(f"the engine {options.engine} uses no language model")
     return engine

@@ -9,7 +9,7 @@ _KEYS = {"turn", "start", "end", "quote"}
 
 
 def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
-    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times in seconds."""
+    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times."""
     last = len(turn.text) if last is None else last
     places = places_of(turn.words)
     touched = [word for word, (begin, end) in zip(turn.words, places, strict=True) if begin < last and end > first]
@@ -26,7 +26,7 @@ def fault(evidence: Evidence, transcript: Transcript) -> str | None:
     if not evidence.quote.strip() or evidence.quote not in turn.text:
         return f"a quote does not occur in turn {evidence.turn}"
     if not (turn.start - TOLERANCE <= evidence.start <= evidence.end <= turn.end + TOLERANCE):
-        return f"a quote lies outside the times of turn {evidence.turn}"
+        return f"a quote is outside the times of turn {evidence.turn}"
     return None
 
 

@@ -12,18 +12,18 @@ from enum import StrEnum
 from pipeline.domain.speech import Span, Word
 from pipeline.language.pack import Pack, straighten
 
-SEAM = 0.5  # seconds: an overlap in which the one who spoke first stops by then belongs to a change of turns
-YIELDS = 2.0  # seconds within which the holder of the floor stops, or has not yielded
-SHORT = 1.5  # seconds that a backchannel lasts at most; 1.0 where its words are not known
-SHORT_UNHEARD = 1.0
+SEAM = 0.5  # seconds: if the first speaker stops within, the overlap is a change of turns
+YIELDS = 2.0  # seconds within which the holder of the floor must stop to yield
+SHORT = 1.5  # max. seconds of a backchannel with known words
+SHORT_UNKNOWN_WORDS = 1.0
 
-Spoken = Mapping[str, Sequence[Span]]
+SpokenSpans = Mapping[str, Sequence[Span]]
 
 
 class OverlapKind(StrEnum):
     """Kind of an overlap."""
 
-    BACKCHANNEL = "backchannel"  # short, of a listener's words, and the other keeps the floor
+    BACKCHANNEL = "backchannel"  # short listener words while the other keeps the floor
     INTERRUPTION = "interruption"  # the other yields
     ATTEMPT = "attempt"  # the other keeps the floor: an interruption that failed
     SEAM = "seam"  # at the end of a turn
@@ -38,20 +38,20 @@ class SpeechOverlap:
     end: float
     holder: str
     by: str
-    held: Span
-    own: Span
+    holder_span: Span
+    by_span: Span
 
     @property
     def duration(self) -> float:
         return self.end - self.start
 
 
-def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
+def overlaps(spoken: SpokenSpans) -> tuple[SpeechOverlap, ...]:
     """Return the longest stretches in which at least two parties speak, in order. Spans of a party must be disjoint.
 
     With more than two parties at once, a stretch belongs to the two who begin it.
     """
-    edges = sorted(  # at one moment ends come before beginnings: spans that touch do not overlap
+    edges = sorted(  # ends sort before starts: adjacent spans do not overlap
         (
             edge
             for label, spans in spoken.items()
@@ -81,8 +81,8 @@ def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
 
 
 def classify(overlap: SpeechOverlap, words: Sequence[Word], pack: Pack) -> OverlapKind:
-    """Classify an overlap. `words` are those of `overlap.by_span`, empty if unknown; `pack` is that of their language."""
-    holder_span, by_span = overlap.held, overlap.own
+    """Classify an overlap. `words` are those of `overlap.by_span`, empty if unknown, in the language of `pack`."""
+    holder_span, by_span = overlap.holder_span, overlap.by_span
     if holder_span.start == by_span.start:
         return OverlapKind.TOGETHER
     keeps = holder_span.end >= by_span.end
@@ -97,7 +97,7 @@ def classify(overlap: SpeechOverlap, words: Sequence[Word], pack: Pack) -> Overl
 def _is_listening(span: Span, words: Sequence[Word], pack: Pack) -> bool:
     listening = pack.words("statistics", "backchannels")
     if not words or not listening:
-        return span.duration <= SHORT_UNHEARD
+        return span.duration <= SHORT_UNKNOWN_WORDS
     return span.duration <= SHORT and all(_bare(word.text) in listening for word in words)
 
 

@@ -8,16 +8,16 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.analysis.overlaps import OverlapKind, classify, overlaps
-from pipeline.analysis.talk import Said, read, rounded
+from pipeline.analysis.talk import SpokenTurn, read, rounded
 from pipeline.domain.insight import Finding, Material
 from pipeline.domain.spans import outside, seconds, union
 from pipeline.domain.speech import LabelKind, Span, Word
 from pipeline.language.pack import pack
 
-Spoken = dict[str, tuple[Span, ...]]
-DEFINITIONS = 3  # raise with every change of a formula: figures of different definitions are not to be compared
-NOT_SOUND = (LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.NOISE)  # what leaves the line free for the parties
-ON_HOLD = (LabelKind.MUSIC, LabelKind.RINGBACK, LabelKind.ANNOUNCEMENT)  # what a party who waits gets to hear
+SpokenSpans = dict[str, tuple[Span, ...]]
+DEFINITIONS = 3  # raise with every change of a formula: values of different definitions are not comparable
+NOT_SOUND = (LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.NOISE)  # the line is free for the parties
+ON_HOLD = (LabelKind.MUSIC, LabelKind.RINGBACK, LabelKind.ANNOUNCEMENT)  # sounds while a party waits
 DEAD_AIR = 5.0  # seconds of silence in the middle of a call
 
 
@@ -62,18 +62,18 @@ class StatisticsStep:
         return Finding(self.name, self.version, value, note=_note(material, spoken))
 
 
-def _note(material: Material, spoken: Spoken) -> str | None:
+def _note(material: Material, spoken: SpokenSpans) -> str | None:
     if any(labels and all(label.kind is LabelKind.GAP for label in labels) for labels in material.transcript.labels):
-        return "one party's recording is missing: shares and silences are of the other party alone"
-    return None if spoken else "nobody speaks in this call"
+        return "one party's recording is missing: shares and silences describe the other party only"
+    return None if spoken else "no speech in this call"
 
 
-Crossed = list[tuple[str, OverlapKind, float]]  # who came in, as what, for how many seconds both spoke
+OverlapRecords = list[tuple[str, OverlapKind, float]]  # speaker label, kind, seconds of overlap
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
-    """Times of speech and silence in seconds, the pauses before each party's turns, and the long silences in between."""
+class FloorTime:
+    """Seconds of speech and silence, the pauses before each party's turns, and the long silences in between."""
 
     overlap: float
     silence: float
@@ -83,7 +83,9 @@ class Floor:
     dead_air: tuple[float, ...] = ()
 
 
-def _parties(material: Material, spoken: Spoken, floor: Floor, crossed: Crossed) -> dict[str, dict[str, Any]]:
+def _parties(
+    material: Material, spoken: SpokenSpans, floor: FloorTime, crossed: OverlapRecords
+) -> dict[str, dict[str, Any]]:
     words, asked = _words(material), _questions(material)
     talk = {label: seconds(spans) for label, spans in spoken.items()}
     came_in = Counter((label, kind) for label, kind, _ in crossed)
@@ -109,7 +111,7 @@ def _parties(material: Material, spoken: Spoken, floor: Floor, crossed: Crossed)
     return parties
 
 
-def spoken_spans(material: Material) -> Spoken:
+def spoken_spans(material: Material) -> SpokenSpans:
     """Return the union of spans per speaker, in order: voice activity if available, else the turns."""
     spans_by_party: dict[str, list[Span]] = {label: list(spans) for label, spans in material.speech.items()}
     if not spans_by_party:
@@ -122,13 +124,15 @@ def spoken_spans(material: Material) -> Spoken:
 def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
     """Return the spans of other sounds in any channel, by a `LabelKind`'s value."""
     spans_by_kind: dict[str, list[Span]] = {}
-    for label in sorted((one for own in material.transcript.labels for one in own), key=lambda one: one.start):
+    for label in sorted(
+        (each for channel in material.transcript.labels for each in channel), key=lambda each: each.start
+    ):
         if label.kind not in NOT_SOUND:
             spans_by_kind.setdefault(label.kind.value, []).append(Span(label.start, label.end))
     return {name: union(spans) for name, spans in spans_by_kind.items()}
 
 
-def hold(spoken: Spoken, other: dict[str, tuple[Span, ...]]) -> float:
+def hold(spoken: SpokenSpans, other: dict[str, tuple[Span, ...]]) -> float:
     """Return the seconds with music, ringing or an announcement while no party speaks, after the first speech."""
     talking = union([span for spans in spoken.values() for span in spans])
     if not talking:
@@ -138,7 +142,7 @@ def hold(spoken: Spoken, other: dict[str, tuple[Span, ...]]) -> float:
     return seconds(outside(tuple(after), talking))
 
 
-def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Floor:
+def measure(spoken: SpokenSpans, duration: float, other: tuple[Span, ...] = ()) -> FloorTime:
     """Measure the call in one sweep over all spans in order of their start; `other`: spans of other sounds."""
     order = sorted((span.start, span.end, label) for label, spans in spoken.items() for span in spans)
     covered = union([*(Span(start, end) for start, end, _ in order), *other])
@@ -157,7 +161,7 @@ def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Fl
     overlap = sum(stretch.duration for stretch in overlaps(spoken))
     silence = max(0.0, duration - seconds(covered))
     inner = Span(order[0][0], heard_until) if order else Span(0.0, 0.0)
-    return Floor(overlap, silence, changes, monologue, pauses, _dead_air(inner, covered))
+    return FloorTime(overlap, silence, changes, monologue, pauses, _dead_air(inner, covered))
 
 
 def _dead_air(inner: Span, covered: tuple[Span, ...]) -> tuple[float, ...]:
@@ -165,14 +169,14 @@ def _dead_air(inner: Span, covered: tuple[Span, ...]) -> tuple[float, ...]:
     return tuple(gap.duration for gap in outside((inner,), covered) if gap.duration >= DEAD_AIR)
 
 
-def _crossed(material: Material, spoken: Spoken) -> Crossed:
+def _crossed(material: Material, spoken: SpokenSpans) -> OverlapRecords:
     words, language = _words(material), {turn.speaker: turn.language for turn in material.transcript.turns}
     whole = material.transcript.language
     middles = {label: [_middle(word) for word in party_words] for label, party_words in words.items()}
     crossed = []
     for overlap in overlaps(spoken):
         party_pack, word_middles = pack(language.get(overlap.by, whole)), middles.get(overlap.by, [])
-        first, last = bisect_left(word_middles, overlap.own.start), bisect_right(word_middles, overlap.own.end)
+        first, last = bisect_left(word_middles, overlap.by_span.start), bisect_right(word_middles, overlap.by_span.end)
         inside = words[overlap.by][first:last] if word_middles else []
         crossed.append(
             (overlap.by, classify(overlap, inside, party_pack if party_pack.known else pack(whole)), overlap.duration)
@@ -199,7 +203,7 @@ def _questions(material: Material) -> Counter[str]:
     return asked
 
 
-def _asked(turn: Said) -> int:
+def _asked(turn: SpokenTurn) -> int:
     """Count sentences with a question mark; a turn without punctuation counts as one if it is worded as a question."""
     if not any(mark in turn.text for mark in ".?!…"):
         return int(turn.pack.matches("statistics", "questions", turn.text))

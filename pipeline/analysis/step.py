@@ -94,6 +94,6 @@ def run(entry: str, material: Material) -> Finding:
         step = load(entry)
         name, version = step.name, step.version
         return checked(step.run(material), material.transcript)
-    except Exception as error:  # whatever it is, the transcript and the other findings stand
+    except Exception as error:  # the transcript and the other findings stay usable
         logger.exception("analysis step %s failed", name)
         return Finding(name, version, {}, note=f"the step failed ({type(error).__name__})")

@@ -32,7 +32,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SpokenTurn:
     """A turn with its role, its sentences and its language pack."""
 
     turn: Turn
@@ -42,11 +42,11 @@ class Said:
     pack: Pack
 
     @property
-    def theirs(self) -> bool:
+    def by_customer(self) -> bool:
         return self.role is Role.CUSTOMER and not self.turn.machine
 
     @property
-    def ours(self) -> bool:
+    def by_agent(self) -> bool:
         return self.role is Role.REP and not self.turn.machine
 
 
@@ -54,16 +54,18 @@ def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}
 
 
-_last: list[tuple[Transcript, tuple[Said, ...]]] = []  # one at most: every step reads the same transcript
+_last: list[tuple[Transcript, tuple[SpokenTurn, ...]]] = []  # max. one: every step reads the same transcript
 
 
-def read(material: Material, machines: bool = False) -> tuple[Said, ...]:
+def read(material: Material, machines: bool = False) -> tuple[SpokenTurn, ...]:
     """Return every turn of a party, in order; with `machines` also those of announcements and recorded greetings.
 
     A turn in a language without a pack is read with the pack of the call.
     """
     transcript = material.transcript
-    turns = next((turns for of, turns in _last[:] if of is transcript), None)  # comparing would cost as much as reading
+    turns = next(
+        (turns for last, turns in _last[:] if last is transcript), None
+    )  # equality would cost as much as reading
     if turns is None:
         role_of, whole = roles(transcript), pack(transcript.language)
         turns = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
@@ -71,11 +73,11 @@ def read(material: Material, machines: bool = False) -> tuple[Said, ...]:
     return turns if machines else tuple(turn for turn in turns if not turn.turn.machine)
 
 
-def _said(turn: Turn, role: Role, whole: Pack) -> Said:
+def _said(turn: Turn, role: Role, whole: Pack) -> SpokenTurn:
     own_pack = pack(turn.language)
     turn_pack = own_pack if own_pack.known else whole
     text = straighten(turn.text)
-    return Said(turn, role, text, tuple(_sentences(turn, role, text, turn_pack)), turn_pack)
+    return SpokenTurn(turn, role, text, tuple(_sentences(turn, role, text, turn_pack)), turn_pack)
 
 
 def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[Sentence]:

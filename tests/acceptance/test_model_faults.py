@@ -141,7 +141,7 @@ async def test_a_wrong_and_an_overloaded_model_leave_calls_to_the_rules_until_it
         endpoint.answers(told)
         records = await client.ended(await sent(client, said), 300)
         assert engines(records) == {"rules": CALLS}
-        assert all("made by rule, not by the language model" in (finding(one, "tasks").note or "") for one in records)
+        assert all("analyzed by rules, not by the language model" in (finding(one, "tasks").note or "") for one in records)
     endpoint.answers(answer())
     await until(lambda: all_by_model(client, said), 300)
     await client.close()

@@ -15,7 +15,7 @@ from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, LISTENER, 
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
 from pipeline.analysis.rules.commitments.titles import title
-from pipeline.analysis.talk import Said, read
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Material, Roster
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
@@ -55,7 +55,7 @@ def seen(material: Material) -> list[Seen]:
     """Every candidate of a call, in order."""
     said, noted = read(material), []
 
-    def note(candidate: Candidate, talk: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
+    def note(candidate: Candidate, talk: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Candidate | None:
         noted.append(Seen(candidate, tuple(features(candidate, talk, verdict)), verdict))
         return candidate if verdict.holds else None
 

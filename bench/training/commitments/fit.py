@@ -36,8 +36,8 @@ BINS = (0.0, 0.5, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how 
 
 def serialized(weights: CommitmentWeights) -> str:
     """Return the file's text: a head (feature, classes, least probability), then a line for each feature."""
-    head = "\t".join(("feature", *CLASSES, str(weights.least)))
-    lines = ("\t".join((feature, *map(str, of))) for feature, of in sorted(weights.of.items()))
+    head = "\t".join(("feature", *CLASSES, str(weights.min_probability)))
+    lines = ("\t".join((feature, *map(str, of))) for feature, of in sorted(weights.by_feature.items()))
     return "\n".join((head, *lines)) + "\n"
 
 
@@ -160,7 +160,7 @@ def main() -> None:
     if given.write:
         weights = fitted(calls + corpus)
         FILE.write_text(serialized(weights), encoding="utf-8")
-        print(f"\n{FILE}: {len(weights.of)} features, {FILE.stat().st_size / 1024:.0f} KiB")
+        print(f"\n{FILE}: {len(weights.by_feature)} features, {FILE.stat().st_size / 1024:.0f} KiB")
     if given.json:
         report = {"by_language": figures, "calibration": rows, "examples": {" ".join(k): v for k, v in counted.items()}}
         given.json.write_text(json.dumps(report, indent=2) + "\n")

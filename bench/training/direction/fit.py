@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import analysis
 from bench.training.people import table
 from pipeline.analysis.rules.direction.cues import find_cues
-from pipeline.analysis.rules.direction.direction import DECIDES, WEIGHTS
+from pipeline.analysis.rules.direction.direction import MIN_LOG_ODDS, WEIGHTS
 from pipeline.analysis.rules.people.introductions import parts
 from pipeline.analysis.talk import read
 from pipeline.domain.insight import Material
@@ -64,7 +64,7 @@ def fitted(cases: list[Case], strength: float) -> dict[str, float]:
 
 def told(weights: dict[str, float], found: frozenset[str]) -> bool | None:
     total = sum(weights.get(name, 0.0) for name in found)
-    return None if abs(total) < DECIDES else total > 0
+    return None if abs(total) < MIN_LOG_ODDS else total > 0
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import analysis
 from pipeline.analysis.rules.sentiment.turn import LABELS
-from pipeline.analysis.talk import Said, read
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.speech import Role
 
 HERE = Path(__file__).resolve().parent
@@ -27,7 +27,7 @@ class MarkedCall:
 
     name: str
     language: str
-    said: tuple[Said, ...]
+    said: tuple[SpokenTurn, ...]
     marks: tuple[int, ...]
     tones: dict[str, int]
     doubtful: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class MarkedCall:
         return [at for at, said in enumerate(self.said) if said.role is role]
 
 
-def turns() -> list[tuple[Said, int]]:
+def turns() -> list[tuple[SpokenTurn, int]]:
     """Every single turn with the place of its tone in `LABELS`."""
     made = []
     for language in LANGUAGES:
@@ -103,7 +103,7 @@ def _lines(path: Path) -> list[str]:
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
 
 
-def _said(lines: list[tuple[str, str]], language: str) -> tuple[Said, ...]:
+def _said(lines: list[tuple[str, str]], language: str) -> tuple[SpokenTurn, ...]:
     """Turns of three seconds, one after another."""
     given = [
         {"index": at, "speaker": speaker, "start": 3.0 * at, "end": 3.0 * at + 2.5, "text": text}

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-MOST_FAULTS = 8  # of an answer that the model is told of
+MAX_FAULTS = 8  # reported to the model
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
-MOST_TITLE = 200  # characters of a title or a topic
+MAX_TITLE = 200  # characters of a title or a topic
 _SENTENCE = 600
 _ITEMS = {"tasks": 20, "quotes": 6, "summary": 6, "topics": 5, "tones": 4}
-_CHARACTERS = {"title": MOST_TITLE, "value": MOST_TITLE, "text": _SENTENCE, "speaker": 60}
+_CHARACTERS = {"title": MAX_TITLE, "value": MAX_TITLE, "text": _SENTENCE, "speaker": 60}
 
 Party = Literal["rep", "customer", "other", "unknown"]
 Mood = Literal["negative", "neutral", "positive"]
@@ -38,7 +38,7 @@ def _line(max_length: int) -> BeforeValidator:
     return BeforeValidator(clean)
 
 
-Title = Annotated[str, _line(MOST_TITLE)]
+Title = Annotated[str, _line(MAX_TITLE)]
 Text = Annotated[str, _line(_SENTENCE)]
 
 
@@ -91,7 +91,7 @@ class StatedOutcome(_Stated):
 
 
 class ModelAnswer(_Stated, title="Answer"):
-    """The statements of the model about one part of a transcript."""
+    """What the model states about one part of a transcript."""
 
     tasks: list[StatedTask]
     contact: StatedContact
@@ -179,6 +179,6 @@ def parsed(text: str) -> ModelAnswer:
     try:
         return ModelAnswer.model_validate(data)
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)[:MOST_FAULTS]
+        faults = error.errors(include_input=False, include_url=False)[:MAX_FAULTS]
         details = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in faults)
         raise UnreadableAnswer(f"It does not fit the schema: {details}") from None

@@ -48,7 +48,7 @@ async def ask(
             unanswered[request.key] = failed[request.topic] = Unanswered(
                 str(error), down=isinstance(error, EndpointDown)
             )
-        except Exception as error:  # its text may hold what was sent, the key among it
+        except Exception as error:  # its message may contain the request, including the key
             log.error("the language model's answer could not be used: %s", type(error).__name__)
             why = Unanswered(f"its answer could not be used ({type(error).__name__})")
             unanswered[request.key] = failed[request.topic] = why
@@ -65,7 +65,7 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
     """
     completion = await client.ask(request.messages, _schema(request))
     if completion.prompt_tokens is not None and completion.prompt_tokens < request.words:
-        raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
+        raise NoAnswer("the endpoint truncated the prompt: its context is too small")
     text = ModelText(completion.text, completion.cut_off)
     try:
         await asyncio.to_thread(_check, request, text)
@@ -75,7 +75,7 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
         try:
             await asyncio.to_thread(_check, request, text)
         except UnreadableAnswer:
-            raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
+            raise NoAnswer("the model's answer does not fit the schema, even after a retry") from None
     return text
 
 
@@ -98,7 +98,7 @@ def read(text: ModelText) -> tuple[ModelAnswer, bool]:
         return parsed(text.text), False
     model_answer, statements = complete_items(text.text)
     if not statements:
-        raise NoAnswer("the model's answer was cut off at its longest, before its first statement was whole")
+        raise NoAnswer("the model's answer was cut off before its first complete statement")
     return model_answer, True
 
 

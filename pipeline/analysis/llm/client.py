@@ -23,9 +23,9 @@ from pipeline.analysis.llm.prompt import Message, tokens
 from pipeline.net.endpoint import bearer, below
 from pipeline.net.post import CONNECT_SECONDS, MAX_RESPONSE_BYTES, Reply, pause
 
-MOST_ADAPTED = 6  # parameters dropped before a refusal stands
+MAX_ADAPTATIONS = 6  # of the request, before a rejection is final
 DOWN = frozenset({408, 502, 503, 504})
-AGAIN = DOWN | {429}
+RETRIED = DOWN | {429}
 REFUSES_PARAMETER = frozenset({400, 422, 501})
 _FORMATS = ("json_schema", "json_object", None)
 _CODE = re.compile(r"[a-z][a-z_]{2,50}")
@@ -61,7 +61,7 @@ class ModelClient:
         self._deadline = time.monotonic() + options.timeout_seconds
         self._format: str | None = _FORMATS[0]
         self._length = "max_tokens"
-        self._left_out: set[str] = set()
+        self._omitted: set[str] = set()
         self._limited = True
 
     async def ask(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]] = schema) -> Completion:
@@ -69,13 +69,13 @@ class ModelClient:
 
         Raises `NoAnswer`, `BudgetReached`.
         """
-        for _ in range(MOST_ADAPTED):
-            reply = await self._insist(self._body(messages, answer))
+        for _ in range(MAX_ADAPTATIONS):
+            reply = await self._post_with_retries(self._body(messages, answer))
             if reply.status == 200:
                 return _completion(reply.body)
             if reply.status not in REFUSES_PARAMETER or not self._adapt(_fault(reply.body)):
                 break
-        raise self._refused(reply)
+        raise self._rejection(reply)
 
     def _body(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -89,7 +89,7 @@ class ModelClient:
             body["response_format"] = {"type": "json_schema", "json_schema": described}
         elif self._format == "json_object":
             body["response_format"] = {"type": "json_object"}
-        return {key: value for key, value in body.items() if key not in self._left_out}
+        return {key: value for key, value in body.items() if key not in self._omitted}
 
     def _adapt(self, fault: dict[str, Any]) -> bool:
         """Change the request after a rejection; return False if nothing is left to change. Without a parameter in the
@@ -101,8 +101,8 @@ class ModelClient:
             return False
         if "max_completion_tokens" in fault_text and self._length == "max_tokens":
             self._length = "max_completion_tokens"
-        elif "temperature" in fault_text and "temperature" not in self._left_out:
-            self._left_out.add("temperature")
+        elif "temperature" in fault_text and "temperature" not in self._omitted:
+            self._omitted.add("temperature")
         elif self._limited and any(name in fault_text for name in ("maxLength", "maxItems")):
             self._limited = False
         elif self._format is not None:
@@ -111,26 +111,26 @@ class ModelClient:
             return False
         return True
 
-    async def _insist(self, body: dict[str, Any]) -> Reply:
+    async def _post_with_retries(self, body: dict[str, Any]) -> Reply:
         """Return the response, after retries where they can help and time allows."""
         attempt = 0
         while True:
             reply: Reply | None = None
             try:
-                reply = await self._counted(body)
+                reply = await self._post_metered(body)
             except httpx.ConnectError:
                 why = f"the endpoint {self._host} cannot be reached"
             except httpx.TransportError as error:
-                raise EndpointDown(self._broken(error)) from None
-            if reply is not None and reply.status not in AGAIN:
+                raise EndpointDown(self._broken_message(error)) from None
+            if reply is not None and reply.status not in RETRIED:
                 return reply
             wait = pause(reply, 0.5 * 2.0**attempt)
             attempt += 1
             if attempt > self._options.RETRIES or time.monotonic() + wait >= self._deadline:
-                raise self._refused(reply) if reply is not None else EndpointDown(why)
+                raise self._rejection(reply) if reply is not None else EndpointDown(why)
             await asyncio.sleep(wait)
 
-    async def _counted(self, body: dict[str, Any]) -> Reply:
+    async def _post_metered(self, body: dict[str, Any]) -> Reply:
         """Send a metered request. Without a response the expected cost stays, since the endpoint may have processed it,
         unless
         no connection was made. Raises `BudgetReached`.
@@ -154,22 +154,22 @@ class ModelClient:
             async with asyncio.timeout(remaining):
                 return await _exchange(self._url, body, bearer(self._options.api_key), remaining)
         except TimeoutError:
-            raise EndpointDown(self._late()) from None
+            raise EndpointDown(self._timeout_message()) from None
 
-    def _late(self) -> str:
-        return f"the endpoint {self._host} gave no answer within {self._options.timeout_seconds:g} s"
+    def _timeout_message(self) -> str:
+        return f"the endpoint {self._host} did not respond within {self._options.timeout_seconds:g} s"
 
-    def _broken(self, error: httpx.TransportError) -> str:
+    def _broken_message(self, error: httpx.TransportError) -> str:
         if isinstance(error, httpx.TimeoutException):
-            return self._late()
-        return f"the connection to the endpoint {self._host} broke ({type(error).__name__})"
+            return self._timeout_message()
+        return f"the connection to the endpoint {self._host} was lost ({type(error).__name__})"
 
-    def _refused(self, reply: Reply) -> NoAnswer:
+    def _rejection(self, reply: Reply) -> NoAnswer:
         """Return the error without the endpoint's own message: some endpoints repeat a part of the key in it."""
         code = str(_fault(reply.body).get("code") or "")
         detail = f" ({code})" if _CODE.fullmatch(code) else ""
         kind = EndpointDown if reply.status in DOWN else NoAnswer
-        return kind(f"the endpoint {self._host} answered {reply.status}{detail}")
+        return kind(f"the endpoint {self._host} returned {reply.status}{detail}")
 
 
 @cache
@@ -237,7 +237,7 @@ def _completion(body: bytes) -> Completion:
         data = json.loads(body)
         choices = data["choices"]
         if not choices:
-            raise NoAnswer("the endpoint's answer holds no choice")
+            raise NoAnswer("the endpoint's answer contains no choice")
         choice, message = choices[0], choices[0]["message"]
         refused = bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter"
         text = message.get("content")

@@ -13,32 +13,30 @@ from pipeline.analysis.rules.commitments.clauses import LISTENER, SPEAKER, THIRD
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
 from pipeline.analysis.rules.commitments.replies import REPLY_WITHIN
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
-LEAST = (
-    0.1  # of the rules' probability that a sentence commits somebody: 92 % of known tasks reach it, 7 % of other turns
+MIN_PROBABILITY = (
+    0.1  # that a sentence is a commitment, by the rules: 92 % of labeled tasks reach it, 7 % of other turns
 )
 _PARTIES = {Role.REP: "rep", Role.CUSTOMER: "customer"}
 
 
 class Commitments:
-    """Probability that each sentence of a call commits its speaker, its listener or a third person, by the rules'
-    weights.
-    """
+    """Probabilities that the sentences of a call commit their speaker, their listener or a third person."""
 
-    def __init__(self, turns: tuple[Said, ...], now: datetime) -> None:
+    def __init__(self, turns: tuple[SpokenTurn, ...], now: datetime) -> None:
         """Classify all clauses of `turns`, which exclude machines: they commit to nothing."""
-        self._said = turns
+        self._turns = turns
         self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
-        self._known = any(turn.pack.known for turn in turns)
-        self._likely: dict[tuple[int, int], dict[str, float]] = {}
+        self._has_pack = any(turn.pack.known for turn in turns)
+        self._sentences: dict[tuple[int, int], dict[str, float]] = {}
         weights = shipped_weights()
 
-        def judge(candidate: Candidate, around: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
+        def judge(candidate: Candidate, around: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Candidate | None:
             probabilities = dict(zip(CLASSES, weights.probabilities(features(candidate, around, verdict)), strict=True))
-            highest = self._likely.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
+            highest = self._sentences.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
             for who, probability in probabilities.items():
                 highest[who] = max(highest.get(who, 0.0), probability)
             return weights.judge(candidate, around, verdict)
@@ -54,55 +52,55 @@ class Commitments:
         at = self._place.get(evidence.turn)
         if at is None:
             return False
-        speaker = _PARTIES.get(self._said[at].role)
+        speaker = _PARTIES.get(self._turns[at].role)
         if owner == "unknown":
-            return self.by_anybody(evidence) if speaker else self._own(at, evidence, (SPEAKER, LISTENER, THIRD))
-        if owner == "other":  # a third person: our side speaks for it, or agrees to what is said of it
-            return self._own(at, evidence, (THIRD, SPEAKER)) if speaker == "rep" else self._taken_up(at, evidence)
-        if speaker == owner:  # who speaks for our side also commits colleagues
-            return self._own(at, evidence, (SPEAKER, THIRD) if owner == "rep" else (SPEAKER,))
-        return self._taken_up(at, evidence)
+            return self.by_anybody(evidence) if speaker else self._commits(at, evidence, (SPEAKER, LISTENER, THIRD))
+        if owner == "other":  # a third person: the agent speaks for them, or agrees
+            return (
+                self._commits(at, evidence, (THIRD, SPEAKER)) if speaker == "rep" else self._is_accepted(at, evidence)
+            )
+        if speaker == owner:  # an agent also commits colleagues
+            return self._commits(at, evidence, (SPEAKER, THIRD) if owner == "rep" else (SPEAKER,))
+        return self._is_accepted(at, evidence)
 
     def by_anybody(self, evidence: Evidence) -> bool:
         """Return whether the speaker commits to the quote, or the other party assents to it."""
         at = self._place.get(evidence.turn)
-        return at is not None and (self._own(at, evidence, (SPEAKER,)) or self._taken_up(at, evidence))
+        return at is not None and (self._commits(at, evidence, (SPEAKER,)) or self._is_accepted(at, evidence))
 
     def likelihood(self, evidence: Evidence) -> float:
         """Return the rules' probability that the quote commits any party."""
         at = self._place.get(evidence.turn)
         touched = self._touched(at, evidence) if at is not None else []
-        return max((1.0 - self._weighed(sentence).get(CLASSES[0], 1.0) for sentence in touched), default=0.0)
+        return max((1.0 - self._probabilities(sentence).get(CLASSES[0], 1.0) for sentence in touched), default=0.0)
 
-    def _own(self, at: int, evidence: Evidence, who: tuple[str, ...]) -> bool:
-        """Return whether the quoted sentences commit one of `who`, or promise or assent to what the turn before
-        proposes.
-        """
-        if not self._known:
+    def _commits(self, at: int, evidence: Evidence, who: tuple[str, ...]) -> bool:
+        """Return whether the quoted sentences commit one of `who`, or accept what the turn before proposes."""
+        if not self._has_pack:
             return True
-        turn = self._said[at]
+        turn = self._turns[at]
         for sentence in self._touched(at, evidence):
-            probabilities = self._weighed(sentence)
+            probabilities = self._probabilities(sentence)
             others = [probabilities.get(role, 0.0) for role in (SPEAKER, LISTENER, THIRD) if role not in who]
             likely = sum(probabilities.get(role, 0.0) for role in who)
-            if likely >= LEAST and likely >= max(others, default=0.0):
+            if likely >= MIN_PROBABILITY and likely >= max(others, default=0.0):
                 return True
-        return any(touched.first == 0 for touched in self._touched(at, evidence)) and self._answers(at, turn)
+        return any(touched.first == 0 for touched in self._touched(at, evidence)) and self._assents(at, turn)
 
-    def _answers(self, at: int, reply: Said) -> bool:
+    def _assents(self, at: int, reply: SpokenTurn) -> bool:
         """Return whether a turn assents to what the other party requested or offered just before it."""
-        if not at or self._said[at - 1].turn.speaker == reply.turn.speaker:
+        if not at or self._turns[at - 1].turn.speaker == reply.turn.speaker:
             return False
-        asked = self._said[at - 1].sentences[-1:]
+        asked = self._turns[at - 1].sentences[-1:]
         return any(proposes(sentence) for sentence in asked) and (_accepts(reply) or _promises(reply, asked))
 
-    def _taken_up(self, at: int, evidence: Evidence) -> bool:
+    def _is_accepted(self, at: int, evidence: Evidence) -> bool:
         """Return whether the other party agrees right after: by a promise of the same, or by assent to a proposal that
         ends
         the turn. "Okay" is no assent to a claim about another person.
         """
-        turn, touched = self._said[at], self._touched(at, evidence)
-        reply = next((later for later in self._said[at + 1 : at + 1 + REPLY_WITHIN] if _differ(later, turn)), None)
+        turn, touched = self._turns[at], self._touched(at, evidence)
+        reply = next((later for later in self._turns[at + 1 : at + 1 + REPLY_WITHIN] if _differ(later, turn)), None)
         if reply is None or not touched:
             return False
         proposed = touched[-1] is turn.sentences[-1] and any(proposes(sentence) for sentence in touched)
@@ -110,33 +108,33 @@ class Commitments:
 
     def _touched(self, at: int, evidence: Evidence) -> list[Sentence]:
         """Return the sentences that overlap the first occurrence of the quote in the turn."""
-        turn = self._said[at]
+        turn = self._turns[at]
         first = turn.turn.text.find(evidence.quote)
         last = first + len(evidence.quote)
         return [sentence for sentence in turn.sentences if sentence.first < last and first < sentence.last]
 
-    def _weighed(self, sentence: Sentence) -> dict[str, float]:
-        return self._likely.get((sentence.turn.index, sentence.first), {})
+    def _probabilities(self, sentence: Sentence) -> dict[str, float]:
+        return self._sentences.get((sentence.turn.index, sentence.first), {})
 
 
-def _differ(reply: Said, turn: Said) -> bool:
+def _differ(reply: SpokenTurn, turn: SpokenTurn) -> bool:
     return reply.turn.speaker != turn.turn.speaker
 
 
-def _refuses(reply: Said) -> bool:
+def _refuses(reply: SpokenTurn) -> bool:
     return any(
         reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline") for sentence in reply.sentences
     )
 
 
-def _accepts(reply: Said) -> bool:
-    """Return whether the reply assents; before a question in return ("Right, and your number?") assent does not count."""
+def _accepts(reply: SpokenTurn) -> bool:
+    """Return whether the reply assents; assent before a question ("Right, and your number?") does not count."""
     return (
         not reply.text.rstrip().endswith("?") and reply.pack.matches("tasks", "accept", reply.text)
     ) and not _refuses(reply)
 
 
-def _promises(reply: Said, asked: Sequence[Sentence]) -> bool:
+def _promises(reply: SpokenTurn, asked: Sequence[Sentence]) -> bool:
     """Return whether the reply promises the same: "I'll do that", or in words of the proposal."""
     if _refuses(reply):
         return False

@@ -28,7 +28,7 @@ from pipeline.domain.insight import (
     Unanswered,
 )
 
-CUT_OFF = "the model's answer was cut off at its longest; what was whole of it is used"
+CUT_OFF = "the model's answer was cut off at the token limit; its complete parts are used"
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +69,7 @@ class LanguageModel:
         analyzed = _with_findings(material, run_all(material)) if material.roster.questions else material
         try:
             requests = [*self._of_call(analyzed), *self._of_questions(analyzed, questions.asked(analyzed))]
-        except Exception as error:  # `conclude` meets it as well, and says so in its notes
+        except Exception as error:  # `conclude` fails the same way and notes it
             log.error("the language model cannot be asked: %s", type(error).__name__)
             return ()
         return tuple(request for request in requests if request.key not in cached)
@@ -115,7 +115,7 @@ class LanguageModel:
             return _all_by_rule(built, str(error), error.code)
         except NoAnswer as error:
             return _all_by_rule(built, str(error))
-        except Exception as error:  # its text may hold what was sent, the key among it
+        except Exception as error:  # its message may contain the request, including the key
             log.error("the language model's answer could not be used: %s", type(error).__name__)
             return _all_by_rule(built, f"its answer could not be used ({type(error).__name__})")
         findings: dict[str, Finding] = {}
@@ -148,10 +148,10 @@ class LanguageModel:
         try:
             texts = [_text_of(request, answers).text for request in self._of_questions(material, asked_questions)]
             model_answers = questions.answered(texts, material, asked_questions, by_phrases)
-        except Exception as error:  # its text may hold what was sent, the key among it
+        except Exception as error:  # its message may contain the request, including the key
             why = str(error) if isinstance(error, NoAnswer) else f"its answer cannot be used ({type(error).__name__})"
             if not isinstance(error, NotAsked):
-                log.warning("own questions by phrases: %s", why)
+                log.warning("questions answered by phrases: %s", why)
             note = f"answered by phrases, not by the language model: {why}"
             return replace(built, value={**built.value, "answers": questions.unanswered(by_phrases, why)}, note=note)
         value = {**finding_of(model_answers, trackers, material).value, "engine": self.name}
@@ -163,13 +163,13 @@ class LanguageModel:
             return built
         dropped, stated = reading.dropped[built.step], reading.stated[built.step]
         notes = (
-            [f"{dropped} of {stated} statements of the model are not borne out by the transcript"] if dropped else []
+            [f"{dropped} of {stated} statements of the model are not supported by the transcript"] if dropped else []
         )
         notes += [CUT_OFF] if reading.cut_off else []
         note = "; ".join(notes) or None
         model_finding = make(reading, built, material)
         if model_finding is None:
-            return replace(built, note=_joined(built.note, f"{note}; made by rule")) if note else built
+            return replace(built, note=_joined(built.note, f"{note}; analyzed by rules")) if note else built
         note = _joined(model_finding.note, note) if note else model_finding.note
         finding = replace(model_finding, version=VERSION, value={**model_finding.value, "engine": self.name}, note=note)
         return evidence_checked(finding, material.transcript)
@@ -191,14 +191,14 @@ def _text_of(request: ModelRequest, answers: ModelAnswers) -> ModelText:
     why = answers.unanswered.get(request.key)
     if why is not None and why.not_asked:
         raise NotAsked(why.reason, why.not_asked)
-    raise NoAnswer(why.reason if why else "it was not asked")
+    raise NoAnswer(why.reason if why else "no request was sent")
 
 
 def _all_by_rule(built: tuple[Finding, ...], why: str, not_asked: str | None = None) -> tuple[Finding, ...]:
-    """Note the reason in all findings. `not_asked` is its code if no request was sent; that case is logged elsewhere."""
+    """Note the reason in all findings. `not_asked` is its code if no request was sent; that is logged elsewhere."""
     if not_asked is None:
         log.warning("analysis by rule: %s", why)
-    reason = f"made by rule, not by the language model: {why}"
+    reason = f"analyzed by rules, not by the language model: {why}"
     more = {"not_asked": not_asked} if not_asked else {}
 
     def by_rule(finding: Finding) -> Finding:

@@ -11,10 +11,10 @@ from pipeline.analysis.rules.people.contacts import ContactsStep
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
 
-VERSION = 4  # raise it whenever instructions, schema or checks may give other findings (a test of the former two)
-ALIKE = 60  # rapidfuzz token_set_ratio, 0..100, of what the model and the rules call one task
-IDENTITY = ("name", "company")  # facts by which a caller is found among the contacts
-SURE = 0.8  # the rules' probability from which a task that the model does not state stays in the list
+VERSION = 4  # raise with changes of instructions or schema (a test checks these two) or checks that can change findings
+MIN_SIMILARITY = 60  # rapidfuzz token_set_ratio, 0..100, of two titles of one task by model and rules
+IDENTITY = ("name", "company")  # facts that match a caller to a contact
+SURE = 0.8  # min. probability by rule of a task that the model does not state
 
 
 def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
@@ -34,7 +34,7 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
         listed.append({**plain, "due_time": timed.due_time, "stated_by": ["model"]})
     by_rule = built.value.get("tasks", [])
     joined, only = _joined(listed, by_rule)
-    note = f"{only} of {len(joined)} tasks are stated by the rules alone" if only else None
+    note = f"{only} of {len(joined)} tasks come from the rules only" if only else None
     evidence = tuple(Evidence(**task["evidence"]) for task in joined)
     return replace(built, value={"tasks": joined}, evidence=evidence, note=note)
 
@@ -46,7 +46,7 @@ def _joined(stated: list[dict[str, Any]], by_rule: list[dict[str, Any]]) -> tupl
     """
     joined, only = list(stated), 0
     for rule in by_rule:
-        same = next((at for at, task in enumerate(joined) if _one_place(task, rule)), None)
+        same = next((at for at, task in enumerate(joined) if _is_same_task(task, rule)), None)
         if same is not None:
             joined[same] = _agreed(joined[same], rule)
         elif rule["confidence"] >= SURE:
@@ -55,7 +55,7 @@ def _joined(stated: list[dict[str, Any]], by_rule: list[dict[str, Any]]) -> tupl
     return sorted(joined, key=lambda task: task["evidence"]["start"]), only
 
 
-def _one_place(task: dict[str, Any], rule: dict[str, Any]) -> bool:
+def _is_same_task(task: dict[str, Any], rule: dict[str, Any]) -> bool:
     """Return whether owner and words are the same, or the titles alike in a turn and the reply to it."""
     from rapidfuzz import fuzz
 
@@ -65,7 +65,7 @@ def _one_place(task: dict[str, Any], rule: dict[str, Any]) -> bool:
     if stated_at["start"] < rule_at["end"] and rule_at["start"] < stated_at["end"]:
         return True
     near = abs(stated_at["turn"] - rule_at["turn"]) <= 1
-    return near and fuzz.token_set_ratio(task["title"].casefold(), rule["title"].casefold()) >= ALIKE
+    return near and fuzz.token_set_ratio(task["title"].casefold(), rule["title"].casefold()) >= MIN_SIMILARITY
 
 
 def _agreed(task: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding
     if contact_id and finding.value["contact_id"] is None:
         facts = {field: fact for field, fact in facts.items() if field not in IDENTITY}
         finding = ContactsStep().run(material, facts)
-        note = "the model heard somebody who is no contact; by what the rules heard it is one"
+        note = "the model's name matches no contact; that of the rules does"
         if finding.value["contact_id"] != contact_id:
             return None
     mentioned = {
@@ -148,7 +148,7 @@ def tone_of_voice(reading: ReadAnswer, built: Finding, material: Material) -> Fi
     labels = Grounding(material).labels
     parties = dict(built.value.get("parties") or dict.fromkeys(sorted(labels)))
     for label, (_, score) in reading.tones.items():
-        parties[label] = {**(parties.get(label) or {}), **_plain(score), "confidence": None}  # a model gives none
+        parties[label] = {**(parties.get(label) or {}), **_plain(score), "confidence": None}  # models state none
     scores = [party["score"] for party in parties.values() if party]
     value = {"turns": [], "trend": None, **built.value, "parties": parties, "overall": _plain(fmean(scores))}
     evidence: tuple[Evidence, ...] = tuple(text.evidence for text, _ in reading.tones.values())
@@ -166,4 +166,4 @@ MAKERS: dict[str, Callable[[ReadAnswer, Finding, Material], Finding | None]] = {
     "tasks": tasks,
     "summary": summary,
 }
-"""By step, what the model has a say in. A maker that answers None leaves the built-in finding as it is."""
+"""Builders of the findings that the model contributes to, by step. None: the built-in finding stays as it is."""

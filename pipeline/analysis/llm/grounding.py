@@ -23,7 +23,7 @@ from pipeline.domain.speech import Role, Turn
 from pipeline.language.pack import Pack, available, pack, straighten
 
 PARTIES = frozenset({"rep", "customer"})
-LONGEST_WORD = 30  # tokens that may make one word: letters said one by one
+MAX_WORD_TOKENS = 30  # of a word spelled letter by letter
 
 
 class Grounding:
@@ -37,17 +37,17 @@ class Grounding:
         self._sentences = {turn.turn.index: turn.sentences for turn in read(material, machines=True)}
         self._start = material.call.start_time
         self._zone = material.roster.time_zone
-        self._said, spoken = read(material), material.transcript.language
+        self._spoken_turns, spoken = read(material), material.transcript.language
         self._translated = language is not None and language[:2] != (spoken or "")[:2]
 
     @cached_property
     def committed(self) -> Commitments:
         """The commitments of the call. Raises ZoneInfoNotFoundError for an unknown zone."""
-        return Commitments(self._said, self.now)
+        return Commitments(self._spoken_turns, self.now)
 
     @cached_property
     def wording(self) -> CallWording:
-        return CallWording(self._said, self._translated)
+        return CallWording(self._spoken_turns, self._translated)
 
     @property
     def labels(self) -> frozenset[str]:
@@ -84,14 +84,14 @@ class Grounding:
         present = {role.value for role in self._roles.values()}
         return "unknown" if stated in PARTIES and stated not in present else stated
 
-    def bears_out(self, sentence: str, evidence: Evidence) -> bool:
+    def is_supported(self, sentence: str, evidence: Evidence) -> bool:
         """Return whether a sentence of a summary is about this call, and the agreement it states is one."""
-        if not self.wording.tells_it(sentence, evidence):
+        if not self.wording.sentence_supported(sentence, evidence):
             return False
-        texts = [straighten(text) for text in (sentence, evidence.quote)]  # in whatever language the model writes
+        texts = [straighten(text) for text in (sentence, evidence.quote)]  # the model may write in any language
         if not any(pack(language).matches("summary", "agreed", text) for language in available() for text in texts):
             return True
-        is_supported = self.wording.names_it(sentence, self.wording.role(evidence), evidence)
+        is_supported = self.wording.title_supported(sentence, self.wording.role(evidence), evidence)
         return is_supported and self.committed.by_anybody(evidence)
 
     def due(self, stated: Quote) -> Due | None:
@@ -131,15 +131,15 @@ class Grounding:
             digits = re.sub(r"\D", "", value)
             runs = [run.text for run in digit_runs(text, words)]
             return next((run for run in runs if digits and digits.endswith(run.lstrip("+").lstrip("0") or "-")), None)
-        return value if self._holds(value, text, self.turn(quotes[0]), words) else None
+        return value if self._is_spoken(value, text, self.turn(quotes[0]), words) else None
 
-    def _holds(self, value: str, text: str, turn: Turn, words: Pack) -> bool:
+    def _is_spoken(self, value: str, text: str, turn: Turn, words: Pack) -> bool:
         """Return whether each word of a value occurs: as a word, letter by letter, or in figures."""
         sentence = Sentence(turn, self._roles.get(turn.speaker, Role.UNKNOWN), 0, len(text), text, words)
         spoken = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
         spelled = {folded(word.text) for word in spelled_words(text, words)}
         expected = _tokens(value)
-        return bool(expected) and all(word in spelled or _said(word, spoken) for word in expected)
+        return bool(expected) and all(word in spelled or _occurs(word, spoken) for word in expected)
 
     def _pack(self, evidence: Evidence) -> Pack:
         turn_pack = pack(self.turn(evidence).language)
@@ -150,12 +150,12 @@ def _tokens(text: str) -> list[str]:
     return re.findall(r"\w+", folded(straighten(text)).lower())
 
 
-def _said(word: str, tokens: Iterable[str]) -> bool:
+def _occurs(word: str, tokens: Iterable[str]) -> bool:
     """Return whether consecutive tokens form the word: "miller", or "m", "i", "l", "l", "e", "r"."""
     tokens = list(tokens)
     for at in range(len(tokens)):
         joined = ""
-        for token in tokens[at : at + LONGEST_WORD]:
+        for token in tokens[at : at + MAX_WORD_TOKENS]:
             if not token or not word.startswith(joined + token):
                 break
             joined += token

@@ -1,4 +1,4 @@
-"""The messages to the model: instructions, and the transcript as numbered turns in a block that speakers cannot close."""
+"""Messages to the model: instructions, and the transcript as numbered turns in a block that speakers cannot close."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ from pipeline.domain.speech import Role, Transcript, Turn, Word, text_of
 Message = dict[str, str]  # role, content
 
 BYTES_PER_TOKEN = 3  # of UTF-8; most tokenizers need fewer tokens than that
-OVERLAP = 6  # turns that a part repeats of the one before it, so that an answer still stands beside its question
-SHARE = 4  # of a part, at most one in so many tokens is overlap
+OVERLAP = 6  # turns repeated from the part before, so that an answer follows its question
+SHARE = 4  # max. one in so many tokens of a part is overlap
 
 EXAMPLES = Path(__file__).parent / "examples"  # one file for each language
 
@@ -61,7 +61,7 @@ The JSON schema of the object:
 
 SENTENCES = 4
 
-MOST_REPAIRED = 20_000  # characters of an answer that are sent back
+MAX_REPAIRED = 20_000  # characters of an answer in a repair request
 REPAIR = """\
 That cannot be read. {fault}
 Send the whole JSON object once more, corrected, and nothing else. It must fit the schema; quotes are copied exactly."""
@@ -171,6 +171,6 @@ def repair(asked: Sequence[Message], answer: str, fault: str) -> list[Message]:
     """Return the conversation with an unreadable answer and its fault."""
     return [
         *asked,
-        {"role": "assistant", "content": answer[:MOST_REPAIRED]},
+        {"role": "assistant", "content": answer[:MAX_REPAIRED]},
         {"role": "user", "content": REPAIR.format(fault=fault)},
     ]

@@ -17,19 +17,19 @@ from pipeline.analysis.llm.prompt import Message, PromptPart
 from pipeline.analysis.llm.reading import CONFIDENCE
 from pipeline.analysis.questions.phrases import tokens
 from pipeline.analysis.questions.scope import AskedTurns, asked_turns
-from pipeline.analysis.questions.step import NO_MODEL, plain, said
-from pipeline.analysis.questions.values import numbers, sureness
+from pipeline.analysis.questions.step import NO_MODEL, plain, spoken_answer
+from pipeline.analysis.questions.values import mean_confidence, numbers
 from pipeline.analysis.rules import dates
-from pipeline.analysis.talk import Said, read
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.answers import QuestionAnswer
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.questions import Question
 from pipeline.language.pack import straighten
 
-MOST_ANSWER = 300  # characters
-MOST_OF_ONE_QUOTE = 4  # questions: a greeting gives a name, a company and an offer of help, hardly more
-CUT_OFF = "the model's answer ended before it came to this question"
-NOT_BORNE_OUT = "what the model answered is not borne out by the transcript"
+MAX_ANSWER = 300  # characters
+MAX_PER_QUOTE = 4  # questions: a greeting contains a name, a company and an offer of help
+CUT_OFF = "the model's answer ended before this question"
+NOT_BORNE_OUT = "the transcript does not support the model's answer"
 INSTRUCTIONS = """\
 You read the transcript of a telephone call and answer questions about it, as one JSON object and nothing else.
 
@@ -84,7 +84,7 @@ def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
         "additionalProperties": False,
     }
 
-    def one(question: Question) -> dict[str, Any]:
+    def answer_schema(question: Question) -> dict[str, Any]:
         kinds: dict[str, dict[str, Any]] = {
             "yes/no": {"enum": ["yes", "no"], "type": "string"},
             "choice": {"enum": list(question.choices), "type": "string"},
@@ -98,7 +98,7 @@ def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
         }
         return {"anyOf": [answer_object, {"type": "null"}]}
 
-    properties = {asked_question.name: one(asked_question.question) for asked_question in questions}
+    properties = {asked_question.name: answer_schema(asked_question.question) for asked_question in questions}
     return {
         "title": "Answers",
         "type": "object",
@@ -149,23 +149,23 @@ def answered(
                 missed[key] = CUT_OFF
             elif data is not None:
                 missed.setdefault(key, NOT_BORNE_OUT)
-    for key in _of_worn_quotes(answers):
+    for key in _with_overused_quotes(answers):
         del answers[key]
         missed[key] = NOT_BORNE_OUT
     return [answers.get(by_phrases.key) or _by_phrases(by_phrases, missed.get(by_phrases.key)) for by_phrases in built]
 
 
-def _of_worn_quotes(answers: Mapping[str, QuestionAnswer]) -> list[str]:
+def _with_overused_quotes(answers: Mapping[str, QuestionAnswer]) -> list[str]:
     """Return the questions whose quote answers too many others: a small model that fills in a form puts the words it
     has
     read last under every question.
     """
     uses = Counter(answer.evidence for answer in answers.values())
-    return [key for key, answer in answers.items() if uses[answer.evidence] > MOST_OF_ONE_QUOTE]
+    return [key for key, answer in answers.items() if uses[answer.evidence] > MAX_PER_QUOTE]
 
 
 def _by_phrases(answer: QuestionAnswer, missed: str | None) -> QuestionAnswer:
-    """Return the phrases' answer. A question without phrases is not answered in the call if the whole answer was read."""
+    """Return the phrases' answer. Without phrases the state is `not_said` if the whole model answer was read."""
     if answer.reason != NO_MODEL:
         return answer
     return replace(answer, state="not_asked" if missed == CUT_OFF else "not_said", reason=missed)
@@ -195,7 +195,7 @@ def _answer(
     try:
         stated_answer = _StatedAnswer.model_validate(data)
     except ValidationError:
-        return None  # null, or what was cut off
+        return None  # null or truncated
     evidence = grounding.evidence(stated_answer.quote)
     turn = next((turn for turn in asked_question.turns.turns if evidence and turn.turn.index == evidence.turn), None)
     if evidence is None or turn is None or not asked_question.turns.holds(evidence):
@@ -203,16 +203,16 @@ def _answer(
     value = _value(asked_question.question, stated_answer.answer, evidence, turn, material)
     if value is None:
         return None
-    return said(
-        asked_question.question, value, turn, evidence, "model", round(CONFIDENCE * sureness(evidence, turn), 2)
+    return spoken_answer(
+        asked_question.question, value, turn, evidence, "model", round(CONFIDENCE * mean_confidence(evidence, turn), 2)
     )
 
 
 def _value(
-    question: Question, answer: str | float, evidence: Evidence, turn: Said, material: Material
+    question: Question, answer: str | float, evidence: Evidence, turn: SpokenTurn, material: Material
 ) -> str | float | None:
     """Return the answer in its type if the quote supports it; None otherwise."""
-    text = " ".join(str(answer).split())[:MOST_ANSWER]
+    text = " ".join(str(answer).split())[:MAX_ANSWER]
     if question.type == "yes/no":
         return text.lower() if text.lower() in ("yes", "no") else None
     if question.type == "choice":
@@ -229,7 +229,7 @@ def _value(
     spoken = {token.stem for token in tokens(_words(material), turn.turn.language[:2])}
     answer_tokens = tokens(text, turn.turn.language[:2])
     return (
-        text if answer_tokens and all(token.stem in spoken for token in answer_tokens) else evidence.quote[:MOST_ANSWER]
+        text if answer_tokens and all(token.stem in spoken for token in answer_tokens) else evidence.quote[:MAX_ANSWER]
     )
 
 

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from pipeline.analysis.llm.answer import MOST_TITLE, ModelAnswer, StatedFact, StatedSentence, StatedTask, StatedTopic
+from pipeline.analysis.llm.answer import MAX_TITLE, ModelAnswer, StatedFact, StatedSentence, StatedTask, StatedTopic
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.domain.insight import Evidence, Task
 
-CONFIDENCE = 0.7  # in what a model states and a quote bears out, before the rules are heard; not calibrated
-SCORES = {"negative": -0.5, "neutral": 0.0, "positive": 0.5}  # a label as a figure: a model measures no strength
+CONFIDENCE = 0.7  # of a statement of the model with a valid quote, before the rules' probability; not calibrated
+SCORES = {"negative": -0.5, "neutral": 0.0, "positive": 0.5}  # per label: a model measures no strength
 SAME_TITLE = 75  # rapidfuzz token_sort_ratio, 0..100, from which two titles of one owner are one task
-SAME_PLACE = 60  # the same where their quotes overlap
-MOST_TASKS, MOST_SENTENCES, MOST_TOPICS = 50, 8, 5
+SAME_PLACE = 60  # the same for overlapping quotes
+MAX_TASKS, MAX_SENTENCES, MAX_TOPICS = 50, 8, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ReadAnswer:
     outcome: GroundedText | None = None
     stated: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
-    cut_off: bool = False  # an answer was longer than it may be
+    cut_off: bool = False  # an answer reached the token limit
 
 
 def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
@@ -53,17 +53,17 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
     tasks = (_task(stated, grounding) for stated in answer.tasks)
     grounded_facts = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
-    outcome = _told(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
+    outcome = _text(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
     reading = ReadAnswer(
         tasks=tuple(task for task in tasks if task),
         facts={name: fact for name, fact in grounded_facts if fact},
         sentences=tuple(
             sentence
             for sentence in _grounded(answer.summary, grounding)
-            if grounding.bears_out(sentence.text, sentence.evidence)
+            if grounding.is_supported(sentence.text, sentence.evidence)
         ),
         topics=_grounded(answer.topics, grounding),
-        tones=_own_tones(answer, grounding),
+        tones=_grounded_tones(answer, grounding),
         outcome=outcome,
     )
     spoken = len(answer.summary) + len(answer.topics) + bool(answer.outcome)
@@ -74,20 +74,24 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
 
 
 def _grounded(stated: Sequence[StatedSentence | StatedTopic], grounding: Grounding) -> tuple[GroundedText, ...]:
-    texts = (_told(statement.text, grounding.evidence(statement.quote)) for statement in stated)
+    texts = (_text(statement.text, grounding.evidence(statement.quote)) for statement in stated)
     return tuple(text for text in texts if text)
 
 
-def _own_tones(answer: ModelAnswer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
-    tones = {tone.speaker: _told(tone.label, grounding.evidence(tone.quote)) for tone in answer.tones}
-    return {label: (tone, SCORES[tone.text]) for label, tone in tones.items() if tone and _own(label, tone, grounding)}
+def _grounded_tones(answer: ModelAnswer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
+    tones = {tone.speaker: _text(tone.label, grounding.evidence(tone.quote)) for tone in answer.tones}
+    return {
+        label: (tone, SCORES[tone.text])
+        for label, tone in tones.items()
+        if tone and _is_by_speaker(label, tone, grounding)
+    }
 
 
-def _told(text: str, evidence: Evidence | None) -> GroundedText | None:
+def _text(text: str, evidence: Evidence | None) -> GroundedText | None:
     return GroundedText(text, evidence) if evidence and text else None
 
 
-def _own(label: str, tone: GroundedText, grounding: Grounding) -> bool:
+def _is_by_speaker(label: str, tone: GroundedText, grounding: Grounding) -> bool:
     return label in grounding.labels and grounding.turn(tone.evidence).speaker == label
 
 
@@ -99,9 +103,9 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
     if not grounding.committed.by(owner, evidence):
         return None
     due = grounding.due(stated.due) if stated.due else None
-    is_supported = grounding.wording.names_it(stated.title, owner, evidence)
+    is_supported = grounding.wording.title_supported(stated.title, owner, evidence)
     task = Task(
-        title=stated.title if is_supported else evidence.quote[:MOST_TITLE],
+        title=stated.title if is_supported else evidence.quote[:MAX_TITLE],
         owner=owner,
         kind=stated.kind,
         evidence=evidence,
@@ -125,10 +129,10 @@ def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
 def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
     """Merge the readings of all parts. Duplicates from the overlap are dropped; the last fact or outcome wins."""
     return ReadAnswer(
-        tasks=tuple(once(task for reading in readings for task in reading.tasks))[:MOST_TASKS],
+        tasks=tuple(distinct_tasks(task for reading in readings for task in reading.tasks))[:MAX_TASKS],
         facts={name: fact for reading in readings for name, fact in reading.facts.items()},
-        sentences=_distinct(sentence for reading in readings for sentence in reading.sentences)[:MOST_SENTENCES],
-        topics=_distinct(topic for reading in readings for topic in reading.topics)[:MOST_TOPICS],
+        sentences=_distinct(sentence for reading in readings for sentence in reading.sentences)[:MAX_SENTENCES],
+        topics=_distinct(topic for reading in readings for topic in reading.topics)[:MAX_TOPICS],
         tones=_tones(readings),
         outcome=next((reading.outcome for reading in reversed(readings) if reading.outcome), None),
         stated=sum((reading.stated for reading in readings), Counter()),
@@ -156,7 +160,7 @@ def _tones(readings: Sequence[ReadAnswer]) -> dict[str, tuple[GroundedText, floa
     return tones
 
 
-def once(tasks: Iterable[TimedTask]) -> list[TimedTask]:
+def distinct_tasks(tasks: Iterable[TimedTask]) -> list[TimedTask]:
     """Merge repeated tasks: the first evidence stays, a day replaces none."""
     distinct: list[TimedTask] = []
     for timed in tasks:

@@ -9,14 +9,14 @@ import re
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS
 from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
 from pipeline.language.pack import Pack, straighten
 
-STEM = 5  # letters by which two forms of a word are told to be one
-SHORT = 3  # letters of a word that carries no meaning by itself
-ENOUGH = 0.5  # of the words of a title; the rest may be the model's own
-SOME = 0.33  # of those of a sentence, which tells in other words what was said in many
+STEM = 5  # letters that identify forms of one word
+SHORT = 3  # letters of a word without content
+ENOUGH = 0.5  # min. share of the words of a title; the model may choose the rest
+SOME = 0.33  # the same for a sentence, which paraphrases many words
 COUNTED = 2  # up to this a number is an article ("one") or a pair
 _WORD = re.compile(r"[^\W\d_]+")
 _THOUSANDS = re.compile(r"(?<=\d)[,.'](?=\d{3}\b)")
@@ -52,11 +52,11 @@ class CallWording:
     `translated`: titles are in another language than the call, so that only figures can be compared.
     """
 
-    def __init__(self, turns: tuple[Said, ...], translated: bool) -> None:
-        self._said, self._translated = turns, translated
+    def __init__(self, turns: tuple[SpokenTurn, ...], translated: bool) -> None:
+        self._turns, self._translated = turns, translated
         self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
 
-    def names_it(self, title: str, owner: str, evidence: Evidence) -> bool:
+    def title_supported(self, title: str, owner: str, evidence: Evidence) -> bool:
         """Return whether the call supports a title: half of its words, and every number, occur in the quoted turn, in
         the
         proposal that it accepts, or in the owner's words; and no word is used only by other speakers.
@@ -64,18 +64,18 @@ class CallWording:
         at = self._place.get(evidence.turn)
         if at is None:
             return False
-        quoted = self._said[at]
-        near, supporting = [quoted, *self._answered(at)], self._own(at, owner)
+        quoted = self._turns[at]
+        near, supporting = [quoted, *self._accepted_proposal(at)], self._supporting_turns(at, owner)
         if not figures(title, quoted.pack) <= _figures(supporting):
             return False
         words = stems(title, quoted.pack)
         if self._translated or not quoted.pack.known or not words:
             return True
-        theirs, there = _stems(self._said) - _stems(supporting), _stems(near)
-        about_it = bool(words & there) or not there  # "I will do that" names nothing by itself
+        theirs, there = _stems(self._turns) - _stems(supporting), _stems(near)
+        about_it = bool(words & there) or not there  # "I will do that" has no content
         return about_it and not words & theirs and _share(words, _stems(supporting)) >= ENOUGH
 
-    def tells_it(self, sentence: str, evidence: Evidence) -> bool:
+    def sentence_supported(self, sentence: str, evidence: Evidence) -> bool:
         """Return whether a sentence is about its quote and this call: one of its words is in the quoted turn, a third
         of them
         in the call, every number in words of the quoted speaker.
@@ -83,41 +83,39 @@ class CallWording:
         at = self._place.get(evidence.turn)
         if at is None:
             return False
-        quoted = self._said[at]
-        if not figures(sentence, quoted.pack) <= _figures(self._own(at)):
+        quoted = self._turns[at]
+        if not figures(sentence, quoted.pack) <= _figures(self._supporting_turns(at)):
             return False
-        words, there = stems(sentence, quoted.pack), _stems([quoted, *self._answered(at)])
+        words, there = stems(sentence, quoted.pack), _stems([quoted, *self._accepted_proposal(at)])
         if self._translated or not quoted.pack.known:
             return True
-        return bool(words & there) and _share(words, _stems(self._said)) >= SOME
+        return bool(words & there) and _share(words, _stems(self._turns)) >= SOME
 
     def role(self, evidence: Evidence) -> str:
         """Return the role of the quoted speaker."""
         at = self._place.get(evidence.turn)
-        return self._said[at].role.value if at is not None else "unknown"
+        return self._turns[at].role.value if at is not None else "unknown"
 
-    def _own(self, at: int, owner: str | None = None) -> list[Said]:
-        """Return the quoted turn, the proposal that it accepts, and all other turns of the owner (by default its
-        speaker).
-        """
-        quoted = self._said[at]
+    def _supporting_turns(self, at: int, owner: str | None = None) -> list[SpokenTurn]:
+        """Return the quoted turn, the proposal that it accepts, and all turns of the owner (default: the speaker)."""
+        quoted = self._turns[at]
         role = owner or quoted.role.value
-        same = (turn for turn in self._said if turn.role.value == role and role != "unknown")
-        return [quoted, *self._answered(at), *same]
+        same = (turn for turn in self._turns if turn.role.value == role and role != "unknown")
+        return [quoted, *self._accepted_proposal(at), *same]
 
-    def _answered(self, at: int) -> list[Said]:
+    def _accepted_proposal(self, at: int) -> list[SpokenTurn]:
         """Return the turn before if it ends with another speaker's proposal."""
-        before = self._said[at - 1] if at else None
-        if before is None or before.turn.speaker == self._said[at].turn.speaker:
+        before = self._turns[at - 1] if at else None
+        if before is None or before.turn.speaker == self._turns[at].turn.speaker:
             return []
         return [before] if any(proposes(sentence) for sentence in before.sentences[-1:]) else []
 
 
-def _stems(turns: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
+def _stems(turns: "list[SpokenTurn] | tuple[SpokenTurn, ...]") -> frozenset[str]:
     return frozenset(stem for turn in turns for stem in stems(turn.text, turn.pack))
 
 
-def _figures(turns: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
+def _figures(turns: "list[SpokenTurn] | tuple[SpokenTurn, ...]") -> frozenset[str]:
     return frozenset(figure for turn in turns for figure in figures(turn.text, turn.pack))
 
 

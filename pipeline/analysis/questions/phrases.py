@@ -11,13 +11,13 @@ from functools import lru_cache
 import snowballstemmer
 
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.language.names import name
 from pipeline.language.pack import straighten
 
-MOST_BETWEEN = 5  # words that `...` stands for
+MAX_BETWEEN = 5  # words that `...` stands for
 GAP = "..."
-_TOKEN = re.compile(r"[぀-ヿ㐀-鿿豈-﫿฀-๿]|[^\W_]+(?:'[^\W\d_]+)*")  # scripts without spaces by the sign
+_TOKEN = re.compile(r"[぀-ヿ㐀-鿿豈-﫿฀-๿]|[^\W_]+(?:'[^\W\d_]+)*")  # one character for scripts without spaces
 _IN_PHRASE = re.compile(rf"\.\.\.|…|(?:{_TOKEN.pattern})\*?")
 
 
@@ -32,10 +32,10 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidPhrase:
+class PhraseMatch:
     """A phrase in a turn: characters `first`..`last` of its text."""
 
-    said: Said
+    turn: SpokenTurn
     first: int
     last: int
 
@@ -46,7 +46,7 @@ def stem(word: str, language: str) -> str:
     algorithm = name(language).lower()
     if algorithm not in snowballstemmer.algorithms():
         return folded(word)
-    return folded(snowballstemmer.stemmer(algorithm).stemWord(word))  # a new one: it holds the word that it works on
+    return folded(snowballstemmer.stemmer(algorithm).stemWord(word))  # new each time: stemmers have state
 
 
 @lru_cache(maxsize=4096)
@@ -100,7 +100,7 @@ def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: i
     if at == len(elements):
         return place
     if elements[at] is _GAP:
-        for skipped in range(MOST_BETWEEN + 1):
+        for skipped in range(MAX_BETWEEN + 1):
             if (end := _end(elements, at + 1, words, place + skipped)) is not None:
                 return end
         return None
@@ -109,7 +109,7 @@ def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: i
     return _end(elements, at + 1, words, place + 1)
 
 
-def find(phrases: Iterable[str], turn: Said, language: str) -> Iterator[SaidPhrase]:
+def find(phrases: Iterable[str], turn: SpokenTurn, language: str) -> Iterator[PhraseMatch]:
     """Yield each occurrence of the phrases in a turn, phrase by phrase."""
     words, forms = tokens(turn.turn.text, language), _known(turn.turn.text, language)
     for phrase in phrases:
@@ -119,4 +119,4 @@ def find(phrases: Iterable[str], turn: Said, language: str) -> Iterator[SaidPhra
         )
         for place in range(len(words) if elements and may_match else 0):
             if (end := _end(elements, 0, words, place)) is not None:
-                yield SaidPhrase(turn, words[place].first, words[end - 1].last)
+                yield PhraseMatch(turn, words[place].first, words[end - 1].last)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.analysis.talk import Said, read
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.answers import AnswerState
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.questions import Defined, Question
@@ -13,7 +13,7 @@ MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class NotLookedAt:
+class NotEvaluated:
     """Why a question has no answer."""
 
     state: AnswerState
@@ -24,7 +24,7 @@ class NotLookedAt:
 class AskedTurns:
     """The turns that a question is about, and the limits of the times of its words, in seconds."""
 
-    turns: tuple[Said, ...]
+    turns: tuple[SpokenTurn, ...]
     start: float
     end: float
 
@@ -34,7 +34,7 @@ class AskedTurns:
         return is_included and self.start <= evidence.start and evidence.end <= self.end
 
 
-def asked_turns(question: Question, material: Material) -> AskedTurns | NotLookedAt:
+def asked_turns(question: Question, material: Material) -> AskedTurns | NotEvaluated:
     """Return the turns that a question is about, without machines. Minutes count from the first word of a person, or
     back
     from the last.
@@ -43,20 +43,20 @@ def asked_turns(question: Question, material: Material) -> AskedTurns | NotLooke
         return refused
     spoken = [turn for turn in read(material) if turn.turn.words]
     if not spoken:
-        return NotLookedAt("not_asked", "nobody speaks in this call")
+        return NotEvaluated("not_asked", "no speech in this call")
     included = tuple(turn for turn in spoken if question.party in ("anyone", turn.role.value))
     if not included:
-        return NotLookedAt("not_asked", _why_silent(question, spoken))
+        return NotEvaluated("not_asked", _why_silent(question, spoken))
     first, last = min(turn.turn.start for turn in spoken), max(turn.turn.end for turn in spoken)
     end = last if question.first is None else min(last, first + question.first * MINUTE)
     start = first if question.last is None else max(first, last - question.last * MINUTE)
     return AskedTurns(included, start, end)
 
 
-def _why_silent(question: Question, spoken: Sequence[Said]) -> str:
+def _why_silent(question: Question, spoken: Sequence[SpokenTurn]) -> str:
     if any(turn.role is Role.UNKNOWN for turn in spoken):
-        return f"it is not known which voice is the {question.party}'s"
-    return f"the {question.party} says nothing in this call"
+        return f"the {question.party} is not identified"
+    return f"the {question.party} does not speak in this call"
 
 
 def is_of_these_calls(defined: Defined, material: Material) -> bool:
@@ -64,20 +64,20 @@ def is_of_these_calls(defined: Defined, material: Material) -> bool:
     return _not_of_these_calls(defined, material) is None
 
 
-def _not_of_these_calls(question: Defined, material: Material) -> NotLookedAt | None:
+def _not_of_these_calls(question: Defined, material: Material) -> NotEvaluated | None:
     call, spoken = material.call, (material.transcript.language or "")[:2]
     if question.teams and str(call.team_id) not in question.teams:
-        return NotLookedAt("out_of_scope", "the call is of another team")
+        return NotEvaluated("out_of_scope", "the call belongs to another team")
     if question.languages and spoken not in question.languages:
-        reason = f"the call is in {spoken}" if spoken else "its language is not known"
-        return NotLookedAt("out_of_scope" if spoken else "not_asked", reason)
-    if question.direction is None:
+        reason = f"the call is in {spoken}" if spoken else "its language is unknown"
+        return NotEvaluated("out_of_scope" if spoken else "not_asked", reason)
+    if question.outgoing is None:
         return None
     outgoing = _outgoing(material)
     if outgoing is None:
-        return NotLookedAt("not_asked", "it is not known who placed the call")
-    if outgoing != (question.direction == "outgoing"):
-        return NotLookedAt("out_of_scope", f"the call is {'outgoing' if outgoing else 'incoming'}")
+        return NotEvaluated("not_asked", "the direction of the call is unknown")
+    if outgoing != question.outgoing:
+        return NotEvaluated("out_of_scope", f"the call is {'outgoing' if outgoing else 'incoming'}")
     return None
 
 

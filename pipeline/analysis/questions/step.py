@@ -3,23 +3,21 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.evidence import quote
-from pipeline.analysis.questions.phrases import SaidPhrase, find
-from pipeline.analysis.questions.scope import AskedTurns, NotLookedAt, asked_turns, is_of_these_calls
-from pipeline.analysis.questions.values import FoundValue, sentence_of, sureness, value_of
-from pipeline.analysis.talk import Said
+from pipeline.analysis.questions.phrases import PhraseMatch, find
+from pipeline.analysis.questions.scope import AskedTurns, NotEvaluated, asked_turns, is_of_these_calls
+from pipeline.analysis.questions.values import SpokenValue, mean_confidence, sentence_of, value_of
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.domain.answers import QuestionAnswer, TrackerMatch, TrackerResult
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.questions import Question
 from pipeline.domain.scorecards import ScorecardResult, score
 
-MOST_MATCHES = 20  # of a tracker that are kept
-NO_MODEL = "it has no phrases, and no language model is set up to answer it"
+MAX_MATCHES = 20  # stored per tracker
+NO_MODEL = "no phrases, and no language model is configured"
 
 
 class QuestionsStep:
-    """`answers` and `trackers` of the workspace, in their order, by phrases; `scorecards` with their scores if it has
-    any.
-    """
+    """`answers` and `trackers` of the workspace by phrases, in their order; `scorecards` with scores if defined."""
 
     name = "questions"
     version = 1
@@ -54,9 +52,9 @@ def plain(result: QuestionAnswer | TrackerResult | ScorecardResult) -> dict[str,
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
 
 
-def blank(question: Question, excluded: NotLookedAt | None = None) -> QuestionAnswer:
+def blank(question: Question, excluded: NotEvaluated | None = None) -> QuestionAnswer:
     """Return a missing answer: not said, or why the question was not evaluated."""
-    excluded = excluded or NotLookedAt("not_said", None)
+    excluded = excluded or NotEvaluated("not_said", None)
     shared = (question.key, question.version, question.type, question.question)
     return QuestionAnswer(*shared, excluded.state, weight=question.weight, reason=excluded.reason)
 
@@ -64,25 +62,25 @@ def blank(question: Question, excluded: NotLookedAt | None = None) -> QuestionAn
 def answer(question: Question, material: Material) -> QuestionAnswer:
     """Answer a question by its phrases."""
     turns = asked_turns(question, material)
-    if isinstance(turns, NotLookedAt):
+    if isinstance(turns, NotEvaluated):
         return blank(question, turns)
     if not question.has_phrases:
-        return blank(question, NotLookedAt("not_asked", NO_MODEL))
+        return blank(question, NotEvaluated("not_asked", NO_MODEL))
     place = _choice(question, turns, material) if question.type == "choice" else _first(question, turns, material)
     if place is None:
         return blank(question)
     value, match, evidence = place
-    return said(question, value, match.said, evidence, "phrases", sureness(evidence, match.said))
+    return spoken_answer(question, value, match.turn, evidence, "phrases", mean_confidence(evidence, match.turn))
 
 
-def said(
-    question: Question, value: str | float, turn: Said, evidence: Evidence, found_by: Any, confidence: float
+def spoken_answer(
+    question: Question, value: str | float, turn: SpokenTurn, evidence: Evidence, found_by: Any, confidence: float
 ) -> QuestionAnswer:
     shared = (question.key, question.version, question.type, question.question)
     return QuestionAnswer(*shared, "said", value, turn.turn.speaker, evidence, found_by, confidence, question.weight)
 
 
-_Place = tuple[str | float, SaidPhrase, Evidence]
+_Place = tuple[str | float, PhraseMatch, Evidence]
 
 
 def _first(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
@@ -96,8 +94,8 @@ def _first(question: Question, turns: AskedTurns, material: Material) -> _Place 
     return None
 
 
-def _with(match: SaidPhrase, value: FoundValue) -> Evidence:
-    return quote(match.said.turn, min(match.first, value.first), max(match.last, value.last))
+def _with(match: PhraseMatch, value: SpokenValue) -> Evidence:
+    return quote(match.turn.turn, min(match.first, value.first), max(match.last, value.last))
 
 
 def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
@@ -114,7 +112,7 @@ def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place
 
 def _matches(
     phrases: tuple[str, ...], question: Question, turns: AskedTurns, material: Material
-) -> Iterator[tuple[SaidPhrase, Evidence]]:
+) -> Iterator[tuple[PhraseMatch, Evidence]]:
     """Yield the matches in the question's turns, in order, except those that a phrase of `unless` cancels."""
     whole = material.transcript.language or ""
     for turn in turns.turns:
@@ -128,10 +126,10 @@ def _matches(
                 yield match, evidence
 
 
-def _taken_back(unless: tuple[str, ...], match: SaidPhrase, language: str) -> bool:
-    sentence = sentence_of(match.said, match.first)
+def _taken_back(unless: tuple[str, ...], match: PhraseMatch, language: str) -> bool:
+    sentence = sentence_of(match.turn, match.first)
     return sentence is not None and any(
-        sentence.first <= other.first < sentence.last for other in find(unless, match.said, language)
+        sentence.first <= other.first < sentence.last for other in find(unless, match.turn, language)
     )
 
 
@@ -139,8 +137,8 @@ def track(question: Question, material: Material) -> TrackerResult:
     """Return the matches of a tracker, and whether they raise its event."""
     shared = (question.key, question.version, question.question, question.required)
     turns = asked_turns(question, material)
-    if isinstance(turns, NotLookedAt):
+    if isinstance(turns, NotEvaluated):
         return TrackerResult(*shared, turns.state, False, reason=turns.reason)
-    places = list(_matches(question.phrases, question, turns, material))[:MOST_MATCHES]
-    matches = tuple(TrackerMatch(m.said.turn.speaker, e, sureness(e, m.said)) for m, e in places)
+    places = list(_matches(question.phrases, question, turns, material))[:MAX_MATCHES]
+    matches = tuple(TrackerMatch(m.turn.turn.speaker, e, mean_confidence(e, m.turn)) for m, e in places)
     return TrackerResult(*shared, "said" if matches else "not_said", bool(matches) != question.required, matches)

@@ -4,21 +4,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.questions.phrases import SaidPhrase
+from pipeline.analysis.questions.phrases import PhraseMatch
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.numbers import TOKEN, number_at
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence, Material
 from pipeline.language.pack import Pack
 
-MOST_TEXT = 300  # characters of an answer
+MAX_TEXT = 300  # characters of an answer
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 _EDGES = " ,;:.!?…-"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundValue:
+class SpokenValue:
     """A value and its source, the characters `first`..`last` of the turn."""
 
     value: str | float
@@ -26,19 +26,19 @@ class FoundValue:
     last: int
 
 
-def sentence_of(turn: Said, first: int) -> Sentence | None:
+def sentence_of(turn: SpokenTurn, first: int) -> Sentence | None:
     """Return the sentence of a turn that contains the character `first`."""
     return next((sentence for sentence in turn.sentences if sentence.first <= first < sentence.last), None)
 
 
-def numbers(text: str, pack: Pack) -> Iterator[FoundValue]:
+def numbers(text: str, pack: Pack) -> Iterator[SpokenValue]:
     """Yield the numbers of a text, in figures or words, in order."""
-    values = [FoundValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
+    values = [SpokenValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
     tokens, at = list(TOKEN.finditer(text)), 0
     while at < len(tokens):
         digits, length = number_at(tokens, at, pack)
         if digits is not None and not tokens[at].group().isdigit():
-            values.append(FoundValue(float(digits), tokens[at].start(), tokens[at + length - 1].end()))
+            values.append(SpokenValue(float(digits), tokens[at].start(), tokens[at + length - 1].end()))
         at += length if digits is not None else 1
     yield from sorted(values, key=lambda value: value.first)
 
@@ -49,12 +49,12 @@ def _figure(text: str) -> float:
     return float(f"{head}.{''.join(rest)}" if rest else head)
 
 
-def value_of(kind: str, match: SaidPhrase, material: Material) -> FoundValue | None:
+def value_of(kind: str, match: PhraseMatch, material: Material) -> SpokenValue | None:
     """Return the number, date or text of a phrase: after it in its sentence, else before it; a text only after it.
 
     Raises ZoneInfoNotFoundError for an unknown zone.
     """
-    sentence = sentence_of(match.said, match.first)
+    sentence = sentence_of(match.turn, match.first)
     if sentence is None:
         return None
     if kind == "text":
@@ -62,34 +62,34 @@ def value_of(kind: str, match: SaidPhrase, material: Material) -> FoundValue | N
     if kind == "date":
         return _date(match, sentence, material)
     values = list(numbers(sentence.text, sentence.pack))
-    placed = [FoundValue(value.value, value.first + sentence.first, value.last + sentence.first) for value in values]
+    placed = [SpokenValue(value.value, value.first + sentence.first, value.last + sentence.first) for value in values]
     behind = [value for value in placed if value.first >= match.last]
     before = [value for value in placed if value.last <= match.first]
     return behind[0] if behind else before[-1] if before else None
 
 
-def _date(match: SaidPhrase, sentence: Sentence, material: Material) -> FoundValue | None:
+def _date(match: PhraseMatch, sentence: Sentence, material: Material) -> SpokenValue | None:
     now = dates.local(material.call.start_time, material.roster.time_zone)
     due = dates.find(sentence.text, sentence.pack, now)
     if due is None or due.day is None:
         return None
-    return FoundValue(due.day.isoformat(), sentence.first + due.first, sentence.first + due.last)
+    return SpokenValue(due.day.isoformat(), sentence.first + due.first, sentence.first + due.last)
 
 
-def _text(match: SaidPhrase, sentence: Sentence) -> FoundValue | None:
+def _text(match: PhraseMatch, sentence: Sentence) -> SpokenValue | None:
     """Return the rest of the sentence; if it is empty, the next sentence."""
-    text = match.said.turn.text
+    text = match.turn.turn.text
     rest = text[match.last : sentence.last].strip(_EDGES)
     if not rest:
-        following = sentence_of(match.said, min(sentence.last + 1, len(text) - 1))
+        following = sentence_of(match.turn, min(sentence.last + 1, len(text) - 1))
         if following is None or following.first <= sentence.first:
             return None
         sentence, rest = following, text[following.first : following.last].strip(_EDGES)
     first = text.find(rest, min(match.last, sentence.last) if sentence.first <= match.first else sentence.first)
-    return FoundValue(rest[:MOST_TEXT], first, first + len(rest)) if rest else None
+    return SpokenValue(rest[:MAX_TEXT], first, first + len(rest)) if rest else None
 
 
-def sureness(evidence: Evidence, turn: Said) -> float:
+def mean_confidence(evidence: Evidence, turn: SpokenTurn) -> float:
     """Return the mean confidence of the words of a quote, 0..1."""
     confidences = [w.confidence for w in turn.turn.words if w.start >= evidence.start and w.end <= evidence.end]
     return round(sum(confidences) / len(confidences), 2) if confidences else 0.0

@@ -1,4 +1,4 @@
-"""Digits out of spoken words: "oh seven seven, double four", "null hundertsechsundsiebzig", "zéro six douze"."""
+"""Reads digits from spoken words: "oh seven seven, double four", "null hundertsechsundsiebzig", "zéro six douze"."""
 
 import re
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ from functools import cache, lru_cache
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
-LONGEST = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
-FEW = 4  # digits that a correction goes back
-WHOLE = 7  # digits: a run of so many may be a telephone number
-_BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # signs in and before a written number
+MAX_PHRASE_TOKENS = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
+MAX_CORRECTED = 4  # digits before a correction that it can replace
+MIN_PHONE_DIGITS = 7  # of a run that may be a telephone number
+_BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # characters in and before a written number
 _TENS = frozenset(["30", "40", "50", "60", "90"])  # of a country's code
 TOKEN = re.compile(r"[\w']+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """What was read out of the characters `first`..`last` of a text."""
+    """Text that was read from the characters `first`..`last` of another."""
 
     text: str
     first: int
@@ -26,26 +26,26 @@ class TextMatch:
 
 
 def number(words: str, pack: Pack) -> int | None:
-    """The value of a number below a hundred thousand, in digits or words."""
+    """Return the value of a number below a hundred thousand, in digits or words."""
     if words.isdigit():
         return int(words)
     plain = words.lower().replace("-", " ")
-    found = figures(pack).get(plain)
-    return found if found is not None else _thousands(plain, pack)
+    value = figures(pack).get(plain)
+    return value if value is not None else _thousands(plain, pack)
 
 
 def _thousands(words: str, pack: Pack) -> int | None:
-    """ "mil ochocientos cuarenta", "achttausend", "two thousand and four"."""
+    """Return the value of "mil ochocientos cuarenta", "achttausend", "two thousand and four"."""
     word = pack.get("numbers", "thousand")
     if not word or word not in words:
         return None
     many, _, rest = words.partition(word)
-    known, joints = figures(pack), {joint.strip() for joint in pack.get("numbers", "hundreds_join", [])}
+    values, joints = figures(pack), {joint.strip() for joint in pack.get("numbers", "hundreds_join", [])}
     many, rest = many.strip(), rest.strip()
     for joint in sorted(joints - {""}):
-        rest = rest.removeprefix(joint).strip() if rest not in known else rest
-    thousands = known.get(many) if many else 1
-    below = known.get(rest) if rest else 0
+        rest = rest.removeprefix(joint).strip() if rest not in values else rest
+    thousands = values.get(many) if many else 1
+    below = values.get(rest) if rest else 0
     if many == "ein":
         thousands = 1
     if thousands is None or below is None or not 0 < thousands < 100 or below > 999:
@@ -54,55 +54,55 @@ def _thousands(words: str, pack: Pack) -> int | None:
 
 
 def figures(pack: Pack) -> dict[str, int]:
-    """The number words of a language that are said as figures: those below a hundred, and hundreds."""
+    """Return the number words of a language: those below a hundred, and hundreds."""
     return _figures(pack.language, pack.known)
 
 
 @cache
-def _figures(language: str | None, known: bool) -> dict[str, int]:
-    if not known:
+def _figures(language: str | None, has_pack: bool) -> dict[str, int]:
+    if not has_pack:
         return {}
     pack = pack_of(language)
-    found = {word: value for word, value in pack.numbers.items() if word not in pack.words("numbers", "not_digits")}
-    below = {word: value for word, value in found.items() if 0 < value < 100}
+    values = {word: value for word, value in pack.numbers.items() if word not in pack.words("numbers", "not_digits")}
+    below = {word: value for word, value in values.items() if 0 < value < 100}
     joints = pack.get("numbers", "hundreds_join", [])
     for value, words in pack.get("numbers", "hundreds", {}).items():
         for word in words.split("|"):
-            found[word] = int(value)
+            values[word] = int(value)
             for joint in joints:
-                found |= {word + joint + rest: int(value) + of for rest, of in below.items()}
-    return found
+                values |= {word + joint + rest: int(value) + rest_value for rest, rest_value in below.items()}
+    return values
 
 
 @cache
-def _openings(language: str | None, known: bool) -> frozenset[str]:
-    """The first words of the number phrases: where another word stands, none needs to be looked for."""
-    return frozenset(phrase.partition(" ")[0] for phrase in _figures(language, known))
+def _openings(language: str | None, has_pack: bool) -> frozenset[str]:
+    """Return the first words of all number phrases, to skip the search at any other word."""
+    return frozenset(phrase.partition(" ")[0] for phrase in _figures(language, has_pack))
 
 
-def digit_runs(text: str, pack: Pack, at_least: int = WHOLE) -> Iterator[TextMatch]:
-    """Runs of spoken or written digits: "two one six, five five five, oh one two eight"."""
-    return iter(_digit_runs(text, pack.language, pack.known, at_least))
+def digit_runs(text: str, pack: Pack, min_digits: int = MIN_PHONE_DIGITS) -> Iterator[TextMatch]:
+    """Yield runs of spoken or written digits: "two one six, five five five, oh one two eight"."""
+    return iter(_digit_runs(text, pack.language, pack.known, min_digits))
 
 
 @lru_cache(maxsize=2048)
-def _digit_runs(text: str, language: str | None, known: bool, at_least: int) -> tuple[TextMatch, ...]:
-    return tuple(_find_digit_runs(text, pack_of(language) if known else Pack(language, {}), at_least))
+def _digit_runs(text: str, language: str | None, has_pack: bool, min_digits: int) -> tuple[TextMatch, ...]:
+    return tuple(_find_digit_runs(text, pack_of(language) if has_pack else Pack(language, {}), min_digits))
 
 
-def _find_digit_runs(text: str, pack: Pack, at_least: int) -> Iterator[TextMatch]:
+def _find_digit_runs(text: str, pack: Pack, min_digits: int) -> Iterator[TextMatch]:
     tokens = list(TOKEN.finditer(straighten(text)))
     at = 0
     while at < len(tokens):
         run = _run(tokens, at, pack)
-        if len(run.digits) >= at_least:
+        if len(run.digits) >= min_digits:
             yield TextMatch(run.digits, tokens[at].start(), tokens[run.end - 1].end())
         at = max(run.end, at + 1)
 
 
 @dataclass(slots=True)
 class _Run:
-    """Digits by the groups in which they were said. A group said after a correction replaces what it corrects."""
+    """Digits by spoken group. A group after a correction replaces what it corrects."""
 
     end: int
     groups: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ class _Run:
     def digits(self) -> str:
         return self.plus + "".join(self.groups)
 
-    def say(self, digits: str, new_group: bool) -> None:
+    def add(self, digits: str, new_group: bool) -> None:
         if self.correcting and len(digits) == 1 and all(len(group) == 1 for group in self.groups[-2:]):
             new_group, self.one_by_one = False, True
         elif self.one_by_one and len(digits) == 1:
@@ -127,20 +127,23 @@ class _Run:
         self.groups[-1] += digits
 
     def settle(self) -> None:
-        """Five five five, no, five five six: the last group takes the place of as many digits before it."""
+        """Apply a correction ("five five five, no, five five six"): the last group replaces as many digits."""
         if self.correcting:
             last = self.groups.pop()
             before = "".join(self.groups)
-            over = _said_again(before, last) if self.one_by_one else len(last)
-            self.groups = [last if len(last) >= WHOLE else before[:-over] + last]
+            over = _corrected_digits(before, last) if self.one_by_one else len(last)
+            self.groups = [last if len(last) >= MIN_PHONE_DIGITS else before[:-over] + last]
         self.correcting = self.one_by_one = False
 
 
-def _said_again(before: str, corrected: str) -> int:
-    """How many digits of `before` those that correct it, said one by one, take the place of: from where they begin as
-    it does ("oh two one, no, two seven"); where they do so nowhere, of the last ("one two, no, three, four")."""
+def _corrected_digits(before: str, corrected: str) -> int:
+    """Return how many digits of `before` a correction in single digits replaces.
+
+    They are counted from where the beginnings agree ("oh two one, no, two seven"); otherwise only the last is replaced
+    ("one two, no, three, four").
+    """
     best, taken = 0, 1
-    for back in range(1, min(FEW, len(before), len(corrected)) + 1):
+    for back in range(1, min(MAX_CORRECTED, len(before), len(corrected)) + 1):
         alike = next((n for n, (a, b) in enumerate(zip(before[-back:], corrected, strict=False)) if a != b), back)
         if best < alike < back:
             best, taken = alike, back
@@ -148,7 +151,7 @@ def _said_again(before: str, corrected: str) -> int:
 
 
 def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
-    """The run that begins at token `at`; its `end` is the token after its last."""
+    """Return the run from token `at` on; its `end` is the token after its last."""
     run, repeat, pause = _Run(at), 1, True
     repeats = pack.get("numbers", "repeat", {})
     while at < len(tokens):
@@ -157,7 +160,7 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
         if spoken is not None:
             if run.plus and not run.groups and spoken in _TENS:
                 spoken, length = _with_unit(tokens, at, spoken, length, pack)
-            run.say(spoken * repeat, pause)
+            run.add(spoken * repeat, pause)
             at, repeat, pause = at + length, 1, False
             run.end = at
         elif word in repeats:
@@ -172,13 +175,13 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
 
 
 def _with_unit(tokens: list[re.Match[str]], at: int, tens: str, length: int, pack: Pack) -> tuple[str, int]:
-    """The tens of a country's code with the unit after them: "plus vierzig neun"."""
+    """Join the tens of a country code with the unit after them: "plus vierzig neun"."""
     unit, size = number_at(tokens, at + length, pack) if at + length < len(tokens) else (None, 0)
     return (tens[0] + unit, length + size) if unit and len(unit) == 1 else (tens, length)
 
 
 def _skipped(run: _Run, tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[int, bool]:
-    """How many tokens that are no digits belong to the run, 0 if it ends here; and whether a new group follows."""
+    """Return how many tokens without digits belong to the run (0 if it ends here), and whether a new group follows."""
     word = tokens[at].group().lower()
     if not run.groups:
         if word not in _BEFORE and word not in pack.words("numbers", "plus"):
@@ -194,7 +197,7 @@ def _skipped(run: _Run, tokens: list[re.Match[str]], at: int, pack: Pack) -> tup
 
 
 def _phrase_at(tokens: list[re.Match[str]], at: int, phrases: frozenset[str]) -> int:
-    """How many tokens the longest of the phrases takes that begins at token `at`; 0 if none does."""
+    """Return the number of tokens of the longest phrase that begins at token `at`; 0 if there is none."""
     for length in (3, 2, 1):
         if " ".join(token.group().lower() for token in tokens[at : at + length]) in phrases:
             return min(length, len(tokens) - at)
@@ -202,20 +205,20 @@ def _phrase_at(tokens: list[re.Match[str]], at: int, phrases: frozenset[str]) ->
 
 
 def number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | None, int]:
-    """The longest number phrase (hyphens count) that begins at token `at`, as digits."""
+    """Return the longest number phrase (hyphens count) from token `at` on as digits, and its number of tokens."""
     if tokens[at].group().isdigit():
         return tokens[at].group(), 1
     first = tokens[at].group().lower()
     thousand = pack.get("numbers", "thousand") or " "
     if first not in _openings(pack.language, pack.known) and thousand not in first:
         return None, 1
-    known = figures(pack)
-    for length in range(min(LONGEST, len(tokens) - at), 0, -1):
+    values = figures(pack)
+    for length in range(min(MAX_PHRASE_TOKENS, len(tokens) - at), 0, -1):
         phrase = [token.group().lower() for token in tokens[at : at + length]]
         spoken = " ".join(word for word in phrase if word != "-")
         if phrase[-1] == "-" or "," in phrase:
             continue
-        value = known.get(spoken)
+        value = values.get(spoken)
         value = _thousands(spoken, pack) if value is None and thousand in spoken else value
         if value is not None:
             return str(value), length

@@ -23,13 +23,13 @@ def test_the_probabilities_of_who_does_it_and_nobody_are_one_together():
 
 
 def test_a_feature_moves_the_probability_as_far_as_its_weight_says():
-    weights = classifier.CommitmentWeights({"": (0, 0, 0, 0), "form commit": (0, 100, 0, 0)}, least=0.5)
+    weights = classifier.CommitmentWeights({"": (0, 0, 0, 0), "form commit": (0, 100, 0, 0)}, min_probability=0.5)
     nobody, speaker, *_ = weights.probabilities(["form commit"])
     assert speaker / nobody == pytest.approx(2.71828, rel=1e-4)
 
 
 def test_weights_are_read_as_they_were_written(tmp_path):
-    weights = classifier.CommitmentWeights({"": (1, -2, 3, 0), "en:send it": (0, 40, 0, -7)}, least=0.4)
+    weights = classifier.CommitmentWeights({"": (1, -2, 3, 0), "en:send it": (0, 40, 0, -7)}, min_probability=0.4)
     (tmp_path / "weights.tsv").write_text(serialized(weights))
     assert classifier.read_weights(tmp_path / "weights.tsv") == weights
 
@@ -43,8 +43,8 @@ def test_weights_of_other_classes_are_refused_with_what_to_do(tmp_path):
 def test_the_least_probability_decides_what_holds_and_is_the_least_confidence():
     said = [("rep", "I will send you the invoice tomorrow."), ("customer", "Okay, thanks.")]
     (task,) = tasks(*said)
-    assert classifier.shipped_weights().least <= task["confidence"] <= 1
-    strict = classifier.CommitmentWeights(classifier.shipped_weights().of, least=1.01)
+    assert classifier.shipped_weights().min_probability <= task["confidence"] <= 1
+    strict = classifier.CommitmentWeights(classifier.shipped_weights().by_feature, min_probability=1.01)
     assert tasks(*said, weights=strict) == []
 
 
@@ -55,7 +55,7 @@ def test_the_same_call_gives_the_same_tasks_again():
 
 def test_a_sentence_without_any_form_is_weighed_too():
     said = [("rep", "And the certificate?"), ("customer", "Tonight, in the post.")]
-    (task,) = tasks(*said, weights=classifier.CommitmentWeights({"day": (0, 500, 0, 0)}, least=0.5))
+    (task,) = tasks(*said, weights=classifier.CommitmentWeights({"day": (0, 500, 0, 0)}, min_probability=0.5))
     assert (task["owner"], task["due_date"], task["evidence"]["quote"]) == (
         "customer",
         "2025-04-16",
@@ -66,18 +66,18 @@ def test_a_sentence_without_any_form_is_weighed_too():
 def test_what_is_asked_for_and_agreed_to_holds_unless_the_weights_are_all_but_sure_of_the_contrary():
     said = [("customer", "Could you send me the new offer?"), ("rep", "Sure, no problem.")]
     (task,) = tasks(
-        *said, weights=classifier.CommitmentWeights({"": (300, 0, 0, 0)}, least=0.5)
+        *said, weights=classifier.CommitmentWeights({"": (300, 0, 0, 0)}, min_probability=0.5)
     )  # 0.13 that somebody does it
-    assert tasks(*said, weights=classifier.CommitmentWeights({"": (500, 0, 0, 0)}, least=0.5)) == []  # 0.02
+    assert tasks(*said, weights=classifier.CommitmentWeights({"": (500, 0, 0, 0)}, min_probability=0.5)) == []  # 0.02
     assert (task["owner"], task["kind"], task["confidence"]) == ("rep", "request", 0.5)
     assert tasks(("customer", "Could you send me the new offer?"), ("rep", "No, I am afraid we cannot.")) == []
 
 
 def test_what_the_rules_take_for_done_in_the_call_needs_more_than_the_least():
     said = [("rep", "I will put you through right away."), ("customer", "Okay.")]
-    unsure = classifier.CommitmentWeights({"form commit": (0, 0, 0, 0)}, least=0.35)  # 0.75 that somebody does it
+    unsure = classifier.CommitmentWeights({"form commit": (0, 0, 0, 0)}, min_probability=0.35)  # 0.75 that somebody does it
     assert len(tasks(*said, weights=unsure)) == 1
-    assert tasks(*said, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, least=0.35)) == []
+    assert tasks(*said, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, min_probability=0.35)) == []
 
 
 def test_marks_of_the_corpus_are_taken_out_of_the_text_and_kept_with_their_places():

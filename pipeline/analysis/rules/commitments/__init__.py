@@ -1,1 +1,0 @@
-"""Commitments: clauses that oblige somebody to act after the call, and the tasks they make."""

@@ -1,7 +1,7 @@
-"""How likely a clause is to be a commitment, and who is to do it: a multinomial logistic regression over its features.
+"""Probability that a clause is a commitment, and by whom: a multinomial logistic regression over its features.
 
-The weights are data, fitted by `bench/training/commitments/fit.py` on a labeled corpus; its README says on what, and
-how well they do on calls that they were not fitted on.
+The weights are data, fitted by `bench/training/commitments/fit.py` on a labeled corpus; its README has the corpus and
+the accuracy on other calls.
 """
 
 import math
@@ -11,72 +11,72 @@ from pathlib import Path
 
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, LISTENER, SPEAKER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 
 FILE = Path(__file__).parent / "weights.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)
-AGREED = 0.1  # the probability from which what was offered holds, where the other party agreed to it
-ASKED = 0.05  # of what was asked for: "Can you see the light?" - "Yes." asks for no deed
-IN_CALL = 0.7  # of what looks done while the call lasts
-SCALE = 100  # weights are kept as whole hundredths
+MIN_AGREED = 0.1  # min. probability of an offer that the other party accepted
+MIN_REQUESTED = 0.05  # of a request: "Can you see the light?" - "Yes." is none
+MIN_IN_CALL = 0.7  # of what looks done during the call
+SCALE = 100  # weights are stored in hundredths
 
 
 @dataclass(frozen=True)
 class CommitmentWeights:
-    """`of` gives a feature's weight for each of `CLASSES`; `least` is the probability from which a commitment holds."""
+    """`by_feature`: a feature's weight for each of `CLASSES`; `min_probability`: the threshold of a commitment."""
 
-    of: dict[str, tuple[int, ...]]
-    least: float
+    by_feature: dict[str, tuple[int, ...]]
+    min_probability: float
 
-    def probabilities(self, found: list[str]) -> tuple[float, ...]:
-        """One for each of `CLASSES`; together they are 1."""
+    def probabilities(self, names: list[str]) -> tuple[float, ...]:
+        """Return the probability of each of `CLASSES`; the sum is 1."""
         sums = [0] * len(CLASSES)
-        for feature in ("", *found):  # "" is there in any case
-            weights = self.of.get(feature)
+        for feature in ("", *names):  # "" is the bias
+            weights = self.by_feature.get(feature)
             if weights:
                 for at, weight in enumerate(weights):
                     sums[at] += weight
         top = max(sums)
-        powers = [math.exp((one - top) / SCALE) for one in sums]
+        powers = [math.exp((total - top) / SCALE) for total in sums]
         return tuple(power / sum(powers) for power in powers)
 
-    def judge(self, candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
-        """The candidate with its probability and with who does it, if it is likely enough that anybody does.
+    def judge(self, candidate: Candidate, turns: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Candidate | None:
+        """Return the candidate with its probability and actor if it is likely enough; None otherwise.
 
-        Of what was asked for or offered, and then agreed to, it is plain who does it.
+        The form of an accepted offer or request decides the actor.
         """
-        nobody, *does = self.probabilities(features(candidate, said, verdict))
+        none, *by_actor = self.probabilities(features(candidate, turns, verdict))
         agreed = verdict.holds and candidate.form in AGREED_FORMS
-        if 1 - nobody < self._needed(candidate, verdict, agreed):
+        if 1 - none < self._required_probability(candidate, verdict, agreed):
             return None
-        who = CLASSES[1 + does.index(max(does))]
+        actor = CLASSES[1 + by_actor.index(max(by_actor))]
         if agreed:
-            who = LISTENER if candidate.form == "request" else SPEAKER
-        return replace(candidate, does=who, probability=max(1 - nobody, self.least) if agreed else 1 - nobody)
+            actor = LISTENER if candidate.form == "request" else SPEAKER
+        return replace(candidate, actor=actor, probability=max(1 - none, self.min_probability) if agreed else 1 - none)
 
-    def _needed(self, candidate: Candidate, verdict: RuleVerdict, agreed: bool) -> float:
-        """What was agreed to needs little; what the rules take for done in the call, more."""
+    def _required_probability(self, candidate: Candidate, verdict: RuleVerdict, agreed: bool) -> float:
+        """Return the required probability: low after consent, high for what the rules consider done in the call."""
         if agreed:
-            return ASKED if candidate.form == "request" else AGREED
-        return max(self.least, IN_CALL) if verdict.in_call else self.least
+            return MIN_REQUESTED if candidate.form == "request" else MIN_AGREED
+        return max(self.min_probability, MIN_IN_CALL) if verdict.in_call else self.min_probability
 
 
 @cache
 def shipped_weights() -> CommitmentWeights:
-    """The weights that come with this package."""
+    """Return the weights of this package."""
     return read_weights(FILE)
 
 
 def read_weights(path: Path) -> CommitmentWeights:
-    """Raises ValueError for a file that does not have the form that `bench/training/commitments/fit.py` writes."""
+    """Read weights. Raises ValueError for a file in another form than `bench/training/commitments/fit.py` writes."""
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     names = head.split("\t")
     if tuple(names[1:-1]) != CLASSES:
         raise ValueError(
-            f"{path} weighs {names[1:-1]}, not {CLASSES}; fit it again with bench/training/commitments/fit.py"
+            f"{path} has weights for {names[1:-1]}, not {CLASSES}; fit it again with bench/training/commitments/fit.py"
         )
-    of = {}
+    weights_by_feature = {}
     for line in lines:
         feature, *weights = line.split("\t")
-        of[feature] = tuple(map(int, weights))
-    return CommitmentWeights(of, float(names[-1]))
+        weights_by_feature[feature] = tuple(map(int, weights))
+    return CommitmentWeights(weights_by_feature, float(names[-1]))

@@ -1,7 +1,7 @@
-"""Where a sentence is a commitment: forms of commitment, offer, request and appointment, clause by clause.
+"""Finds clauses in the form of a commitment, offer, request or appointment.
 
-A form is a list of patterns in the `tasks` section of a language pack; each names the verb it caught. What a sentence
-holds beside it (condition, refusal, past) is judged in `commitments.py`.
+A form is a list of patterns in the `tasks` section of a language pack; each captures its verb. `commitments.py` judges
+the rest of the sentence (condition, refusal, past).
 """
 
 import re
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.language.pack import Pack
 
 FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "oblige", "present", "open")
-"""In order of precedence where two catch the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
+"""In order of precedence if two match the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
 FREE = "free"  # a sentence without any of the forms
-FEW = 3  # spaces in a sentence that may be a commitment without any form or day
+MIN_SPACES = 3  # spaces in a sentence that may be a commitment without any form or day
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
 
 
-SPEAKER, LISTENER, THIRD = "speaker", "listener", "third"  # who is to do it
+SPEAKER, LISTENER, THIRD = "speaker", "listener", "third"  # the actor
 _RESTART = re.compile(r"\b(\w+(?: \w+){0,2}), (?=\1\b)", re.IGNORECASE)
 _ANY_WORD = re.compile(r"(?P<verb>\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """A sentence without "um" and "er", on which patterns work; `at` holds every character's place in the sentence."""
+class PlainClause:
+    """A sentence without "um" and "er", for patterns; `at` maps every character to its place in the sentence."""
 
     text: str
     at: tuple[int, ...]
@@ -35,21 +35,21 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A clause with a form of commitment in it: characters `first`..`last` of `text`."""
+    """A clause with a form of commitment: characters `first`..`last` of `text`."""
 
-    turn: Said
+    turn: SpokenTurn
     at: int  # the turn's place in the call
     number: int  # the sentence's place in its turn
     sentence: Sentence
     text: str  # of the sentence, without fillers
-    form: str  # the list of the pack that caught it
+    form: str  # the matching list of the pack
     match: re.Match[str]
     first: int
     last: int
     due: dates.Due | None
-    before: Sentence | None = None  # what was said just before
-    does: str = SPEAKER  # who is to do it
-    probability: float = 0.0  # that it holds, where it was weighed
+    before: Sentence | None = None  # the sentence before
+    actor: str = SPEAKER  # the actor
+    probability: float = 0.0  # of a commitment, once weighed
 
     @property
     def verb(self) -> str:
@@ -65,7 +65,7 @@ class Candidate:
 
     @property
     def known_verb(self) -> bool:
-        """Listed as a verb of doing, or spelled out with its object in a pattern ("have a word")."""
+        """Whether the verb is listed as an action, or part of a pattern with its object ("have a word")."""
         return " " in self.verb or has(self.words, "action", self.verb)
 
 
@@ -73,7 +73,7 @@ _listed: dict[tuple[str | None, str], tuple[frozenset[str], tuple[str, ...]]] = 
 
 
 def has(words: Pack, key: str, verb: str) -> bool:
-    """Packs list verbs whole, or as stems that end in a star."""
+    """Return whether a list of the pack contains the verb: whole, or by a stem that ends in a star."""
     at = (words.language, key)
     if at not in _listed:
         listed = words.words("tasks", key)
@@ -82,42 +82,42 @@ def has(words: Pack, key: str, verb: str) -> bool:
     return verb in whole or verb.startswith(stems)
 
 
-def _one_does(words: Pack, form: str, match: re.Match[str]) -> bool:
-    """Whether a finite verb is one of doing: a listed one, or any but those of being and saying."""
+def _is_action(words: Pack, form: str, match: re.Match[str]) -> bool:
+    """Return whether a finite verb is an action: a listed one, or any but those of being and saying."""
     if form not in ("present", "open", "third"):
         return True
     verb = match["verb"].lower()
-    return not _idle(words, match) and (form != "present" or " " in verb or has(words, "action", verb))
+    return not _is_idle(words, match) and (form != "present" or " " in verb or has(words, "action", verb))
 
 
-def _idle(words: Pack, match: re.Match[str]) -> bool:
-    """A verb of being, knowing or wishing: nothing one commits to."""
+def _is_idle(words: Pack, match: re.Match[str]) -> bool:
+    """Return whether it is a verb of being, knowing or wishing, which commits to nothing."""
     verb = match["verb"].lower()
     return has(words, "idle", verb) and not has(words, "with_date", verb)
 
 
-def plain(text: str, words: Pack) -> Plain:
-    """`text` without the fillers of the pack, the commas around them, and words said twice ("the, the draft")."""
+def plain(text: str, words: Pack) -> PlainClause:
+    """Return `text` without the fillers of the pack, their commas, and repeated words ("the, the draft")."""
     patterns = (*words.patterns("tasks", "fillers"), _RESTART)
     dropped = {i for pattern in patterns for filler in pattern.finditer(text) for i in range(*filler.span())}
-    kept = [(c, i) for i, c in enumerate(text) if i not in dropped]
-    while kept and kept[0][0] in " ,":
-        kept.pop(0)
-    return Plain("".join(c for c, _ in kept), tuple(i for _, i in kept))
+    remaining = [(c, i) for i, c in enumerate(text) if i not in dropped]
+    while remaining and remaining[0][0] in " ,":
+        remaining.pop(0)
+    return PlainClause("".join(c for c, _ in remaining), tuple(i for _, i in remaining))
 
 
-def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | None) -> Iterator[Candidate]:
-    """The clauses of one turn that may be a commitment, in order."""
-    turn = said[at]
+def candidates(turns: tuple[SpokenTurn, ...], at: int, now: datetime, agreed: date | None) -> Iterator[Candidate]:
+    """Yield the clauses of one turn that may be a commitment, in order."""
+    turn = turns[at]
     for number, sentence in enumerate(turn.sentences):
         bare = plain(sentence.text, sentence.pack)
-        caught, first = _caught(bare.text, sentence.pack), 0
-        if not caught:
-            caught = _free(bare.text, sentence.pack, now, agreed)
-        for index, (form, match) in enumerate(caught):
+        matches, first = _form_matches(bare.text, sentence.pack), 0
+        if not matches:
+            matches = _free(bare.text, sentence.pack, now, agreed)
+        for index, (form, match) in enumerate(matches):
             last = len(bare.text)
-            if index + 1 < len(caught):
-                last = _border(bare.text, match.end(), caught[index + 1][1].start(), sentence.pack)
+            if index + 1 < len(matches):
+                last = _border(bare.text, match.end(), matches[index + 1][1].start(), sentence.pack)
             verb = None if form == FREE else match.span("verb")
             due = _due(bare.text, (first, last), verb, sentence.pack, now, agreed)
             yield Candidate(turn, at, number, sentence, bare.text, form, match, first, last, due)
@@ -125,33 +125,33 @@ def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | No
 
 
 def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
-    """A sentence without any form, if it says enough to be a commitment: a few words, or a day."""
+    """Match a sentence without any form if it has enough words, or a day."""
     first = _ANY_WORD.search(text)
     if first is None:
         return []
-    enough = text.count(" ") >= FEW or dates.find(text, words, now, agreed) is not None
+    enough = text.count(" ") >= MIN_SPACES or dates.find(text, words, now, agreed) is not None
     return [(FREE, first)] if enough else []
 
 
 def _border(text: str, first: int, last: int, words: Pack) -> int:
-    """Where the clause of the second of two forms begins: at the last joint ("and", ",") between them."""
+    """Return the start of the second of two clauses: the last joint ("and", ",") between them."""
     joints = [
         joint.start() for pattern in words.patterns("tasks", "border") for joint in pattern.finditer(text, first, last)
     ]
     return max(joints, default=last)
 
 
-def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
-    """Matches that do not overlap, in the order of the text; the form that stands first in `FORMS` wins."""
-    found: list[tuple[str, re.Match[str]]] = []
+def _form_matches(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
+    """Return disjoint matches in the order of the text; the first form in `FORMS` wins."""
+    matches: list[tuple[str, re.Match[str]]] = []
     for form in FORMS:
         for pattern in words.patterns("tasks", form):
             for match in pattern.finditer(text):
-                if not _one_does(words, form, match):
+                if not _is_action(words, form, match):
                     continue
-                if all(match.end() <= other.start() or match.start() >= other.end() for _, other in found):
-                    found.append(("present" if form == "open" else form, match))
-    return sorted(found, key=lambda item: item[1].start())
+                if all(match.end() <= other.start() or match.start() >= other.end() for _, other in matches):
+                    matches.append(("present" if form == "open" else form, match))
+    return sorted(matches, key=lambda item: item[1].start())
 
 
 def _due(
@@ -162,15 +162,17 @@ def _due(
     now: datetime,
     agreed: date | None,
 ) -> dates.Due | None:
-    """The due expression of the clause, in places of `text`. "From receipt" counts from the day spoken of before."""
+    """Return the due expression of the clause, in places of `text`. "From receipt" counts from the agreed day."""
     first, last = clause
     verb = (verb[0] - first, verb[1] - first) if verb else None
-    found = dates.find(text[first:last], words, now, agreed, verb)
-    if found is None:
+    due = dates.find(text[first:last], words, now, agreed, verb)
+    if due is None:
         return None
     if agreed and any(pattern.search(text[first:last]) for pattern in words.patterns("dates", "from_agreed")):
         later = timedelta(days=(agreed - now.date()).days)
         counted = dates.find(text[first:last], words, now + later, agreed, verb)
-        if counted and counted.day and found.day and counted.day - found.day == later:  # of "Friday" nothing is counted
-            found = counted
-    return dates.Due(found.expression, found.first + first, found.last + first, found.day, found.time)
+        if (
+            counted and counted.day and due.day and counted.day - due.day == later
+        ):  # "Friday" does not depend on the start
+            due = counted
+    return dates.Due(due.expression, due.first + first, due.last + first, due.day, due.time)

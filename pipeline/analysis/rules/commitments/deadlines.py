@@ -1,4 +1,4 @@
-"""Which day a commitment is due, where its own clause does not say: the sentences beside it, or the reply."""
+"""Due dates from outside the clause of a commitment: the sentences next to it, or the reply."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,18 +6,19 @@ from datetime import date, datetime
 
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate
-from pipeline.analysis.rules.commitments.titles import CLEAR, content
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.language.pack import Pack
 
-COUNTER = 5  # words: a sentence that can only name another day ("On Thursday?")
-SHORT = 8  # words: a sentence that only names the day
+COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
+SHORT = 8  # max. words of a sentence that only names the day
 
 
-def dated(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Candidate:
-    """With the day of the sentence just before, where the form asks for one: "Thursday at ten. Does that suit?"
+def dated(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> Candidate:
+    """Return the candidate with the day of the sentence before it, if its form needs one: "Thursday at ten. Does that
+    suit?"
 
-    Where nothing there says one, with what the speaker answers when the other party asks when.
+    Otherwise with the speaker's answer if the other party asks when.
     """
     if candidate.due is not None or candidate.form not in ("appointment", "third", "receive", "passive", FREE):
         return candidate
@@ -25,35 +26,35 @@ def dated(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Candid
         for due in only_day(sentence.text, candidate.words, now):
             return replace(candidate, due=due)
     if candidate.form in ("receive", "passive", "third"):
-        for due in _told_when(candidate, said, now):
+        for due in _answers_to_when(candidate, turns, now):
             return replace(candidate, due=due)
     return candidate
 
 
-def _told_when(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Iterator[dates.Due]:
-    asked, *told = said[candidate.at + 1 : candidate.at + 3] or (None,)
-    if asked is None or not told or candidate.number < len(candidate.turn.sentences) - 1:
+def _answers_to_when(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> Iterator[dates.Due]:
+    question, *answers = turns[candidate.at + 1 : candidate.at + 3] or (None,)
+    if question is None or not answers or candidate.number < len(candidate.turn.sentences) - 1:
         return
-    if asked.turn.speaker != candidate.turn.turn.speaker and _asks_when(asked):
-        for sentence in told[0].sentences:
-            yield from only_day(sentence.text, told[0].pack, now)
+    if question.turn.speaker != candidate.turn.turn.speaker and _asks_when(question):
+        for sentence in answers[0].sentences:
+            yield from only_day(sentence.text, answers[0].pack, now)
 
 
-def echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
-    """The reply says the same day again."""
-    found = (dates.find(sentence.text, reply.pack, now) for sentence in reply.sentences)
-    return any(day and day.day is not None and day.day == due.day for day in found)
+def echoed(due: dates.Due, reply: SpokenTurn, now: datetime) -> bool:
+    """Return whether the reply repeats the day."""
+    dues = (dates.find(sentence.text, reply.pack, now) for sentence in reply.sentences)
+    return any(repeated and repeated.day is not None and repeated.day == due.day for repeated in dues)
 
 
-def day_of(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates.Due | None:
-    """The day in the clause; else in the short sentence that follows, in the reply, or in the answer to "when?"."""
+def day_of(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> dates.Due | None:
+    """Return the day in the clause; else in the short sentence after it, in the reply, or in the answer to "when?"."""
     if candidate.due is None or candidate.due.day is None:
-        for found in _days_after(candidate, said, now):
-            return found
-    return moved(candidate, said, now) or candidate.due
+        for due in _days_after(candidate, turns, now):
+            return due
+    return moved(candidate, turns, now) or candidate.due
 
 
-def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Iterator[dates.Due]:
+def _days_after(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> Iterator[dates.Due]:
     turn = candidate.turn
     if candidate.form in ("commit", "present", "third", "offer", FREE) and candidate.due is None:
         for sentence in turn.sentences[max(0, candidate.number - 1) : candidate.number]:
@@ -61,56 +62,58 @@ def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> 
     for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
         yield from only_day(sentence.text, turn.pack, now)
     asked = False
-    for at, reply in enumerate(said[candidate.at + 1 : candidate.at + 3]):
-        own = reply.turn.speaker == turn.turn.speaker
-        if not own and _asks_when(reply):
+    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 3]):
+        is_same_speaker = reply.turn.speaker == turn.turn.speaker
+        if not is_same_speaker and _asks_when(reply):
             asked = True
-        elif (own and asked) or (not own and at == 0 and candidate.does == LISTENER and not _vague(candidate)):
+        elif (is_same_speaker and asked) or (
+            not is_same_speaker and at == 0 and candidate.actor == LISTENER and not _vague(candidate)
+        ):
             for sentence in reply.sentences:
                 yield from only_day(sentence.text, reply.pack, now)
                 yield from _assent_with_day(sentence, now)
 
 
-def _asks_when(reply: Said) -> bool:
-    """ "By when?": a longer question is about something else."""
+def _asks_when(reply: SpokenTurn) -> bool:
+    """Return whether the reply is "By when?": a longer question is about something else."""
     return len(reply.text.split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
 
 
 def _assent_with_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
-    """ "Sure, I'll do it tonight": the day of what was asked, in the sentence that agrees to it."""
-    found = dates.find(sentence.text, sentence.pack, now) if len(sentence.text.split()) <= SHORT else None
-    if found is None or found.day is None:
+    """Yield the day of a sentence that agrees and names it: "Sure, I'll do it tonight"."""
+    due = dates.find(sentence.text, sentence.pack, now) if len(sentence.text.split()) <= SHORT else None
+    if due is None or due.day is None:
         return
-    rest = sentence.text[: found.first] + sentence.text[found.last :]
-    if content(rest, sentence.pack) <= CLEAR and sentence.pack.matches("tasks", "accept", sentence.text):
-        yield dates.Due(found.expression, 0, 0, found.day, found.time)
+    rest = sentence.text[: due.first] + sentence.text[due.last :]
+    if content(rest, sentence.pack) <= MIN_CONTENT and sentence.pack.matches("tasks", "accept", sentence.text):
+        yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 
 def _vague(candidate: Candidate) -> bool:
-    """Its own words do not say what is to be done: "Do that"."""
-    return content(candidate.clause, candidate.words) < CLEAR
+    """Return whether the clause lacks an object: "Do that"."""
+    return content(candidate.clause, candidate.words) < MIN_CONTENT
 
 
 def only_day(text: str, words: Pack, now: datetime) -> Iterator[dates.Due]:
-    found = dates.find(text, words, now) if len(text.split()) <= SHORT and not text.endswith("?") else None
-    if found and found.day and not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
-        yield dates.Due(found.expression, 0, 0, found.day, found.time)
+    due = dates.find(text, words, now) if len(text.split()) <= SHORT and not text.endswith("?") else None
+    if due and due.day and not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
+        yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 
-def moved(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates.Due | None:
-    """Another day that the other party names next and that the speaker then repeats: the day both agreed on."""
+def moved(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> dates.Due | None:
+    """Return the other party's alternative day if the speaker repeats it: the day they agreed on."""
     if candidate.due is None or candidate.due.day is None:
         return None
     proposed: date | None = None
-    for reply in said[candidate.at + 1 : candidate.at + 3]:
-        own = reply.turn.speaker == candidate.turn.turn.speaker
+    for reply in turns[candidate.at + 1 : candidate.at + 3]:
+        is_same_speaker = reply.turn.speaker == candidate.turn.turn.speaker
         for sentence in reply.sentences:
-            found = dates.find(sentence.text, reply.pack, now)
-            if found is None or found.day is None or found.day == candidate.due.day:
+            due = dates.find(sentence.text, reply.pack, now)
+            if due is None or due.day is None or due.day == candidate.due.day:
                 continue
-            if own and found.day == proposed:
-                return dates.Due(found.expression, 0, 0, found.day, found.time)
+            if is_same_speaker and due.day == proposed:
+                return dates.Due(due.expression, 0, 0, due.day, due.time)
             short = len(sentence.text.split()) <= COUNTER
-            if not own and (short or reply.pack.matches("tasks", "counter", sentence.text)):
-                proposed = found.day
+            if not is_same_speaker and (short or reply.pack.matches("tasks", "counter", sentence.text)):
+                proposed = due.day
     return None

@@ -1,7 +1,7 @@
-"""What can be seen of a clause that may be a commitment: words, endings, grammar, the rules' verdict, the reply.
+"""Features of a clause that may be a commitment: words, endings, grammar, the rules' verdict, the reply.
 
-Features are strings. Those of words begin with the language; those of form (deadline, what the rules say, what the
-other party answers) hold in every language, so that one language learns from the others. `classifier.py` weighs them.
+Features are strings. Those of words begin with the language; those of form (deadline, verdict, reply) apply to every
+language, so that one language learns from the others. `classifier.py` weighs them.
 """
 
 import re
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.language.pack import Pack, pack
 
-SHORT_WORD = 3  # characters of a word that is kept whole where others are known by their ending
+SHORT_WORD = 3  # max. characters of a word that is a feature as a whole
 STEM, ENDING = 5, 2  # characters of a word's beginning and of its ending that are features
 REPLY_WORDS = 5  # of the other party's answer
 _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[?!…]|\.\.\.")
@@ -35,7 +35,7 @@ _REPLY_MARKS = ("accept", "refuse", "decline", "promise", "when", "done")
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """What the rules of grammar say about a candidate; `answer`: accepted, declined or neither."""
+    """Verdict of the grammar rules on a candidate; `answer`: accepted (True), declined (False) or neither (None)."""
 
     ruled_out: bool
     to_be_done: bool
@@ -44,23 +44,23 @@ class RuleVerdict:
     holds: bool
 
 
-def features(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> list[str]:
-    """Every feature of the candidate, each once."""
+def features(candidate: Candidate, turns: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> list[str]:
+    """Return every feature of the candidate once, sorted."""
     language = candidate.words.language or ""
-    found = set(_of_words(language, _tokens(candidate)))
-    found.update(_of_form(candidate, verdict))
-    found.update(_around(candidate, said, verdict))
-    found.update(_of_neighbors(candidate))
-    return sorted(found)
+    names = set(_of_words(language, _tokens(candidate)))
+    names.update(_of_form(candidate, verdict))
+    names.update(_around(candidate, turns, verdict))
+    names.update(_of_neighbors(candidate))
+    return sorted(names)
 
 
 def _tokens(candidate: Candidate) -> list[str]:
-    """The words of the clause in lower case; the deadline is one feature, figures are another."""
+    """Return the words of the clause in lower case; the deadline is one feature, figures are another."""
     text, due = candidate.text, candidate.due
     first, last = candidate.first, candidate.last
     if due and first <= due.first < due.last <= last:
-        kept = text[first : due.first] + " §" + ("day" if due.day else "some") + " " + text[due.last : last]
-        return ["§" + word if word in ("day", "some") and at else word for at, word in _marked(kept)]
+        without_due = text[first : due.first] + " §" + ("day" if due.day else "some") + " " + text[due.last : last]
+        return ["§" + word if word in ("day", "some") and at else word for at, word in _marked(without_due)]
     return [word for _, word in _marked(text[first:last])]
 
 
@@ -73,7 +73,7 @@ def _marked(text: str) -> Iterator[tuple[bool, str]]:
 
 @lru_cache(maxsize=65536)
 def _shape(language: str, word: str) -> str:
-    """A word of grammar as it is; of another one its form, where the ending tells, or else the ending.
+    """Return a function word as it is; any other word by its verb form if the ending shows it, else by its ending.
 
     "Le mando" and "le llevo" are alike, and so are "je poste" and "je faxe".
     """
@@ -87,24 +87,24 @@ def _shape(language: str, word: str) -> str:
 
 @cache
 def _endings(language: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Endings of verbs by form, most specific first."""
+    """Return the endings of verbs by form, most specific first."""
     return tuple((form, tuple(endings)) for form, endings in pack(language).get("tasks", "endings", []))
 
 
 @lru_cache(maxsize=65536)
-def _one(language: str, word: str) -> tuple[str, ...]:
-    made = [f"{language}:{word}"]
+def _word_features(language: str, word: str) -> tuple[str, ...]:
+    names = [f"{language}:{word}"]
     if len(word) > STEM:
-        made.append(f"{language}:{word[:STEM]}~")
+        names.append(f"{language}:{word[:STEM]}~")
     if len(word) > SHORT_WORD:
-        made.append(f"{language}:~{word[-3:]}")
-    return tuple(made)
+        names.append(f"{language}:~{word[-3:]}")
+    return tuple(names)
 
 
 def _of_words(language: str, words: list[str]) -> Iterator[str]:
     shapes = [_shape(language, word) for word in words]
     for word in words:
-        yield from _one(language, word)
+        yield from _word_features(language, word)
     for at in range(len(words) - 1):
         yield f"{language}:{words[at]} {words[at + 1]}"
         yield f"{language}/{shapes[at]} {shapes[at + 1]}"
@@ -123,7 +123,7 @@ def _matches(words: Pack, mark: str, text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _marked_before(language: str | None, mark: str, text: str) -> bool:
-    """The clauses of a turn share its neighbors."""
+    """Match a pattern with a cache: the clauses of a turn share its neighbors."""
     return pack(language).matches("tasks", mark, text)
 
 
@@ -154,30 +154,30 @@ def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
         yield "mark conditional sentence"
 
 
-def _around(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> Iterator[str]:
-    """The turns before and after: what was asked, and what the other party makes of it."""
+def _around(candidate: Candidate, turns: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Iterator[str]:
+    """Yield features of the turns before and after: the question, and the other party's reply."""
     last = candidate.number == len(candidate.turn.sentences) - 1
     yield from (f"answer {verdict.answer} {candidate.form}", f"last sentence {last}")
-    before = said[candidate.at - 1] if candidate.at else None
+    before = turns[candidate.at - 1] if candidate.at else None
     if before and before.turn.speaker != candidate.turn.turn.speaker and candidate.number <= 1:
         yield from _of_turn_before(candidate, before)
-    after = said[candidate.at + 1] if candidate.at + 1 < len(said) else None
+    after = turns[candidate.at + 1] if candidate.at + 1 < len(turns) else None
     if after is None or after.turn.speaker == candidate.turn.turn.speaker:
         yield "no reply"
     else:
         yield from _of_reply(candidate, after, last)
 
 
-def _of_turn_before(candidate: Candidate, before: Said) -> Iterator[str]:
-    asked = "asked" if before.text.endswith("?") else "told"
-    yield from (f"before {asked}", f"before {asked} {candidate.form}")
+def _of_turn_before(candidate: Candidate, before: SpokenTurn) -> Iterator[str]:
+    kind = "asked" if before.text.endswith("?") else "told"
+    yield from (f"before {kind}", f"before {kind} {candidate.form}")
     for mark in ("when", "promise", "accept"):
         if _matches(before.pack, mark, before.text):
             yield f"before {mark} {candidate.number}"
 
 
-def _of_reply(candidate: Candidate, after: Said, last: bool) -> Iterator[str]:
-    """`last`: what is answered is the candidate's sentence."""
+def _of_reply(candidate: Candidate, after: SpokenTurn, last: bool) -> Iterator[str]:
+    """Yield features of the reply; `last`: it replies to the candidate's sentence."""
     language, form, near = candidate.words.language, candidate.form, "next" if last else "later"
     for mark in _REPLY_MARKS:
         if _matches(after.pack, mark, after.text):
@@ -191,7 +191,7 @@ def _of_reply(candidate: Candidate, after: Said, last: bool) -> Iterator[str]:
 
 
 def _of_neighbors(candidate: Candidate) -> Iterator[str]:
-    """The sentences beside it in the same turn."""
+    """Yield features of the sentences next to it in the same turn."""
     sentences, words = candidate.turn.sentences, candidate.words
     if candidate.number + 1 < len(sentences):
         following = sentences[candidate.number + 1].text

@@ -1,47 +1,44 @@
-"""What the other party makes of a commitment: accepted, declined, or neither."""
-
 from datetime import datetime
 
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, Candidate
 from pipeline.analysis.rules.commitments.deadlines import echoed, only_day
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 
-REPLY_WITHIN = 2  # turns after an offer or a request in which it may be accepted
+REPLY_WITHIN = 2  # turns in which an offer or a request may be accepted
 
 
-def answer(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> bool | None:
-    """What the other party makes of it in its next turn: accepted, declined, or neither."""
+def answer(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> bool | None:
+    """Return whether the other party accepts (True) or declines (False) in the next turn; None if neither."""
     if candidate.form not in AGREED_FORMS and candidate.number < len(candidate.turn.sentences) - 1:
-        return None  # the answer is to what was said last
-    for reply in said[candidate.at + 1 : candidate.at + 1 + REPLY_WITHIN]:
+        return None  # the reply is to the last sentence
+    for reply in turns[candidate.at + 1 : candidate.at + 1 + REPLY_WITHIN]:
         if reply.turn.speaker != candidate.turn.turn.speaker:
-            return False if _declined(candidate, reply) else _taken_up(candidate, reply, now) or None
+            return False if _is_declined(candidate, reply) else _is_accepted(candidate, reply, now) or None
     return None
 
 
-def _taken_up(candidate: Candidate, reply: Said, now: datetime) -> bool:
+def _is_accepted(candidate: Candidate, reply: SpokenTurn, now: datetime) -> bool:
     if candidate.form in ("appointment", "offer") and candidate.due and echoed(candidate.due, reply, now):
         return True
     if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
         return any(list(only_day(part.text, reply.pack, now)) for part in reply.sentences)
     if reply.pack.matches("tasks", "accept", reply.text):
         return True
-    return candidate.form == "request" and (_promised(reply) or _told(candidate, reply, now))
+    return candidate.form == "request" and (_is_promise(reply) or _is_undisputed(candidate, reply, now))
 
 
-def _promised(reply: Said) -> bool:
+def _is_promise(reply: SpokenTurn) -> bool:
     return any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer", "promise"))
 
 
-def gets_promise(candidate: Candidate, said: tuple[Said, ...]) -> bool:
-    """A verb that no list has may ask for an answer as well as for a deed; a promise tells."""
-    reply = next((turn for turn in said[candidate.at + 1 :] if turn.turn.speaker != candidate.turn.turn.speaker), None)
-    return reply is not None and _promised(reply)
+def is_answered_by_promise(candidate: Candidate, turns: tuple[SpokenTurn, ...]) -> bool:
+    """Return whether the reply is a promise, which shows that a request with an unlisted verb requests an action."""
+    reply = next((turn for turn in turns[candidate.at + 1 :] if turn.turn.speaker != candidate.turn.turn.speaker), None)
+    return reply is not None and _is_promise(reply)
 
 
-def _told(candidate: Candidate, reply: Said, now: datetime) -> bool:
-    """What is told rather than asked, with a day, stands unless it is refused or questioned; so does what is asked,
-    where the reply names a day."""
+def _is_undisputed(candidate: Candidate, reply: SpokenTurn, now: datetime) -> bool:
+    """Return whether a statement with a day is neither refused nor questioned, or a question is answered by a day."""
     if reply.text.endswith("?") or any(
         reply.pack.matches("tasks", key, reply.text) for key in ("refuse", "decline", "conditional")
     ):
@@ -51,8 +48,8 @@ def _told(candidate: Candidate, reply: Said, now: datetime) -> bool:
     return candidate.due is not None and candidate.due.day is not None
 
 
-def _declined(candidate: Candidate, reply: Said) -> bool:
-    """A firm no; a softer one declines only what needs consent, and a bare "no" an offer put as a question."""
+def _is_declined(candidate: Candidate, reply: SpokenTurn) -> bool:
+    """Return whether the reply declines: a firm no, a softer one where consent is needed, a bare "no" to an offer."""
     words = reply.pack
     if any(words.matches("tasks", "decline", sentence.text) for sentence in reply.sentences):
         return True

@@ -1,4 +1,4 @@
-"""What the rules say for and against a commitment: condition, refusal, past, idiom, done while the call lasts."""
+"""Rules for and against a commitment: condition, refusal, past, idiom, done during the call."""
 
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.domain.speech import Role
@@ -8,23 +8,25 @@ _OPENING, _CLOSING = "“„«", "”»"
 
 def ruled_out(candidate: Candidate) -> bool:
     words, form = candidate.words, candidate.form
-    if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", _own_words(candidate))):
+    if _is_hypothetical(candidate) or (
+        form != "appointment" and words.matches("tasks", "done", _own_clause(candidate))
+    ):
         return True
     if words.matches("tasks", "idiom", candidate.clause) or words.matches("tasks", "refuse", _after_no(candidate)):
         return True
-    if form not in ("commit", "request") and words.matches("dates", "past", _own_words(candidate)):
+    if form not in ("commit", "request") and words.matches("dates", "past", _own_clause(candidate)):
         return True
-    return form not in ("request", "offer", "appointment") and _asked(candidate)
+    return form not in ("request", "offer", "appointment") and _is_question(candidate)
 
 
-def _asked(candidate: Candidate) -> bool:
-    """A question, and not a statement with a tag ("..., yes?")."""
+def _is_question(candidate: Candidate) -> bool:
+    """Return whether it is a question, and not a statement with a tag ("..., yes?")."""
     clause = candidate.clause.rstrip()
     return clause.endswith("?") and not candidate.words.matches("tasks", "tag", clause)
 
 
 def _after_no(candidate: Candidate) -> str:
-    """The clause without a "No, " that answers something else than the commitment after it."""
+    """Return the clause without a "No, " that answers something else than the commitment after it."""
     head = candidate.text[candidate.first : candidate.match.start()]
     for pattern in candidate.words.patterns("tasks", "no") if candidate.form in ("commit", "present", "offer") else ():
         no = pattern.match(head)
@@ -33,47 +35,46 @@ def _after_no(candidate: Candidate) -> str:
 
 
 def quoted(candidate: Candidate) -> bool:
-    """Somebody else's words, told again ("he said, I'll send it tomorrow"), or any in quotation marks: no promise
-    in this call."""
+    """Return whether it is reported ("he said, I'll send it tomorrow") or quoted speech: no promise in this call."""
     before = candidate.text[: candidate.match.start()]
     opened = max(map(before.rfind, _OPENING)), before.count('"') % 2
     if opened[0] > max(map(before.rfind, _CLOSING)) or opened[1]:
         return True
-    own = candidate.form in ("commit", "present", "oblige", "offer")
-    return own and candidate.words.matches("tasks", "reported", before)
+    is_first_person = candidate.form in ("commit", "present", "oblige", "offer")
+    return is_first_person and candidate.words.matches("tasks", "reported", before)
 
 
 def to_be_done(candidate: Candidate) -> bool:
-    """What the form asks for: a day, a verb of doing, or both."""
+    """Return whether the clause has what its form requires: a day, an action verb, or both."""
     judge = {
-        "third": _third,
-        "oblige": _obliged,
+        "third": _by_third_person,
+        "oblige": _by_obligation,
         "receive": _arrives,
         "passive": _arrives,
         "appointment": _has_day,
     }
-    return judge.get(candidate.form, _done_by_the_speaker)(candidate)
+    return judge.get(candidate.form, _by_speaker)(candidate)
 
 
 def _has_day(candidate: Candidate) -> bool:
     return candidate.due is not None
 
 
-def _obliged(candidate: Candidate) -> bool:
-    """ "I have to ask my wife": without a day it is often only complaint."""
+def _by_obligation(candidate: Candidate) -> bool:
+    """Judge "I have to ask my wife": without a day it is often only a complaint."""
     prepares = has(candidate.words, "preparing", candidate.verb)
     return candidate.due is not None and (prepares or candidate.known_verb)
 
 
 def _arrives(candidate: Candidate) -> bool:
-    """What comes of itself needs a day, or words that say from or to whom."""
+    """Judge what arrives: it needs a day, or words that name sender or recipient."""
     sure = "from_us" if candidate.form == "receive" else "dative"
     return candidate.due is not None or candidate.words.matches("tasks", sure, candidate.clause)
 
 
-def _done_by_the_speaker(candidate: Candidate) -> bool:
+def _by_speaker(candidate: Candidate) -> bool:
     words, form, due = candidate.words, candidate.form, candidate.due
-    if form == "offer" and due is None and (_asks_leave(candidate) or not candidate.known_verb):
+    if form == "offer" and due is None and (_requests_permission(candidate) or not candidate.known_verb):
         return False
     if has(words, "idle", candidate.verb):
         return due is not None and has(words, "with_date", candidate.verb)
@@ -83,7 +84,10 @@ def _done_by_the_speaker(candidate: Candidate) -> bool:
 
 
 def _needs_day(candidate: Candidate) -> bool:
-    """Without a day, a listed verb suffices; another one must be done to or for the other party ("le separo ...")."""
+    """Return whether only a day makes it a commitment: otherwise a listed verb suffices, or an action for the other
+    party
+    ("le separo ...").
+    """
     words, form = candidate.words, candidate.form
     if form == "request":
         return False
@@ -94,34 +98,34 @@ def _needs_day(candidate: Candidate) -> bool:
     )
 
 
-def _asks_leave(candidate: Candidate) -> bool:
-    """ "Can I pay by card?" from a customer asks what is allowed."""
+def _requests_permission(candidate: Candidate) -> bool:
+    """Return whether a customer only asks for permission ("Can I pay by card?")."""
     asked = candidate.sentence.text.endswith("?") and candidate.sentence.role is Role.CUSTOMER
     return asked and candidate.words.matches("tasks", "permission", candidate.match.group())
 
 
-def _third(candidate: Candidate) -> bool:
-    """Somebody else's doing needs a day, or one who acts for the speaker."""
+def _by_third_person(candidate: Candidate) -> bool:
+    """Judge a third person's action: it needs a day, or a person who acts for the speaker."""
     who, words = (candidate.match.groupdict().get("who") or ""), candidate.words
     if words.matches("tasks", "with_me", candidate.clause):
         return True
     if has(words, "idle", candidate.verb):
         return candidate.due is not None and has(words, "with_date", candidate.verb)
-    ours = words.matches("tasks", "colleague", who) or words.matches("tasks", "dative", candidate.clause)
-    named = bool(who) and who[0].isupper()
-    return candidate.due is not None or (candidate.known_verb and (ours or named))
+    is_colleague = words.matches("tasks", "colleague", who) or words.matches("tasks", "dative", candidate.clause)
+    is_named = bool(who) and who[0].isupper()
+    return candidate.due is not None or (candidate.known_verb and (is_colleague or is_named))
 
 
-def _hypothetical(candidate: Candidate) -> bool:
-    """A condition in the sentence, unless it only asks leave ("if you like") or follows a verb of asking ("see if")."""
+def _is_hypothetical(candidate: Candidate) -> bool:
+    """Return whether the sentence is conditional, except by courtesy ("if you like") or after "see if"."""
     words, text = candidate.words, _without_asides(candidate)
     for pattern in words.patterns("tasks", "leave") + words.patterns("tasks", "whether"):
         text = pattern.sub(" ", text)
     return words.matches("tasks", "conditional", text)
 
 
-def _own_words(candidate: Candidate) -> str:
-    """The clause from its own beginning, without what came before it in the sentence ("it broke, so I'll ...")."""
+def _own_clause(candidate: Candidate) -> str:
+    """Return the clause without the sentence's earlier clauses ("it broke, so I'll ...")."""
     text, words = _without_asides(candidate), candidate.words
     joints = [
         joint.end()
@@ -132,7 +136,7 @@ def _own_words(candidate: Candidate) -> str:
 
 
 def _without_asides(candidate: Candidate) -> str:
-    """The sentence without what is conceded or explained after the commitment ("..., although I sent it already")."""
+    """Return the sentence without concessions after the commitment ("..., although I sent it already")."""
     head, tail = candidate.text[: candidate.match.end()], candidate.text[candidate.match.end() :]
     for pattern in candidate.words.patterns("tasks", "aside"):
         tail = pattern.sub("", tail)
@@ -140,7 +144,7 @@ def _without_asides(candidate: Candidate) -> str:
 
 
 def in_call(candidate: Candidate) -> bool:
-    """Done while the call lasts: the sentence says so, or the words right after it report the result."""
+    """Return whether it is done during the call: the sentence says so, or the words after it report the result."""
     words, sentences = candidate.words, candidate.turn.sentences
     due = candidate.due
     clause = candidate.clause.replace(due.expression, " ") if due else candidate.clause  # "... once we hang up"

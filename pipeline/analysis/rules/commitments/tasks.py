@@ -1,7 +1,8 @@
-"""What is still to be done after the call, by whom and until when.
+"""Open tasks after the call, with owner and due date.
 
-`clauses.py` finds forms of commitment, `commitments.py` judges which of them hold, `titles.py` names them; here each
-becomes a task, and `dedupe.py` makes one of what was said twice.
+`clauses.py` finds forms of commitment, `commitments.py` selects commitments, `titles.py` names them; here each becomes
+a
+task, and `dedupe.py` merges repetitions.
 """
 
 from dataclasses import asdict, replace
@@ -12,7 +13,7 @@ from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.classifier import CommitmentWeights, shipped_weights
 from pipeline.analysis.rules.commitments.clauses import LISTENER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.commitments import commitments
-from pipeline.analysis.rules.commitments.dedupe import FoundTask, deduplicated, is_empty
+from pipeline.analysis.rules.commitments.dedupe import ExtractedTask, deduplicated, is_empty
 from pipeline.analysis.rules.commitments.titles import for_readers, title, tokens
 from pipeline.analysis.talk import other, read
 from pipeline.domain.insight import Finding, Material, Roster, Task
@@ -27,24 +28,24 @@ class TasksStep:
     version = 3
 
     def __init__(self, weights: CommitmentWeights | None = None) -> None:
-        """`weights` other than the shipped ones are for measuring."""
+        """Create the step; weights other than the shipped ones are for measurements."""
         self._weights = weights
 
     def run(self, material: Material) -> Finding:
         judge = (self._weights or shipped_weights()).judge
-        said = read(material)
-        if not any(turn.pack.known for turn in said):
-            note = missing(material.transcript.language) if said else "nobody speaks in this call"
+        turns = read(material)
+        if not any(turn.pack.known for turn in turns):
+            note = missing(material.transcript.language) if turns else "no speech in this call"
             return Finding(self.name, self.version, {"tasks": []}, note=note)
         now = dates.local(material.call.start_time, material.roster.time_zone)
-        found = [_found(candidate, material.roster) for candidate in commitments(said, now, judge)]
+        extracted = [_extracted(candidate, material.roster) for candidate in commitments(turns, now, judge)]
         agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
-        tasks = [_told(one, agent) for one in deduplicated(found) if not is_empty(one)]
-        value = {"tasks": [_plain(one) for one in tasks]}
-        return Finding(self.name, self.version, value, tuple(one.task.evidence for one in tasks))
+        tasks = [_for_readers(task, agent) for task in deduplicated(extracted) if not is_empty(task)]
+        value = {"tasks": [_plain(task) for task in tasks]}
+        return Finding(self.name, self.version, value, tuple(task.task.evidence for task in tasks))
 
 
-def _found(candidate: Candidate, roster: Roster) -> FoundTask:
+def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
     owner, beneficiary = _owner(candidate, roster)
     due = candidate.due
     task = Task(
@@ -58,26 +59,26 @@ def _found(candidate: Candidate, roster: Roster) -> FoundTask:
         due_date=due.day if due else None,
         due_time=time.fromisoformat(due.time) if due and due.time else None,
     )
-    own = task.title.partition(" (")[0]
+    text = task.title.partition(" (")[0]
     if due:
-        own = own.replace(due.expression, " ")
-    meaning = frozenset(word[:5] for word in tokens(own, candidate.words))
-    return FoundTask(task, candidate, meaning)
+        text = text.replace(due.expression, " ")
+    meaning = frozenset(word[:5] for word in tokens(text, candidate.words))
+    return ExtractedTask(task, candidate, meaning)
 
 
 def _owner(candidate: Candidate, roster: Roster) -> tuple[str, str | None]:
-    """Who does it, and who is owed: the speaker commits, a request goes to the other party."""
+    """Return owner and beneficiary: the speaker of a commitment, the other party of a request."""
     role = candidate.sentence.role
     mine, theirs = (role.value if role is not Role.UNKNOWN else "unknown"), other(role)
-    if candidate.does == LISTENER:
+    if candidate.actor == LISTENER:
         return theirs or "unknown", mine if theirs else None
-    if candidate.does == THIRD and not _ours(candidate, roster):
+    if candidate.actor == THIRD and not _acts_for_speaker(candidate, roster):
         return "other", theirs if role is Role.REP else mine if role is Role.CUSTOMER else None
     return mine, theirs
 
 
-def _ours(candidate: Candidate, roster: Roster) -> bool:
-    """A third person who acts for the speaker's side: a colleague of the rep, or somebody who helps the speaker."""
+def _acts_for_speaker(candidate: Candidate, roster: Roster) -> bool:
+    """Return whether a third person acts for the speaker's side: the agent's colleague, or a helper of the speaker."""
     who = (candidate.match.groupdict().get("who") or "").lower()
     if candidate.words.matches("tasks", "with_me", candidate.clause):
         return True
@@ -94,17 +95,20 @@ def _kind(candidate: Candidate) -> str:
         return "appointment"
     if candidate.words.matches("tasks", "follow_up", candidate.clause):
         return "follow-up"
-    return "request" if candidate.does == LISTENER else "commitment"
+    return "request" if candidate.actor == LISTENER else "commitment"
 
 
-def _told(one: FoundTask, agent: str | None) -> FoundTask:
-    """For those who were not in the call: with the agent who owns it, and the party in place of "you"."""
-    speaker, words = one.candidate.sentence.role, one.candidate.words
-    owner = agent if one.task.owner == "rep" else None
-    return replace(one, task=replace(one.task, title=for_readers(one.task.title, speaker, words), owner_user_id=owner))
+def _for_readers(extracted: ExtractedTask, agent: str | None) -> ExtractedTask:
+    """Adapt a task to readers outside the call: with the agent as owner, and the party instead of "you"."""
+    speaker, words = extracted.candidate.sentence.role, extracted.candidate.words
+    owner = agent if extracted.task.owner == "rep" else None
+    return replace(
+        extracted,
+        task=replace(extracted.task, title=for_readers(extracted.task.title, speaker, words), owner_user_id=owner),
+    )
 
 
-def _plain(one: FoundTask) -> dict[str, Any]:
-    day, at = one.task.due_date, one.task.due_time
-    said = {"due_date": day.isoformat() if day else None, "due_time": at.strftime("%H:%M") if at else None}
-    return {**asdict(one.task), **said}
+def _plain(extracted: ExtractedTask) -> dict[str, Any]:
+    day, at = extracted.task.due_date, extracted.task.due_time
+    due = {"due_date": day.isoformat() if day else None, "due_time": at.strftime("%H:%M") if at else None}
+    return {**asdict(extracted.task), **due}

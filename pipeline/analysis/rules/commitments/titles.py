@@ -1,84 +1,85 @@
-"""What a task is called, and how many words of a text carry meaning."""
-
 import re
 
 from pipeline.analysis.rules.commitments.clauses import FREE, Candidate
 from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack
 
-CLEAR = 2  # words with a meaning of their own that a title needs
+MIN_CONTENT = 2  # content words that a title needs
 _PAUSE = re.compile(r",(?= )| - | \u2013 ")
 _WORD = re.compile(r"\w+(?:'\w+)?")
 
 
 def tokens(text: str, words: Pack) -> list[str]:
-    """The words that carry meaning, in lower case."""
+    """Return the content words, in lower case."""
     stop = words.words("text", "stopwords")
-    found = _WORD.findall(text.lower())
-    return [token for token in found if len(token) > 1 and token not in stop and token.split("'")[-1] not in stop]
+    all_tokens = _WORD.findall(text.lower())
+    return [token for token in all_tokens if len(token) > 1 and token not in stop and token.split("'")[-1] not in stop]
 
 
 def content(text: str, words: Pack) -> int:
-    """How many words carry meaning."""
+    """Return the number of content words."""
     return len(tokens(text, words))
 
 
 def title(candidate: Candidate) -> str:
-    """The words from the verb on (the whole clause where things stand before the verb), without the date.
+    """Return the words from the verb on, or the whole clause if its object precedes the verb, without the date.
 
-    A title that says too little by itself ("Bring that") gets what was said before in brackets.
+    A vague title ("Bring that") gets the sentence before it in parentheses.
     """
     text, due, words = candidate.text, candidate.due, candidate.words
     whole = candidate.form in ("present", "third", "passive", "receive", "appointment", FREE) or words.get(
         "tasks", "verb_last"
     )
     first = _clause_start(candidate) if whole else _verb_start(candidate)
-    kept = text[first : candidate.last]
+    title_text = text[first : candidate.last]
     if due and first <= due.first < due.last <= candidate.last:
         bare = text[first : due.first] + text[due.last : candidate.last]
-        kept = bare if content(bare, words) >= CLEAR else kept
-    kept = _without_tail(kept, words)
-    head = _to_the_verb(kept, candidate.match.group())
-    kept = tidy(head if content(head, words) >= CLEAR else kept)
-    said = candidate.before.text if candidate.before else ""
-    before = tidy(said) if content(kept, words) < CLEAR else ""
-    kept = f"{kept} ({before})" if before else kept
-    return (kept[:1].upper() + kept[1:]) or tidy(candidate.text)
+        title_text = bare if content(bare, words) >= MIN_CONTENT else title_text
+    title_text = _without_tail(title_text, words)
+    head = _to_the_verb(title_text, candidate.match.group())
+    title_text = tidy(head if content(head, words) >= MIN_CONTENT else title_text)
+    previous = candidate.before.text if candidate.before else ""
+    before = tidy(previous) if content(title_text, words) < MIN_CONTENT else ""
+    title_text = f"{title_text} ({before})" if before else title_text
+    return (title_text[:1].upper() + title_text[1:]) or tidy(candidate.text)
 
 
 def for_readers(text: str, speaker: Role, words: Pack) -> str:
-    """A title as somebody reads it who was not in the call: "Send you the form" -> "Send the customer the form".
+    """Adapt a title to readers outside the call: "Send you the form" -> "Send the customer the form".
 
-    In languages whose pack has no `listener` it stays, and where the speaker's role is not known.
+    It is unchanged for languages whose pack has no `listener`, and for an unknown role of the speaker.
     """
     listener = words.get("tasks", "listener_is", {}).get(speaker.value)
-    for pattern, told in words.rewrites("tasks", "listener") if listener else ():
-        text = pattern.sub(told.replace("{listener}", listener), text)
+    for pattern, replacement in words.rewrites("tasks", "listener") if listener else ():
+        text = pattern.sub(replacement.replace("{listener}", listener), text)
     return text[:1].upper() + text[1:]
 
 
 def _to_the_verb(text: str, form: str) -> str:
-    """Up to the first comma behind the form: "the badges, though, those I'll drop off" is not about "the badges"."""
+    """Cut at the first comma after the form: "the badges, though, those I'll drop off" is not about "the badges"."""
     at = text.find(form)
     pause = _PAUSE.search(text, at + len(form) if at > 0 else 0)
     return text[: pause.start()] if pause else text
 
 
 def _clause_start(candidate: Candidate) -> int:
-    """Where the clause begins; where much comes before the form, the form itself."""
+    """Return the start of the clause, or of the form if many words precede it."""
     start = candidate.match.start()
     return candidate.first if len(candidate.text[candidate.first : start].split()) <= 6 else start
 
 
 def _verb_start(candidate: Candidate) -> int:
-    """Where the verb begins, with the pronouns before it that belong to it ("vous l'enverrai")."""
+    """Return the start of the verb with its pronouns ("vous l'enverrai")."""
     start = candidate.match.start("verb")
-    found = (one.search(candidate.text, candidate.first, start) for one in candidate.words.patterns("tasks", "clitics"))
-    return next((match.start() for match in found if match), start)
+    matches = (
+        pattern.search(candidate.text, candidate.first, start)
+        for pattern in candidate.words.patterns("tasks", "clitics")
+    )
+    return next((match.start() for match in matches if match), start)
 
 
 def _without_tail(text: str, words: Pack) -> str:
-    """Without the joints to the clauses beside it: "so send it and" -> "send it"."""
+    """Strip the joints to adjacent clauses: "so send it and" -> "send it"."""
     for pattern in words.patterns("tasks", "border"):
         joint = pattern.match(text)
         text = text[joint.end() :] if joint else text
@@ -88,7 +89,7 @@ def _without_tail(text: str, words: Pack) -> str:
 
 
 def _without_assent(text: str, words: Pack) -> str:
-    """Without a "Yes, " or "Okay, " before it."""
+    """Strip a leading "Yes, " or "Okay, "."""
     for pattern in words.patterns("tasks", "accept"):
         assent = pattern.match(text.lstrip())
         if assent and text.lstrip()[assent.end() :].startswith(","):
@@ -97,5 +98,5 @@ def _without_assent(text: str, words: Pack) -> str:
 
 
 def tidy(text: str) -> str:
-    """Single spaces, no features at either end."""
+    """Collapse white space and strip punctuation at both ends."""
     return re.sub(r"\s+([,.;!?])", r"\1", re.sub(r"\s+", " ", text)).strip(" ,;.!?¿¡–-…")

@@ -1,21 +1,21 @@
-"""The time of day in a sentence: "at half past two", "um 15 Uhr 30", "a las cinco y media", "à dix-sept heures"."""
+"""Times of day in a sentence: "at half past two", "um 15 Uhr 30", "a las cinco y media", "à dix-sept heures"."""
 
 import re
 from dataclasses import dataclass
 
 from pipeline.language.pack import Pack
 
-AFTERNOON_UNTIL = 7  # "at one" to "at seven" without more is said of the afternoon, "at eight" of the morning
+AFTERNOON_UNTIL = 7  # "at one" to "at seven" means the afternoon, "at eight" the morning
 
 
 @dataclass(frozen=True, slots=True)
 class TimeOfDay:
-    """`text` is "HH:MM". `sure`: the words can only mean a time of day, without a day beside them."""
+    """`text` is "HH:MM". `is_certain`: the words can only mean a time of day, even without a day next to them."""
 
     text: str
     first: int
     last: int
-    sure: bool
+    is_certain: bool
 
 
 _rules_of: dict[str | None, tuple[tuple[str, re.Pattern[str]], ...]] = {}
@@ -23,9 +23,9 @@ _rules_of: dict[str | None, tuple[tuple[str, re.Pattern[str]], ...]] = {}
 
 def _rules(words: Pack) -> tuple[tuple[str, re.Pattern[str]], ...]:
     if words.language not in _rules_of:
-        told = words.get("dates", "times", [])
+        rules = words.get("dates", "times", [])
         # A second number in a pattern cannot have the name of the first.
-        ready = ((rule, pattern.replace("%minute%", _minute(words))) for rule, pattern in told)
+        ready = ((rule, pattern.replace("%minute%", _minute(words))) for rule, pattern in rules)
         _rules_of[words.language] = tuple((rule, words.compile(pattern)) for rule, pattern in ready)
     return _rules_of[words.language]
 
@@ -35,35 +35,35 @@ def _minute(words: Pack) -> str:
 
 
 def amount(words: str, pack: Pack) -> int | None:
-    """The value of a number below a hundred, in digits or words; "a" and "a couple of" count as well."""
+    """Return the value of a number below a hundred, in digits or words; "a" and "a couple of" count as well."""
     return int(words) if words.isdigit() else pack.numbers.get(words.lower().replace("-", " "))
 
 
 def find_times(text: str, words: Pack) -> tuple[TimeOfDay, ...]:
-    """The times of day in `text`, the longest first; of what overlaps only the longest.
+    """Return the times of day in `text` without overlaps, the longest first.
 
     Rule names: `clock`, `half` (past), `half_to` (halb drei), `quarter`, `quarter_to`, `past`, `to`, `noon` and
-    `midnight`; `loose` before one: only a time where a day stands beside it.
+    `midnight`; `loose` before one: only a time next to a day.
     """
-    found = (_read(rule, match, words) for rule, pattern in _rules(words) for match in pattern.finditer(text))
+    times = (_read(rule, match, words) for rule, pattern in _rules(words) for match in pattern.finditer(text))
     apart: list[TimeOfDay] = []
-    for time in sorted(filter(None, found), key=lambda one: one.first - one.last):
+    for time in sorted(filter(None, times), key=lambda item: item.first - item.last):
         if all(time.last <= other.first or other.last <= time.first for other in apart):
             apart.append(time)
     return tuple(apart)
 
 
 def _read(rule: str, match: re.Match[str], words: Pack) -> TimeOfDay | None:
-    caught = {key: value.lower() for key, value in match.groupdict().items() if value}
+    groups = {key: value.lower() for key, value in match.groupdict().items() if value}
     name = rule.removeprefix("loose:")
-    hour = amount(caught["number"], words) if "number" in caught else None
-    minute = amount(caught["minute"], words) if "minute" in caught else 0
-    read = _minutes(name, hour, minute)
-    if read is None:
+    hour = amount(groups["number"], words) if "number" in groups else None
+    minute = amount(groups["minute"], words) if "minute" in groups else 0
+    total = _minutes(name, hour, minute)
+    if total is None:
         return None
-    part = caught.get("part", "")
+    part = groups.get("part", "")
     pm = any(pattern.search(part) for pattern in words.patterns("dates", "pm")) if part else None
-    hour, minute = divmod(read, 60)
+    hour, minute = divmod(total, 60)
     hour = hour if pm is None and name in _FIXED else _of_day(hour, pm)
     if not (0 <= hour < 24 and 0 <= minute < 60):
         return None
@@ -72,7 +72,7 @@ def _read(rule: str, match: re.Match[str], words: Pack) -> TimeOfDay | None:
 
 
 def _of_day(hour: int, pm: bool | None) -> int:
-    """The hour on a clock of 24 hours; `pm` None: the words do not say which half of the day."""
+    """Return the hour on a clock of 24 hours; `pm` None: the words do not show the half of the day."""
     if pm is None:
         return hour + 12 if 1 <= hour <= AFTERNOON_UNTIL else hour
     if pm:
@@ -84,10 +84,18 @@ _FIXED = {"noon", "midnight"}
 
 
 def _minutes(name: str, hour: int | None, minute: int | None) -> int | None:
-    """Minutes after midnight, as the words have them."""
+    """Return minutes after midnight, before the half of the day is known."""
     if name in _FIXED:
         return 12 * 60 if name == "noon" else 23 * 60 + 59
     if hour is None or minute is None or hour > 24:
         return None
-    of = {"clock": minute, "past": minute, "half": 30, "quarter": 15, "half_to": -30, "quarter_to": -15, "to": -minute}
-    return hour * 60 + of[name] if name in of else None
+    offsets = {
+        "clock": minute,
+        "past": minute,
+        "half": 30,
+        "quarter": 15,
+        "half_to": -30,
+        "quarter_to": -15,
+        "to": -minute,
+    }
+    return hour * 60 + offsets[name] if name in offsets else None

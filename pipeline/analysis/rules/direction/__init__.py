@@ -1,1 +1,0 @@
-"""Direction: who placed the call, from cues in the talk and from numbers."""

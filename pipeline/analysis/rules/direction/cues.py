@@ -1,21 +1,21 @@
-"""What in a talk shows who placed the call: cues by name, each with the words that are it.
+"""Cues in a call that show who placed it, by name, each with its words.
 
-A cue's name is `role:what`. Families of phrases are those of a pack's section `direction`, looked for in both parties'
-words: who is called asks "who is this?", who calls says "it's about my order", whichever side they are on.
+A cue's name is `role:what`. Families of phrases are those of a pack's section `direction`, searched in both parties'
+words: the called party asks "who is this?", the caller says "it's about my order", whichever side they are on.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.analysis.rules.people.introductions import SpokenName, addresses, between_pauses, introductions, parts
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
-OPENING = 8  # turns from the start in which the reason for the call is told
-FIRST = 3  # turns in which it shows who answers
-RESUMED = 4  # turns in which it shows that an earlier call goes on: who placed this one does not show
-SHORT, LONG = 4, 12  # words of a first turn that only answers the telephone, and of one that does more
+OPENING_TURNS = 8  # turns with the reason for the call
+FIRST_TURNS = 3  # turns that show who answers
+RESUMED_TURNS = 4  # turns that show that an earlier call continues
+SHORT, LONG = 4, 12  # max. words of a first turn that only answers; min. words of a long one
 IN_OPENING = (
     "rep_received", "rep_placed", "customer_received", "customer_placed", "asks_for", "right_place", "gives_help",
     "follows_up",
@@ -26,44 +26,44 @@ _LABEL = {Role.REP: "rep", Role.CUSTOMER: "customer"}
 
 @dataclass(frozen=True, slots=True)
 class CueMatch:
-    """One cue where it was said. `name` as in the file of weights."""
+    """A cue and its words. `name` as in the file of weights."""
 
     name: str
     evidence: Evidence
 
 
-def find_cues(said: tuple[Said, ...], contacts: set[str], ours: set[str]) -> tuple[CueMatch, ...]:
-    """Each cue once, where it is first said. `contacts`: words of known names, folded; `ours`: the team's whole names.
+def find_cues(turns: tuple[SpokenTurn, ...], contacts: set[str], ours: set[str]) -> tuple[CueMatch, ...]:
+    """Return the first match of each cue. `contacts`: words of known names, folded; `ours`: the team's whole names.
 
-    Where an earlier call goes on, the opening tells nothing.
+    The opening of a call that continues an earlier one is ignored.
     """
-    spoken = tuple(turn for turn in said if not turn.turn.machine and turn.role in _LABEL)
-    found = [*_machines(said), *_mistaken(spoken), *_phrases(spoken, ANYWHERE)]
-    if not any(turn.pack.matches("direction", "resumed", turn.text) for turn in said[:RESUMED]):
-        found += [*_phrases(spoken[:OPENING], IN_OPENING), *_first_turns(spoken, contacts, ours)]
-    if any(cue.name.endswith(("my_mistake", "not_here")) for cue in found):  # they say "wrong number" of themselves
-        found = [cue for cue in found if cue.name != "customer:customer_was_called"]
+    spoken = tuple(turn for turn in turns if not turn.turn.machine and turn.role in _LABEL)
+    matches = [*_machines(turns), *_wrong_number(spoken), *_phrases(spoken, ANYWHERE)]
+    if not any(turn.pack.matches("direction", "resumed", turn.text) for turn in turns[:RESUMED_TURNS]):
+        matches += [*_phrases(spoken[:OPENING_TURNS], IN_OPENING), *_first_turns(spoken, contacts, ours)]
+    if any(cue.name.endswith(("my_mistake", "not_here")) for cue in matches):  # the caller reports their own mistake
+        matches = [cue for cue in matches if cue.name != "customer:customer_was_called"]
     first: dict[str, CueMatch] = {}
-    for cue in found:
+    for cue in matches:
         first.setdefault(cue.name, cue)
     return tuple(first.values())
 
 
-def _machines(said: tuple[Said, ...]) -> Iterator[CueMatch]:
-    machine = next((turn for turn in said[:OPENING] if turn.role in _LABEL and _is_machine(turn)), None)
+def _machines(turns: tuple[SpokenTurn, ...]) -> Iterator[CueMatch]:
+    machine = next((turn for turn in turns[:OPENING_TURNS] if turn.role in _LABEL and _is_machine(turn)), None)
     if machine is not None and machine.sentences:
         yield CueMatch(f"{_LABEL[machine.role]}:machine_answers", machine.sentences[0].evidence())
 
 
-def _is_machine(turn: Said) -> bool:
-    """Known by its sound, or a greeting of the other party's voicemail by its words."""
+def _is_machine(turn: SpokenTurn) -> bool:
+    """Return whether the audio analysis marked the turn, or it is the greeting of the other party's voicemail."""
     greets = turn.role is Role.CUSTOMER and turn.turn.index == 0
     return turn.turn.machine or (greets and turn.pack.matches("summary", "voicemail", turn.text))
 
 
-def _mistaken(said: tuple[Said, ...]) -> Iterator[CueMatch]:
-    """A wrong number: the one who says that they dialed wrongly has called; if our side says so, they have."""
-    for turn in said:
+def _wrong_number(turns: tuple[SpokenTurn, ...]) -> Iterator[CueMatch]:
+    """Find a wrong number: a party that says they misdialed is the caller; if the agent reports it, the customer is."""
+    for turn in turns:
         if turn.pack.matches("direction", "my_mistake", turn.text):
             yield from _phrases((turn,), ("my_mistake",))
             return
@@ -72,15 +72,15 @@ def _mistaken(said: tuple[Said, ...]) -> Iterator[CueMatch]:
             return
 
 
-def _phrases(said: tuple[Said, ...], keys: tuple[str, ...]) -> Iterator[CueMatch]:
-    for turn in said:
+def _phrases(turns: tuple[SpokenTurn, ...], keys: tuple[str, ...]) -> Iterator[CueMatch]:
+    for turn in turns:
         for key in keys:
-            found = next(_found(turn, key), None)
-            if found is not None:
-                yield CueMatch(f"{_LABEL[turn.role]}:{key}", found)
+            evidence = next(_matches(turn, key), None)
+            if evidence is not None:
+                yield CueMatch(f"{_LABEL[turn.role]}:{key}", evidence)
 
 
-def _found(turn: Said, key: str) -> Iterator[Evidence]:
+def _matches(turn: SpokenTurn, key: str) -> Iterator[Evidence]:
     for sentence in turn.sentences:
         for pattern in turn.pack.patterns("direction", key):
             match = pattern.search(sentence.text)
@@ -88,27 +88,27 @@ def _found(turn: Said, key: str) -> Iterator[Evidence]:
                 yield sentence.evidence(match.span())
 
 
-def _first_turns(said: tuple[Said, ...], contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
-    if not said or not said[0].sentences:
+def _first_turns(turns: tuple[SpokenTurn, ...], contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
+    if not turns or not turns[0].sentences:
         return
-    yield from _answers(said[0])
-    rep = next((turn for turn in said[:FIRST] if turn.role is Role.REP), None)
+    yield from _answers(turns[0])
+    rep = next((turn for turn in turns[:FIRST_TURNS] if turn.role is Role.REP), None)
     if rep is not None:
-        yield from _calls_by_name(rep, said[0].role is Role.CUSTOMER, contacts, ours)
-    reply = next((turn for turn in said[1:FIRST] if turn.role is not said[0].role), None)
+        yield from _calls_by_name(rep, turns[0].role is Role.CUSTOMER, contacts, ours)
+    reply = next((turn for turn in turns[1:FIRST_TURNS] if turn.role is not turns[0].role), None)
     if reply is not None:
-        yield from _replies(said[0], reply)
+        yield from _replies(turns[0], reply)
 
 
-def _answers(first: Said) -> Iterator[CueMatch]:
-    """The called party speaks first: a greeting, a name, a company's name."""
+def _answers(first: SpokenTurn) -> Iterator[CueMatch]:
+    """Find cues of the called party, who speaks first: a greeting, a name, a company's name."""
     label, words, start = _LABEL[first.role], first.text.split(), first.sentences[0].evidence()
-    if _asks_for_somebody(first):
+    if _asks_for_person(first):
         return
-    named = _names_themselves(first)
-    if named is not None and _greets(first) and not _names_company(first):
+    introduced = _introduces_speaker(first)
+    if introduced is not None and _greets(first) and not _names_company(first):
         yield CueMatch(f"{label}:greets_and_introduces", start)
-    elif named is not None or _names_company(first):
+    elif introduced is not None or _names_company(first):
         yield CueMatch(f"{label}:answers_with_name", start)
     elif len(words) <= SHORT and (_greets(first) or first.text.rstrip().endswith("?")):
         yield CueMatch(f"{label}:answers_shortly", start)
@@ -118,54 +118,59 @@ def _answers(first: Said) -> Iterator[CueMatch]:
         yield CueMatch(f"{label}:begins_at_length", start)
 
 
-def _calls_by_name(rep: Said, answered: bool, contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
-    """Our side's first turn says the other party's name: it was they who were called."""
-    own = _names_themselves(rep)
-    called = next((named for named in addresses(rep) if named.name not in ours), None)
-    if called is None or (own is not None and own.name == called.name):
+def _calls_by_name(rep: SpokenTurn, answered: bool, contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
+    """Find the other party's name in the agent's first turn: then the other party was called."""
+    introduced = _introduces_speaker(rep)
+    called = next((spoken for spoken in addresses(rep) if spoken.name not in ours), None)
+    if called is None or (introduced is not None and introduced.name == called.name):
         return
     asks = f"{called.name}?" in rep.text.replace(" ?", "?")
     if asks:
         yield CueMatch("rep:asks_whether_it_is", called.evidence)
     if called.titled or set(parts(called.name)) & contacts:
         yield CueMatch("rep:calls_by_known_name", called.evidence)
-    if (answered or own is not None) and len(called.name.split()) == 1:
+    if (answered or introduced is not None) and len(called.name.split()) == 1:
         yield CueMatch("rep:calls_by_name", called.evidence)
 
 
-def _replies(first: Said, reply: Said) -> Iterator[CueMatch]:
-    """The caller says who they are once the other has answered, unless they were asked whether they are."""
+def _replies(first: SpokenTurn, reply: SpokenTurn) -> Iterator[CueMatch]:
+    """Find the introduction of the caller after the other party has answered, unless it confirms a name."""
     label = _LABEL[reply.role]
-    if _asks_for_somebody(first) or reply.pack.matches("contact", "confirm", reply.text):
+    if _asks_for_person(first) or reply.pack.matches("contact", "confirm", reply.text):
         return
-    own = _names_themselves(reply)
-    if own is not None:
-        yield CueMatch(f"{label}:introduces_themselves", own.evidence)
+    introduced = _introduces_speaker(reply)
+    if introduced is not None:
+        yield CueMatch(f"{label}:introduces_themselves", introduced.evidence)
 
 
-def _names_themselves(turn: Said) -> SpokenName | None:
-    return next((named for named in (*introductions(turn), *between_pauses(turn))), None)
+def _introduces_speaker(turn: SpokenTurn) -> SpokenName | None:
+    return next((spoken for spoken in (*introductions(turn), *between_pauses(turn))), None)
 
 
-def _greets(turn: Said) -> bool:
-    """The first words are a greeting: "Hello", "Guten Tag"."""
+def _greets(turn: SpokenTurn) -> bool:
+    """Return whether the turn begins with a greeting: "Hello", "Guten Tag"."""
     words = " ".join(word.strip(".,!?¿¡") for word in turn.text.lower().split()[:2])
     greetings = turn.pack.words("people", "greetings")
     return words in greetings or words.partition(" ")[0] in greetings
 
 
-def _asks_for_somebody(turn: Said) -> bool:
+def _asks_for_person(turn: SpokenTurn) -> bool:
     return turn.text.rstrip().endswith("?") and next(addresses(turn), None) is not None
 
 
-def _names_company(turn: Said) -> bool:
-    """ "Metro Cable.", "Notaría Vidaurre, buenas tardes": before the greeting stand capitals that are no greeting.
+def _names_company(turn: SpokenTurn) -> bool:
+    """Return whether capitalized words other than greetings open the turn: "Metro Cable.", "Notaría Vidaurre, buenas
+    tardes".
 
-    Nor are they whom the turn is spoken to: "Hi Quentin, it's Fern".
+    Names of the addressed person do not count: "Hi Quentin, it's Fern".
     """
     unlikely = turn.pack.words("people", "not_names") | turn.pack.words("people", "greetings")
     head = [word for word in turn.text.replace(".", ",").split(",")[0].split() if word]
-    called = {part for named in addresses(turn) for part in parts(named.name)} if _greets(turn) else set()
-    telling = [word for word in head if word.lower().strip("¿?¡!") not in unlikely and not called & set(parts(word))]
+    called = {part for spoken in addresses(turn) for part in parts(spoken.name)} if _greets(turn) else set()
+    capitalized = [
+        word for word in head if word.lower().strip("¿?¡!") not in unlikely and not called & set(parts(word))
+    ]
     titled = any(word.lower().strip(".") in turn.pack.words("people", "titles") for word in head)
-    return bool(telling) and not titled and len(head) <= SHORT + 1 and all(w[:1].isupper() for w in telling)
+    return (
+        bool(capitalized) and not titled and len(head) <= SHORT + 1 and all(word[:1].isupper() for word in capitalized)
+    )

@@ -1,5 +1,3 @@
-"""Who placed the call: as the sender said, else what the talk and the numbers show."""
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -9,18 +7,18 @@ from typing import Any
 
 from pipeline.analysis.rules.direction.cues import find_cues
 from pipeline.analysis.rules.people.introductions import parts
-from pipeline.analysis.talk import Said, read
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.speech import Role
 from pipeline.language.pack import missing
 
 WEIGHTS = Path(__file__).parent / "weights.json"
-DECIDES = 0.5  # log odds (natural) from which one side is believed: 62 to 38
-CONTACT = 3.0  # log odds where the number on one side is a contact's
+MIN_LOG_ODDS = 0.5  # natural; 62 to 38
+CONTACT = 3.0  # log odds of a contact's number on one side
 
 
 class DirectionStep:
-    """`outgoing` as sent where it was sent; inferred otherwise; None where the talk does not show it.
+    """`outgoing` as sent; inferred if it was not sent; None if the call does not show it.
 
     The log odds of an outgoing call are the sum of the weights of its cues, which `bench/training/direction/fit.py`
     fits.
@@ -32,40 +30,42 @@ class DirectionStep:
     def run(self, material: Material) -> Finding:
         if material.call.outgoing is not None:
             return Finding(self.name, self.version, _value(material.call.outgoing, "sender", []))
-        said = read(material, machines=True)
-        heard, numbers = cues(material, said), list(_of_numbers(material))
-        weighed = heard + numbers
+        turns = read(material, machines=True)
+        spoken_cues, numbers = cues(material, turns), list(_of_numbers(material))
+        weighed = spoken_cues + numbers
         weight = sum(cue.weight for cue in weighed)
-        if abs(weight) < DECIDES:
-            return Finding(self.name, self.version, _value(None, None, weighed), note=_why_not(material, said, weighed))
+        if abs(weight) < MIN_LOG_ODDS:
+            return Finding(
+                self.name, self.version, _value(None, None, weighed), note=_undecided_reason(material, turns, weighed)
+            )
         evidence = tuple(cue.evidence for cue in weighed if cue.evidence and (cue.weight > 0) == (weight > 0))
-        talk = sum(cue.weight for cue in heard)
-        source = "talk" if abs(talk) >= DECIDES and (talk > 0) == (weight > 0) else "numbers"
-        note = None if any(turn.pack.known for turn in said) or not said else missing(material.transcript.language)
+        talk = sum(cue.weight for cue in spoken_cues)
+        source = "talk" if abs(talk) >= MIN_LOG_ODDS and (talk > 0) == (weight > 0) else "numbers"
+        note = None if any(turn.pack.known for turn in turns) or not turns else missing(material.transcript.language)
         confidence = round(_probability(abs(weight)), 3)
         return Finding(self.name, self.version, _value(weight > 0, source, weighed), evidence, confidence, note)
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """`weight` above 0 speaks for an outgoing call. Without `evidence`: the numbers say so."""
+    """A positive `weight` favors an outgoing call. `evidence` is None for cues from numbers."""
 
     name: str
     weight: float
     evidence: Evidence | None
 
 
-def cues(material: Material, said: tuple[Said, ...]) -> list[Cue]:
-    """What the talk shows; cues without a weight are left out."""
+def cues(material: Material, turns: tuple[SpokenTurn, ...]) -> list[Cue]:
+    """Return the cues in the talk that have a weight."""
     contacts = {part for contact in material.roster.contacts for part in parts(contact.name)}
     ours = {member.name for member in material.roster.members}
-    found = find_cues(said, contacts, ours)
-    return [Cue(cue.name, weights()[cue.name], cue.evidence) for cue in found if weights().get(cue.name)]
+    matches = find_cues(turns, contacts, ours)
+    return [Cue(cue.name, weights()[cue.name], cue.evidence) for cue in matches if weights().get(cue.name)]
 
 
 @cache
 def weights() -> dict[str, float]:
-    """Log odds by the name of the cue."""
+    """Return the log odds by the name of the cue."""
     return dict(json.loads(WEIGHTS.read_text(encoding="utf-8"))["weights"])
 
 
@@ -76,31 +76,34 @@ def _probability(weight: float) -> float:
 
 
 def _of_numbers(material: Material) -> Iterator[Cue]:
-    """A contact's number on one side and not on the other. Numbers are compared as sent, by their digits.
+    """Yield a cue if a contact's number is on one side only. Numbers are compared as sent, by their digits.
 
-    Contacts that an inferred direction made do not count: one wrong inference would bear itself out for good.
+    Contacts from an inferred direction do not count: one wrong inference would confirm itself forever.
     """
     contacts = material.roster.contacts
-    known = {_digits(contact.phone) for contact in contacts if contact.phone and not contact.inferred}
-    caller, callee = _digits(material.call.from_number) in known, _digits(material.call.to_number) in known
+    contact_numbers = {_digits(contact.phone) for contact in contacts if contact.phone and not contact.inferred}
+    caller, callee = (
+        _digits(material.call.from_number) in contact_numbers,
+        _digits(material.call.to_number) in contact_numbers,
+    )
     if caller != callee:
         yield Cue("contact_placed" if caller else "contact_received", -CONTACT if caller else CONTACT, None)
 
 
 def _digits(number: str) -> str:
-    return "".join(cue for cue in number if cue.isdigit()) or number
+    return "".join(digit for digit in number if digit.isdigit()) or number
 
 
 def _value(outgoing: bool | None, source: str | None, weighed: list[Cue]) -> dict[str, Any]:
     return {"outgoing": outgoing, "source": source, "cues": [asdict(cue) for cue in weighed]}
 
 
-def _why_not(material: Material, said: tuple[Said, ...], weighed: list[Cue]) -> str:
-    if not said:
-        return "nobody speaks in this call"
-    if not any(turn.pack.known for turn in said):
+def _undecided_reason(material: Material, turns: tuple[SpokenTurn, ...], weighed: list[Cue]) -> str:
+    if not turns:
+        return "no speech in this call"
+    if not any(turn.pack.known for turn in turns):
         return missing(material.transcript.language)
-    if all(turn.role is Role.UNKNOWN for turn in said):
-        return "which speaker is ours is not known"
+    if all(turn.role is Role.UNKNOWN for turn in turns):
+        return "the agent is not identified"
     both = {cue.weight > 0 for cue in weighed} == {True, False}
-    return "the cues contradict each other" if both else "the talk does not show it"
+    return "the cues contradict each other" if both else "no cue shows it"

@@ -1,5 +1,3 @@
-"""Postal addresses as they are said."""
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,37 +5,37 @@ from dataclasses import replace
 from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.spelling import letter_at
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 
-Concerns = Callable[[tuple[Said, ...], int, Sentence], bool]
-
-
-def address_of(said: tuple[Said, ...], concerns: Concerns) -> Fact | None:
-    """The address that is said to be the other party's: the last one with a number in it, else the first."""
-    found = list(_addresses(said, concerns))
-    numbered = [fact for fact in found if any(sign.isdigit() for sign in fact.text)]
-    return numbered[-1] if numbered else _numbered(found[0], said, concerns) if found else None
+RefersToCaller = Callable[[tuple[SpokenTurn, ...], int, Sentence], bool]
 
 
-def _numbered(street: Fact, said: tuple[Said, ...], concerns: Concerns) -> Fact:
-    """The street with the house number that is said apart from it: "Orchard Terrace." "Number twelve?" """
-    for at, turn in enumerate(said):
+def address_of(turns: tuple[SpokenTurn, ...], refers_to_caller: RefersToCaller) -> Fact | None:
+    """Return the other party's address: the last one with a number, else the first."""
+    facts = list(_addresses(turns, refers_to_caller))
+    numbered = [fact for fact in facts if any(sign.isdigit() for sign in fact.text)]
+    return numbered[-1] if numbered else _numbered(facts[0], turns, refers_to_caller) if facts else None
+
+
+def _numbered(street: Fact, turns: tuple[SpokenTurn, ...], refers_to_caller: RefersToCaller) -> Fact:
+    """Add a house number from another sentence ("Orchard Terrace." - "Number twelve?")."""
+    for at, turn in enumerate(turns):
         for sentence in turn.sentences:
             for pattern in turn.pack.patterns("contact", "house_number"):
                 match = pattern.search(sentence.text)
-                if match and concerns(said, at, sentence):
+                if match and refers_to_caller(turns, at, sentence):
                     figures = in_figures(match["number"], sentence)
                     first = turn.pack.get("contact", "number_first", False)
                     return replace(street, text=f"{figures} {street.text}" if first else f"{street.text} {figures}")
     return street
 
 
-def _addresses(said: tuple[Said, ...], concerns: Concerns) -> Iterator[Fact]:
-    for at, turn in enumerate(said):
-        asked = at > 0 and said[at - 1].pack.matches("contact", "address_asked", said[at - 1].text)
-        keys = ("address", "address_shape") if asked else ("address",)
+def _addresses(turns: tuple[SpokenTurn, ...], refers_to_caller: RefersToCaller) -> Iterator[Fact]:
+    for at, turn in enumerate(turns):
+        is_asked = at > 0 and turns[at - 1].pack.matches("contact", "address_asked", turns[at - 1].text)
+        keys = ("address", "address_shape") if is_asked else ("address",)
         for sentence in turn.sentences:
-            if not concerns(said, at, sentence):
+            if not refers_to_caller(turns, at, sentence):
                 continue
             for pattern in (pattern for key in keys for pattern in turn.pack.patterns("contact", key)):
                 match = pattern.search(sentence.text)
@@ -47,16 +45,16 @@ def _addresses(said: tuple[Said, ...], concerns: Concerns) -> Iterator[Fact]:
                     break
 
 
-def _unit(turn: Said, street: Sentence) -> str:
-    """Flat, floor or door where the next sentence says it: "Carrera setenta ... Local dos." """
+def _unit(turn: SpokenTurn, street: Sentence) -> str:
+    """Return flat, floor or door from the next sentence ("Carrera setenta ... Local dos.")."""
     after = next((sentence for sentence in turn.sentences if sentence.first > street.first), None)
-    found = (pattern.search(after.text) for pattern in turn.pack.patterns("contact", "address_unit")) if after else ()
-    match = next(filter(None, found), None)
+    matches = (pattern.search(after.text) for pattern in turn.pack.patterns("contact", "address_unit")) if after else ()
+    match = next(filter(None, matches), None)
     return f", {in_figures(match['unit'], after)}" if match and after else ""
 
 
 def in_figures(address: str, sentence: Sentence) -> str:
-    """ "twenty four Maple Street" as "24 Maple Street"; figures said one after the other stand together."""
+    """Convert "twenty four Maple Street" to "24 Maple Street"; consecutive figures are joined."""
     tokens = list(TOKEN.finditer(address))
     text, end, at, figures = "", 0, 0, False
     while at < len(tokens):

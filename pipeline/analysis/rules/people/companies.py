@@ -1,11 +1,11 @@
-"""The other party's company: what they say they call from, what stands beside their name, what we know them by."""
+"""Extracts the other party's company: where they call from, next to their name, or a contact's company."""
 
 import re
 from collections.abc import Iterator
 from functools import cache
 
 from pipeline.analysis.rules.people.emails import emails
-from pipeline.analysis.rules.people.fact import Fact, concerns_them
+from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
@@ -17,52 +17,52 @@ from pipeline.analysis.rules.people.introductions import (
     trimmed,
 )
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
 from pipeline.language.pack import JOINT, Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
-_FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
+_FROM = r"(?i:de la|del|from the|vom|von der|du)"  # before a kind of business: the customer's
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"
 _LONG_FIRM = rf"(?P<company>{_WORD}(?:(?: {JOINT})* {_WORD}){{0,4}})"
 _KIND_OF_FIRM = rf"(?P<company>(?:[a-zà-öø-ÿ-]+ )?{_WORD}(?:(?: {JOINT})* {_WORD}){{0,4}})"  # "pharmacie Colbert"
-OPENING = 3  # turns of theirs in which they say whom they call for
+OPENING = 3  # turns of the customer that introduce the company
 _FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 
 
-def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
-    """What they say they call from, or answer when asked; else a contact's company that they name or we ask for."""
+def company_of(turns: tuple[SpokenTurn, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+    """Return the company they call from or answer with; else a contact's company that either party names."""
     theirs = 0
-    for before, turn in zip((None, *said), said, strict=False):
-        if not turn.theirs:
+    for before, turn in zip((None, *turns), turns, strict=False):
+        if not turn.by_customer:
             continue
         theirs += 1
-        found = _as_answer(before, turn) or (_beside_name(turn) if theirs <= OPENING else None)
-        if found := found or _first_words(turn) or _calling_from(turn):
-            return found
-    return _known_company(said, contacts) or _apposed(said)
+        fact = _as_answer(before, turn) or (_beside_name(turn) if theirs <= OPENING else None)
+        if fact := fact or _first_words(turn) or _calling_from(turn):
+            return fact
+    return _known_company(turns, contacts) or _apposed(turns)
 
 
-def _as_answer(before: Said | None, turn: Said) -> Fact | None:
-    """What they answer when they are asked for it; when they are asked for a name, only a kind of business."""
-    if before is None or not _asked(before):
+def _as_answer(before: SpokenTurn | None, turn: SpokenTurn) -> Fact | None:
+    """Return the answer to a question for the company; to one for the name only if it is a kind of business."""
+    if before is None or not _asks_for_company_or_name(before):
         return None
-    answer = _answered(turn)
+    answer = _first_capitalized(turn)
     return answer if answer and (_asks_for_company(before) or _is_business(answer.text, turn.pack)) else None
 
 
-def _first_words(turn: Said) -> Fact | None:
-    """How a firm answers the telephone: "Nordlack, Meinhardt." """
+def _first_words(turn: SpokenTurn) -> Fact | None:
+    """Return the company in the first words of a call ("Nordlack, Meinhardt.")."""
     answering = firm_and_name(turn) if turn.turn.index == 0 else None
     return Fact(answering[0].quote.rstrip(","), answering[0]) if answering else None
 
 
-def _calling_from(turn: Said) -> Fact | None:
+def _calling_from(turn: SpokenTurn) -> Fact | None:
     for sentence in turn.sentences:
         for pattern in turn.pack.patterns("people", "calling_from"):
             match = pattern.search(sentence.text)
-            if match is None or not _of_somebody(match, turn.pack):
+            if match is None or not _may_be_company_of_person(match, turn.pack):
                 continue
             if name := _company_name(match["company"], turn.pack):
                 first = match.start("company") + match["company"].index(name)
@@ -70,17 +70,17 @@ def _calling_from(turn: Said) -> Fact | None:
     return None
 
 
-def _asks_for_company(turn: Said) -> bool:
+def _asks_for_company(turn: SpokenTurn) -> bool:
     questions = (sentence.text for sentence in turn.sentences if sentence.text.endswith("?"))
     return any(turn.pack.matches("people", "asked_company", text) for text in questions)
 
 
-def _asked(before: Said) -> bool:
+def _asks_for_company_or_name(before: SpokenTurn) -> bool:
     return _asks_for_company(before) or before.pack.matches("people", "asked_name", before.text)
 
 
-def _answered(turn: Said) -> Fact | None:
-    """The first capitalized words of an answer that are neither a greeting nor an article."""
+def _first_capitalized(turn: SpokenTurn) -> Fact | None:
+    """Return the first capitalized words of an answer that are neither a greeting nor an article."""
     for sentence in turn.sentences:
         for match in re.finditer(_LONG_FIRM, sentence.text):
             if (span := _without_articles(match, turn.pack)) is not None:
@@ -89,7 +89,7 @@ def _answered(turn: Said) -> Fact | None:
 
 
 def _without_articles(match: re.Match[str], pack: Pack) -> tuple[int, int] | None:
-    """Where the name begins and ends, without "De la" and "We're" before it; None if nothing is left."""
+    """Return the span of the name without a leading "De la" or "We're"; None if nothing is left."""
     unlikely = pack.words("people", "not_names") | pack.words("people", "determiners") | pack.words("people", "titles")
     for word in re.finditer(r"\S+", match.group()):
         plain = word.group().lower()
@@ -99,9 +99,11 @@ def _without_articles(match: re.Match[str], pack: Pack) -> tuple[int, int] | Non
     return None
 
 
-def _beside_name(turn: Said) -> Fact | None:
-    """After their own name ("Gareth Pugh here, over at Pugh Motors", "Uhlig, Steuerbüro Hagedorn"), or where they say
-    who is calling ("it's the Rowan Tree Nursery"), which wants a kind of business in it."""
+def _beside_name(turn: SpokenTurn) -> Fact | None:
+    """Return the company after their own name ("Gareth Pugh here, over at Pugh Motors", "Uhlig, Steuerbüro Hagedorn"),
+    or a
+    kind of business that is calling ("it's the Rowan Tree Nursery").
+    """
     after = (
         "|".join(sorted(map(re.escape, turn.pack.words("people", "company_after")), key=len, reverse=True)) or "(?!)"
     )
@@ -110,30 +112,30 @@ def _beside_name(turn: Said) -> Fact | None:
     for sentence in turn.sentences:
         if turn.pack.matches("people", "voicemail_name", sentence.text):
             continue
-        for match in (*_after_names(names, sentence, after, here), *_where_they_say(sentence, after, here)):
+        for match in (*_after_names(names, sentence, after, here), *_after_its(sentence, after, here)):
             if fact := _fact(match, sentence, turn.pack):
                 return fact
     return None
 
 
 def _after_names(names: tuple[SpokenName, ...], sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
-    """What follows one of these names: after "from" and the like (`after`), or in apposition."""
-    beside = re.compile(rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}")
+    """Match what follows one of these names: after "from" and the like (`after`), or in apposition."""
+    after_from = re.compile(rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}")
     apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)")
-    for named in names:
-        if named.name not in sentence.text:
+    for spoken in names:
+        if spoken.name not in sentence.text:
             continue
-        begin = sentence.text.index(named.name) + len(named.name)
-        match = beside.match(sentence.text, begin)
-        if match is None or _perhaps_a_place(match, sentence.text[begin : match.start("company")], sentence.pack):
+        begin = sentence.text.index(spoken.name) + len(spoken.name)
+        match = after_from.match(sentence.text, begin)
+        if match is None or _may_be_place(match, sentence.text[begin : match.start("company")], sentence.pack):
             match = apposed.match(sentence.text, begin)
             match = match if match and _may_be_firm(match["company"], sentence.pack) else None
         if match is not None:
             yield match
 
 
-def _where_they_say(sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
-    """A kind of business after "it's" and the like, or before "here" and the like (`here`)."""
+def _after_its(sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
+    """Match a kind of business after "it's" and the like, or before "here" and the like (`here`)."""
     for pattern in sentence.pack.patterns("people", "company_is"):
         for opening in pattern.finditer(sentence.text):
             match = re.compile(_KIND_OF_FIRM).match(sentence.text, opening.end())
@@ -144,21 +146,21 @@ def _where_they_say(sentence: Sentence, after: str, here: str) -> Iterator[re.Ma
             yield match
 
 
-def _perhaps_a_place(match: re.Match[str], before: str, pack: Pack) -> bool:
-    """ "Rakesh from Pune": one word after "from" that is no kind of business."""
+def _may_be_place(match: re.Match[str], before: str, pack: Pack) -> bool:
+    """Return whether it may be a place: one word after "from" that is no kind of business ("Rakesh from Pune")."""
     company, plain = match["company"], before.lower()
     either = pack.get("people", "company_or_place", ())
     after = any(re.search(rf"(?:^|[ ,]){re.escape(word)} ?$", plain) for word in either)
     return after and len(company.split()) == 1 and not _is_business(company, pack) and not company.endswith("'s")
 
 
-def _of_somebody(match: re.Match[str], pack: Pack) -> bool:
-    """Where the pattern holds a person's name before the company, it can be one: "Avenida de la Paz" is none."""
+def _may_be_company_of_person(match: re.Match[str], pack: Pack) -> bool:
+    """Return whether the match can be a person's company: "Avenida de la Paz" is none."""
     person = match.groupdict().get("name")
     if person and not plausible(person, person, pack):
         return False
     between = match.string[match.end("name") : match.start("company")] if person else ","
-    if "," not in between and _perhaps_a_place(match, between, pack):
+    if "," not in between and _may_be_place(match, between, pack):
         return False
     company = match["company"]
     return not listed(company.split()[0]) or _is_business(company, pack)
@@ -170,7 +172,7 @@ def _fact(match: re.Match[str], sentence: Sentence, pack: Pack) -> Fact | None:
     if kind.islower() and kind not in pack.words("people", "business"):
         return None
     if name and listed(name.split()[0]) and not _is_business(name, pack):
-        return None  # a person's
+        return None  # a person's name
     return Fact(name, sentence.evidence(match.span("company"))) if name and not _is_address(sentence) else None
 
 
@@ -181,17 +183,17 @@ def _is_business(name: str, pack: Pack) -> bool:
 
 
 def _may_be_firm(name: str, pack: Pack) -> bool:
-    """With a kind of business in it, or of two owners: "Nair and Daughters"."""
+    """Return whether it contains a kind of business or two owners: "Nair and Daughters"."""
     return _is_business(name, pack) or bool(re.search(r" (?:and|und|y|et|&) ", name))
 
 
-def _apposed(said: tuple[Said, ...]) -> Fact | None:
-    """What stands after the name that they introduce themselves by: "Olivia Chen here, Blue Harbor." """
-    theirs = [turn for turn in said if turn.theirs]
+def _apposed(turns: tuple[SpokenTurn, ...]) -> Fact | None:
+    """Return the company after the name in an introduction ("Olivia Chen here, Blue Harbor.")."""
+    theirs = [turn for turn in turns if turn.by_customer]
     for turn in theirs[:2]:
-        for named in (*introductions(turn), *between_pauses(turn)):
+        for spoken in (*introductions(turn), *between_pauses(turn)):
             for sentence in turn.sentences:
-                if fact := _apposed_to(named.name, sentence):
+                if fact := _apposed_to(spoken.name, sentence):
                     return fact
     return None
 
@@ -219,65 +221,64 @@ def _is_place(sentence: Sentence) -> bool:
 
 
 def _company_name(text: str, pack: Pack) -> str | None:
-    """None for a word that is no name ("calling from Monday on"); inside a company's name any word may stand."""
+    """Return the company's name; None for words like "Monday" ("calling from Monday on")."""
     first = text.split(maxsplit=1)[0]
     if text.rsplit(maxsplit=1)[-1].lower() in pack.words("people", "places") and not _is_business(text, pack):
         return None  # "at Tower Cottage"
-    known = first.lower() not in pack.words("people", "not_names") | pack.words("people", "titles")
-    return text if known else None
+    is_name = first.lower() not in pack.words("people", "not_names") | pack.words("people", "titles")
+    return text if is_name else None
 
 
-def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+def _known_company(turns: tuple[SpokenTurn, ...], contacts: tuple[Contact, ...]) -> Fact | None:
     names = known_companies(contacts)
-    for at, turn in enumerate(said):
+    for at, turn in enumerate(turns):
         for sentence in turn.sentences:
             text = folded(sentence.text)
-            if not any(name in text for name in names) or not concerns_them(said, at, sentence):
+            if not any(name in text for name in names) or not refers_to_caller(turns, at, sentence):
                 continue
-            if len(text) != len(sentence.text):  # places would not fit
+            if len(text) != len(sentence.text):  # places would differ
                 continue
-            mails = [range(heard.first, heard.last) for heard in emails(sentence.text, sentence.pack)]
+            mails = [range(address.first, address.last) for address in emails(sentence.text, sentence.pack)]
             for plain in (name for name in names if name in text):
-                found = re.search(rf"\b{re.escape(plain)}\b", text)
-                if found and not any(found.start() in mail for mail in mails):
-                    return Fact(sentence.text[slice(*found.span())], sentence.evidence(found.span()))
+                match = re.search(rf"\b{re.escape(plain)}\b", text)
+                if match and not any(match.start() in mail for mail in mails):
+                    return Fact(sentence.text[slice(*match.span())], sentence.evidence(match.span()))
     return None
 
 
-def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
-    """The company of the contact whom they are known to be, by a word of it: "here at the Meridian"."""
-    own = set(folded(contact.name or "").split())
+def company_in_part(turns: tuple[SpokenTurn, ...], contact: Contact) -> Fact | None:
+    """Return the matched contact's company, by one word of it: "here at the Meridian"."""
+    person_words = set(folded(contact.name or "").split())
     words = [word.strip(".,&") for word in (contact.company or "").split()]
-    telling = [word for word in words if len(word) >= 5 and folded(word) not in own]
-    for turn in (turn for turn in said if turn.theirs or turn.ours):
+    distinctive = [word for word in words if len(word) >= 5 and folded(word) not in person_words]
+    for turn in (turn for turn in turns if turn.by_customer or turn.by_agent):
         for sentence in turn.sentences:
-            for word in telling:
+            for word in distinctive:
                 if span := _word_of_company(word, sentence):
                     return Fact(sentence.text[slice(*span)], sentence.evidence(span))
     return None
 
 
 def _word_of_company(word: str, sentence: Sentence) -> tuple[int, int] | None:
-    """Where the sentence says it; a kind of business must be theirs: "from the Meridian"."""
+    """Return the span of the word; a kind of business must be the customer's: "from the Meridian"."""
     plain = re.escape(word)
     if folded(word) not in _kinds_of_business(sentence.pack.language):
-        found = re.search(rf"\b{plain}\b", sentence.text)
+        match = re.search(rf"\b{plain}\b", sentence.text)
     elif sentence.role is Role.CUSTOMER:
-        found = re.search(rf"\b{_FROM} (?i:{plain})\b", sentence.text)
+        match = re.search(rf"\b{_FROM} (?i:{plain})\b", sentence.text)
     else:
         return None
-    return (found.end() - len(word), found.end()) if found else None
+    return (match.end() - len(word), match.end()) if match else None
 
 
 @cache
 def _kinds_of_business(language: str | None) -> frozenset[str]:
-    """Folded."""
     return frozenset(map(folded, pack_of(language).words("people", "business")))
 
 
-def perhaps_a_town(company: Fact | None, said: tuple[Said, ...]) -> bool:
-    """One word after "from" that is no kind of business: "C'est Thérèse Dupuis, de Visé." """
-    turn = next((turn for turn in said if company and turn.turn.index == company.evidence.turn), None)
+def may_be_town(company: Fact | None, turns: tuple[SpokenTurn, ...]) -> bool:
+    """Return whether it is one word after "from" that is no kind of business ("C'est Thérèse Dupuis, de Visé.")."""
+    turn = next((turn for turn in turns if company and turn.turn.index == company.evidence.turn), None)
     if company is None or turn is None or len(company.text.split()) > 1 or _is_business(company.text, turn.pack):
         return False
     after = "|".join(map(re.escape, turn.pack.get("people", "company_or_place", ()))) or "(?!)"
@@ -291,6 +292,6 @@ def known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:
 
 
 def without_form(company: str) -> str:
-    """A company's name without its legal form, which nobody says."""
+    """Return a company's name without its legal form, which speakers omit."""
     forms = "ag|gmbh|kg|ohg|ug|ltd|limited|inc|llc|llp|plc|corp|pty|sl|sa|slu|sas|sarl|srl|bv"
     return re.sub(rf"[ ,]+(?:{forms})\b\.?.*$", "", company)

@@ -1,110 +1,108 @@
-"""Who the other party is: their number, what they said about themselves, and which known contact that makes them."""
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pipeline.analysis.rules.people.companies import company_in_part, perhaps_a_town
+from pipeline.analysis.rules.people.companies import company_in_part, may_be_town
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.facts import extract
 from pipeline.analysis.rules.people.match import Party, match, same_company, same_person
 from pipeline.analysis.rules.people.names import completed
-from pipeline.analysis.talk import Said, read
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.insight import Contact, Finding, Material
 from pipeline.language.pack import missing
 
 FIELDS = ("name", "company", "email", "phone", "address")
-KNOWN = ("name", "company", "email", "phone")  # those that a contact has too
+KNOWN = ("name", "company", "email", "phone")  # fields of a contact
 
 
 class ContactsStep:
-    """Facts heard, each with its evidence, and the match against the workspace's contacts.
+    """Facts about the other party with evidence, and their match among the workspace's contacts.
 
-    What a person entered wins: a fact that says otherwise of the matched contact is a suggestion, never a change.
+    Manual entries win: a fact that differs from the matched contact is a suggestion, never a change.
     """
 
     name = "contacts"
     version = 2
 
-    def run(self, material: Material, told: Mapping[str, Fact] | None = None) -> Finding:
-        """`told`: facts by field that another engine read out; they take the place of what is heard here."""
-        said = read(material, machines=True)
+    def run(self, material: Material, engine_facts: Mapping[str, Fact] | None = None) -> Finding:
+        """Return the finding. `engine_facts`: facts by field from another engine; they replace those of the rules."""
+        turns = read(material, machines=True)
         region = material.roster.default_country or _region_of(material)
         telephone, side = _telephone(material, region)
         ours = frozenset(member.name for member in material.roster.members)
-        facts = {**extract(said, material.roster.contacts, region, ours), **(told or {})}
-        heard_number = e164(facts["phone"].text, region) if "phone" in facts else None
-        found = match(Party(telephone, heard_number, facts, said), material.roster)
-        contact = next((c for c in material.roster.contacts if c.contact_id == found["contact_id"]), None)
+        facts = {**extract(turns, material.roster.contacts, region, ours), **(engine_facts or {})}
+        spoken_number = e164(facts["phone"].text, region) if "phone" in facts else None
+        matched = match(Party(telephone, spoken_number, facts, turns), material.roster)
+        contact = next((c for c in material.roster.contacts if c.contact_id == matched["contact_id"]), None)
         suggestions: list[dict[str, Any]] = []
         if contact:
-            facts = _town_as_address(facts, contact, said)
-            suggestions = _suggestions(contact, facts, heard_number)
-            facts = _completed_by(contact, facts, suggestions, said)
+            facts = _town_as_address(facts, contact, turns)
+            suggestions = _suggestions(contact, facts, spoken_number)
+            facts = _completed_by(contact, facts, suggestions, turns)
         value: dict[str, Any] = {
             "number": telephone[0] if side and telephone else None,
             "number_side": side,
             "heard": {field: _plain(facts.get(field)) for field in FIELDS},
-            "heard_number": heard_number,
-            **found,
+            "heard_number": spoken_number,
+            **matched,
             "suggestions": suggestions,
         }
         evidence = tuple(facts[field].evidence for field in FIELDS if field in facts)
-        return Finding(self.name, self.version, value, evidence, found["confidence"], _note(said, material))
+        return Finding(self.name, self.version, value, evidence, matched["confidence"], _note(turns, material))
 
 
-def _note(said: tuple[Said, ...], material: Material) -> str | None:
-    unknown = bool(said) and not any(turn.pack.known for turn in said)
+def _note(turns: tuple[SpokenTurn, ...], material: Material) -> str | None:
+    unknown = bool(turns) and not any(turn.pack.known for turn in turns)
     return missing(material.transcript.language) if unknown else None
 
 
 def _telephone(material: Material, region: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The other party's numbers as E.164, as far as they are numbers, and their side."""
+    """Return the other party's numbers in E.164, as far as they are valid, and their side."""
     numbers, side = other_numbers(material)
     return tuple(number for raw in numbers if (number := e164(raw, region))), side
 
 
-def _town_as_address(facts: dict[str, Fact], contact: Contact, said: tuple[Said, ...]) -> dict[str, Fact]:
-    """A contact whom we know without a company comes from a town rather than from one: "de Visé"."""
-    if not contact.name or contact.company or not perhaps_a_town(facts.get("company"), said):
+def _town_as_address(facts: dict[str, Fact], contact: Contact, turns: tuple[SpokenTurn, ...]) -> dict[str, Fact]:
+    """Move a town from company to address for a contact without a company: "de Visé"."""
+    if not contact.name or contact.company or not may_be_town(facts.get("company"), turns):
         return facts
     rest = {field: fact for field, fact in facts.items() if field != "company"}
     return {"address": facts["company"], **rest}
 
 
 def _completed_by(
-    contact: Contact, facts: dict[str, Fact], suggestions: list[dict[str, Any]], said: tuple[Said, ...]
+    contact: Contact, facts: dict[str, Fact], suggestions: list[dict[str, Any]], turns: tuple[SpokenTurn, ...]
 ) -> dict[str, Fact]:
-    """The facts with the contact's whole name, where nothing speaks against it, and its company, where it is named."""
-    made = dict(facts)
-    if "name" in made and not any(item["field"] == "name" for item in suggestions):
-        made["name"] = completed(made["name"], contact.name)
-    if "company" not in made and (named := company_in_part(said, contact)):
-        made["company"] = named
-    return made
+    """Complete the name from the contact unless it differs, and the company if a word of it is spoken."""
+    result = dict(facts)
+    if "name" in result and not any(item["field"] == "name" for item in suggestions):
+        result["name"] = completed(result["name"], contact.name)
+    if "company" not in result and (company := company_in_part(turns, contact)):
+        result["company"] = company
+    return result
 
 
-def _suggestions(contact: Contact, facts: dict[str, Fact], heard_number: str | None) -> list[dict[str, Any]]:
-    """What was heard and differs from what the contact has: field, known, heard, evidence. Empty fields as well."""
-    found = []
+def _suggestions(contact: Contact, facts: dict[str, Fact], spoken_number: str | None) -> list[dict[str, Any]]:
+    """Return the facts that differ from the contact: field, known, heard, evidence. Empty fields count."""
+    suggestions = []
     for field in KNOWN:
         if field not in facts:
             continue
-        fact, known = facts[field], getattr(contact, field)
-        heard = (heard_number or fact.text) if field == "phone" else fact.text
-        if not known or not _same(field, heard, known, fact.sure):
-            found.append({"field": field, "known": known, "heard": heard, "evidence": asdict(fact.evidence)})
-    return found
+        fact, stored = facts[field], getattr(contact, field)
+        spoken = (spoken_number or fact.text) if field == "phone" else fact.text
+        if not stored or not _same(field, spoken, stored, fact.is_spelled):
+            suggestions.append({"field": field, "known": stored, "heard": spoken, "evidence": asdict(fact.evidence)})
+    return suggestions
 
 
-def _same(field: str, heard: str, known: str, sure: bool) -> bool:
+def _same(field: str, spoken: str, stored: str, is_spelled: bool) -> bool:
     if field == "name":
-        return same_person(heard, known, sure)
-    return same_company(heard, known) if field == "company" else heard.lower() == known.lower()
+        return same_person(spoken, stored, is_spelled)
+    return same_company(spoken, stored) if field == "company" else spoken.lower() == stored.lower()
 
 
 def other_numbers(material: Material) -> tuple[tuple[str, ...], str | None]:
-    """The numbers that may be the other party's, and which side they are on; both where the direction is not known."""
+    """Return the numbers that may be the other party's, and their side; both numbers if the direction is unknown."""
     direction = material.findings.get("direction")
     outgoing = material.call.outgoing
     if outgoing is None and direction is not None:
@@ -115,7 +113,7 @@ def other_numbers(material: Material) -> tuple[tuple[str, ...], str | None]:
 
 
 def e164(raw: str, region: str | None) -> str | None:
-    """The number in E.164 (+ and digits); None if it is none, or a national one of an unknown country."""
+    """Return the number in E.164 (+ and digits); None if it is invalid, or national without a region."""
     import phonenumbers
 
     try:
@@ -128,18 +126,18 @@ def e164(raw: str, region: str | None) -> str | None:
 
 
 def _region_of(material: Material) -> str | None:
-    """The country of the call's own numbers, where they are in E.164 and agree: a caller gives a national number."""
+    """Return the country of the call's own numbers, if they are in E.164 and agree: callers give national numbers."""
     import phonenumbers
 
-    found = set()
+    regions = set()
     for raw in (material.call.from_number, material.call.to_number):
         try:
-            found.add(phonenumbers.region_code_for_number(phonenumbers.parse(raw, None)))
+            regions.add(phonenumbers.region_code_for_number(phonenumbers.parse(raw, None)))
         except phonenumbers.NumberParseException:
             continue
-    found.discard(None)
-    return found.pop() if len(found) == 1 else None
+    regions.discard(None)
+    return regions.pop() if len(regions) == 1 else None
 
 
 def _plain(fact: Fact | None) -> dict[str, Any] | None:
-    return {"value": fact.text, "said": fact.said, "evidence": asdict(fact.evidence)} if fact else None
+    return {"value": fact.text, "said": fact.spoken, "evidence": asdict(fact.evidence)} if fact else None

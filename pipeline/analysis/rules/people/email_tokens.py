@@ -1,10 +1,10 @@
-"""The pieces that a spoken e-mail address is made of, and what its speaker repairs and repeats among them."""
+"""Pieces of a spoken e-mail address: corrections and repetitions."""
 
 from dataclasses import dataclass
 
 from pipeline.language.pack import Pack
 
-ALIKE = 70  # rapidfuzz ratio, 0..100, of a word and what puts it right
+ALIKE = 70  # min. rapidfuzz ratio, 0..100, of a word and its correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,33 +18,33 @@ class Item:
 
 
 def corrected(items: list[Item], pack: Pack) -> list[Item]:
-    """Without what the next word puts right: "gagné, non, gagnon". The two look alike, or are one letter each."""
-    kept: list[Item] = []
+    """Drop what the next word corrects: "gagné, non, gagnon". The two must look alike, or be one letter each."""
+    valid: list[Item] = []
     for at, item in enumerate(items):
-        before = [one for one in kept if one.kind != "pause"][-1:]
-        after = [one for one in items[at + 1 : at + 3] if one.kind != "pause"][:1]
+        before = [piece for piece in valid if piece.kind != "pause"][-1:]
+        after = [piece for piece in items[at + 1 : at + 3] if piece.kind != "pause"][:1]
         if item.text in pack.words("numbers", "corrections") and before and after and _alike(before[0], after[0]):
-            del kept[kept.index(before[0]) :]
-            while kept and kept[-1].kind == "pause":
-                kept.pop()
+            del valid[valid.index(before[0]) :]
+            while valid and valid[-1].kind == "pause":
+                valid.pop()
         else:
-            kept.append(item)
-    return kept
+            valid.append(item)
+    return valid
 
 
-def _alike(one: Item, other: Item) -> bool:
+def _alike(first: Item, second: Item) -> bool:
     from rapidfuzz import fuzz
 
-    if one.kind != other.kind or one.kind not in ("word", "letter"):
+    if first.kind != second.kind or first.kind not in ("word", "letter"):
         return False
-    return one.kind == "letter" or fuzz.ratio(one.text, other.text) >= ALIKE
+    return first.kind == "letter" or fuzz.ratio(first.text, second.text) >= ALIKE
 
 
 def spelled(items: list[Item]) -> list[Item]:
-    """A word that is spelled after it is said ("moss, m, o, double s") is written once, as it is spelled."""
+    """Replace a word and its spelling by the spelling: "moss, m, o, double s"."""
     from rapidfuzz import fuzz
 
-    kept: list[Item] = []
+    valid: list[Item] = []
     at = 0
     while at < len(items):
         item, end, letters = items[at], at + 1, ""
@@ -56,12 +56,12 @@ def spelled(items: list[Item]) -> list[Item]:
                 break
         else:
             end = at + 1
-        kept.append(item)
+        valid.append(item)
         at = end
-    return kept
+    return valid
 
 
 def _ends(items: list[Item], end: int, letters: str, word: str) -> bool:
-    """Whether the spelling ends here: it is the word, or no letter follows."""
-    follows = next((one.kind for one in items[end : end + 2] if one.kind != "pause"), "end")
+    """Return whether the spelling ends here: it is the word, or no letter follows."""
+    follows = next((piece.kind for piece in items[end : end + 2] if piece.kind != "pause"), "end")
     return letters == word or follows != "letter"

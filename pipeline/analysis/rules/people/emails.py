@@ -1,4 +1,4 @@
-"""E-mail addresses out of spoken words: "rosie dot t at fastmail dot com", "j punkt müller at nordwind punkt de"."""
+"""Reads e-mail addresses from spoken words: "rosie dot t at fastmail dot com", "j punkt müller at web punkt de"."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -10,52 +10,54 @@ from pipeline.analysis.rules.people.spelling import letter_at
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
-MOST_APART = 9  # items between an "at" and the one that puts it right
-MOST_WORDS = 4  # of a domain's label, said without a joint: "bellwether toys"
+MAX_ITEMS_APART = 9  # between an "at" and its correction
+MAX_LABEL_WORDS = 4  # of a domain's label without a joint: "bellwether toys"
 _WRITTEN = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _ADDRESS = re.compile(r"[a-z0-9](?:[a-z0-9._+-]*[a-z0-9_])?@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,12}")
 
 
 def emails(text: str, pack: Pack) -> Iterator[TextMatch]:
-    """Addresses as written or as spoken, in lower case and ASCII letters, with their places."""
-    return iter(_emails(text, pack.language) if pack.known else _found(text, pack))
+    """Yield written or spoken addresses, in lower case and ASCII letters, with their places."""
+    return iter(_emails(text, pack.language) if pack.known else _find_emails(text, pack))
 
 
 @lru_cache(maxsize=2048)
 def _emails(text: str, language: str | None) -> tuple[TextMatch, ...]:
-    return tuple(_found(text, pack_of(language)))
+    return tuple(_find_emails(text, pack_of(language)))
 
 
 @cache
 def _hint(language: str | None) -> re.Pattern[str]:
-    """A word that an "at" is said with: a text without one holds no spoken address."""
+    """Return a pattern of the words for "at": a text without a match contains no spoken address."""
     words = sorted(pack_of(language).words("contact", "at") - {"@"})
     return re.compile(rf"@|\b(?:{'|'.join(map(re.escape, words)) or '(?!)'})\b", re.IGNORECASE)
 
 
-def _found(text: str, pack: Pack) -> Iterator[TextMatch]:
+def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
     plain = straighten(text)
-    found = [TextMatch(written.group().lower(), written.start(), written.end()) for written in _WRITTEN.finditer(plain)]
+    addresses = [
+        TextMatch(written.group().lower(), written.start(), written.end()) for written in _WRITTEN.finditer(plain)
+    ]
     if pack.get("contact", "at") and _hint(pack.language).search(plain):
-        for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks keep the places
+        for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks preserve the places
             plain = _blanked(plain, pattern)
         items = tuple(spelled(corrected(list(_items(plain, pack)), pack)))
         for at, item in enumerate(items):
-            heard = _around(items, at, pack) if item.kind == "at" else None
-            if heard and not any(heard.first < other.last and other.first < heard.last for other in found):
-                found.append(heard)
-    yield from sorted(found, key=lambda heard: heard.first)
+            address = _around(items, at, pack) if item.kind == "at" else None
+            if address and not any(address.first < other.last and other.first < address.last for other in addresses):
+                addresses.append(address)
+    yield from sorted(addresses, key=lambda address: address.first)
 
 
 def _blanked(text: str, aside: re.Pattern[str]) -> str:
-    """Without what is said about the address, and the pauses around it."""
-    for found in aside.finditer(text):
-        before, after = text[: found.start()], text[found.end() :]
+    """Blank out remarks about the address, and the pauses around them."""
+    for match in aside.finditer(text):
+        before, after = text[: match.start()], text[match.end() :]
         start = len(before.rstrip(" ")) - before.rstrip(" ").endswith(",")
-        end = found.end() + (re.match(r" ?,?", after) or found).end()
+        end = match.end() + (re.match(r" ?,?", after) or match).end()
         if after.lstrip(" ")[:1] == "," or text[start : start + 1] == ",":
             text = text[:start] + " " * (end - start) + text[end:]
-        text = text[: found.start()] + " " * len(found.group()) + text[found.end() :]
+        text = text[: match.start()] + " " * len(match.group()) + text[match.end() :]
     return text
 
 
@@ -63,8 +65,8 @@ def _items(text: str, pack: Pack) -> Iterator[Item]:
     tokens = list(TOKEN.finditer(text))
     at = 0
     while at < len(tokens):
-        kind, said, length = _item(tokens, at, pack, text)
-        yield Item(kind, said, tokens[at].start(), tokens[at + length - 1].end())
+        kind, spoken, length = _item(tokens, at, pack, text)
+        yield Item(kind, spoken, tokens[at].start(), tokens[at + length - 1].end())
         at += length
 
 
@@ -87,16 +89,16 @@ def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[
 
 @cache
 def _signs(language: str | None) -> tuple[frozenset[str], dict[str, tuple[str, str]]]:
-    """The first words of the signs' names; each name's kind and sign."""
+    """Return the first words of the symbols' names, and the kind and symbol of each name."""
     pack = pack_of(language)
-    named = {name: ("joint", sign) for name, sign in pack.get("contact", "symbols", {}).items()}
-    named |= dict.fromkeys(pack.words("contact", "dot"), ("dot", "."))
-    named |= dict.fromkeys(pack.words("contact", "at"), ("at", "@"))
-    return frozenset(name.partition(" ")[0] for name in named), named
+    symbols = {name: ("joint", sign) for name, sign in pack.get("contact", "symbols", {}).items()}
+    symbols |= dict.fromkeys(pack.words("contact", "dot"), ("dot", "."))
+    symbols |= dict.fromkeys(pack.words("contact", "at"), ("at", "@"))
+    return frozenset(name.partition(" ")[0] for name in symbols), symbols
 
 
 def _sign(token: re.Match[str], text: str, repeat: Collection[str], pack: Pack) -> tuple[str, str, int]:
-    """A sign inside a word ("nordwind-shop.de") belongs to it; one with a space beside it is a pause."""
+    """Classify a sign: inside a word ("nordwind-shop.de") it belongs to it; next to a space it is a pause."""
     sign, first, last = token.group(), token.start(), token.end()
     inside = text[first - 1 : first].isalnum() and text[last : last + 1].isalnum()
     if sign == "@":
@@ -104,8 +106,8 @@ def _sign(token: re.Match[str], text: str, repeat: Collection[str], pack: Pack) 
     if sign == "." and inside:
         return "dot", sign, 1
     letters = not (text[first - 2 : first - 1].isalnum() or text[last + 1 : last + 2].isalnum())  # J-A-N-E
-    beside = {re.split(r"\W", text[:first])[-1].lower(), re.split(r"\W", text[last:], maxsplit=1)[0].lower()}
-    letters = letters or bool(beside & set(repeat))  # R-double-E-N
+    adjacent = {re.split(r"\W", text[:first])[-1].lower(), re.split(r"\W", text[last:], maxsplit=1)[0].lower()}
+    letters = letters or bool(adjacent & set(repeat))  # R-double-E-N
     if sign in "-+" and inside and not letters:
         return "joint", sign, 1
     if sign == "." and _sentence_ends(text, first, last, pack):
@@ -114,35 +116,35 @@ def _sign(token: re.Match[str], text: str, repeat: Collection[str], pack: Pack) 
 
 
 def _sentence_ends(text: str, first: int, last: int, pack: Pack) -> bool:
-    """A capital after a whole word: "that's the old one. Harriet dot". Not "gmail. Dot com"."""
+    """Return whether a capital follows a whole word: "that's the old one. Harriet dot". Not "gmail. Dot com"."""
     after = re.match(r"\s+([^\W\d_][^\W\d_]+)", text[last:])
     before = re.search(r"([^\W\d_]{2,}|\d+)$", text[:first])
     return bool(after and before and after[1][0].isupper() and after[1].lower() not in _signs(pack.language)[0])
 
 
 def _around(items: tuple[Item, ...], at: int, pack: Pack) -> TextMatch | None:
-    left, right = _local(items, _first_at(items, at, pack), pack), _domain(items, at)
-    if not left or not right or (right[0].text in pack.words("text", "stopwords") and right[1].kind == "dot"):
+    local, domain = _local(items, _first_at(items, at, pack), pack), _domain(items, at)
+    if not local or not domain or (domain[0].text in pack.words("text", "stopwords") and domain[1].kind == "dot"):
         return None  # "look at the dot"
-    address = _ascii(_text(left) + "@" + _text(right), pack)
-    return TextMatch(address, left[0].first, right[-1].last) if _ADDRESS.fullmatch(address) else None
+    address = _ascii(_text(local) + "@" + _text(domain), pack)
+    return TextMatch(address, local[0].first, domain[-1].last) if _ADDRESS.fullmatch(address) else None
 
 
 def _first_at(items: tuple[Item, ...], at: int, pack: Pack) -> int:
-    """The "at" before, where only what stands after it is put right: "at post... no, not post, at alpine dot com"."""
+    """Return the "at" before, if only the domain is corrected: "at post... no, not post, at alpine dot com"."""
     corrections = pack.words("numbers", "corrections")
-    for before in range(at - 1, max(-1, at - MOST_APART), -1):
+    for before in range(at - 1, max(-1, at - MAX_ITEMS_APART), -1):
         kind = items[before].kind
         if kind == "at":
-            said = {item.text for item in items[before:at]}
-            return before if said & corrections else at
+            texts = {item.text for item in items[before:at]}
+            return before if texts & corrections else at
         if kind in ("dot", "letter", "figure", "joint"):
             break
     return at
 
 
 def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
-    """What stands before the "at", back to a word that belongs to the sentence around it."""
+    """Return the items before the "at", back to a word of the sentence around it."""
     stop = pack.words("text", "stopwords") | pack.words("contact", "mail_stop")
     taken: list[Item] = []
     while at > 0:
@@ -151,23 +153,23 @@ def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
         if item.kind == "pause":
             if _ends_sentence(items, at, taken):
                 break
-            begun = any(kept.kind != "pause" for kept in taken) and not (at and _sure(items[at - 1]))
-            if begun and (not _sure(taken[0]) or taken[0].kind in ("letter", "figure")):
+            begun = any(piece.kind != "pause" for piece in taken) and not (at and _is_certain(items[at - 1]))
+            if begun and (not _is_certain(taken[0]) or taken[0].kind in ("letter", "figure")):
                 break
         elif item.kind in ("at", "end") or (item.kind == "word" and item.text.partition("'")[0] in stop):
             break
         taken.insert(0, item)
-    return _without_preposition(_without_pauses(_from_a_joint(taken)), items, pack)
+    return _without_preposition(_without_pauses(_last_of_sentence(taken)), items, pack)
 
 
 def _ends_sentence(items: tuple[Item, ...], at: int, taken: list[Item]) -> bool:
-    """A full stop between a number and a word: "the old one. june at ..."."""
-    follows = next((kept.kind for kept in taken if kept.kind != "pause"), None)
+    """Return whether a full stop separates a number from a word: "the old one. june at ..."."""
+    follows = next((piece.kind for piece in taken if piece.kind != "pause"), None)
     return items[at].text == "." and at > 0 and items[at - 1].kind == "figure" and follows == "word"
 
 
 def _without_preposition(taken: list[Item], items: tuple[Item, ...], pack: Pack) -> list[Item]:
-    """ "A pedidos arroba ...", "à compta arobase ...": to whom one sends, unless something says that it is a letter."""
+    """Drop a preposition ("A pedidos arroba ...", "à compta arobase ..."), unless it is a letter in this context."""
     if len(taken) < 2 or taken[0].text not in pack.words("contact", "mail_to"):
         return taken
     at = items.index(taken[0])
@@ -178,8 +180,8 @@ def _without_preposition(taken: list[Item], items: tuple[Item, ...], pack: Pack)
     return taken[1:] if first and taken[1].kind == "word" else taken
 
 
-def _from_a_joint(taken: list[Item]) -> list[Item]:
-    """More than two words without a joint are a sentence: the last one is meant."""
+def _last_of_sentence(taken: list[Item]) -> list[Item]:
+    """Keep the last of more than two words without a joint: the others are a sentence."""
     run = 0
     for at in range(len(taken) - 1, -1, -1):
         run = run + 1 if taken[at].kind == "word" else 0
@@ -189,7 +191,7 @@ def _from_a_joint(taken: list[Item]) -> list[Item]:
 
 
 def _domain(items: tuple[Item, ...], at: int) -> list[Item]:
-    """What stands after the "at", to the end of the last part after a dot."""
+    """Return the items after the "at", to the end of the last label after a dot."""
     taken: list[Item] = []
     words = 0  # since the last dot
     for place in range(at + 1, len(items)):
@@ -199,7 +201,7 @@ def _domain(items: tuple[Item, ...], at: int) -> list[Item]:
                 break
             continue
         words = 0 if item.kind == "dot" else words + (item.kind in ("word", "figure"))
-        if words > MOST_WORDS or _ends_domain(item, taken):
+        if words > MAX_LABEL_WORDS or _ends_domain(item, taken):
             break
         taken.append(item)
     dotted = _dotted(taken)
@@ -213,7 +215,7 @@ def _dotted(items: list[Item]) -> bool:
 
 
 def _word_after_dot(item: Item, taken: list[Item]) -> Item:
-    """An "at" after a dot is Austria's."""
+    """Convert an "at" after a dot to Austria's domain."""
     if item.kind != "at" or not taken or taken[-1].kind != "dot":
         return item
     return Item("word", item.text if item.text != "@" else "at", item.first, item.last)
@@ -227,7 +229,7 @@ def _pause_ends_domain(items: tuple[Item, ...], at: int, taken: list[Item]) -> b
 
 
 def _ends_domain(item: Item, taken: list[Item]) -> bool:
-    """Whether the domain is over before this item, which is no pause."""
+    """Return whether the domain ends before this item, which is no pause."""
     if item.kind in ("at", "end"):
         return True
     if not _dotted(taken):
@@ -237,16 +239,16 @@ def _ends_domain(item: Item, taken: list[Item]) -> bool:
     return item.kind in ("word", "figure") and taken[-1].kind not in ("dot", "joint")
 
 
-def _sure(item: Item) -> bool:
-    """It can be part of nothing but an address or a spelling."""
+def _is_certain(item: Item) -> bool:
+    """Return whether the item can only be part of an address or a spelling."""
     return item.kind in ("letter", "figure", "joint", "dot")
 
 
 def _without_pauses(items: list[Item]) -> list[Item]:
-    kept = [item for item in items if item.kind != "pause"]
-    while kept and kept[0].kind in ("dot", "joint"):
-        kept.pop(0)
-    return kept
+    pieces = [item for item in items if item.kind != "pause"]
+    while pieces and pieces[0].kind in ("dot", "joint"):
+        pieces.pop(0)
+    return pieces
 
 
 def _text(items: list[Item]) -> str:
@@ -254,7 +256,7 @@ def _text(items: list[Item]) -> str:
 
 
 def _ascii(address: str, pack: Pack) -> str:
-    """Addresses hold no umlauts or accents: ü is ue in German, é is e elsewhere."""
+    """Transliterate umlauts and accents: ü is ue in German, é is e elsewhere."""
     from pipeline.analysis.rules.people.phonetics import folded
 
     for sign, plain in pack.get("contact", "ascii", {}).items():

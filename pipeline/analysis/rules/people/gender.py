@@ -1,4 +1,4 @@
-"""Whether a title and a first name go together: "Herr Sievers" is Holger, not Ines. Doubt is an answer."""
+"""Matches titles and first names: "Herr Sievers" is Holger, not Ines. None means doubt."""
 
 from functools import cache
 
@@ -9,13 +9,13 @@ FEMALE, MALE = "female", "male"
 
 
 def of_title(title: str, language: str | None) -> str | None:
-    """What a title says of who bears it: "Mrs", "don", "Monsieur". None for "Dr"."""
+    """Return the gender of a title ("Mrs", "don", "Monsieur"); None for "Dr"."""
     plain = title.lower().strip(".")
     return next((kind for kind in (FEMALE, MALE) if plain in pack(language).words("people", f"{kind}_titles")), None)
 
 
 def of_first_name(name: str, language: str | None) -> str | None:
-    """By this language's list (Jean), then the lists of all, then its endings; None where lists or endings disagree."""
+    """Return the gender by this language's list (Jean), then all lists, then endings; None if these disagree."""
     plain, first = folded(name), folded(name.partition("-")[0])
     if first != plain and plain not in _names(FEMALE) | _names(MALE):
         plain = first  # Jean-Paul, Marie-Claude, Karl-Heinz
@@ -30,7 +30,7 @@ def of_first_name(name: str, language: str | None) -> str | None:
 
 
 def listed(name: str) -> bool:
-    """Whether it is a first name of the lists."""
+    """Return whether a list of first names contains it."""
     plain = folded(name)
     return plain in _names(FEMALE) or plain in _names(MALE)
 
@@ -52,15 +52,15 @@ def _names(kind: str) -> frozenset[str]:
 
 
 def of_known(name: str | None, language: str | None) -> str | None:
-    """Of a name as it stands in a list: by its title ("Mrs Pillay"), else by its first name where there is one."""
+    """Return the gender of a stored name: by its title ("Mrs Pillay"), else by its first name if there is one."""
     words = (name or "").split()
     titled = next((kind for word in words if (kind := of_title(word, language))), None)
     return titled or (of_first_name(words[0], language) if len(words) > 1 else None)
 
 
-def short_form(one: str, other: str) -> bool:
-    """Whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
-    short, full = sorted((folded(one), folded(other)), key=len)
+def short_form(first_name: str, second_name: str) -> bool:
+    """Return whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
+    short, full = sorted((folded(first_name), folded(second_name)), key=len)
     if len(short) >= 3 and len(full) - len(short) >= 3 and full.startswith(short):
         return True
     forms = _short_forms()
@@ -69,9 +69,9 @@ def short_form(one: str, other: str) -> bool:
 
 @cache
 def _short_forms() -> dict[str, frozenset[str]]:
-    """Of all languages: short form -> the names that it stands for."""
-    found: dict[str, frozenset[str]] = {}
+    """Return the full names by short form, of all languages."""
+    forms: dict[str, frozenset[str]] = {}
     for language in available():
         for short, names in pack(language).get("people", "short_names", {}).items():
-            found[folded(short)] = found.get(folded(short), frozenset()) | {folded(name) for name in names.split()}
-    return found
+            forms[folded(short)] = forms.get(folded(short), frozenset()) | {folded(name) for name in names.split()}
+    return forms

@@ -1,8 +1,8 @@
-"""How a name sounds: keys by which two spellings of one spoken name are found to be the same.
+"""Phonetic keys by which two spellings of one spoken name are equal.
 
 German: Cologne phonetics (H. J. Postel, "Die Kölner Phonetik", IBM-Nachrichten 19, 1969). English, and languages
-without rules: Metaphone (L. Philips, Computer Language 7(12), 1990), as jellyfish has it. Spanish and French: letters
-that are written differently and spoken alike become one, silent ones go; consonants and, in French, vowels stay.
+without rules: Metaphone (L. Philips, Computer Language 7(12), 1990), from jellyfish. Spanish and French: letters with
+the same sound become one, silent ones are dropped; consonants and, in French, vowels stay.
 """
 
 import re
@@ -26,7 +26,7 @@ _FRENCH = (
 
 
 def sound(name: str, language: str | None) -> str:
-    """The key of one name or word; names that sound alike in `language` have the same. Other languages as English."""
+    """Return the key of a name or word, the same for names that sound alike in `language` (default: English)."""
     return _sound(name, (language or "")[:2].lower())
 
 
@@ -47,7 +47,7 @@ def _sound(name: str, language: str) -> str:
 
 
 def cologne(name: str) -> str:
-    """Cologne phonetics: one digit for each group of letters, doubles and inner zeros left out."""
+    """Return the Cologne phonetics: one digit for each group of letters, without doubles and inner zeros."""
     letters = re.sub(r"[^a-z]", "", folded(name.replace("ß", "ss")))
     codes = "".join(_digit(letters, at) for at in range(len(letters)))
     codes = _once(codes)
@@ -70,30 +70,30 @@ def _digit(letters: str, at: int) -> str:
     return "4" if hard and before not in {"s", "z"} else "8"
 
 
-def alike(one: str, other: str, language: str | None) -> bool:
-    """Whether two single names can be one spoken name: same key, same last vowel, and not too different in writing."""
+def alike(first: str, second: str, language: str | None) -> bool:
+    """Return whether two single names may be one spoken name: same key and last vowel, and similar spelling."""
     from rapidfuzz import fuzz
 
-    if folded(one) == folded(other):
+    if folded(first) == folded(second):
         return True
-    key = sound(one, language)
-    same = bool(key) and key == sound(other, language) and _ending(one) == _ending(other)
-    return same and fuzz.ratio(folded(one), folded(other)) >= LIKE_ENOUGH
+    key = sound(first, language)
+    same = bool(key) and key == sound(second, language) and _ending(first) == _ending(second)
+    return same and fuzz.ratio(folded(first), folded(second)) >= LIKE_ENOUGH
 
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> str:
-    """Lower case without accents."""
+    """Return the text in lower case without accents."""
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
     return "".join(sign for sign in plain if not unicodedata.combining(sign)).lower()
 
 
 def _ending(name: str) -> str:
-    """Dan and Dana, Mario and Marie differ in nothing but the vowel at the end."""
+    """Return the last vowel: Dan and Dana, Mario and Marie differ in nothing else."""
     bare = re.sub(r"[^a-z]|h$", "", folded(name))
     return {"y": "i"}.get(bare[-1:], bare[-1:]) if bare[-1:] in "aoiy" else ""
 
 
 def _once(key: str) -> str:
-    """Equal neighbors count once."""
+    """Collapse equal neighbors."""
     return re.sub(r"(.)\1+", r"\1", key)

@@ -1,59 +1,62 @@
-"""How pleased or displeased a turn is, by its words: what a pack's word lists and patterns say, weighed by rule.
+"""Scores a turn by a pack's word lists and patterns.
 
 The weights are round figures, the same for all languages, and none was fitted. Lexicons with negation and intensifiers
-are those of Taboada et al. 2011 (Lexicon-Based Methods for Sentiment Analysis); a formula of politeness says little
-about the mood of the person using it (Brown & Levinson 1987), so it weighs little, and its regrets nothing.
+follow Taboada et al. 2011 (Lexicon-Based Methods for Sentiment Analysis); a polite formula shows little of the mood of
+its user (Brown & Levinson 1987), so its weight is small, and that of its regrets zero.
 """
 
 import re
 from collections import Counter
 from dataclasses import dataclass
 
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack
 
 PATTERNS = {"warm": 1.0, "care": 0.7, "laughter": 0.7, "wishes": 0.4, "complaint": -1.0, "strong": -1.5}
 WORDS = {"positive": 0.7, "polite": 0.1, "negative": -0.8, "trouble": -0.25}
 INTENSIFIED, NEGATED = 1.5, -0.6
-REACH = 3  # words after a negation or an intensifier that it bears on
-EXCLAIMED = 0.3  # added to what a turn with an exclamation mark is already
-MOST = 2.5  # of one turn, either way
+REACH = 3  # words that a negation or an intensifier affects
+EXCLAIMED = 0.3  # added in the direction of a turn with an exclamation mark
+MAX_WEIGHT = 2.5  # of one turn, either way
 _TOKEN = re.compile(r"[\w'-]+|[.,!?;:]")
 
 
 @dataclass(frozen=True, slots=True)
 class LexiconScore:
-    """`weight` is below 0 displeased, above 0 pleased, at most `MOST` either way, 0 without words of either kind.
+    """`weight`: negative if displeased, positive if pleased, within -`MAX_WEIGHT`..`MAX_WEIGHT`, 0 without listed
+    words.
 
-    `found`: how often each list of the pack fits, by the list's name; a word under a negation counts as "NAME not".
+    `counts`: matches by the name of the pack's list; a word under a negation counts as "NAME not".
     """
 
     weight: float
-    found: dict[str, int]
+    counts: dict[str, int]
 
 
-def score_turn(said: Said) -> LexiconScore:
-    """What our side says of trouble is its work, not its mood: such words do not weigh for a rep."""
-    found: Counter[str] = Counter()
-    text = said.text.lower()
-    for pattern in said.pack.patterns("tone", "neutral"):
+def score_turn(turn: SpokenTurn) -> LexiconScore:
+    """Score a turn. An agent's words for trouble have no weight: they describe the work, not the mood."""
+    counts: Counter[str] = Counter()
+    text = turn.text.lower()
+    for pattern in turn.pack.patterns("tone", "neutral"):
         text, times = pattern.subn(" . ", text)
-        found["neutral"] += times
+        counts["neutral"] += times
     total = 0.0
     for key, weight in PATTERNS.items():
-        for pattern in said.pack.patterns("tone", key):
+        for pattern in turn.pack.patterns("tone", key):
             text, times = pattern.subn(" . ", text)
             total += weight * min(times, 2)
-            found[key] += times
-    total += _words(text, said.pack, said.role is Role.REP, found)
-    if "!" in said.text and total:
+            counts[key] += times
+    total += _words(text, turn.pack, turn.role is Role.REP, counts)
+    if "!" in turn.text and total:
         total += EXCLAIMED if total > 0 else -EXCLAIMED
-    return LexiconScore(max(-MOST, min(MOST, total)), {key: times for key, times in found.items() if times})
+    return LexiconScore(
+        max(-MAX_WEIGHT, min(MAX_WEIGHT, total)), {key: times for key, times in counts.items() if times}
+    )
 
 
-def _words(text: str, pack: Pack, rep: bool, found: Counter[str]) -> float:
-    """What the words weigh; adds to `found` how many of each list there are."""
+def _words(text: str, pack: Pack, rep: bool, counts: Counter[str]) -> float:
+    """Return the weight of the words; add the matches of each list to `counts`."""
     lists = [(key, pack.words("tone", key), weight) for key, weight in WORDS.items()]
     negations, intensifiers = pack.words("tone", "negations"), pack.words("tone", "intensifiers")
     total, turned, raised = 0.0, 0, 0
@@ -68,7 +71,7 @@ def _words(text: str, pack: Pack, rep: bool, found: Counter[str]) -> float:
             weight = 0.0
             for key, words, of_list in lists:
                 if token in words:
-                    found[f"{key} not" if turned else key] += 1
+                    counts[f"{key} not" if turned else key] += 1
                     weight += 0.0 if rep and key == "trouble" else of_list
             total += weight * (INTENSIFIED if raised else 1.0) * (NEGATED if turned else 1.0)
             turned, raised = max(0, turned - 1), max(0, raised - 1)

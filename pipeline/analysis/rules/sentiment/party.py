@@ -1,8 +1,8 @@
-"""In what tone a party speaks over the whole call, from how likely each of its turns is displeased or pleased.
+"""Sentiment of a party over the whole call, from the probabilities of its turns.
 
-A second, small logistic regression (see `turn`): a few pleased or displeased turns make a party's tone, not the mean of
-all, for most of any call is business. The other party counts too: its displeasure for the opposite, for reps answer it
-kindly, and its pleasure for the same, for warmth is answered. So do exclamation marks.
+A second, small logistic regression (see `turn`): a few pleased or displeased turns decide, not the mean of all, since
+most of any call is business. The other party counts too: agents answer displeasure kindly, and warmth with warmth. So
+do exclamation marks.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FEATURES = (
 
 @dataclass(frozen=True, slots=True)
 class PartySentiment:
-    """`score` is the probability of pleased less that of displeased, `confidence` that of the label."""
+    """`score` is the probability of pleased minus that of displeased, `confidence` that of the label."""
 
     label: str
     score: float
@@ -30,35 +30,35 @@ class PartySentiment:
 
 
 def party_features(
-    own: Sequence[TurnSentiment], weights: Sequence[float], rep: bool, others: Sequence[TurnSentiment], exclaimed: int
+    turns: Sequence[TurnSentiment], weights: Sequence[float], rep: bool, others: Sequence[TurnSentiment], exclaimed: int
 ) -> list[float]:
-    """The values of `FEATURES`. `own` is not empty.
+    """Return the values of `FEATURES`. `turns` is not empty.
 
-    `weights` are those of the turns by the word lists alone; `exclaimed` is how many of them have an exclamation mark.
+    `weights` are those of the turns by the word lists alone; `exclaimed` counts the turns with an exclamation mark.
     """
-    root = sqrt(len(own))
+    root = sqrt(len(turns))
     return [
-        sum(one.negative for one in own) / root,
-        sum(one.positive for one in own) / root,
-        _strongest([one.negative for one in own]),
-        _strongest([one.positive for one in own]),
+        sum(turn.negative for turn in turns) / root,
+        sum(turn.positive for turn in turns) / root,
+        _strongest([turn.negative for turn in turns]),
+        _strongest([turn.positive for turn in turns]),
         float(rep),
-        fmean(one.negative for one in others) if others else 0.0,
+        fmean(turn.negative for turn in others) if others else 0.0,
         sum(weights) / root,
-        sum(one.positive for one in others) / sqrt(len(others)) if others else 0.0,
-        _strongest([one.positive for one in others]) if others else 0.0,
+        sum(turn.positive for turn in others) / sqrt(len(others)) if others else 0.0,
+        _strongest([turn.positive for turn in others]) if others else 0.0,
         exclaimed / root,
         1.0,
     ]
 
 
-def predict_party(given: Sequence[float], weights: SentimentWeights) -> PartySentiment:
-    """The tone for these features."""
+def predict_party(values: Sequence[float], weights: SentimentWeights) -> PartySentiment:
+    """Return the party's sentiment for these features."""
     import numpy as np
 
-    sure = [float(one) for one in softmax(weights.rule @ np.asarray(given))]
-    negative, _, positive = sure
-    return PartySentiment(LABELS[sure.index(max(sure))], positive - negative, max(sure))
+    probabilities = [float(probability) for probability in softmax(weights.rule @ np.asarray(values))]
+    negative, _, positive = probabilities
+    return PartySentiment(LABELS[probabilities.index(max(probabilities))], positive - negative, max(probabilities))
 
 
 def _strongest(values: Sequence[float]) -> float:

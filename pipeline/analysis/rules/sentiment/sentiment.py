@@ -1,5 +1,3 @@
-"""In what tone the parties speak: whether pleased from their words, how strongly from their words and their voice."""
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -11,30 +9,30 @@ from pipeline.analysis.rules.sentiment.lexicon import LexiconScore, score_turn
 from pipeline.analysis.rules.sentiment.party import party_features, predict_party
 from pipeline.analysis.rules.sentiment.turn import SentimentWeights, TurnSentiment, shipped_weights
 from pipeline.analysis.rules.sentiment.voice import VoiceArousal, judged_speakers, voices
-from pipeline.analysis.talk import Said, read, roles, rounded
+from pipeline.analysis.talk import SpokenTurn, read, roles, rounded
 from pipeline.domain.insight import Evidence, Finding, Material, Tone
 from pipeline.domain.speech import Role
 from pipeline.language.pack import missing
 
-LABEL_FROM = 0.2  # a score of several turns or parties at least this far from 0 is positive or negative
-CLEAR = 0.5  # probability from which a turn is negative or positive
-TREND_FROM = 0.2  # second half minus first half, at least this far from 0
-FEW_WORDS = 8  # of a party who says nothing telling: too few to call it neutral
-STRENGTH = 0.25  # by which a voice raised by one standard deviation makes a turn's words weigh more
+MIN_LABEL_SCORE = 0.2  # distance from 0 of a positive or negative score
+CLEAR = 0.5  # min. probability of a negative or positive turn
+MIN_TREND = 0.2  # distance from 0 of second half minus first half
+MIN_WORDS = 8  # of a party without a clear turn to call it neutral
+STRENGTH = 0.25  # added weight of a turn's words per standard deviation of arousal
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredTurn:
-    """A turn, how likely its words are displeased or pleased, and how it sounds where that is known."""
+    """A turn with its probabilities by words, and its arousal if the voice was judged."""
 
-    said: Said
-    found: LexiconScore
+    spoken: SpokenTurn
+    lexicon: LexiconScore
     words: TurnSentiment
     voice: VoiceArousal | None
 
     @property
     def likely(self) -> TurnSentiment:
-        """What a raised voice says is meant more strongly; what it says is in the words."""
+        """The probabilities, amplified by a raised voice; the words alone decide the direction."""
         raised = min(2.0, max(0.0, self.voice.arousal)) if self.voice else 0.0
         both = self.words.negative + self.words.positive
         factor = min(1 + STRENGTH * raised, 1 / both if both else 1.0)
@@ -45,7 +43,7 @@ class ScoredTurn:
         return self.likely.score
 
     @property
-    def telling(self) -> bool:
+    def is_clear(self) -> bool:
         return max(self.likely.negative, self.likely.positive) >= CLEAR
 
     @property
@@ -54,135 +52,150 @@ class ScoredTurn:
 
 
 class SentimentStep:
-    """Per turn, per party, over time and overall, where it went and turned; `basis` and the note say by what."""
+    """Sentiment per turn, per party, over time and overall, with trend and turning points; `basis`: words or voice."""
 
     name = "tone"
     version = 5
 
     def run(self, material: Material) -> Finding:
-        said = read(material)
-        if not any(turn.pack.known for turn in said):
-            why = missing(material.transcript.language) if said else "nobody speaks in this call"
+        turns = read(material)
+        if not any(turn.pack.known for turn in turns):
+            why = missing(material.transcript.language) if turns else "no speech in this call"
             return Finding(self.name, self.version, _value(None, {}, [], []), note=why)
-        sounded, weights = voices(material), shipped_weights()
-        spoken = [_spoken(turn, weights, sounded.get(turn.turn.index)) for turn in said]
+        arousals, weights = voices(material), shipped_weights()
+        scored_turns = [_scored(turn, weights, arousals.get(turn.turn.index)) for turn in turns]
         by_party = {
-            label: [one for one in spoken if one.said.turn.speaker == label] for label in roles(material.transcript)
+            label: [scored for scored in scored_turns if scored.spoken.turn.speaker == label]
+            for label in roles(material.transcript)
         }
-        parties = {label: _party(own, spoken, weights) for label, own in by_party.items()}
-        turned = [found for own in by_party.values() if (found := _turning_point(own))]
-        value = _value(_overall(parties), parties, [_turn(one) for one in spoken], turned)
+        parties = {label: _party(party_turns, scored_turns, weights) for label, party_turns in by_party.items()}
+        turning_points = [point for party_turns in by_party.values() if (point := _turning_point(party_turns))]
+        value = _value(_overall(parties), parties, [_turn(scored) for scored in scored_turns], turning_points)
         return Finding(
-            self.name, self.version, value, tuple(_telling(spoken)), _confidence(parties), _note(spoken, material)
+            self.name,
+            self.version,
+            value,
+            tuple(_strongest_turns(scored_turns)),
+            _confidence(parties),
+            _note(scored_turns, material),
         )
 
 
-def _note(spoken: Sequence[ScoredTurn], material: Material) -> str:
-    """What the tone was read from."""
-    heard = dict.fromkeys(one.said.turn.speaker for one in spoken if one.voice)
-    if heard:
-        return f"read from the words of everybody and the voice of {' and '.join(heard)}"
+def _note(scored_turns: Sequence[ScoredTurn], material: Material) -> str:
+    judged = dict.fromkeys(scored.spoken.turn.speaker for scored in scored_turns if scored.voice)
+    if judged:
+        return f"based on all words and the voice of {' and '.join(judged)}"
     if material.tone_by_voice == "nobody":
-        return "read from the words alone: no voice is to be judged"
+        return "based on the words only (no voice is judged)"
     if not judged_speakers(material):
-        return "read from the words alone: nobody is surely a customer, and no other voice is judged"
-    return "read from the words alone: how the voices usually sound is not known"
+        return "based on the words only (no confirmed customer, and no other voice is judged)"
+    return "based on the words only (no voice baseline yet)"
 
 
 def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:
-    label = "positive" if score >= LABEL_FROM else "negative" if score <= -LABEL_FROM else "neutral"
+    label = "positive" if score >= MIN_LABEL_SCORE else "negative" if score <= -MIN_LABEL_SCORE else "neutral"
     return Tone(label, round(score, 3), basis)
 
 
-def _spoken(said: Said, weights: SentimentWeights, voice: VoiceArousal | None) -> ScoredTurn:
-    """A turn in a language without a pack tells nothing."""
-    found = score_turn(said)
-    return ScoredTurn(said, found, weights.predict(said, found) if said.pack.known else TurnSentiment(0.0, 0.0), voice)
+def _scored(turn: SpokenTurn, weights: SentimentWeights, voice: VoiceArousal | None) -> ScoredTurn:
+    lexicon_score = score_turn(turn)
+    return ScoredTurn(
+        turn, lexicon_score, weights.predict(turn, lexicon_score) if turn.pack.known else TurnSentiment(0.0, 0.0), voice
+    )
 
 
 def _score(part: Sequence[ScoredTurn]) -> float:
-    """Of a part of a party's turns: their mean."""
-    return fmean(one.mark for one in part)
+    return fmean(scored.mark for scored in part)
 
 
 def _confidence(parties: dict[str, dict[str, Any] | None]) -> float | None:
-    """Of the least sure party."""
+    """Return the lowest confidence of the parties."""
     return min((party["confidence"] for party in parties.values() if party), default=None)
 
 
-def _turn(one: ScoredTurn) -> dict[str, Any]:
-    made = {"turn": one.said.turn.index, "speaker": one.said.turn.speaker}
-    likely = one.likely
+def _turn(scored: ScoredTurn) -> dict[str, Any]:
+    value = {"turn": scored.spoken.turn.index, "speaker": scored.spoken.turn.speaker}
+    likely = scored.likely
     label = "negative" if likely.negative >= CLEAR else "positive" if likely.positive >= CLEAR else "neutral"
-    made |= _plain(Tone(label, round(likely.score, 3), one.basis))
-    return made | {"arousal": one.voice.arousal, "voice": one.voice.label} if one.voice else made
+    value |= _plain(Tone(label, round(likely.score, 3), scored.basis))
+    return value | {"arousal": scored.voice.arousal, "voice": scored.voice.label} if scored.voice else value
 
 
-def _party(own: list[ScoredTurn], spoken: list[ScoredTurn], weights: SentimentWeights) -> dict[str, Any] | None:
-    """None where too little is said to tell."""
-    words = sum(len(one.said.turn.words) for one in own)
-    if not own or (words < FEW_WORDS and not any(one.telling for one in own)):
+def _party(
+    party_turns: list[ScoredTurn], scored_turns: list[ScoredTurn], weights: SentimentWeights
+) -> dict[str, Any] | None:
+    """Return the value of a party; None if it says too little."""
+    words = sum(len(scored.spoken.turn.words) for scored in party_turns)
+    if not party_turns or (words < MIN_WORDS and not any(scored.is_clear for scored in party_turns)):
         return None
-    others = [one.likely for one in spoken if one.said.turn.speaker != own[0].said.turn.speaker]
-    lists = [one.found.weight for one in own]
-    exclaimed = sum("!" in one.said.text for one in own)
-    given = party_features([one.likely for one in own], lists, own[0].said.role is Role.REP, others, exclaimed)
-    found = predict_party(given, weights)
-    basis = ("words", "voice") if any(one.voice for one in own) else ("words",)
-    made = _plain(Tone(found.label, round(found.score, 3), basis)) | {"confidence": round(found.confidence, 3)}
-    by_voice = {f"{label}_turns": _sounding(label, own) for label in ("raised", "lowered")}
-    return made | by_voice | {"over_time": _over_time(own)}
+    others = [
+        scored.likely for scored in scored_turns if scored.spoken.turn.speaker != party_turns[0].spoken.turn.speaker
+    ]
+    lists = [scored.lexicon.weight for scored in party_turns]
+    exclaimed = sum("!" in scored.spoken.text for scored in party_turns)
+    features = party_features(
+        [scored.likely for scored in party_turns], lists, party_turns[0].spoken.role is Role.REP, others, exclaimed
+    )
+    party_sentiment = predict_party(features, weights)
+    basis = ("words", "voice") if any(scored.voice for scored in party_turns) else ("words",)
+    value = _plain(Tone(party_sentiment.label, round(party_sentiment.score, 3), basis)) | {
+        "confidence": round(party_sentiment.confidence, 3)
+    }
+    by_voice = {f"{label}_turns": _sounding(label, party_turns) for label in ("raised", "lowered")}
+    return value | by_voice | {"over_time": _over_time(party_turns)}
 
 
-def _sounding(label: str, own: list[ScoredTurn]) -> list[int]:
-    """The turns whose voice has this label."""
-    return [one.said.turn.index for one in own if one.voice and one.voice.label == label]
+def _sounding(label: str, party_turns: list[ScoredTurn]) -> list[int]:
+    return [scored.spoken.turn.index for scored in party_turns if scored.voice and scored.voice.label == label]
 
 
-def _over_time(own: list[ScoredTurn]) -> list[dict[str, Any]]:
-    """The thirds of a party's turns; of fewer than six, nothing."""
-    if len(own) < 6:
+def _over_time(party_turns: list[ScoredTurn]) -> list[dict[str, Any]]:
+    """Return the thirds of a party's turns; [] for less than six turns."""
+    if len(party_turns) < 6:
         return []
-    edges = [round(len(own) * part / 3) for part in range(4)]
-    return [_third(own[first:last]) for first, last in pairwise(edges)]
+    edges = [round(len(party_turns) * part / 3) for part in range(4)]
+    return [_third(party_turns[first:last]) for first, last in pairwise(edges)]
 
 
 def _third(part: list[ScoredTurn]) -> dict[str, Any]:
-    found = tone(_score(part))
-    aroused = [one.voice.arousal for one in part if one.voice]
+    mean_tone = tone(_score(part))
+    aroused = [scored.voice.arousal for scored in part if scored.voice]
     return {
-        "start": part[0].said.turn.start,
-        "end": part[-1].said.turn.end,
-        "label": found.label,
-        "score": found.score,
+        "start": part[0].spoken.turn.start,
+        "end": part[-1].spoken.turn.end,
+        "label": mean_tone.label,
+        "score": mean_tone.score,
         "arousal": rounded(fmean(aroused)) if aroused else None,
     }
 
 
-def _turning_point(own: list[ScoredTurn]) -> dict[str, Any] | None:
-    found = change_point([one.mark for one in own])
-    if found is None:
+def _turning_point(party_turns: list[ScoredTurn]) -> dict[str, Any] | None:
+    change = change_point([scored.mark for scored in party_turns])
+    if change is None:
         return None
-    before, after = (tone(_score(part)).label for part in (own[: found.at], own[found.at :]))
+    before, after = (tone(_score(part)).label for part in (party_turns[: change.at], party_turns[change.at :]))
     if before == after:
         return None
-    first = own[found.at]
+    first = party_turns[change.at]
     return {
-        "turn": first.said.turn.index,
-        "speaker": first.said.turn.speaker,
+        "turn": first.spoken.turn.index,
+        "speaker": first.spoken.turn.speaker,
         "from": before,
         "to": after,
-        "why": _why(own, found),
-        "evidence": asdict(_whole(first.said)),
+        "why": _why(party_turns, change),
+        "evidence": asdict(_whole(first.spoken)),
     }
 
 
-def _why(own: list[ScoredTurn], found: ChangePoint) -> str:
+def _why(party_turns: list[ScoredTurn], change: ChangePoint) -> str:
     text = (
-        f"words score {found.before:+.2f} a turn in the {found.at} turns before, "
-        f"{found.after:+.2f} in the {len(own) - found.at} from here on"
+        f"words score {change.before:+.2f} a turn in the {change.at} turns before, "
+        f"{change.after:+.2f} in the {len(party_turns) - change.at} from here on"
     )
-    parts = ([one.voice.arousal for one in part if one.voice] for part in (own[: found.at], own[found.at :]))
+    parts = (
+        [scored.voice.arousal for scored in part if scored.voice]
+        for part in (party_turns[: change.at], party_turns[change.at :])
+    )
     aroused = [fmean(part) for part in parts if part]
     if len(aroused) == 2 and abs(aroused[1] - aroused[0]) >= 0.5:
         text += f"; the voice is {'more' if aroused[1] > aroused[0] else 'less'} aroused"
@@ -190,32 +203,32 @@ def _why(own: list[ScoredTurn], found: ChangePoint) -> str:
 
 
 def _overall(parties: dict[str, dict[str, Any] | None]) -> Tone | None:
-    heard = [party for party in parties.values() if party]
-    if not heard:
+    party_values = [party for party in parties.values() if party]
+    if not party_values:
         return None
-    basis = ("words", "voice") if any("voice" in party["basis"] for party in heard) else ("words",)
-    return tone(fmean(party["score"] for party in heard), basis)
+    basis = ("words", "voice") if any("voice" in party["basis"] for party in party_values) else ("words",)
+    return tone(fmean(party["score"] for party in party_values), basis)
 
 
 def _trend(turns: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The mean of the second half of the turns against that of the first."""
+    """Compare the mean of the second half of the turns with that of the first."""
     if len(turns) < 4:
         return None
     scores = [turn["score"] for turn in turns]
     moved = fmean(scores[len(scores) // 2 :]) - fmean(scores[: len(scores) // 2])
-    label = "improving" if moved >= TREND_FROM else "worsening" if moved <= -TREND_FROM else "steady"
+    label = "improving" if moved >= MIN_TREND else "worsening" if moved <= -MIN_TREND else "steady"
     return {"label": label, "change": round(moved, 3)}
 
 
-def _telling(spoken: list[ScoredTurn]) -> list[Evidence]:
-    """The most positive and the most negative turn."""
-    ordered = sorted((one for one in spoken if one.telling), key=lambda one: one.mark)
-    picked = {one.said.turn.index: one.said for one in (*ordered[:1], *ordered[-1:])}
-    return [_whole(said) for _, said in sorted(picked.items())]
+def _strongest_turns(scored_turns: list[ScoredTurn]) -> list[Evidence]:
+    """Return the most positive and the most negative turn."""
+    ordered = sorted((scored for scored in scored_turns if scored.is_clear), key=lambda scored: scored.mark)
+    picked = {scored.spoken.turn.index: scored.spoken for scored in (*ordered[:1], *ordered[-1:])}
+    return [_whole(turn) for _, turn in sorted(picked.items())]
 
 
-def _whole(said: Said) -> Evidence:
-    return Evidence(said.turn.index, said.turn.start, said.turn.end, said.turn.text)
+def _whole(turn: SpokenTurn) -> Evidence:
+    return Evidence(turn.turn.index, turn.turn.start, turn.turn.end, turn.turn.text)
 
 
 def _plain(tone: Tone) -> dict[str, Any]:
@@ -223,7 +236,7 @@ def _plain(tone: Tone) -> dict[str, Any]:
 
 
 def _value(
-    overall: Tone | None, parties: dict[str, Any], turns: list[dict[str, Any]], turned: list[dict[str, Any]]
+    overall: Tone | None, parties: dict[str, Any], turns: list[dict[str, Any]], turning_points: list[dict[str, Any]]
 ) -> dict[str, Any]:
     plain = _plain(overall) if overall else None
     return {
@@ -231,5 +244,5 @@ def _value(
         "parties": parties,
         "turns": turns,
         "trend": _trend(turns),
-        "turning_points": sorted(turned, key=lambda point: point["turn"]),
+        "turning_points": sorted(turning_points, key=lambda point: point["turn"]),
     }

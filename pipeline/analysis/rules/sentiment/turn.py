@@ -1,9 +1,8 @@
-"""How likely a turn is displeased, neither or pleased, by its words: a multinomial logistic regression.
+"""Probability that a turn is displeased, neutral or pleased, by its words: a multinomial logistic regression.
 
-Its features are words and pairs of words, pieces of words (3 to 5 letters, so that inflection and compounds are told
-without a lemmatizer), what the pack's word lists find (see `lexicon`), length and punctuation. Features are
-hashed (Weinberger et al. 2009), so that the weights are one table of bytes. `bench/training/sentiment/fit.py` fits
-them.
+Its features are words and pairs of words, pieces of words (3 to 5 letters, which cover inflection and compounds without
+a lemmatizer), the matches of the pack's word lists (see `lexicon`), length and punctuation. Features are hashed
+(Weinberger et al. 2009), so that the weights are one table of bytes. `bench/training/sentiment/fit.py` fits them.
 """
 
 import math
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.analysis.rules.sentiment.lexicon import LexiconScore
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.domain.speech import Role
 
 if TYPE_CHECKING:
@@ -26,29 +25,30 @@ if TYPE_CHECKING:
 FILE = Path(__file__).parent / "weights.npz"
 TABLE = 1 << 16  # rows of the table of weights
 LABELS = ("negative", "neutral", "positive")
-LONGEST, PIECES = 2, range(3, 6)  # words that stand together; letters of a piece, its word's borders included
-LISTED, SHAPE = 1.0, 0.5  # how much lists and shape count beside the words, whose features have length 1 in all
+MAX_RUN, PIECES = 2, range(3, 6)  # words of a run; letters of a piece with the word's borders
+LISTED, SHAPE = 1.0, 0.5  # scale of list and shape features; word features have length 1
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|[!?…]+|\.{3,}")
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSentiment:
-    """Probabilities that sum up to 1."""
+    """Probabilities of the labels; that of neutral is the rest."""
 
     negative: float
     positive: float
 
     @property
     def score(self) -> float:
-        """-1 (displeased for certain) to 1."""
+        """The score from -1 (certainly displeased) to 1."""
         return self.positive - self.negative
 
 
 @dataclass(frozen=True)
 class SentimentWeights:
-    """`table`: `TABLE` rows of whole numbers, a column for each of `LABELS`; in units of `unit`. `bias`: one each.
+    """`table`: `TABLE` rows of integers in units of `unit`, a column for each of `LABELS`. `bias`: one for each of
+    them.
 
-    `rule`: of a party, see `party`: a row for each of `LABELS`, a column for each of its features, the last for 1.
+    `rule`: the regression of `party`: a row for each of `LABELS`, a column for each of its features.
     """
 
     table: "NDArray[np.int8]"
@@ -56,10 +56,10 @@ class SentimentWeights:
     bias: "NDArray[np.float64]"
     rule: "NDArray[np.float64]"
 
-    def predict(self, said: Said, found: LexiconScore) -> TurnSentiment:
+    def predict(self, turn: SpokenTurn, lexicon_score: LexiconScore) -> TurnSentiment:
         import numpy as np
 
-        features = hashed(said, found)
+        features = hashed(turn, lexicon_score)
         rows = np.fromiter(features.keys(), dtype=np.int64, count=len(features))
         values = np.fromiter(features.values(), dtype=np.float64, count=len(features))
         negative, _, positive = softmax(values @ self.table[rows] * self.unit + self.bias)
@@ -75,40 +75,40 @@ def softmax(sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 @cache
 def shipped_weights() -> SentimentWeights:
-    """The weights that come with this package."""
+    """Return the weights of this package."""
     return read_weights(FILE)
 
 
 def read_weights(path: Path) -> SentimentWeights:
-    """Raises ValueError for a file of another form, and OSError where there is none."""
+    """Read weights. Raises ValueError for a file of another form, and OSError if there is none."""
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as kept:
-        made = SentimentWeights(kept["table"], float(kept["unit"]), kept["bias"], kept["rule"])
-    if made.table.shape != (TABLE, len(LABELS)):
+    with np.load(path, allow_pickle=False) as arrays:
+        weights = SentimentWeights(arrays["table"], float(arrays["unit"]), arrays["bias"], arrays["rule"])
+    if weights.table.shape != (TABLE, len(LABELS)):
         raise ValueError(
-            f"{path} has {made.table.shape} weights, not {(TABLE, len(LABELS))}: run bench/training/sentiment/fit.py"
+            f"{path} has {weights.table.shape} weights, not {(TABLE, len(LABELS))}: run bench/training/sentiment/fit.py"
         )
-    return made
+    return weights
 
 
-def hashed(said: Said, found: LexiconScore) -> dict[int, float]:
-    """The turn's features by their row of the table."""
-    made: dict[int, float] = {}
-    for feature, value in features(said, found):
+def hashed(turn: SpokenTurn, lexicon_score: LexiconScore) -> dict[int, float]:
+    """Return the values of the turn's features by their row of the table."""
+    value_by_row: dict[int, float] = {}
+    for feature, value in features(turn, lexicon_score):
         row = zlib.crc32(feature.encode()) % TABLE
-        made[row] = made.get(row, 0.0) + value
-    return made
+        value_by_row[row] = value_by_row.get(row, 0.0) + value
+    return value_by_row
 
 
-def features(said: Said, found: LexiconScore) -> Iterator[tuple[str, float]]:
-    """What tells a turn's tone, with how much of it there is."""
-    text, role = said.text.lower(), "r" if said.role is Role.REP else "c"
-    language = said.pack.language
+def features(turn: SpokenTurn, lexicon_score: LexiconScore) -> Iterator[tuple[str, float]]:
+    """Yield the turn's features with their values."""
+    text, role = turn.text.lower(), "r" if turn.role is Role.REP else "c"
+    language = turn.pack.language
     tokens = ["#" if token[0].isdigit() else token for token in _TOKEN.findall(text)]
     yield from _even({f"{language} w {run}" for run in _runs(["^", *tokens, "$"])})
     yield from _even({f"{language} c {piece}" for token in tokens for piece in _pieces(token)})
-    for name, times in found.found.items():
+    for name, times in lexicon_score.counts.items():
         value = LISTED * min(times, 3) / 1.5
         yield f"x {name}", value
         yield f"{role}x {name}", value / 2
@@ -128,12 +128,12 @@ def _shape(text: str, tokens: list[str], role: str, language: str | None) -> Ite
 
 
 def _even(names: set[str]) -> Iterator[tuple[str, float]]:
-    """All of one size, of length 1 together: a long turn is not louder than a short one."""
+    """Scale the features to a vector of length 1, so that a long turn weighs no more than a short one."""
     return ((name, 1 / math.sqrt(len(names))) for name in sorted(names))
 
 
 def _runs(tokens: Sequence[str]) -> Iterator[str]:
-    for length in range(1, LONGEST + 1):
+    for length in range(1, MAX_RUN + 1):
         for at in range(len(tokens) - length + 1):
             yield " ".join(tokens[at : at + length])
 

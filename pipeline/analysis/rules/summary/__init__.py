@@ -1,1 +1,0 @@
-"""Summary: how the call ended, what it was about, and its most telling sentences."""

@@ -1,9 +1,7 @@
-"""How a call ended: voicemail, wrong number, something left to do, refused or resolved."""
-
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.analysis.talk import Said
+from pipeline.analysis.talk import SpokenTurn
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -12,53 +10,53 @@ EARLY = 6  # turns in which a machine answers or a wrong number shows
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """`name`: voicemail, wrong_number, follow_up, refused or resolved; `evidence` None: no single sentence says it."""
+    """`name`: voicemail, wrong_number, follow_up, refused or resolved; `evidence` is None without a clear sentence."""
 
     name: str
     evidence: Evidence | None = None
 
 
-def outcome(said: tuple[Said, ...], tasks: list[dict[str, Any]]) -> CallOutcome | None:
-    """None where the call does not tell: nothing is open, nothing is refused, and nobody takes leave."""
-    machine = _voicemail(said)
+def outcome(turns: tuple[SpokenTurn, ...], tasks: list[dict[str, Any]]) -> CallOutcome | None:
+    """Return the outcome; None if unclear: no task is open, no party refuses or says goodbye."""
+    machine = _voicemail(turns)
     if machine:
         return CallOutcome("voicemail", machine)
-    wrong = _cue(said[: EARLY * 2], "wrong_number")
+    wrong = _cue(turns[: EARLY * 2], "wrong_number")
     if wrong:
         return CallOutcome("wrong_number", wrong)
     theirs = (Role.CUSTOMER, Role.UNKNOWN)
-    removal = _cue(said, "removal", theirs)
-    left = [task for task in tasks if not (removal and _removes(task, removal))]
-    if left:
-        return CallOutcome("follow_up", Evidence(**left[0]["evidence"]))
+    removal = _cue(turns, "removal", theirs)
+    open_tasks = [task for task in tasks if not (removal and _removes(task, removal))]
+    if open_tasks:
+        return CallOutcome("follow_up", Evidence(**open_tasks[0]["evidence"]))
     if removal:
         return CallOutcome("refused", removal)
     for name in ("refused", "resolved"):
-        cue = _cue(said, name, theirs)
+        cue = _cue(turns, name, theirs)
         if cue:
             return CallOutcome(name, cue)
-    leave = _cue(said[len(said) // 2 :], "closing")
+    leave = _cue(turns[len(turns) // 2 :], "closing")
     return CallOutcome("resolved", leave) if leave else None
 
 
 def _removes(task: dict[str, Any], removal: Evidence) -> bool:
-    """To be taken off a list, asked for or promised, ends a call; it leaves nothing to follow up."""
+    """Return whether the task is the removal from a list, which ends a call and needs no follow-up."""
     return bool(0 <= task["evidence"]["turn"] - removal.turn <= 1)
 
 
-def _voicemail(said: tuple[Said, ...]) -> Evidence | None:
-    """A machine of the other party that speaks, and nobody of that party after it."""
-    greeting = _cue(said[:EARLY], "voicemail", (Role.CUSTOMER, Role.UNKNOWN))
+def _voicemail(turns: tuple[SpokenTurn, ...]) -> Evidence | None:
+    """Return the words of the other party's machine if no person of that party speaks after it."""
+    greeting = _cue(turns[:EARLY], "voicemail", (Role.CUSTOMER, Role.UNKNOWN))
     if greeting:
         return greeting
-    theirs = [turn for turn in said if turn.role is Role.CUSTOMER]
-    if theirs and all(turn.turn.machine for turn in theirs) and any(turn.role is Role.REP for turn in said):
+    theirs = [turn for turn in turns if turn.role is Role.CUSTOMER]
+    if theirs and all(turn.turn.machine for turn in theirs) and any(turn.role is Role.REP for turn in turns):
         return theirs[0].sentences[0].evidence() if theirs[0].sentences else None
     return None
 
 
-def _cue(said: tuple[Said, ...], key: str, roles: tuple[Role, ...] = tuple(Role)) -> Evidence | None:
-    for turn in said:
+def _cue(turns: tuple[SpokenTurn, ...], key: str, roles: tuple[Role, ...] = tuple(Role)) -> Evidence | None:
+    for turn in turns:
         for sentence in turn.sentences if turn.role in roles else ():
             for pattern in turn.pack.patterns("summary", key):
                 match = pattern.search(sentence.text)

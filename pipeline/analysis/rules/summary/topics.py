@@ -1,9 +1,9 @@
-"""What a call is about, in its own words: short noun phrases that come back, with the turns they are in.
+"""Topics of a call in its own words: recurring short noun phrases, with the turns they are in.
 
 After RAKE (Rose, Engel, Cramer and Cowley, "Automatic keyword extraction from individual documents", 2010): candidate
-phrases are runs of words between stop words and signs, scored by how often and how widely their words occur. Two things
-are added, since speech is full of verbs: a phrase must begin after a word that announces a noun ("my", "about the"; in
-German it must be written with capitals), and words that any call may hold ("time", "number") are left out.
+phrases are runs of words between stop words and punctuation, scored by how often and how widely their words occur. Two
+rules are added, since speech is full of verbs: a phrase must follow a word that announces a noun ("my", "about the"; in
+German it must be capitalized), and words that any call may contain ("time", "number") are excluded.
 """
 
 import re
@@ -13,18 +13,18 @@ from itertools import pairwise
 from typing import Any
 
 from pipeline.analysis.rules.commitments.clauses import has
-from pipeline.analysis.talk import Said, Sentence
+from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
 from pipeline.language.pack import Pack
 
-AT_MOST = 5
-LONGEST = 2  # words of a phrase
-STEM = 5  # letters by which two forms of a word are told to be one
+MAX_TOPICS = 5
+MAX_PHRASE_WORDS = 2  # words of a phrase
+STEM = 5  # letters that identify forms of one word
 REASON, TASK = (
     2.0,
     1.0,
-)  # added to a phrase of the sentence that tells why there is a call, of one that is a commitment
-ONCE = 1.0  # score of a single word that is said once, without more
+)  # added to a phrase in the reason for the call, or in a commitment
+ONCE = 1.0  # score of a single word that occurs once
 _TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|[^\w\s]")
 
 
@@ -43,21 +43,21 @@ class Phrase:
 
 
 def topics(
-    said: tuple[Said, ...], reason: tuple[Sentence, ...], tasks: list[dict[str, Any]], names: frozenset[str]
+    turns: tuple[SpokenTurn, ...], reason: tuple[Sentence, ...], tasks: list[dict[str, Any]], names: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """At most `AT_MOST`, the weightiest first: `text`, `turns` (all in which it is spoken of) and `evidence`.
+    """Return max. `MAX_TOPICS`, the best first: `text`, `turns` (all that mention it) and `evidence`.
 
-    `names` are words in lower case that are no topic: those of persons.
+    `names` are words in lower case that are no topic: names of persons.
     """
-    people = [turn for turn in said if not turn.turn.machine]
+    people = [turn for turn in turns if not turn.turn.machine]
     names = names | frozenset(_titled(people))
     phrases = [phrase for turn in people for s in turn.sentences for phrase in _phrases(s, names)]
-    turns_of = _turns(said)
+    turns_of = _turns(turns)
     committed = {task["evidence"]["turn"] for task in tasks}
     scored = []
     for phrase in phrases:
         score = sum(len(turns_of[stem]) for stem in phrase.stems) / len(phrase.stems) ** 0.5
-        score += REASON * any(phrase.sentence is one for one in reason) + TASK * (
+        score += REASON * any(phrase.sentence is sentence for sentence in reason) + TASK * (
             phrase.sentence.turn.index in committed
         )
         if score > ONCE or len(phrase.stems) > 1:
@@ -67,12 +67,12 @@ def topics(
 
 
 def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
-    """The first `AT_MOST` that share no word."""
-    kept: list[Phrase] = []
+    """Return the first `MAX_TOPICS` that share no word."""
+    distinct: list[Phrase] = []
     for phrase in phrases:
-        if len(kept) < AT_MOST and not any(set(phrase.stems) & set(other.stems) for other in kept):
-            kept.append(phrase)
-    return kept
+        if len(distinct) < MAX_TOPICS and not any(set(phrase.stems) & set(other.stems) for other in distinct):
+            distinct.append(phrase)
+    return distinct
 
 
 def _topic(phrase: Phrase, turns_of: dict[str, set[int]]) -> dict[str, Any]:
@@ -81,18 +81,18 @@ def _topic(phrase: Phrase, turns_of: dict[str, set[int]]) -> dict[str, Any]:
     return {"text": phrase.text, "turns": turns, "evidence": asdict(evidence)}
 
 
-def _turns(said: tuple[Said, ...]) -> dict[str, set[int]]:
-    """For the beginning of each word, the turns it is in."""
-    found: dict[str, set[int]] = {}
-    for turn in said:
+def _turns(turns: tuple[SpokenTurn, ...]) -> dict[str, set[int]]:
+    """Return the turns that contain each stem."""
+    turns_by_stem: dict[str, set[int]] = {}
+    for turn in turns:
         for token in _TOKEN.findall(turn.text.lower()):
-            found.setdefault(token[:STEM], set()).add(turn.turn.index)
-    return found
+            turns_by_stem.setdefault(token[:STEM], set()).add(turn.turn.index)
+    return turns_by_stem
 
 
-def _titled(said: list[Said]) -> Iterator[str]:
-    """Words said after a title: "Frau Vogt"."""
-    for turn in said:
+def _titled(turns: list[SpokenTurn]) -> Iterator[str]:
+    """Yield words after a title: "Frau Vogt"."""
+    for turn in turns:
         titles = turn.pack.words("people", "titles")
         tokens = [token.lower() for token in _TOKEN.findall(turn.text)]
         yield from (word for before, word in pairwise(tokens) if before in titles)
@@ -113,9 +113,9 @@ def _phrases(sentence: Sentence, names: frozenset[str]) -> Iterator[Phrase]:
 
 
 def _run(tokens: list[re.Match[str]], at: int, words: Pack, names: frozenset[str]) -> list[re.Match[str]]:
-    """The words from `at` on that can be part of a phrase."""
+    """Return the words from `at` on that can be part of a phrase."""
     run: list[re.Match[str]] = []
-    for token in tokens[at : at + LONGEST]:
+    for token in tokens[at : at + MAX_PHRASE_WORDS]:
         if token.group().lower() in names or not _can_be_topic(token.group(), at + len(run), words):
             break
         run.append(token)
@@ -129,7 +129,7 @@ def _can_be_topic(token: str, at: int, words: Pack) -> bool:
     if low in words.words("topics", "general") or low in words.words("people", "titles"):
         return False
     dates = (words.ordinals, words.weekdays, words.months, words.offsets)
-    if low.replace("-", " ") in words.numbers or any(low in known for known in dates):
+    if low.replace("-", " ") in words.numbers or any(low in names for names in dates):
         return False
     if "'" in low or has(words, "action", low) or has(words, "idle", low):
         return False

@@ -245,7 +245,7 @@ async def test_a_call_beyond_the_budget_is_completed_by_rules_and_says_why_and_w
         for step in ("tasks", "summary", "contacts", "tone"):
             one = finding(record, step)
             assert one.value["not_asked"] == "budget_reached" and "engine" not in one.value
-            assert "made by rule, not by the language model: it was not asked" in (one.note or "")
+            assert "analyzed by rules, not by the language model: it was not asked" in (one.note or "")
         (asked,) = finding(record, "questions").value["answers"]
         assert asked["state"] == "not_asked" and "used up" in asked["reason"]
         assert [one for one in record.warnings if "used up" in one], record.warnings

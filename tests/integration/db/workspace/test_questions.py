@@ -133,7 +133,7 @@ async def test_trackers_are_told_with_their_words_as_the_schema_says(world: Worl
     (match,) = cancels["matches"]
     assert match["saidBy"] == "customer" and match["start"] > 3 and "quote" not in match
     assert matched["record"]["trackers"][0]["matches"][0]["quote"] == "cancel"
-    assert notice["matches"] == [] and notice["state"] == "not_said"
+    assert notice["matches"] == [] and notice["status"] == "not_said"
     (answer,) = completed["record"]["answers"]
     assert (answer["key"], answer["answer"], answer["foundBy"]) == ("offered", "yes", "phrases")
     assert [one["raised"] for one in completed["record"]["trackers"]] == [True, True, False]
@@ -248,7 +248,7 @@ async def test_the_page_of_a_call_shows_answers_whose_quotes_play_their_second(
     seen = " ".join(Parsed(text).seen.split())
     for told in ("Own questions", "Was an appointment offered?Yes", "Why?the price went up", f"{EVIL}Not said"):
         assert told in seen, told
-    assert "Is nobody asked?Not asked: it has no phrases" in seen and "In German?" not in seen
+    assert "Is nobody asked?Not asked: no phrases" in seen and "In German?" not in seen
     assert "cancelsSaid" in seen and "noticeMissing" in seen
     evidence = found["offered"].evidence
     assert evidence is not None and f'data-t="{evidence.start:.2f}"><q>offer you an appointment</q>' in text

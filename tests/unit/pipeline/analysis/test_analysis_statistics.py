@@ -65,7 +65,7 @@ def test_pace_and_questions_are_counted_per_party():
 def test_a_call_without_speech_has_no_ratios_and_says_so():
     finding = StatisticsStep().run(timeline(10))
     assert finding.value["silence_share"] == 1.0
-    assert finding.note == "nobody speaks in this call"
+    assert finding.note == "no speech in this call"
 
 
 def test_parties_without_a_role_are_counted_by_their_label():

@@ -145,8 +145,8 @@ def test_evidence_that_does_not_hold_is_dropped_and_the_note_says_so():
     ("evidence", "why"),
     [
         (Evidence(9, 0.0, 1.0, "Hi"), "there is no turn 9"),
-        (Evidence(0, 0.0, 9.0, "Northwind"), "a quote lies outside the times of turn 0"),
-        (Evidence(0, 1.0, 0.5, "Northwind"), "a quote lies outside the times of turn 0"),
+        (Evidence(0, 0.0, 9.0, "Northwind"), "a quote is outside the times of turn 0"),
+        (Evidence(0, 1.0, 0.5, "Northwind"), "a quote is outside the times of turn 0"),
         (Evidence(0, 0.0, 1.0, "northwind"), "a quote does not occur in turn 0"),
         (Evidence(0, 0.0, 1.0, " "), "a quote does not occur in turn 0"),
     ],

@@ -46,7 +46,7 @@ def test_what_was_answered_before_a_later_part_failed_is_kept(endpoint):
     chosen = options(endpoint, max_transcript_tokens=200)
     lines = LINES * 3
     failed, given = found_knowing(call(*lines), chosen, {})
-    assert len(given) == 1 and "made by rule" in next(one.note for one in failed if one.step == "tasks")
+    assert len(given) == 1 and "analyzed by rules" in next(one.note for one in failed if one.step == "tasks")
     endpoint.answers(ANSWER)
     _, rest = found_knowing(call(*lines), chosen, given)
     assert len(endpoint.asked) == len(rest) >= 1 and not rest.keys() & given.keys()
@@ -70,7 +70,7 @@ def test_an_answer_that_cannot_be_read_is_not_kept(endpoint):
 def test_rules_ask_nobody(endpoint):
     assert not asks_model(AnalysisOptions())
     assert asks_model(options(endpoint))
-    with pytest.raises(TypeError, match="the engine rules asks no language model"):
+    with pytest.raises(TypeError, match="the engine rules uses no language model"):
         model_requests(call(*LINES), AnalysisOptions(), {})
 
 

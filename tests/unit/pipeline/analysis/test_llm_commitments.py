@@ -38,7 +38,7 @@ def test_a_task_is_its_owners_only_by_own_words_or_assent(endpoint, case):
     made = found(call(*lines), options(endpoint))["tasks"]
     of_the_model = [one for one in made.value["tasks"] if "model" in one.get("stated_by", [])]
     assert [one["owner"] for one in of_the_model] == ([owner] if kept else [])
-    assert kept or made.note.startswith("1 of 1 statements of the model are not borne out by the transcript")
+    assert kept or made.note.startswith("1 of 1 statements of the model are not supported by the transcript")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_each_finding_says_who_made_it_and_every_quote_holds(endpoint):
         assert finding.value.get("engine") == (f"llm {MODEL}" if step in MINE else None)
         assert json.loads(json.dumps(finding.value)) == finding.value
         assert all(fault(evidence, material.transcript) is None for evidence in finding.evidence)
-        assert finding.note is None or (step == "tone" and finding.note.startswith("read from the words alone"))
+        assert finding.note is None or (step == "tone" and finding.note.startswith("based on the words only"))
         if step not in MINE:
             assert finding == built[step]
     assert list(made) == list(built)
@@ -67,7 +67,7 @@ def test_a_hallucinated_quote_and_one_of_another_turn_are_dropped_and_counted(en
     endpoint.answers(without(tasks=tasks))
     made = found(call(*LINES), options(endpoint))["tasks"]
     assert [one["title"] for one in made.value["tasks"]] == ["Send the corrected invoice"]
-    assert made.note == "5 of 6 statements of the model are not borne out by the transcript"
+    assert made.note == "5 of 6 statements of the model are not supported by the transcript"
 
 
 def test_where_nothing_stated_holds_the_rules_have_it_and_the_note_says_so(endpoint):
@@ -75,7 +75,7 @@ def test_where_nothing_stated_holds_the_rules_have_it_and_the_note_says_so(endpo
     made = found(call(*LINES), options(endpoint))["tasks"]
     assert "engine" not in made.value
     assert made.value == found(call(*LINES), None)["tasks"].value
-    assert made.note == "1 of 1 statements of the model are not borne out by the transcript; made by rule"
+    assert made.note == "1 of 1 statements of the model are not supported by the transcript; analyzed by rules"
 
 
 def test_what_only_the_rules_are_sure_of_stays_at_half_their_confidence(endpoint):
@@ -84,7 +84,7 @@ def test_what_only_the_rules_are_sure_of_stays_at_half_their_confidence(endpoint
     made, built = found(call(*LINES), options(endpoint))["tasks"], found(call(*LINES), None)["tasks"]
     (one,), (rule,) = made.value["tasks"], built.value["tasks"]
     assert (one["stated_by"], one["confidence"]) == (["rules"], round(rule["confidence"] / 2, 2))
-    assert made.note == "1 of 1 tasks are stated by the rules alone"
+    assert made.note == "1 of 1 tasks come from the rules only"
 
 
 def test_what_model_and_rules_both_state_is_surer_than_what_one_of_them_does(endpoint):
@@ -189,7 +189,7 @@ def test_a_name_that_is_no_contact_does_not_lose_the_one_that_is_known(endpoint)
     heard = made.value["heard"]
     assert (heard["name"]["value"], heard["name"]["engine"]) == ("Peter Miller", "rules")
     assert (heard["email"]["value"], heard["email"]["engine"]) == ("pete@work.example", "llm")
-    assert made.note.startswith("the model heard somebody who is no contact")
+    assert made.note.startswith("the model's name matches no contact")
     material = call(*lines)
     material = replace(material, roster=replace(material.roster, contacts=()))
     assert found(material, options(endpoint))["contacts"].value["heard"]["name"]["value"] == "Lucy Brown"
@@ -216,7 +216,7 @@ def test_a_tone_is_read_from_the_speakers_own_words(endpoint):
     endpoint.answers(without(tones=said))
     made = found(call(*LINES), options(endpoint))["tone"]
     assert made.value == found(call(*LINES), None)["tone"].value
-    assert made.note.endswith("2 of 2 statements of the model are not borne out by the transcript; made by rule")
+    assert made.note.endswith("2 of 2 statements of the model are not supported by the transcript; analyzed by rules")
 
 
 def test_one_task_said_twice_is_one(endpoint):

@@ -82,7 +82,7 @@ def test_all_questions_are_asked_in_one_request_in_a_schema_made_of_them(endpoin
 def test_what_the_call_does_not_bear_out_is_no_answer(name, told, why, endpoint):
     answers, _ = asked(endpoint, TOLD | told)
     assert (answers[name]["state"], answers[name]["answer"]) == ("not_said", None), why
-    assert answers[name]["reason"] == "what the model answered is not borne out by the transcript"
+    assert answers[name]["reason"] == "the transcript does not support the model's answer"
 
 
 @pytest.mark.parametrize("many", [4, 5])
@@ -95,7 +95,7 @@ def test_words_that_are_quoted_under_one_question_after_the_other_answer_none(ma
     answers, _ = asked(endpoint, told, questions=(*questions, ASKED[0]))
     assert answers.pop("visit")["answer"] == "yes"
     found_by = {(one["answer"], one["reason"]) for one in answers.values()}
-    worn = "what the model answered is not borne out by the transcript"
+    worn = "the transcript does not support the model's answer"
     assert found_by == ({("no", None)} if many == 4 else {(None, worn)})
 
 
@@ -124,7 +124,7 @@ def test_what_was_cut_off_is_not_asked_and_what_was_whole_counts(endpoint):
     answers, _ = asked(endpoint, lambda body: completion(whole[: whole.index('"q3"') + 20], "length"))
     assert (answers["visit"]["answer"], answers["why"]["answer"]) == ("yes", "the price went up")
     assert answers["refund"]["state"] == "not_asked"
-    assert answers["refund"]["reason"] == "the model's answer ended before it came to this question"
+    assert answers["refund"]["reason"] == "the model's answer ended before this question"
 
 
 def test_a_model_that_never_answers_takes_no_more_time_than_one_call_may(endpoint):
@@ -134,7 +134,7 @@ def test_a_model_that_never_answers_takes_no_more_time_than_one_call_may(endpoin
 
     began = time.monotonic()
     answers, made = asked(endpoint, forever, timeout_seconds=1.0)
-    assert time.monotonic() - began < 60 and "gave no answer within 1 s" in made.note
+    assert time.monotonic() - began < 60 and "did not respond within 1 s" in made.note
     assert {one["state"] for one in answers.values()} == {"not_asked"}
 
 

@@ -36,12 +36,12 @@ def drips(body):
 
 
 TROUBLE = {
-    "slow": (forever, "gave no answer within 1 s"),
-    "drips": (drips, "gave no answer within 1 s"),
-    "500": (lambda body: error(500, f"oops {KEY}"), "answered 500"),
+    "slow": (forever, "did not respond within 1 s"),
+    "drips": (drips, "did not respond within 1 s"),
+    "500": (lambda body: error(500, f"oops {KEY}"), "returned 500"),
     "400": (
         lambda body: error(400, "maximum context length is 4096", "context_length_exceeded"),
-        "answered 400 (context_length_exceeded)",
+        "returned 400 (context_length_exceeded)",
     ),
     "404": (lambda body: error(404, "no such model", "model_not_found"), "answered 404 (model_not_found)"),
     "redirect": (lambda body: RedirectResponse("http://127.0.0.1:1/elsewhere", 307), "answered 307"),
@@ -49,7 +49,7 @@ TROUBLE = {
     "filter": (lambda body: completion("", "content_filter"), "the model refused to answer"),
     "cut off": (lambda body: completion(json.dumps(ANSWER)[:150], "length"), "was cut off"),
     "empty": (lambda body: completion(""), "answer is empty"),
-    "no choice": (lambda body: Response('{"choices": []}'), "holds no choice"),
+    "no choice": (lambda body: Response('{"choices": []}'), "contains no choice"),
     "no completion": (lambda body: Response('{"object": "list"}'), "not a chat completion"),
     "choices of another kind": (lambda body: Response('{"choices": {"0": 1}}'), "not a chat completion"),
     "message of another kind": (lambda body: Response('{"choices": [{"message": "hi"}]}'), "not a chat completion"),
@@ -79,7 +79,7 @@ def test_whatever_goes_wrong_the_rules_findings_stand_and_the_note_says_why(endp
         assert (finding.value, finding.evidence) == (built[step].value, built[step].evidence)
         if step in MINE:
             by_rule = (finding.note or "").removeprefix(f"{built[step].note}; ")
-            assert by_rule.startswith("made by rule, not by the language model: ")
+            assert by_rule.startswith("analyzed by rules, not by the language model: ")
             assert why in by_rule
             assert "\n" not in finding.note
         else:
@@ -98,7 +98,7 @@ def test_of_an_answer_that_is_cut_off_what_is_whole_is_used_and_the_note_says_so
     assert made["contacts"].value["heard"]["name"]["engine"] == "llm"
     assert made["summary"].value["text"] == "Peter Miller was charged twice."
     assert made["tone"].value == built["tone"].value
-    assert all("cut off at its longest; what was whole of it is used" in made[step].note for step in MINE)
+    assert all("cut off at the token limit; its complete parts are used" in made[step].note for step in MINE)
 
 
 def test_a_cut_answer_never_gives_half_a_statement():

@@ -128,13 +128,13 @@ def test_a_rep_who_asks_for_somebody_placed_the_call():
 def test_direction_stays_open_where_the_talk_does_not_show_it():
     found = finding("direction", ("rep", "Okay."), ("customer", "Fine."), numbers=UNKNOWN_CALLER)
     assert found.value["outgoing"] is None
-    assert found.note == "the talk does not show it"
+    assert found.note == "no cue shows it"
 
 
 def test_direction_stays_open_where_roles_are_unknown():
     found = finding("direction", ("A", "How can I help you?"), ("B", "I need a bike."), numbers=UNKNOWN_CALLER)
     assert found.value["outgoing"] is None
-    assert found.note == "which speaker is ours is not known"
+    assert found.note == "the agent is not identified"
 
 
 def test_a_first_name_that_two_members_share_is_left_open():

@@ -144,19 +144,19 @@ def test_what_cannot_be_looked_for_is_not_asked_and_never_guessed() -> None:
     assert "no phrases" in answer(Question("q", question="Why?"))["reason"]
     nobody = call(("A", "Hello."), ("B", "I cancel."))
     one = answer(Question("q", party="customer", phrases=("cancel",)), nobody)
-    assert (one["state"], one["reason"]) == ("not_asked", "it is not known which voice is the customer's")
+    assert (one["state"], one["reason"]) == ("not_asked", "the customer is not identified")
     assert said("cancel", nobody) == "cancel.", "of anyone it can be said"
     alone = answer(Question("q", party="rep", phrases=("hello",)), call(("customer", "Hello.")))
-    assert (alone["state"], alone["reason"]) == ("not_asked", "the rep says nothing in this call")
-    assert answer(Question("q", phrases=("hello",)), call())["reason"] == "nobody speaks in this call"
+    assert (alone["state"], alone["reason"]) == ("not_asked", "the rep does not speak in this call")
+    assert answer(Question("q", phrases=("hello",)), call())["reason"] == "no speech in this call"
 
 
 @pytest.mark.parametrize(
     ("limits", "material", "state"),
     [
-        ({"direction": "incoming"}, call(("rep", "Hello."), outgoing=False), "said"),
-        ({"direction": "outgoing"}, call(("rep", "Hello."), outgoing=False), "out_of_scope"),
-        ({"direction": "outgoing"}, call(("rep", "Hello.")), "not_asked"),
+        ({"outgoing": False}, call(("rep", "Hello."), outgoing=False), "said"),
+        ({"outgoing": True}, call(("rep", "Hello."), outgoing=False), "out_of_scope"),
+        ({"outgoing": True}, call(("rep", "Hello.")), "not_asked"),
         ({"languages": ("en", "de")}, call(("rep", "Hello.")), "said"),
         ({"languages": ("de",)}, call(("rep", "Hello.")), "out_of_scope"),
         ({"languages": ("de",)}, call(("rep", "Hello."), language=None), "not_asked"),
@@ -169,7 +169,7 @@ def test_questions_are_of_the_calls_that_they_name(limits: dict[str, Any], mater
 
 def test_the_direction_that_an_earlier_step_found_counts() -> None:
     material = replace(CALL, findings={"direction": Finding("direction", 1, {"outgoing": True})})
-    assert said("cancel", material, direction="outgoing") == "cancel,"
+    assert said("cancel", material, outgoing=True) == "cancel,"
 
 
 def test_a_tracker_is_raised_by_its_phrases_and_keeps_each_place() -> None:

@@ -55,7 +55,7 @@ def test_a_call_is_read_and_every_quote_holds(llama_server):
 
 def test_an_answer_without_room_is_cut_off_and_the_note_says_so(llama_server):
     made = found(call(*LINES), asking(llama_server, max_tokens=256))
-    assert any("cut off at its longest" in (made[step].note or "") for step in MINE)
+    assert any("cut off at the token limit" in (made[step].note or "") for step in MINE)
 
 
 def test_a_server_that_is_gone_leaves_the_call_to_the_rules_and_one_that_is_back_is_asked_again(server):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.analysis.rules.sentiment.change_point import change_point
-from pipeline.analysis.rules.sentiment.lexicon import MOST, score_turn
+from pipeline.analysis.rules.sentiment.lexicon import MAX_WEIGHT, score_turn
 from pipeline.analysis.rules.sentiment.sentiment import SentimentStep
 from pipeline.analysis.talk import read
 from pipeline.domain.insight import Material
@@ -80,7 +80,7 @@ def test_trouble_is_a_rep_s_work_and_not_their_mood() -> None:
 @given(st.text(max_size=200), st.sampled_from(["en", "es", "de", "fr"]))
 def test_no_text_weighs_more_than_the_most(text: str, language: str) -> None:
     material = call(("customer", text or "x"), language=language)
-    assert all(abs(score_turn(said).weight) <= MOST for said in read(material))
+    assert all(abs(score_turn(said).weight) <= MAX_WEIGHT for said in read(material))
 
 
 def test_all_packs_have_the_same_lists() -> None:
@@ -139,15 +139,15 @@ def test_of_a_rep_only_words_count_whatever_their_voice_does() -> None:
     told = [turn for turn in loud.value["turns"] if turn["speaker"] == "rep"]
     assert all(turn["basis"] == ["words"] and "voice" not in turn and "arousal" not in turn for turn in told)
     assert loud.value["parties"]["rep"]["basis"] == ["words"]
-    assert loud.note == "read from the words of everybody and the voice of customer"
+    assert loud.note == "based on all words and the voice of customer"
 
 
 @pytest.mark.parametrize(
     ("whose", "heard", "note"),
     [
-        ("nobody", set(), "read from the words alone: no voice is to be judged"),
-        ("customers", {"customer"}, "read from the words of everybody and the voice of customer"),
-        ("everybody", {"rep", "customer"}, "read from the words of everybody and the voice of rep and customer"),
+        ("nobody", set(), "based on the words only (no voice is judged)"),
+        ("customers", {"customer"}, "based on all words and the voice of customer"),
+        ("everybody", {"rep", "customer"}, "based on all words and the voice of rep and customer"),
     ],
 )
 def test_whose_voice_counts_is_a_setting_and_the_record_says_whose_did(whose: str, heard: set[str], note: str) -> None:
@@ -167,7 +167,7 @@ def test_in_a_mixed_recording_nobodys_voice_counts_who_is_not_surely_a_customer(
     transcript = replace(material.transcript, layout=mixed, speakers=speakers)
     found = SentimentStep().run(sounding(replace(material, transcript=transcript), loud=(7,), mono=True))
     assert all("voice" not in turn for turn in found.value["turns"])
-    assert found.note == "read from the words alone: nobody is surely a customer, and no other voice is judged"
+    assert found.note == "based on the words only (no confirmed customer, and no other voice is judged)"
 
 
 def test_a_raised_voice_alone_is_neither_pleased_nor_displeased() -> None:
@@ -210,7 +210,7 @@ def test_a_mixed_recording_gives_each_speaker_their_turns() -> None:
 def test_a_short_call_has_no_baseline_and_says_so() -> None:
     finding = SentimentStep().run(sounding(call(*QUIET[:6]), loud=(3,)))
     assert all("voice" not in turn for turn in finding.value["turns"])
-    assert finding.note == "read from the words alone: how the voices usually sound is not known"
+    assert finding.note == "based on the words only (no voice baseline yet)"
     assert finding.value["overall"]["basis"] == ["words"]
 
 

@@ -422,4 +422,4 @@ def test_fillers_do_not_hide_a_promise_and_the_quote_keeps_them():
 def test_no_turns_no_tasks():
     found = TasksStep().run(call())
     assert found.value == {"tasks": []}
-    assert found.note == "nobody speaks in this call"
+    assert found.note == "no speech in this call"
