@@ -34,7 +34,8 @@ def weights_only(name: str, trusted: bool) -> Iterator[None]:
         refused = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointDamaged(
             f"The checkpoint {name!r} contains more than weights{f' ({refused[1]})' if refused else ''}: "
-            "reading it could run code of its author. If you trust the author, set SWITCHBOARD_DIARIZATION__TRUST_CHECKPOINT=true."
+            "reading it could run code of its author. If you trust the author, set "
+            "SWITCHBOARD_DIARIZATION__TRUST_CHECKPOINT=true."
         ) from error
 
 

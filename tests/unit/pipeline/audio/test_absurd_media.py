@@ -1,5 +1,3 @@
-"""Small files that would make a decoder take hours or gigabytes: refused, or stopped at the limit."""
-
 import io
 import struct
 from fractions import Fraction
@@ -25,7 +23,7 @@ def many(count: int, fields: str, *values: int) -> bytes:
 
 
 def m4a(times: int = 1, chunks: int = 1, samples: int = 1, first: bytes = b"") -> bytes:
-    """An MP4 of one track whose tables declare so many entries."""
+    """Build an MP4 of one track whose tables declare the given number of entries."""
     entry = box(b"mp4a", bytes(6) + b"\0\1" + bytes(8) + struct.pack(">HHHHI", 1, 16, 0, 0, 8000 << 16))
     table = box(
         b"stbl",
@@ -46,7 +44,7 @@ def m4a(times: int = 1, chunks: int = 1, samples: int = 1, first: bytes = b"") -
 
 
 def chunked(chunks: int, samples: int) -> bytes:
-    """An MP4 of uncompressed sound in so many chunks, each said to hold so many samples."""
+    """Build an MP4 of uncompressed sound whose chunks declare the given number of samples."""
     entry = box(b"ulaw", bytes(6) + b"\0\1" + bytes(8) + struct.pack(">HHHHI", 1, 16, 0, 0, 8000 << 16))
     table = box(
         b"stbl",
@@ -60,7 +58,7 @@ def chunked(chunks: int, samples: int) -> bytes:
 
 
 def fragments(runs: int, samples: int) -> bytes:
-    """So many runs of fragments, each of so many samples that are as long as each other."""
+    """Build runs of fragments, each of equally long samples."""
     run = box(b"trun", struct.pack(">II", 0, samples))
     return m4a() + box(b"moof", box(b"traf", box(b"tfhd", bytes(8)), run * runs))
 
@@ -81,21 +79,21 @@ def fragments(runs: int, samples: int) -> bytes:
     ],
 )
 def test_an_mp4_with_tables_that_cannot_be_true_is_refused_before_it_is_opened(file: bytes) -> None:
-    """FFmpeg refuses some of these too, after it has made room for them: not in this sentence."""
+    """FFmpeg rejects some of these too, but only after allocating memory for them."""
     with pytest.raises(NotAudio, match=LIES):
         decode_file(io.BytesIO(file), DecodeOptions())
 
 
 def written(container: str, codec: str, seconds: float, **options: str) -> bytes:
-    held = io.BytesIO()
-    with av.open(held, "w", format=container, options=options) as file:
+    output = io.BytesIO()
+    with av.open(output, "w", format=container, options=options) as file:
         stream = file.add_stream(codec, rate=8000, layout="mono")
         samples = (np.sin(np.arange(int(8000 * seconds)) / 3) * 9000).astype(np.int16)[None]
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
         frame.sample_rate = 8000
         for packet in [*stream.encode(frame), *stream.encode(None)]:
             file.mux(packet)
-    return held.getvalue()
+    return output.getvalue()
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("mov", "pcm_mulaw"), ("mov", "pcm_s16le")])
@@ -106,7 +104,7 @@ def test_true_tables_are_no_obstacle(container: str, codec: str) -> None:
 
 
 def test_the_tables_of_an_mp4_in_fragments_are_not_absurd() -> None:
-    """Those before the fragments are empty."""
+    """The tables before the fragments are empty."""
     file = written("mp4", "aac", 3.0, movflags="frag_keyframe+empty_moov")
     assert not mp4.has_absurd_tables(io.BytesIO(file), len(file))
 
@@ -120,7 +118,7 @@ def test_what_is_no_mp4_has_no_absurd_tables(seed: int) -> None:
 
 
 def far(tracks: int, late: float) -> bytes:
-    """Matroska with so many tracks, all of whose second pieces of sound come so many seconds late."""
+    """Build a Matroska file with late second packets in each track."""
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as container:
         streams = [container.add_stream("pcm_s16le", rate=16000) for _ in range(tracks)]
@@ -138,7 +136,7 @@ def far(tracks: int, late: float) -> bytes:
 
 @pytest.mark.parametrize("tracks", [1, 9])
 def test_a_kilobyte_does_not_become_half_an_hour_of_silence_that_others_work_through(tracks: int) -> None:
-    """Two hundred bytes of sound, and a gap that each stage after the decoder would have to look at."""
+    """Two hundred bytes of sound, and a gap that every later stage would have to process."""
     decoded = decode_file(io.BytesIO(far(tracks, 1700.0)), DecodeOptions())
     assert decoded.duration < 300
     assert any("timestamps" in warning for warning in decoded.warnings)
@@ -152,7 +150,7 @@ def test_a_kilobyte_that_would_be_hours_of_silence_is_stopped_at_the_limit() -> 
 
 
 def transport_stream(seconds: float = 3.0) -> bytes:
-    """An MPEG transport stream with one track."""
+    """Build an MPEG transport stream with one track."""
     file = io.BytesIO()
     with av.open(file, "w", format="mpegts") as container:
         track = container.add_stream("mp2", rate=16000)
@@ -167,7 +165,7 @@ def transport_stream(seconds: float = 3.0) -> bytes:
 
 
 def test_a_track_that_begins_in_the_middle_of_a_file_is_passed_over() -> None:
-    """PyAV raised an IndexError, which failed the call as an internal error. Of a stream that was cut and joined."""
+    """A stream that was cut and joined; PyAV raised an IndexError, which failed the call as an internal error."""
     whole = transport_stream()
     packets = [bytearray(whole[at : at + 188]) for at in range(0, len(whole), 188)]
     begins = [packet for packet in packets if packet[1] == 0x41]  # of a piece of sound, on track 0x100
@@ -191,6 +189,6 @@ def test_a_gap_that_a_call_may_have_is_kept() -> None:
 
 
 def test_every_track_counts_toward_the_longest_recording() -> None:
-    """Also those that nobody listens to: their decoding costs as much."""
+    """Ignored tracks count too, since their decoding costs as much."""
     with pytest.raises(RecordingTooLong):
         decode_file(io.BytesIO(far(4, 50.0)), DecodeOptions(max_seconds=90.0))

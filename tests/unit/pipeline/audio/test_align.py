@@ -1,5 +1,3 @@
-"""Two files of one call: when the second began, told from what they share, and never guessed."""
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ pytestmark = pytest.mark.cases(4)
 
 @pytest.fixture(scope="module")
 def legs() -> np.ndarray:
-    """The two parties of a call, each a little in the other's line."""
+    """Return the two parties of a call, each with a little bleed in the other's line."""
     rep, customer = sample("02_callback_stereo")
     return np.stack([rep + 0.1 * np.roll(customer, 40), customer + 0.1 * np.roll(rep, 40)])
 
@@ -24,7 +22,7 @@ def layout_of(first: np.ndarray, second: np.ndarray) -> Layout:
 
 
 def led(row: np.ndarray, seconds: float) -> np.ndarray:
-    """A leg that was recorded so long before the call began."""
+    """Return a leg whose recording started before the call."""
     return np.concatenate([noise(np.zeros(round(seconds * 16000)), 20), row])
 
 
@@ -49,9 +47,9 @@ def test_bleed_is_suppressed_in_legs_that_began_apart(legs: np.ndarray) -> None:
     audio, layout = separate([decoded(legs[0]), decoded(led(legs[1], 7))])
     assert [bleed.source for bleed in layout.bleed] == [0, 1]
     read = everything(audio).astype(float)[:, 7 * 16000 :][:, : rep.shape[0]]
-    for channel, (own, other) in enumerate(((rep, customer), (customer, rep))):
+    for channel, (party, other) in enumerate(((rep, customer), (customer, rep))):
         over = (np.convolve(np.abs(other), np.ones(800) / 800, "same") > 800) & (
-            np.convolve(np.abs(own), np.ones(4000) / 4000, "same") < 60
+            np.convolve(np.abs(party), np.ones(4000) / 4000, "same") < 60
         )
         over = over[: read.shape[1]]
         before = np.mean(legs[channel][: len(over)][over] ** 2)
@@ -122,7 +120,7 @@ def test_legs_that_share_no_speech_are_not_aligned_and_that_is_said(name: str, b
 
 @pytest.mark.parametrize("whose", [0, 1])
 def test_legs_of_which_one_began_when_its_party_answered_end_together(whose: int) -> None:
-    """Neither carries anything of the other; with the other order the parties would talk at once."""
+    """Neither leg carries the other party; in the other order the parties would talk at once."""
     legs = sample("02_callback_stereo")
     answered = [row[13 * 16000 :] if leg == whose else row for leg, row in enumerate(legs)]
     layout = layout_of(*answered)
@@ -141,7 +139,7 @@ def test_legs_that_neither_began_nor_ended_together_are_said_to_be_in_doubt() ->
 
 @pytest.mark.parametrize(("echoes", "offset"), [((0.33, 0.3), 0.4), ((0.16, 0.2), -3.7), ((0.05, 0.37), 21.0)])
 def test_parties_whose_echoes_come_late_both_ways_are_aligned(echoes: tuple[float, float], offset: float) -> None:
-    """In either leg the other party is heard later than it spoke: windows of its echo speak for the other's delay."""
+    """In each leg the other party's echo is late, so its windows suggest the other party's delay."""
     rep, customer = sample("02_callback_stereo")
     later = [round(seconds * 16000) for seconds in echoes]
     first, second = rep + 0.3 * np.roll(customer, later[0]), customer + 0.3 * np.roll(rep, later[1])

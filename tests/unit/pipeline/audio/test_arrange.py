@@ -1,5 +1,3 @@
-"""A call as a view over its files: any range read is a piece of the whole."""
-
 import pickle
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""One party heard in the other's channel: found by its sound, taken out by its sound, and never by its words."""
-
 from itertools import pairwise
 
 import numpy as np
@@ -31,7 +29,7 @@ def level(samples: np.ndarray) -> float:
 
 
 def spoken(channel: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Which samples hold a party's speech while the other one is silent."""
+    """Mark the samples with a party's speech while the other party is silent."""
     ours, theirs = (np.convolve(np.abs(x), np.ones(1600) / 1600, "same") for x in (channel, other))
     return (ours > 600) & (theirs < 80)
 
@@ -69,7 +67,7 @@ def test_channels_without_bleed_are_read_as_they_are(name: str) -> None:
 
 @pytest.mark.parametrize("loudness", [None, -10])
 def test_a_second_of_speech_shows_bleed_only_if_it_shows_it_clearly(loudness: int | None, call: np.ndarray) -> None:
-    """One window that correlates by chance, where the other channel is empty until its end, is no bleed."""
+    """A window that correlates by chance is no bleed if the other channel is empty until its end."""
     rep = np.concatenate([call[0, 12_800:36_160], np.zeros(24_160)])
     customer = np.concatenate([np.zeros(23_360), call[1, 87_200:111_360]])
     if loudness is not None:
@@ -89,15 +87,15 @@ def test_what_came_over_falls_silent_and_the_party_keeps_its_voice(
     loudness: int, coded: bool, call: np.ndarray
 ) -> None:
     rep, customer = call
-    heard = customer + 10 ** (loudness / 20) * np.roll(rep, 50)
+    bled = customer + 10 ** (loudness / 20) * np.roll(rep, 50)
     if coded:
-        heard = through_amr(heard, 12200)
-    length = min(len(heard), len(rep))
-    rep, customer, heard = rep[:length], customer[:length], heard[:length]
-    out, _ = suppressed(rep, heard)
-    over, own = spoken(rep, customer), spoken(customer, rep)
-    assert level(out[1, over]) < max(level(heard[over]) - 20, level(noise(customer, 45)) + 3)
-    assert level(out[1, own]) == pytest.approx(level(heard[own]), abs=0.5)
+        bled = through_amr(bled, 12200)
+    length = min(len(bled), len(rep))
+    rep, customer, bled = rep[:length], customer[:length], bled[:length]
+    out, _ = suppressed(rep, bled)
+    over, customer_only = spoken(rep, customer), spoken(customer, rep)
+    assert level(out[1, over]) < max(level(bled[over]) - 20, level(noise(customer, 45)) + 3)
+    assert level(out[1, customer_only]) == pytest.approx(level(bled[customer_only]), abs=0.5)
 
 
 def test_bleed_both_ways_takes_nothing_from_either_party(call: np.ndarray) -> None:
@@ -106,13 +104,13 @@ def test_bleed_both_ways_takes_nothing_from_either_party(call: np.ndarray) -> No
     out, layout = suppressed(*rows)
     assert len(layout.bleed) == 2
     for party, (mine, theirs) in enumerate(((rep, customer), (customer, rep))):
-        own, over = spoken(mine, theirs), spoken(theirs, mine)
-        assert level(out[party, own]) == pytest.approx(level(rows[party][own]), abs=1)
+        speech, over = spoken(mine, theirs), spoken(theirs, mine)
+        assert level(out[party, speech]) == pytest.approx(level(rows[party][speech]), abs=1)
         assert level(out[party, over]) < level(rows[party][over]) - 20
 
 
 def alone(call: np.ndarray) -> np.ndarray:
-    """The call with silence around the rep's line."""
+    """Return the call with silence around the rep's line."""
     quiet = noise(call, 30)
     after = slice(REP_SPEAKS.stop, REP_SPEAKS.stop + 64_000)
     rows = call.copy()
@@ -123,15 +121,14 @@ def alone(call: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("pause", [0.2, 1.0])
 def test_a_customer_who_repeats_the_rep_keeps_the_line(pause: float, call: np.ndarray) -> None:
-    """The very same samples said again: only when they are heard tells a repetition from bleed."""
     rep, customer = alone(call)
     line = rep[REP_SPEAKS].copy()
     begin = REP_SPEAKS.stop + round(pause * 16000)
     customer[begin : begin + len(line)] = line
     out, layout = suppressed(rep, customer + 0.3 * np.roll(rep, 50))
     assert [bleed.source for bleed in layout.bleed] == [0]
-    said = slice(begin + 1600, begin + len(line))
-    assert level(out[1, said]) == pytest.approx(level(customer[said]), abs=1)
+    repeated = slice(begin + 1600, begin + len(line))
+    assert level(out[1, repeated]) == pytest.approx(level(customer[repeated]), abs=1)
     assert level(out[1, REP_SPEAKS]) < level(0.3 * rep[REP_SPEAKS]) - 15
 
 

@@ -1,5 +1,3 @@
-"""More than two channels: who is silent, a copy or a mix is passed over; of the others the first two count."""
-
 import numpy as np
 import pytest
 
@@ -26,9 +24,9 @@ def chosen(*channels: np.ndarray) -> tuple[np.ndarray, str]:
     return np.stack([audio.read(channel, 0, audio.length) for channel in range(audio.channels)]), reason
 
 
-def same(found: np.ndarray, *wanted: np.ndarray) -> bool:
-    return len(found) == len(wanted) and all(
-        np.abs(one - other).max() <= 3 for one, other in zip(found, wanted, strict=True)
+def same(actual: np.ndarray, *expected: np.ndarray) -> bool:
+    return len(actual) == len(expected) and all(
+        np.abs(row - other).max() <= 3 for row, other in zip(actual, expected, strict=True)
     )
 
 
@@ -39,41 +37,41 @@ def test_one_or_two_channels_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize("quiet", [SILENCE, NOISE], ids=["digital silence", "faint noise"])
 def test_silent_channels_are_passed_over(quiet: np.ndarray) -> None:
-    found, reason = chosen(REP, CUSTOMER, quiet, quiet)
-    assert same(found, REP, CUSTOMER)
+    selected, reason = chosen(REP, CUSTOMER, quiet, quiet)
+    assert same(selected, REP, CUSTOMER)
     assert reason == "Of 4 channels channels 2 and 3 are silent; channel 0 is the rep, channel 1 the customer."
     assert same(chosen(REP, quiet, quiet, CUSTOMER)[0], REP, CUSTOMER)
 
 
 def test_surround_sound_around_one_voice_is_that_voice() -> None:
-    found, reason = chosen(SILENCE, SILENCE, REP, SILENCE, SILENCE, SILENCE)
-    assert same(found, REP)
+    selected, reason = chosen(SILENCE, SILENCE, REP, SILENCE, SILENCE, SILENCE)
+    assert same(selected, REP)
     assert reason.endswith("only channel 2 is used.")
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.5, -0.25])
 def test_copies_are_passed_over_whatever_their_gain_and_polarity(gain: float) -> None:
-    found, reason = chosen(REP, CUSTOMER, gain * REP, gain * CUSTOMER)
-    assert same(found, REP, CUSTOMER)
+    selected, reason = chosen(REP, CUSTOMER, gain * REP, gain * CUSTOMER)
+    assert same(selected, REP, CUSTOMER)
     assert "channels 2 and 3 are a copy" in reason
 
 
 def test_the_mix_of_others_is_passed_over_wherever_it_stands() -> None:
     mix = 0.5 * REP + 0.5 * CUSTOMER
     for channels in ((REP, CUSTOMER, mix), (mix, REP, CUSTOMER), (REP, mix, CUSTOMER)):
-        found, reason = chosen(*channels)
-        assert same(found, REP, CUSTOMER), reason
+        selected, reason = chosen(*channels)
+        assert same(selected, REP, CUSTOMER), reason
         assert "is a mix of others" in reason
 
 
 def test_surround_sound_made_of_stereo_is_that_stereo() -> None:
-    found, _ = chosen(REP, CUSTOMER, 0.7 * (REP + CUSTOMER), SILENCE, 0.5 * REP, 0.5 * CUSTOMER)
-    assert same(found, REP, CUSTOMER)
+    selected, _ = chosen(REP, CUSTOMER, 0.7 * (REP + CUSTOMER), SILENCE, 0.5 * REP, 0.5 * CUSTOMER)
+    assert same(selected, REP, CUSTOMER)
 
 
 def test_of_three_parties_the_first_two_count_and_the_record_tells_of_the_third() -> None:
-    found, reason = chosen(REP, CUSTOMER, THIRD)
-    assert same(found, REP, CUSTOMER)
+    selected, reason = chosen(REP, CUSTOMER, THIRD)
+    assert same(selected, REP, CUSTOMER)
     assert reason == (
         "Of 3 channels channel 0 is the rep, channel 1 the customer; "
         "channel 2 has distinct sound but is ignored: a call has two parties."
@@ -86,24 +84,24 @@ def test_of_three_parties_the_first_two_count_and_the_record_tells_of_the_third(
 def test_who_hardly_speaks_under_the_loud_bleed_of_another_is_no_copy() -> None:
     seldom = CUSTOMER.copy()
     seldom[16000 * 8 :] = 0
-    found, _ = chosen(REP, 0.7 * REP + seldom, SILENCE)
-    assert same(found, REP, 0.7 * REP + seldom)
+    selected, _ = chosen(REP, 0.7 * REP + seldom, SILENCE)
+    assert same(selected, REP, 0.7 * REP + seldom)
 
 
 def test_where_the_first_channel_is_silent_no_channel_says_who_the_rep_is() -> None:
-    found, reason = chosen(SILENCE, REP, CUSTOMER)
-    assert same(found, np.clip(REP + CUSTOMER, -32768, 32767))
+    selected, reason = chosen(SILENCE, REP, CUSTOMER)
+    assert same(selected, np.clip(REP + CUSTOMER, -32768, 32767))
     assert "mixed into one" in reason
 
 
 def test_where_nothing_is_heard_one_silent_channel_remains() -> None:
     assert same(chosen(SILENCE, SILENCE, SILENCE)[0], SILENCE)
-    found, _ = chosen(*np.zeros((3, 1)))
-    assert found.shape == (1, 1)
+    selected, _ = chosen(*np.zeros((3, 1)))
+    assert selected.shape == (1, 1)
 
 
 def test_tracks_of_unlike_length_are_as_long_as_the_longest() -> None:
-    tracks = [AudioInMemory(one[None].astype(np.int16)) for one in (REP, CUSTOMER[:16000])]
+    tracks = [AudioInMemory(track[None].astype(np.int16)) for track in (REP, CUSTOMER[:16000])]
     audio, reason = choose(tracks)
     assert reason == "The file has two tracks of one channel each; they are used as channels 0 and 1."
     assert (audio.channels, audio.length) == (2, len(REP))

@@ -1,5 +1,3 @@
-"""How the parties lie in the audio: the sample calls, put together in every way that telephony systems do."""
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -102,7 +100,7 @@ def test_bleed_of_one_line_into_the_other_does_not_make_them_the_same(level: int
 def test_a_party_that_the_other_channel_holds_as_well_is_taken_out_there(
     party: int, gain: float, delay: int, call: np.ndarray
 ) -> None:
-    """Left the rep, right customer and rep: the rep's words went to the customer, all of them."""
+    """Left the rep, right both parties: the customer had all of the rep's words."""
     rows = [row.copy() for row in call]
     rows[1 - party] += gain * np.roll(call[party], delay)
     audio, layout = separate([decoded(*rows)])
@@ -111,22 +109,22 @@ def test_a_party_that_the_other_channel_holds_as_well_is_taken_out_there(
     assert layout.evidence["shared_seconds"] == 0
     came_over = np.roll(call[party], delay)
     alone = loud(came_over) & ~loud(call[1 - party])
-    left = levels(everything(audio)[1 - party])[alone]
-    assert np.median(levels(came_over)[alone]) - np.median(left) > 25
+    residue = levels(everything(audio)[1 - party])[alone]
+    assert np.median(levels(came_over)[alone]) - np.median(residue) > 25
     theirs = loud(call[1 - party]) & ~loud(came_over)
-    kept = levels(everything(audio)[1 - party])[theirs]
-    assert abs(np.median(kept) - np.median(levels(call[1 - party])[theirs])) < 1
+    retained = levels(everything(audio)[1 - party])[theirs]
+    assert abs(np.median(retained) - np.median(levels(call[1 - party])[theirs])) < 1
 
 
 def levels(samples: np.ndarray) -> np.ndarray:
-    """dB of each 50 ms."""
+    """Return the level of each 50 ms in dB."""
     frames = samples[: len(samples) // 800 * 800].reshape(-1, 800).astype(np.float64)
     return 10 * np.log10(np.mean(frames**2, axis=1) + 1)
 
 
 def loud(samples: np.ndarray) -> np.ndarray:
-    found: np.ndarray = levels(samples) > levels(samples).max() - 20
-    return np.convolve(found, np.ones(5), "same") > 0
+    loud: np.ndarray = levels(samples) > levels(samples).max() - 20
+    return np.convolve(loud, np.ones(5), "same") > 0
 
 
 def test_hum_hiss_and_partly_shared_audio_do_not_make_channels_the_same(call: np.ndarray, mixed: np.ndarray) -> None:
@@ -163,8 +161,8 @@ def test_of_a_stereo_file_with_one_dead_channel_the_live_one_is_kept_as_mono(
 
 def test_a_party_of_few_words_is_not_a_dead_channel(call: np.ndarray) -> None:
     rep, customer = call
-    heard = activity(decoded(customer).audio, 0).frames
-    word = int(np.argmax(np.convolve(heard, np.ones(30), "valid"))) * 320
+    active = activity(decoded(customer).audio, 0).frames
+    word = int(np.argmax(np.convolve(active, np.ones(30), "valid"))) * 320
     few = noise(customer, 3)
     few[word : word + 16000] = customer[word : word + 16000]
     assert kind(rep, few) == "stereo"
@@ -244,14 +242,14 @@ def test_two_files_of_the_same_call_that_each_lack_a_part_of_it_are_both_kept() 
 def test_a_third_of_a_second_of_speech_is_no_noise_floor_and_the_channel_that_holds_it_is_kept(
     call: np.ndarray,
 ) -> None:
-    heard = activity(decoded(call[1]).audio, 0).frames
-    begin = int(np.argmax(np.convolve(heard, np.ones(25), "valid"))) * 320
+    active = activity(decoded(call[1]).audio, 0).frames
+    begin = int(np.argmax(np.convolve(active, np.ones(25), "valid"))) * 320
     word = call[1, begin : begin + 16 * 320]
-    for channels, kept in (((word * 0, word), 1), ((word, word * 0), 0)):
+    for channels, live in (((word * 0, word), 1), ((word, word * 0), 0)):
         audio, layout = separate([decoded(*channels)])
         assert layout.kind is LayoutKind.ONE_SIDED
-        assert np.array_equal(everything(audio)[0], decoded(channels[kept]).samples[0])
-        assert f"channel {kept} is treated as a mixed recording" in layout.reason
+        assert np.array_equal(everything(audio)[0], decoded(channels[live]).samples[0])
+        assert f"channel {live} is treated as a mixed recording" in layout.reason
 
 
 def test_a_leg_sent_as_a_stereo_file_counts_as_one_channel(call: np.ndarray) -> None:
@@ -270,10 +268,10 @@ def test_the_only_one_of_two_files_is_the_channel_that_it_was_sent_as(call: np.n
 
 def test_the_decision_is_the_same_every_time_and_shift_and_gain_are_measured(mixed: np.ndarray) -> None:
     pair = decoded(mixed, np.roll(mixed, 160) * 0.5).audio
-    found = [compare(pair, activity(pair, 0).frames) for _ in range(2)]
-    assert found[0] == found[1]
-    assert found[0].shift == 160
-    assert found[0].gain_db == pytest.approx(-6, abs=0.2)
+    matches = [compare(pair, activity(pair, 0).frames) for _ in range(2)]
+    assert matches[0] == matches[1]
+    assert matches[0].shift == 160
+    assert matches[0].gain_db == pytest.approx(-6, abs=0.2)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.85])
@@ -288,11 +286,11 @@ def test_channels_that_share_all_but_the_end_stay_apart_and_the_shared_part_is_k
     assert layout.evidence["shared_seconds"] == pytest.approx(len(shared) / 16000, abs=2.5)
     assert "kept on channel 1" in layout.reason
     inside = slice(0, len(shared) - 32000)
-    kept, once = (everything(audio)[channel].astype(float) for channel in (1, 0))
-    assert np.array_equal(kept[inside], decoded(*both).samples[1][inside])
+    channel_1, once = (everything(audio)[channel].astype(float) for channel in (1, 0))
+    assert np.array_equal(channel_1[inside], decoded(*both).samples[1][inside])
     assert np.sum(once[inside] ** 2) < 0.01 * np.sum(both[0][inside] ** 2)
-    own = slice(len(shared) + 48000, both.shape[1])
-    assert np.sum(once[own] ** 2) == pytest.approx(np.sum(both[0][own] ** 2), rel=0.01)
+    rest = slice(len(shared) + 48000, both.shape[1])
+    assert np.sum(once[rest] ** 2) == pytest.approx(np.sum(both[0][rest] ** 2), rel=0.01)
 
 
 def test_a_louder_copy_of_a_shared_stretch_is_the_one_kept(call: np.ndarray, mixed: np.ndarray) -> None:
@@ -345,8 +343,8 @@ def test_swapped_files_keep_their_times_and_what_is_suppressed_in_them() -> None
     audio, layout = separate([decoded(first), decoded(late)], swapped=True)
     assert (layout.kind, layout.swapped) == (LayoutKind.TWO_FILES, True)
     assert layout.starts == plain.starts[::-1]
-    assert {(one.source, one.level_db) for one in layout.bleed} == {
-        (1 - one.source, one.level_db) for one in plain.bleed
+    assert {(bleed.source, bleed.level_db) for bleed in layout.bleed} == {
+        (1 - bleed.source, bleed.level_db) for bleed in plain.bleed
     }
     assert np.array_equal(everything(audio), everything(as_sent)[::-1])
 

@@ -1,5 +1,3 @@
-"""Speech in the sample calls, and the chunks cut from it."""
-
 import itertools
 import json
 
@@ -23,8 +21,8 @@ pytestmark = pytest.mark.cases(2)
 
 
 def legs() -> list[tuple[str, np.ndarray, list[Span]]]:
-    """(name, int16 samples, spoken words) of each channel of each separated or mono sample call."""
-    found = []
+    """Return (name, int16 samples, spoken words) of each channel of each separated or mono sample call."""
+    spans = []
     for folder in sorted(FOLDER.iterdir()):
         expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
         if expected["layout"] == "identical":
@@ -34,30 +32,30 @@ def legs() -> list[tuple[str, np.ndarray, list[Span]]]:
         channels = [channel for path in paths for channel in decode_file(path, DecodeOptions()).samples]
         parties = [("rep",), ("customer",)] if len(channels) == 2 else [("rep", "customer")]
         for channel, party in zip(channels, parties, strict=True):
-            said = [s for s in expected["segments"] if s["speaker"] in party]
-            words = [Span(word["start"], word["end"]) for segment in said for word in segment["words"]]
-            found.append((f"{folder.name} {party[0]}", channel, words))
-    return found
+            segments = [s for s in expected["segments"] if s["speaker"] in party]
+            words = [Span(word["start"], word["end"]) for segment in segments for word in segment["words"]]
+            spans.append((f"{folder.name} {party[0]}", channel, words))
+    return spans
 
 
 def covered(word: Span, speech: tuple[Span, ...]) -> bool:
-    """True where at least half of the word lies in speech."""
+    """Return whether at least half of the word is in speech."""
     inside = sum(max(0.0, min(word.end, span.end) - max(word.start, span.start)) for span in speech)
     return inside >= word.duration / 2
 
 
 def test_nearly_every_word_of_telephone_speech_is_found() -> None:
-    found, words_found, words_in_all = {}, 0, 0
+    speech_of, words_found, words_in_all = {}, 0, 0
     for name, channel, words in legs():
         speech = find_speech(AudioInMemory(channel[None]), SpeechOptions())[0]
         hits = sum(covered(word, speech) for word in words)
-        found[name] = hits / max(1, len(words))
+        speech_of[name] = hits / max(1, len(words))
         words_found, words_in_all = words_found + hits, words_in_all + len(words)
         assert all(0 <= span.start < span.end <= len(channel) / SAMPLE_RATE for span in speech)
-        assert all(one.end <= other.start for one, other in itertools.pairwise(speech))
+        assert all(span.end <= other.start for span, other in itertools.pairwise(speech))
     assert words_in_all > 400
-    assert words_found / words_in_all >= 0.99, found
-    assert min(found.values()) >= 0.9, found
+    assert words_found / words_in_all >= 0.99, speech_of
+    assert min(speech_of.values()) >= 0.9, speech_of
 
 
 def test_silence_and_line_noise_hold_no_speech() -> None:
@@ -97,10 +95,10 @@ def test_chunks_hold_all_speech_and_end_inside_none_but_a_span_too_long(
         mine = [chunk for chunk in result if chunk.channel == channel]
         joined = union(channel_speech)
         assert all(0 < chunk.duration <= max_seconds + 1e-6 for chunk in mine)
-        assert all(one.end <= other.start for one, other in itertools.pairwise(mine))
+        assert all(chunk.end <= other.start for chunk, other in itertools.pairwise(mine))
         for span in joined:
-            held = sum(max(0.0, min(c.end, span.end) - max(c.start, span.start)) for c in mine)
-            assert held == pytest.approx(span.duration, abs=1e-6)
+            covered = sum(max(0.0, min(c.end, span.end) - max(c.start, span.start)) for c in mine)
+            assert covered == pytest.approx(span.duration, abs=1e-6)
             if span.duration <= max_seconds:
                 for chunk in mine:
                     assert not span.start < chunk.start < span.end
@@ -119,7 +117,7 @@ def test_a_span_too_long_is_parted_at_its_quietest_moment() -> None:
     assert 7.0 <= result[0].end <= 7.2
     assert 15.0 <= result[1].end <= 15.2
     assert (result[0].start, result[-1].end) == (0.0, 25.0)
-    assert all(one.end == other.start for one, other in itertools.pairwise(result))
+    assert all(chunk.end == other.start for chunk, other in itertools.pairwise(result))
     evenly = cut([[Span(0.0, 25.0)]], 10.0)
     assert [round(chunk.duration, 6) for chunk in evenly] == [8.333333] * 3
 
@@ -136,17 +134,17 @@ def test_packed_chunks_hold_all_speech_and_little_else(
     events = tuple(union(events))
     result = cut([speech], max_seconds, None, longest, [events])
     joined = union(speech)
-    heard = [piece for chunk in result for piece in chunk.sound]
-    assert all(one.end <= other.start + 1e-9 for one, other in itertools.pairwise(heard))
+    pieces = [piece for chunk in result for piece in chunk.sound]
+    assert all(piece.end <= other.start + 1e-9 for piece, other in itertools.pairwise(pieces))
     for span in joined:
-        held = sum(max(0.0, min(piece.end, span.end) - max(piece.start, span.start)) for piece in heard)
-        assert held == pytest.approx(span.duration, abs=1e-6)
+        covered = sum(max(0.0, min(piece.end, span.end) - max(piece.start, span.start)) for piece in pieces)
+        assert covered == pytest.approx(span.duration, abs=1e-6)
     for chunk in result:
         assert 0 < chunk.seconds <= max_seconds + 1e-6
         assert (chunk.sound[0].start, chunk.sound[-1].end) == (chunk.start, chunk.end)
-        for one, other in itertools.pairwise(chunk.sound):  # pauses left out
-            assert chunks.CLOSE_PAUSE < other.start - one.end <= longest
-            assert not any(event.start < other.start and event.end > one.end for event in events)
+        for before, other in itertools.pairwise(chunk.sound):  # pauses left out
+            assert chunks.CLOSE_PAUSE < other.start - before.end <= longest
+            assert not any(event.start < other.start and event.end > before.end for event in events)
         for piece in chunk.sound:  # pauses kept
             inside = [span for span in joined if span.end > piece.start and span.start < piece.end]
             assert all(b.start - a.end <= chunks.CLOSE_PAUSE + 1e-9 for a, b in itertools.pairwise(inside))

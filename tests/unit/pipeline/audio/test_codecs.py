@@ -1,4 +1,4 @@
-"""Speech in the codecs of telephony, compared with its source. `fixtures/README.md` says where the files come from."""
+"""Speech in the codecs of telephony, compared with its source; `fixtures/README.md` has the origin of the files."""
 
 import io
 import struct
@@ -38,11 +38,11 @@ FILES = [
 
 
 def likeness(decoded: Decoded, channel: int = 0) -> tuple[float, float]:
-    """Correlation with the source from 300 to 3000 Hz at the best lag, and that lag in ms."""
-    source, found = (sosfiltfilt(BAND, one) for one in (SPEECH, decoded.samples[channel].astype(np.float64)))
-    products = correlate(found, source, "full", method="fft")
+    """Return the correlation with the source from 300 to 3000 Hz at the best lag, and that lag in ms."""
+    source, output = (sosfiltfilt(BAND, samples) for samples in (SPEECH, decoded.samples[channel].astype(np.float64)))
+    products = correlate(output, source, "full", method="fft")
     best = int(np.argmax(np.abs(products)))
-    return float(products[best] / np.sqrt((source @ source) * (found @ found))), (best - len(source) + 1) / 16
+    return float(products[best] / np.sqrt((source @ source) * (output @ output))), (best - len(source) + 1) / 16
 
 
 @pytest.mark.parametrize(("name", "codec", "least", "media_type"), FILES, ids=[file[0] for file in FILES])
@@ -99,7 +99,7 @@ def test_a_wrong_length_costs_no_speech_in_any_codec_of_wav(name: str, declared:
 
 @pytest.mark.parametrize("name", [file[0] for file in FILES if "vorbis" not in file[0] and "speex" not in file[0]])
 def test_half_a_file_is_half_the_speech(name: str) -> None:
-    """Not of Vorbis and Speex: these two seconds lie in one page, and a page that is cut off is lost."""
+    """Not Vorbis and Speex: these two seconds are in one page, and a truncated page is lost."""
     data = (MEDIA / name).read_bytes()
     decoded = decode_file(io.BytesIO(data[: len(data) // 2]), OPTIONS, "audio/G729" if "729" in name else None)
     assert 0.5 < decoded.duration < 1.3

@@ -1,5 +1,3 @@
-"""Decoding: every codec of telephony that this FFmpeg can write, the limits, and files that are not what they claim."""
-
 import asyncio
 import io
 import struct
@@ -23,7 +21,9 @@ SECONDS = 3.0
 
 
 def tones(rate: int, channels: int = 1, seconds: float = SECONDS) -> np.ndarray:
-    """int16 (channels, n): 440 Hz on the first channel, 660 Hz on the second, and so on, at a third of full scale."""
+    """Return int16 (channels, n): 440 Hz on the first channel, 660 Hz on the second, and so on, at a third of full
+    scale.
+    """
     times = np.arange(round(rate * seconds)) / rate
     return np.stack([np.sin(2 * np.pi * (440 + 220 * c) * times) for c in range(channels)]) * 11000
 
@@ -31,7 +31,7 @@ def tones(rate: int, channels: int = 1, seconds: float = SECONDS) -> np.ndarray:
 def encode(
     samples: np.ndarray, rate: int, container: str, codec: str, sample_format: str | None = None, **options: str
 ) -> bytes:
-    """`samples` (channels, n) in int16 range, written by FFmpeg."""
+    """Encode `samples` (channels, n) in int16 range with FFmpeg."""
     layout = {1: "mono", 2: "stereo", 4: "quad", 6: "5.1"}[len(samples)]
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=container) as output:
@@ -64,7 +64,7 @@ def decoded(data: bytes, options: DecodeOptions = OPTIONS, media_type: str | Non
 
 
 def loudest(samples: np.ndarray) -> float:
-    """The frequency in Hz with the most energy, at 16 kHz."""
+    """Return the frequency in Hz with the highest energy, at 16 kHz."""
     spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
     return float(np.argmax(spectrum) * 16000 / len(samples))
 
@@ -160,9 +160,9 @@ def test_a_tone_above_half_the_rate_does_not_come_back_as_another(rate: int, ton
 def test_a_tone_in_the_speech_band_keeps_its_level_and_place(rate: int) -> None:
     sound = np.sin(2 * np.pi * 1000 * np.arange(rate * 2) / rate)[None] * 20000
     result = decoded(encode(sound, rate, "wav", "pcm_s16le")).samples[0].astype(float)
-    wanted = np.sin(2 * np.pi * 1000 * np.arange(32000) / 16000) * 20000
+    expected = np.sin(2 * np.pi * 1000 * np.arange(32000) / 16000) * 20000
     assert len(result) == 32000
-    assert np.abs(result - wanted)[2000:-2000].max() < 25  # 0.1 % of full scale: neither delayed nor scaled
+    assert np.abs(result - expected)[2000:-2000].max() < 25  # 0.1 % of full scale: neither delayed nor scaled
 
 
 def test_a_full_scale_recording_is_clipped_and_not_wrapped() -> None:
@@ -247,7 +247,7 @@ def test_more_channels_than_anybody_looks_at_are_said_to_be_left_out() -> None:
 
 
 def two_tracks(container: str, codec: str, late: float) -> bytes:
-    """A tone of 440 Hz on the first track, one of 660 Hz on the second, which begins so many seconds later."""
+    """Return a file with 440 Hz on the first track and, after a delay, 660 Hz on the second."""
     buffer, rate = io.BytesIO(), 16000
     with av.open(buffer, "w", format=container) as output:
         streams = [output.add_stream(codec, rate=rate, layout="mono") for _ in range(2)]

@@ -1,5 +1,3 @@
-"""Small files that decode to much: what they may take in the scratch folder, and how many samples they may have."""
-
 import io
 import time
 import wave
@@ -19,7 +17,7 @@ LONGEST = DecodeOptions().max_seconds
 
 
 def flac(samples: np.ndarray, rate: int) -> bytes:
-    """Of any number of channels: FFmpeg's encoder takes its layouts from this."""
+    """Build FLAC with any number of channels; FFmpeg's encoder supports only its layouts."""
     import av
 
     buffer = io.BytesIO()
@@ -42,10 +40,10 @@ def bytes_in(folder: Path) -> int:
 def test_of_eight_channels_only_those_that_count_stay_in_scratch(tmp_path: Path) -> None:
     sound_of_all = tones(16000, 8, seconds=4.0)
     sound_of_all[2:5] = 0
-    found = decode_file(io.BytesIO(flac(sound_of_all, 16000)), DecodeOptions(), folder=tmp_path.as_uri())
-    assert (found.source_channels, found.audio.channels) == (8, 2)
-    assert bytes_in(tmp_path) == 2 * 2 * found.audio.length
-    assert np.abs(found.samples).max(axis=1).min() > 9000
+    result = decode_file(io.BytesIO(flac(sound_of_all, 16000)), DecodeOptions(), folder=tmp_path.as_uri())
+    assert (result.source_channels, result.audio.channels) == (8, 2)
+    assert bytes_in(tmp_path) == 2 * 2 * result.audio.length
+    assert np.abs(result.samples).max(axis=1).min() > 9000
 
 
 def test_silence_takes_no_room_and_is_there_when_it_is_read(tmp_path: Path) -> None:
@@ -88,7 +86,7 @@ def test_silence_that_is_made_up_for_counts_before_it_is_written(tmp_path: Path)
 
 
 def test_the_samples_that_a_file_declares_are_judged_before_it_is_decoded() -> None:
-    """Half of it is there: by what is decoded it would pass."""
+    """Half of the file is missing: by its decoded samples it would pass."""
     data = flac(np.random.default_rng(0).normal(0, 3000, (8, 2 * 48_000)), 48_000)
     part = data[: len(data) // 2]
     declared = 8 * 2 * 48_000
@@ -118,7 +116,6 @@ def test_samples_that_nothing_declares_are_counted(container: str) -> None:
 
 
 def test_six_hours_of_eight_channels_at_192_khz_are_refused_at_once() -> None:
-    """As its header says: 33 thousand million samples."""
     data = bytearray(flac(np.zeros((8, 192_000)), 192_000))
     total = 6 * 3600 * 192_000
     at = 8 + 13  # of STREAMINFO: the last 4 bits of a byte, and 32 more

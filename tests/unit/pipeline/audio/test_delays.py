@@ -1,5 +1,3 @@
-"""A bleed whose delay jumps is followed, and a steady one is left alone."""
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,12 @@ NEAR = 16
 
 
 def curves(places: list[int | None], height: float = 10.0) -> np.ndarray:
-    """Windows of noise with a peak at each place; None: none."""
-    made = np.random.default_rng(1).normal(0, 1, (len(places), 3000))
-    for row, place in zip(made, places, strict=True):
+    """Return windows of noise with a peak at each place; None: no peak."""
+    curves = np.random.default_rng(1).normal(0, 1, (len(places), 3000))
+    for row, place in zip(curves, places, strict=True):
         if place is not None:
             row[place] += height
-    return made
+    return curves
 
 
 def test_each_delay_has_its_windows() -> None:
@@ -34,14 +32,14 @@ def test_a_steady_delay_stays_whatever_one_window_says(places: list[int | None])
 
 
 def test_a_bleed_behind_a_jitter_buffer_is_taken_out_and_the_party_keeps_its_voice() -> None:
-    """It comes 60 to 200 ms late, as much for 4 s: no delay explains all of it."""
+    """The bleed is 60 to 200 ms late, constant for 4 s each: no single delay explains it."""
     level = 0.5
     rep, customer = sample("02_callback_stereo")[:, : 40 * 16000]
-    heard, rng = rep.copy(), np.random.default_rng(5)
+    mixed, rng = rep.copy(), np.random.default_rng(5)
     for first in range(0, len(rep), 64_000):
         lag = int(rng.uniform(960, 3200))
-        heard[first : first + 64_000] += level * np.roll(customer, lag)[first : first + 64_000]
-    audio, layout = separate([decoded(heard, customer)])
+        mixed[first : first + 64_000] += level * np.roll(customer, lag)[first : first + 64_000]
+    audio, layout = separate([decoded(mixed, customer)])
     (bleed,) = layout.bleed
     assert bleed.source == 1
     assert bleed.level_db == pytest.approx(20 * np.log10(level), abs=1.5)
@@ -53,6 +51,6 @@ def test_a_bleed_behind_a_jitter_buffer_is_taken_out_and_the_party_keeps_its_voi
 
     length = min(len(read), len(rep))
     alone = ((near(customer, 9600) > 300) & (near(rep, 8000) < 60))[:length]
-    own = ((near(rep, 1600) > 500) & (near(customer, 9600) < 60))[:length]
-    assert np.mean(read[:length][alone] ** 2) < 0.03 * np.mean(heard[:length][alone] ** 2)
-    assert np.mean(read[:length][own] ** 2) > 0.9 * np.mean(rep[:length][own] ** 2)
+    rep_only = ((near(rep, 1600) > 500) & (near(customer, 9600) < 60))[:length]
+    assert np.mean(read[:length][alone] ** 2) < 0.03 * np.mean(mixed[:length][alone] ** 2)
+    assert np.mean(read[:length][rep_only] ** 2) > 0.9 * np.mean(rep[:length][rep_only] ** 2)

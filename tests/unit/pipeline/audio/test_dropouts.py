@@ -1,5 +1,3 @@
-"""Packets that were lost leave silence that cuts into a word: it is marked, and no word lasts through it."""
-
 import numpy as np
 import pytest
 import soxr
@@ -16,7 +14,7 @@ from tests.support.safety_by_hand import heard_as, said, sounding
 
 @pytest.fixture(scope="module")
 def talk() -> np.ndarray:
-    """Twenty seconds of one party at 8 kHz, over a line with noise of its own."""
+    """Return twenty seconds of one party at 8 kHz over a noisy line."""
     rep = soxr.resample(sample("01_invoice_stereo")[0][: 20 * SAMPLE_RATE], SAMPLE_RATE, 8000)
     return rep + np.random.default_rng(2).normal(0, 12, len(rep))
 
@@ -26,15 +24,15 @@ def heard(row: np.ndarray) -> AudioInMemory:
 
 
 def loud_moments(row: np.ndarray, count: int) -> list[float]:
-    """Seconds, 1.5 s apart or more, at which the talk is loud."""
+    """Return the seconds, at least 1.5 s apart, at which the talk is loud."""
     level = np.convolve(np.abs(row), np.ones(400) / 400, "same")
-    found: list[float] = []
+    moments: list[float] = []
     for at in np.argsort(-level):
-        if all(abs(at / 8000 - other) > 1.5 for other in found):
-            found.append(at / 8000)
-        if len(found) == count:
+        if all(abs(at / 8000 - other) > 1.5 for other in moments):
+            moments.append(at / 8000)
+        if len(moments) == count:
             break
-    return sorted(found)
+    return sorted(moments)
 
 
 @pytest.mark.parametrize("silence", [0, 8])  # of mu-law, of A-law
@@ -44,15 +42,14 @@ def test_lost_packets_are_found_to_the_packet_and_marked(talk: np.ndarray, silen
     for at in moments:
         cut[round(at * 8000) : round((at + 0.2) * 8000)] = silence
     audio = heard(cut)
-    found = dropouts.find(audio, 0)
-    assert [gap.start for gap in found] == pytest.approx(moments, abs=0.012)
-    assert [gap.duration for gap in found] == pytest.approx([0.2] * 5, abs=0.02)
-    marked = [one for one in label(audio, SpeechOptions())[0] if one.kind is LabelKind.GAP]
-    assert [one.start for one in marked] == pytest.approx(moments, abs=0.03)
+    dropped = dropouts.find(audio, 0)
+    assert [gap.start for gap in dropped] == pytest.approx(moments, abs=0.012)
+    assert [gap.duration for gap in dropped] == pytest.approx([0.2] * 5, abs=0.02)
+    marked = [gap for gap in label(audio, SpeechOptions())[0] if gap.kind is LabelKind.GAP]
+    assert [gap.start for gap in marked] == pytest.approx(moments, abs=0.03)
 
 
 def test_pauses_are_not_lost_however_silent(talk: np.ndarray) -> None:
-    """A line without losses, a gate that closes where it is quiet, and a line that is digitally silent in pauses."""
     assert dropouts.find(heard(talk), 0) == ()
     quiet = np.convolve(np.abs(talk), np.ones(800) / 800, "same") < 60
     assert quiet.mean() > 0.2
@@ -77,8 +74,8 @@ def test_a_word_inside_a_gap_stays_where_it_is() -> None:
 def test_what_is_kept_of_a_call_has_no_word_through_a_gap() -> None:
     kinds = ((0.0, 1.9, LabelKind.SPEECH), (1.9, 2.1, LabelKind.GAP), (2.1, 4.0, LabelKind.SPEECH))
     labels = (tuple(Label(start, end, kind, 1.0) for start, end, kind in kinds),)
-    heard = heard_as([[(0.0, 1.9), (2.1, 4.0)]], labels=labels)
-    (settled,), _ = settle(sounding((0, 0.0, 1.9), (0, 2.1, 4.0)), heard, [said("one two three", 0.0, 4.0)], {})
+    analysis = heard_as([[(0.0, 1.9), (2.1, 4.0)]], labels=labels)
+    (settled,), _ = settle(sounding((0, 0.0, 1.9), (0, 2.1, 4.0)), analysis, [said("one two three", 0.0, 4.0)], {})
     assert [(word.start, word.end) for word in settled.words] == [
         pytest.approx(time, abs=0.01) for time in ((0, 4 / 3), (4 / 3, 1.9), (8 / 3, 4))
     ]

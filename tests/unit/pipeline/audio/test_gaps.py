@@ -1,5 +1,3 @@
-"""What a file lacks: sound keeps its time, the gap has a name, and nothing of a file that was put together is lost."""
-
 import io
 import struct
 from collections.abc import Callable
@@ -30,13 +28,13 @@ MARK = 9.0  # seconds at which a tone begins, after everything that gets lost
 
 
 def lossy(
-    container: str, codec: str, rate: int, lost: Callable[[float], bool], settings: dict[str, str] | None = None
+    container: str, codec: str, rate: int, is_lost: Callable[[float], bool], settings: dict[str, str] | None = None
 ) -> bytes:
-    """12 s with a tone of 700 Hz for half a second from `MARK` on, without the packets whose time is `lost`."""
+    """Return 12 s with a tone of 700 Hz for half a second from `MARK` on, without the lost packets."""
     times = np.arange(12 * rate) / rate
     tone = np.sin(2 * np.pi * 700 * times) * 12000 * ((times >= MARK) & (times < MARK + 0.5))
     sound = (tone + np.random.default_rng(0).normal(0, 60, len(times))).astype(np.int16)
-    return without_packets(sound, rate, container, codec, lost, settings)
+    return without_packets(sound, rate, container, codec, is_lost, settings)
 
 
 def decoded(data: bytes) -> Decoded:
@@ -44,7 +42,7 @@ def decoded(data: bytes) -> Decoded:
 
 
 def marked(sound: Decoded) -> float:
-    """The second at which the tone begins."""
+    """Return the second at which the tone begins."""
     width = SAMPLE_RATE // 50
     samples = sound.samples[0]
     windows = samples[: len(samples) // width * width].reshape(-1, width).astype(float)
@@ -72,24 +70,24 @@ KEEP_TIME: list[tuple[str, str, int, dict[str, str]]] = [
 def test_what_follows_a_gap_keeps_its_time_and_the_gap_is_named(
     container: str, codec: str, rate: int, settings: dict[str, str]
 ) -> None:
-    found = decoded(lossy(container, codec, rate, lambda time: 3 <= time < 6, settings))
-    assert marked(found) == pytest.approx(MARK, abs=0.08)  # ADTS in a transport stream brings AAC's own delay
-    (gap,) = found.audio.gaps(0)
+    result = decoded(lossy(container, codec, rate, lambda time: 3 <= time < 6, settings))
+    assert marked(result) == pytest.approx(MARK, abs=0.08)  # ADTS in a transport stream brings AAC's own delay
+    (gap,) = result.audio.gaps(0)
     assert (gap.start, gap.end) == pytest.approx((3, 6), abs=0.15)
-    inside = found.samples[0, round((gap.start + 0.1) * SAMPLE_RATE) : round((gap.end - 0.1) * SAMPLE_RATE)]
+    inside = result.samples[0, round((gap.start + 0.1) * SAMPLE_RATE) : round((gap.end - 0.1) * SAMPLE_RATE)]
     assert np.abs(inside).max() == 0
-    (warning,) = found.warnings
+    (warning,) = result.warnings
     assert warning.endswith(f"({gap.start:.1f} to {gap.end:.1f} s); silence replaces them.")
 
 
 @pytest.mark.parametrize(("container", "codec", "rate", "settings"), KEEP_TIME)
 def test_single_packets_that_get_lost_add_up(container: str, codec: str, rate: int, settings: dict[str, str]) -> None:
-    """Each by itself is less than a gap: in WebM too, the call closed up by all of them."""
-    found = decoded(
+    """Each loss is shorter than a gap; in WebM they shortened the call by their sum."""
+    result = decoded(
         lossy(container, codec, rate, lambda time: 1 < time < 8.5 and round(time * 1000) % 7 == 0, settings)
     )
-    assert marked(found) == pytest.approx(MARK, abs=0.16)
-    assert found.audio.gaps(0)
+    assert marked(result) == pytest.approx(MARK, abs=0.16)
+    assert result.audio.gaps(0)
 
 
 def test_a_gap_in_a_track_is_a_gap_in_its_channel_alone() -> None:
@@ -114,14 +112,16 @@ def test_a_gap_in_a_track_is_a_gap_in_its_channel_alone() -> None:
 @pytest.mark.parametrize("container", ["ogg", "mpegts"])
 def test_a_container_that_counts_from_the_beginning_again_has_the_gaps_of_both_parts(container: str) -> None:
     codec, rate = ("libopus", 48000) if container == "ogg" else ("mp2", 16000)
-    whole, lacking = (lossy(container, codec, rate, lost) for lost in (lambda _: False, lambda time: 3 <= time < 6))
-    found = decoded(whole + lacking)
-    assert found.duration == pytest.approx(24, abs=0.2)
-    (gap,) = found.audio.gaps(0)
+    whole, lacking = (
+        lossy(container, codec, rate, is_lost) for is_lost in (lambda _: False, lambda time: 3 <= time < 6)
+    )
+    result = decoded(whole + lacking)
+    assert result.duration == pytest.approx(24, abs=0.2)
+    (gap,) = result.audio.gaps(0)
     assert (gap.start, gap.end) == pytest.approx((15, 18), abs=0.2)
 
 
-# The telephone stops sending when nobody speaks: a description of the noise every 160 ms, nothing between.
+# Without speech the telephone sends a description of the noise every 160 ms and nothing in between.
 
 
 def test_amr_keeps_the_pauses_of_discontinuous_transmission() -> None:
@@ -130,10 +130,10 @@ def test_amr_keeps_the_pauses_of_discontinuous_transmission() -> None:
     sound = (tone + np.random.default_rng(0).normal(0, 20, len(times)))[None]
     data = encode(sound, rate, "amr", "libopencore_amrnb", b="12200", dtx="1")
     assert len(data) < 20_000  # 48,000 without
-    found = decoded(data)
-    assert found.duration == pytest.approx(30, abs=0.05)
-    assert marked(found) == pytest.approx(25, abs=0.05)
-    assert found.warnings == ()
+    result = decoded(data)
+    assert result.duration == pytest.approx(30, abs=0.05)
+    assert marked(result) == pytest.approx(25, abs=0.05)
+    assert result.warnings == ()
 
 
 def test_wideband_amr_keeps_them_too() -> None:
@@ -142,12 +142,12 @@ def test_wideband_amr_keeps_them_too() -> None:
     head, frames = data[:9], [data[at : at + 33] for at in range(9, len(data), 33)]  # of 12.65 kbit/s
     assert all(frame[0] >> 3 == 2 for frame in frames)
     pause = (bytes([9 << 3 | 4]) + bytes(5) + bytes([15 << 3 | 4]) * 7) * 62 + bytes([15 << 3 | 4]) * 4
-    found = decoded(head + b"".join(frames) + pause + b"".join(frames))
-    assert found.duration == pytest.approx(2 * 0.02 * len(frames) + 10, abs=0.03)
-    assert found.warnings == ()
+    result = decoded(head + b"".join(frames) + pause + b"".join(frames))
+    assert result.duration == pytest.approx(2 * 0.02 * len(frames) + 10, abs=0.03)
+    assert result.warnings == ()
     first, second = (
-        found.samples[0, 16000:30000].astype(float),
-        found.samples[0, 16000 + 192000 :][:14000].astype(float),
+        result.samples[0, 16000:30000].astype(float),
+        result.samples[0, 16000 + 192000 :][:14000].astype(float),
     )
     assert np.corrcoef(first, second)[0, 1] > 0.9
 
@@ -181,35 +181,35 @@ KINDS = ("files", "files of other rates", "a file that was never finished", "chu
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_joined_wavs_every_second_is_heard(kind: str) -> None:
-    found = decoded(joined(kind))
-    assert found.duration == pytest.approx(4.0, abs=0.01)
-    assert loudest(found.samples[0, 4000:28000]) == pytest.approx(440, abs=2)
-    assert loudest(found.samples[0, 36000:60000]) == pytest.approx(660, abs=2)
-    assert found.warnings == ()
+    result = decoded(joined(kind))
+    assert result.duration == pytest.approx(4.0, abs=0.01)
+    assert loudest(result.samples[0, 4000:28000]) == pytest.approx(440, abs=2)
+    assert loudest(result.samples[0, 36000:60000]) == pytest.approx(660, abs=2)
+    assert result.warnings == ()
 
 
 def test_a_byte_that_a_writer_left_out_hides_no_file() -> None:
-    """Lengths are to be even; of mu-law an odd number of bytes may be written without the one that makes them so."""
+    """Lengths must be even; some writers omit the padding byte after an odd number of mu-law bytes."""
     sound = tones(8000, seconds=1.0)[:, :7999]
-    one = encode(sound, 8000, "wav", "pcm_mulaw")
-    odd = one[: len(one) - len(one) % 2]
-    start = one.index(b"data") + 8
-    bare = one[:start] + one[start : start + 7999]
-    assert (len(odd), len(bare) % 2) == (len(one), (start + 7999) % 2)
+    part = encode(sound, 8000, "wav", "pcm_mulaw")
+    odd = part[: len(part) - len(part) % 2]
+    start = part.index(b"data") + 8
+    bare = part[:start] + part[start : start + 7999]
+    assert (len(odd), len(bare) % 2) == (len(part), (start + 7999) % 2)
     assert decoded(bare + bare).duration == pytest.approx(2 * 7999 / 8000, abs=0.01)
 
 
 def test_the_second_of_two_wavs_may_be_cut_off_and_is_said_to_be() -> None:
-    found = decoded(joined("files")[:-8000])
-    assert found.duration == pytest.approx(3.5, abs=0.01)
-    assert found.warnings == ("The recording is incomplete: it declares 4.0 s and has 3.5 s.",)
+    result = decoded(joined("files")[:-8000])
+    assert result.duration == pytest.approx(3.5, abs=0.01)
+    assert result.warnings == ("The recording is incomplete: it declares 4.0 s and has 3.5 s.",)
 
 
 def test_a_thousand_pieces_count_and_more_are_said_to_be_missing() -> None:
     many = wav_file(pitched(440, seconds=0.01)) * (wav.MAX_PARTS + 1)
-    found = decoded(many)
-    assert found.duration == pytest.approx(10, abs=0.01)
-    assert found.warnings == ("The recording is damaged: it ends after 10.0 s.",)
+    result = decoded(many)
+    assert result.duration == pytest.approx(10, abs=0.01)
+    assert result.warnings == ("The recording is damaged: it ends after 10.0 s.",)
 
 
 # What the record says of a gap, and what it does to words.
@@ -221,13 +221,15 @@ def test_a_gap_is_a_label_of_its_own_and_speech_does_not_reach_into_it() -> None
     samples = np.concatenate([words[:half], np.zeros(3 * SAMPLE_RATE, np.int16), words[half:]])
     gap = Span(half / SAMPLE_RATE, half / SAMPLE_RATE + 3)
     audio = AudioInMemory(samples[None], (gap,))
-    (found,) = label(audio, SpeechOptions())
-    (named,) = (one for one in found if one.kind is LabelKind.GAP)
-    assert (named.start, named.end) == pytest.approx((gap.start, gap.end), abs=0.02)
-    assert gaps_of(found) == (Span(named.start, named.end),)
-    heard = analyze_audio(Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")), SpeechOptions(), 30.0, True)
-    assert len(heard.chunks) > 1
-    assert not any(chunk.start < named.start and chunk.end > named.end for chunk in heard.chunks)
+    (labels,) = label(audio, SpeechOptions())
+    (gap_label,) = (label for label in labels if label.kind is LabelKind.GAP)
+    assert (gap_label.start, gap_label.end) == pytest.approx((gap.start, gap.end), abs=0.02)
+    assert gaps_of(labels) == (Span(gap_label.start, gap_label.end),)
+    analysis = analyze_audio(
+        Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")), SpeechOptions(), 30.0, True
+    )
+    assert len(analysis.chunks) > 1
+    assert not any(chunk.start < gap_label.start and chunk.end > gap_label.end for chunk in analysis.chunks)
 
 
 @pytest.mark.parametrize("max_skipped_pause", [0.0, 30.0])
@@ -235,7 +237,7 @@ def test_no_chunk_goes_on_over_a_gap(max_skipped_pause: float) -> None:
     speech = [[Span(0, 2), Span(3, 5), Span(12, 14)]]
     assert len(cut(speech, 30.0, None, max_skipped_pause)) == (1 if max_skipped_pause else 2)
     apart = cut(speech, 30.0, None, max_skipped_pause, gaps=[[Span(2.1, 2.9), Span(6, 11)]])
-    assert [(one.start, one.end) for one in apart] == [(0, 2), (3, 5), (12, 14)]
+    assert [(span.start, span.end) for span in apart] == [(0, 2), (3, 5), (12, 14)]
 
 
 def test_a_view_has_the_gaps_that_all_of_its_rows_have_at_its_own_time() -> None:
@@ -254,13 +256,13 @@ def test_a_view_has_the_gaps_that_all_of_its_rows_have_at_its_own_time() -> None
 def test_an_mp4_behind_another_one_is_heard_too(container: str, settings: dict[str, str]) -> None:
     codec = "aac" if container == "mp4" else "pcm_s16le"
     first, second = (lossy(container, codec, 16000, lambda _: False, settings) for _ in range(2))
-    found = decoded(first + second + first)
-    assert found.duration == pytest.approx(36, abs=0.3)
-    tone = np.abs(found.samples[0].astype(float)).reshape(-1)[: 36 * SAMPLE_RATE]
+    result = decoded(first + second + first)
+    assert result.duration == pytest.approx(36, abs=0.3)
+    tone = np.abs(result.samples[0].astype(float)).reshape(-1)[: 36 * SAMPLE_RATE]
     assert [tone[round((MARK + 0.25 + later) * SAMPLE_RATE) :][:1000].max() > 5000 for later in (0, 12, 24)] == [
         True
     ] * 3
-    assert found.warnings == ()
+    assert result.warnings == ()
 
 
 def test_an_mp4_behind_another_one_that_is_cut_costs_nothing_of_the_first() -> None:

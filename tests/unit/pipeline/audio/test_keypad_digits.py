@@ -1,5 +1,3 @@
-"""Keys pressed are counted; which they were is kept only where it was asked for and no card can be among them."""
-
 import hashlib
 import wave
 from dataclasses import replace
@@ -28,7 +26,7 @@ RING = Label(0.0, 1.0, LabelKind.RINGBACK, 0.9, "425 Hz")
 
 
 def pressed(*groups: tuple[float, str]) -> tuple[Label, ...]:
-    """Labels of keys: (second, keys), a fifth of a second for each."""
+    """Return labels of keys from (second, keys), a fifth of a second each."""
     return tuple(Label(at, at + 0.2 * len(keys), LabelKind.DTMF, 0.95, keys) for at, keys in groups)
 
 
@@ -37,9 +35,9 @@ def kept(*channels: tuple[Label, ...]) -> list[str | None]:
 
 
 def test_without_a_wish_nothing_says_which_keys_were_pressed() -> None:
-    (found,) = without_digits(((RING, *pressed((5, "1"), (50, "42#"))),), False)
-    assert found[0] == RING
-    assert [(label.detail, label.keys) for label in found[1:]] == [(None, 1), (None, 3)]
+    (labels,) = without_digits(((RING, *pressed((5, "1"), (50, "42#"))),), False)
+    assert labels[0] == RING
+    assert [(label.detail, label.keys) for label in labels[1:]] == [(None, 1), (None, 3)]
 
 
 def test_with_it_what_cannot_hold_a_card_is_kept() -> None:
@@ -91,17 +89,17 @@ async def test_a_call_is_heard_as_its_workspace_wishes(keep_digits: bool, tmp_pa
         out.setnchannels(1), out.setsampwidth(2), out.setframerate(sounds.RATE)
         out.writeframes((sound * 32767).astype("<i2").tobytes())
     fetched = (Recording(0, file.as_uri(), hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size),)
-    found: list[Label] = []
+    labels: list[Label] = []
 
     class StopAfterAudio(MemoryJournal):
         async def record(self, stage: Stage, result: Any) -> None:
-            found.extend(label for label in result.labels[0] if label.kind is LabelKind.DTMF)
+            labels.extend(label for label in result.labels[0] if label.kind is LabelKind.DTMF)
             raise LeaseLost  # nothing beyond the audio stage matters here
 
     journal, roster = StopAfterAudio({Stage.FETCH: fetched}), Roster(keep_digits=keep_digits)
     with pytest.raises(LeaseLost):
         await process(call().call, LocalWorkers(transcriber, None), roster, journal)
-    assert [(label.keys, label.detail) for label in found] == [(2, "42" if keep_digits else None)]
+    assert [(label.keys, label.detail) for label in labels] == [(2, "42" if keep_digits else None)]
 
 
 @pytest.mark.parametrize(("keep_digits", "menu"), [(False, None), (True, "2")])
@@ -110,8 +108,8 @@ def test_of_a_card_typed_into_a_call_the_audio_stage_says_no_digit(keep_digits: 
     groups = [sounds.level(sounds.keys(CARD[at : at + 4], rng), -18) for at in range(0, 16, 4)]
     card = [part for group in groups for part in (group, pause)]
     long = np.zeros(40 * sounds.RATE, np.float32)
-    (found,) = heard(pause, sounds.level(sounds.keys("2", rng), -18), long, *card, keep_digits=keep_digits)
-    typed = [label for label in found if label.kind is LabelKind.DTMF]
+    (labels,) = heard(pause, sounds.level(sounds.keys("2", rng), -18), long, *card, keep_digits=keep_digits)
+    typed = [label for label in labels if label.kind is LabelKind.DTMF]
     assert [label.keys for label in typed] == [1, 4, 4, 4, 4]
     assert [label.detail for label in typed] == [menu, None, None, None, None]
-    assert all(replace(label, keys=None) == label for label in found if label not in typed)
+    assert all(replace(label, keys=None) == label for label in labels if label not in typed)

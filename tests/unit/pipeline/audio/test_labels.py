@@ -1,5 +1,3 @@
-"""Labels cover a channel without gaps, sounds of the line are called what they are, and speech is not lost to them."""
-
 from itertools import pairwise
 
 import numpy as np
@@ -27,20 +25,20 @@ def on_a_line(*parts: np.ndarray, codec: str = "mulaw", seed: int = 0) -> AudioI
 
 
 def labels_of(audio: Audio) -> tuple[Label, ...]:
-    (found,) = label(audio, OPTIONS)
-    assert found[0].start == 0
-    assert found[-1].end == audio.duration
-    assert all(one.end == other.start and one.start < one.end for one, other in pairwise(found))
-    assert all(0 <= one.confidence <= 1 for one in found)
-    return found
+    (labels,) = label(audio, OPTIONS)
+    assert labels[0].start == 0
+    assert labels[-1].end == audio.duration
+    assert all(label.end == other.start and label.start < label.end for label, other in pairwise(labels))
+    assert all(0 <= label.confidence <= 1 for label in labels)
+    return labels
 
 
-def seconds(found: tuple[Label, ...], kind: LabelKind) -> float:
-    return sum(one.end - one.start for one in found if one.kind is kind)
+def seconds(labels: tuple[Label, ...], kind: LabelKind) -> float:
+    return sum(label.end - label.start for label in labels if label.kind is kind)
 
 
 def inside(words: tuple[Span, ...], spans: tuple[Span, ...]) -> float:
-    """Share of the seconds of `words` that lies in `spans`."""
+    """Return the share of the seconds of `words` inside `spans`."""
     both = sum(max(0.0, min(w.end, s.end) - max(w.start, s.start)) for w in words for s in spans)
     return both / sum(word.duration for word in words)
 
@@ -50,8 +48,8 @@ def test_pieces_of_music_are_music_nearly_from_beginning_to_end() -> None:
     for seed in range(50, 56):
         rng = np.random.default_rng(seed)
         piece = sounds.level(made_music.music(25, rng), rng.uniform(-30, -15))
-        found = labels_of(on_a_line(PAUSE, piece, PAUSE, codec=scenes.CODECS[seed % len(scenes.CODECS)]))
-        music, speech = music + seconds(found, LabelKind.MUSIC), speech + seconds(found, LabelKind.SPEECH)
+        labels = labels_of(on_a_line(PAUSE, piece, PAUSE, codec=scenes.CODECS[seed % len(scenes.CODECS)]))
+        music, speech = music + seconds(labels, LabelKind.MUSIC), speech + seconds(labels, LabelKind.SPEECH)
     assert music / 150 >= 0.96
     assert speech / 150 <= 0.01  # the first bar of one piece passes for a voice
 
@@ -59,18 +57,18 @@ def test_pieces_of_music_are_music_nearly_from_beginning_to_end() -> None:
 def test_a_ring_lasts_through_its_pauses_and_a_number_keeps_its_digits() -> None:
     rng = np.random.default_rng(3)
     rings = sounds.level(sounds.cadence((440, 480), (2.0, 4.0), 14.0, rng), -20)
-    found = labels_of(on_a_line(PAUSE, rings, PAUSE, sounds.level(sounds.keys("4711#", rng), -18), PAUSE))
-    kinds = [(one.kind, one.detail) for one in found if one.kind is not LabelKind.SILENCE]
+    labels = labels_of(on_a_line(PAUSE, rings, PAUSE, sounds.level(sounds.keys("4711#", rng), -18), PAUSE))
+    kinds = [(label.kind, label.detail) for label in labels if label.kind is not LabelKind.SILENCE]
     assert [kind for kind, _ in kinds] == [LabelKind.RINGBACK, LabelKind.DTMF]
     assert kinds[1][1] == "4711#"
-    assert seconds(found, LabelKind.RINGBACK) == pytest.approx(14, abs=0.3)
+    assert seconds(labels, LabelKind.RINGBACK) == pytest.approx(14, abs=0.3)
 
 
 def test_hum_hiss_and_silence_are_told_apart() -> None:
     rng = np.random.default_rng(4)
     hum, hiss = sounds.level(sounds.hum(6, rng), -25), sounds.level(scenes.noise(6, rng), -30)
-    found = labels_of(on_a_line(PAUSE, hum, PAUSE, hiss, PAUSE))
-    kinds = [(one.kind, one.detail) for one in found]
+    labels = labels_of(on_a_line(PAUSE, hum, PAUSE, hiss, PAUSE))
+    kinds = [(label.kind, label.detail) for label in labels]
     silence = (LabelKind.SILENCE, None)
     assert kinds == [silence, (LabelKind.NOISE, "hum"), silence, (LabelKind.NOISE, None), silence]
 
@@ -79,10 +77,10 @@ def test_hum_hiss_and_silence_are_told_apart() -> None:
 def test_speech_among_rings_music_and_keys_stays_speech(at: int) -> None:
     leg = scenes.legs()[at]
     changed = scenes.interrupted(leg, np.random.default_rng(77))
-    found = labels_of(scenes.at_16_khz(changed.sound))
-    assert inside(changed.words, speech_of(found)) >= 0.97
+    labels = labels_of(scenes.at_16_khz(changed.sound))
+    assert inside(changed.words, speech_of(labels)) >= 0.97
     others = (LabelKind.MUSIC, LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.DTMF, LabelKind.BEEP, LabelKind.NOISE)
-    assert sum(seconds(found, kind) for kind in others) > 5
+    assert sum(seconds(labels, kind) for kind in others) > 5
 
 
 @pytest.mark.parametrize("level_db", [0, -20])
@@ -95,11 +93,11 @@ def test_speech_over_music_and_soft_speech_stay_speech(level_db: float) -> None:
 @pytest.mark.parametrize("samples", [0, 1, 100, 511, 513])
 def test_a_recording_of_hardly_anything_is_labelled_to_its_end(samples: int) -> None:
     audio = AudioInMemory(np.zeros((2, samples), np.int16))
-    found = label(audio, OPTIONS)
-    assert len(found) == 2
-    for own in found:
-        assert [one.kind for one in own] == ([LabelKind.SILENCE] if samples else [])
-        assert sum(one.end - one.start for one in own) == audio.duration
+    labeled = label(audio, OPTIONS)
+    assert len(labeled) == 2
+    for labels in labeled:
+        assert [item.kind for item in labels] == ([LabelKind.SILENCE] if samples else [])
+        assert sum(item.end - item.start for item in labels) == audio.duration
 
 
 def test_a_recording_at_full_scale_is_labelled() -> None:
@@ -108,12 +106,12 @@ def test_a_recording_at_full_scale_is_labelled() -> None:
 
 
 def test_spans_are_those_of_the_detectors_own_rules() -> None:
-    own = VadOptions(threshold=0.3, min_speech_duration_ms=100, min_silence_duration_ms=500, speech_pad_ms=200)
+    options = VadOptions(threshold=0.3, min_speech_duration_ms=100, min_silence_duration_ms=500, speech_pad_ms=200)
     for leg in scenes.legs()[:4]:
         audio = scenes.at_16_khz(leg.sound)
-        theirs = get_speech_timestamps(audio.samples[0].astype(np.float32) / 32768, own)
+        theirs = get_speech_timestamps(audio.samples[0].astype(np.float32) / 32768, options)
         ours = detector.spans(detector.activity(audio, 0), audio.length, OPTIONS)
-        expected = [(one["start"] / SAMPLE_RATE, one["end"] / SAMPLE_RATE) for one in theirs]
+        expected = [(timestamp["start"] / SAMPLE_RATE, timestamp["end"] / SAMPLE_RATE) for timestamp in theirs]
         assert [(span.start, span.end) for span in ours] == [pytest.approx(pair, abs=1e-4) for pair in expected]
 
 

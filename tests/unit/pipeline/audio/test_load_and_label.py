@@ -1,5 +1,3 @@
-"""The audio stage as a whole, on the sample calls as they would lie in the store."""
-
 import json
 import pickle
 import subprocess
@@ -52,25 +50,25 @@ def test_every_sample_call_has_its_layout_and_its_length(folder: Path) -> None:
 
 def test_a_call_is_heard_channel_by_channel_in_chunks_of_the_asked_length() -> None:
     call = loaded("04_contract_two_files")
-    heard = analyze_audio(call, SpeechOptions(), 8.0)
-    assert len(heard.speech) == heard.layout.channels == 2
-    assert {chunk.channel for chunk in heard.chunks} == {0, 1}
-    assert max(chunk.duration for chunk in heard.chunks) <= 8.0
-    assert heard.duration == call.audio.duration
-    assert pickle.loads(pickle.dumps(heard)) == heard
+    analysis = analyze_audio(call, SpeechOptions(), 8.0)
+    assert len(analysis.speech) == analysis.layout.channels == 2
+    assert {chunk.channel for chunk in analysis.chunks} == {0, 1}
+    assert max(chunk.duration for chunk in analysis.chunks) <= 8.0
+    assert analysis.duration == call.audio.duration
+    assert pickle.loads(pickle.dumps(analysis)) == analysis
 
 
 @pytest.mark.parametrize(("seconds", "chunks"), [(0.3, 0), (0.49, 0), (0.9, 1)])
 def test_a_recording_too_short_for_a_word_says_so_and_is_not_recognized(seconds: float, chunks: int) -> None:
-    """Whisper wrote "you." and "Sorry." of three tenths of a second, whatever they held."""
+    """Whisper transcribed any sound of three tenths of a second as "you." or "Sorry"."""
     call = loaded("01_invoice_stereo")
     spoken = call.audio.read(0, 2 * 16000, 2 * 16000 + round(seconds * 16000))
     audio = AudioInMemory(spoken[None])
     layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "cut by hand")
-    heard = analyze_audio(Loaded(audio, layout, ("one before",)), SpeechOptions(), 30.0)
-    assert len(heard.chunks) == chunks
-    assert any("too short" in warning for warning in heard.warnings) == (chunks == 0)
-    assert heard.warnings[0] == "one before"
+    analysis = analyze_audio(Loaded(audio, layout, ("one before",)), SpeechOptions(), 30.0)
+    assert len(analysis.chunks) == chunks
+    assert any("too short" in warning for warning in analysis.warnings) == (chunks == 0)
+    assert analysis.warnings[0] == "one before"
 
 
 def test_files_count_by_their_channel_and_not_by_their_order() -> None:
@@ -80,26 +78,27 @@ def test_files_count_by_their_channel_and_not_by_their_order() -> None:
 
 
 @pytest.mark.parametrize("leg", [0, 1])
-@pytest.mark.parametrize("lost", ["not fetched", "no audio"])
-def test_of_two_files_the_one_that_could_be_had_keeps_its_party(leg: int, lost: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", ["not fetched", "no audio"])
+def test_of_two_files_the_one_that_could_be_had_keeps_its_party(leg: int, missing: str, tmp_path: Path) -> None:
     both = recordings("04_contract_two_files")
     broken = tmp_path / "broken"
     broken.write_bytes(np.random.default_rng(0).bytes(10_000))
     useless = Recording(1 - leg, broken.as_uri(), "0" * 64, 10_000)
-    call = load([both[leg]] if lost == "not fetched" else [both[leg], useless], DecodeOptions(), 2)
+    call = load([both[leg]] if missing == "not fetched" else [both[leg], useless], DecodeOptions(), 2)
     assert (call.layout.kind, call.layout.channels) == (LayoutKind.TWO_FILES, 2)
     assert (
         f"only file {leg + 1} could be fetched: it is {('the rep', 'the customer')[leg]}'s line" in call.layout.reason
     )
     assert (call.audio.samples[leg] == decode(both[leg], DecodeOptions()).samples[0]).all()
-    heard = analyze_audio(call, SpeechOptions(), 30.0)
-    assert heard.labels[1 - leg] == (Label(0.0, heard.duration, LabelKind.GAP),)
-    assert heard.chunks
-    assert {chunk.channel for chunk in heard.chunks} == {leg}
+    analysis = analyze_audio(call, SpeechOptions(), 30.0)
+    assert analysis.labels[1 - leg] == (Label(0.0, analysis.duration, LabelKind.GAP),)
+    assert analysis.chunks
+    assert {chunk.channel for chunk in analysis.chunks} == {leg}
     texts = tuple(
-        ChunkText(one, "en", 1.0, (Word(one.start, one.end, "words", 0.9),), -0.1, 0.0) for one in heard.chunks
+        ChunkText(chunk, "en", 1.0, (Word(chunk.start, chunk.end, "words", 0.9),), -0.1, 0.0)
+        for chunk in analysis.chunks
     )
-    transcript = attribute(heard, Recognized(texts, "by hand"), None, None, Roster(), None)
+    transcript = attribute(analysis, Recognized(texts, "by hand"), None, None, Roster(), None)
     assert {turn.speaker for turn in transcript.turns} == {("rep", "customer")[leg]}
 
 

@@ -1,5 +1,3 @@
-"""How well the echoes of two files tell when the second one began."""
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from tests.support.channels_by_hand import decoded, sample
 
 
 def echoing(rep_late: float | None, customer_late: float | None, customer_level: float = 0.3) -> Layout:
-    """The layout of two files that begin together; each party so many seconds late in the other's."""
+    """Return the layout of two files that begin together, with each party delayed in the other's file."""
     rep, customer = sample("02_callback_stereo")
     first, second = rep.copy(), customer.copy()
     if customer_late is not None:
@@ -21,7 +19,7 @@ def echoing(rep_late: float | None, customer_late: float | None, customer_level:
 
 
 def test_a_party_that_few_windows_show_still_mends_what_the_other_one_names() -> None:
-    """The customer is so soft in the rep's file that no moment is agreed on for it; the sum of all windows has it."""
+    """The customer is so soft in the rep's file that only the sum of all windows shows the delay."""
     layout = echoing(0.4, 0.3, 0.02)
     assert layout.evidence["offset_seconds"] == pytest.approx((0.3 - 0.4) / 2, abs=0.03)
     assert layout.evidence["offset_within_seconds"] == pytest.approx(0.35, abs=0.03)
@@ -42,8 +40,8 @@ def test_one_party_alone_does_not_say_how_late_it_is() -> None:
     assert "offset_within_seconds" not in layout.evidence
 
 
-@pytest.mark.parametrize(("late", "told"), [((0.1, 0.1), 1.0), ((0.3, 0.1), NEAR / 0.2), ((0.0, 0.0), 1.0)])
-def test_the_middle_is_as_good_as_the_bounds_are_near(late: tuple[float, float], told: float) -> None:
+@pytest.mark.parametrize(("late", "confidence"), [((0.1, 0.1), 1.0), ((0.3, 0.1), NEAR / 0.2), ((0.0, 0.0), 1.0)])
+def test_the_middle_is_as_good_as_the_bounds_are_near(late: tuple[float, float], confidence: float) -> None:
     lateness = EchoDelays(*late)
     assert lateness.correction == pytest.approx((late[1] - late[0]) / 2)
-    assert lateness.confidence == pytest.approx(told)
+    assert lateness.confidence == pytest.approx(confidence)

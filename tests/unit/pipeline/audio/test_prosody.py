@@ -1,5 +1,3 @@
-"""Pitch, level and voicing of voices whose pitch is known, as a telephone carries them."""
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,9 @@ FORMANTS = ((500, 150, 1.0), (1500, 200, 0.5), (2500, 250, 0.25))
 
 
 def voice(middle: float, seconds: float, sway: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
-    """Harmonics under the formants of a vowel; the pitch sways so many semitones about `middle`. And that pitch."""
+    """Return harmonics under the formants of a vowel, whose pitch varies by some semitones about `middle`, and the
+    pitch.
+    """
     time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     pitch = middle * 2 ** (np.sin(2 * np.pi * 0.7 * time) * sway / 12)
     phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
@@ -52,7 +52,7 @@ def voice(middle: float, seconds: float, sway: float = 3.0) -> tuple[np.ndarray,
 
 
 def telephone(sound: np.ndarray, snr: float) -> np.ndarray:
-    """Between 300 and 3400 Hz, with noise and the steps of mu-law: the fundamental of most voices is gone."""
+    """Limit to 300 to 3400 Hz with noise and mu-law: the fundamental of most voices is gone."""
     band = sosfiltfilt(butter(6, (300, 3400), "bandpass", fs=SAMPLE_RATE, output="sos"), sound)
     band = band + np.random.default_rng(1).normal(0, np.std(band) * 10 ** (-snr / 20), len(band))
     pressed = np.sign(band) * np.log1p(255 * np.minimum(np.abs(band), 1)) / np.log(256)
@@ -67,11 +67,11 @@ def audio(*channels: np.ndarray) -> AudioInMemory:
 @pytest.mark.parametrize("snr", [30, 10])
 @pytest.mark.parametrize("middle", [80, 110, 150, 210, 280, 350])
 def test_the_pitch_of_a_voice_on_a_telephone_is_found(middle: float, snr: float) -> None:
-    """Gross errors are those of more than 20 %, as in the literature on pitch trackers."""
+    """Gross errors are those above 20 %, as in the literature on pitch trackers."""
     sound, pitch = voice(middle, 12)
     track = prosody.track(audio(telephone(sound, snr)), 0, [Span(0, 12)])
-    known = pitch[(track.time * SAMPLE_RATE).astype(int)]
-    wrong = np.abs(track.pitch / known - 1)[track.voiced]
+    true_pitch = pitch[(track.time * SAMPLE_RATE).astype(int)]
+    wrong = np.abs(track.pitch / true_pitch - 1)[track.voiced]
     assert track.voiced.mean() > 0.7
     assert (wrong > 0.2).mean() <= 0.01
     assert np.median(wrong) < 0.005
@@ -79,8 +79,8 @@ def test_the_pitch_of_a_voice_on_a_telephone_is_found(middle: float, snr: float)
 
 def test_noise_and_silence_are_not_voiced() -> None:
     hiss = np.random.default_rng(2).normal(0, 0.05, 8 * SAMPLE_RATE)
-    found = prosody.measure(audio(hiss, np.zeros(len(hiss))), [[Span(0, 8)], [Span(0, 8)]])
-    noise, silence = found.channels
+    measured = prosody.measure(audio(hiss, np.zeros(len(hiss))), [[Span(0, 8)], [Span(0, 8)]])
+    noise, silence = measured.channels
     assert max(noise.voiced) < 0.2
     assert set(silence.voiced) == {0.0}
     assert set(silence.level) == {-100.0}
@@ -100,12 +100,12 @@ def test_a_livelier_voice_spreads_its_pitch_more() -> None:
 
 def test_only_speech_is_measured_and_slices_say_where_it_is() -> None:
     sound, _ = voice(150, 72)
-    (found,) = prosody.measure(audio(sound), [[Span(2, 3), Span(29.5, 30.5), Span(70.1, 70.15)]]).channels
-    assert found.index == (4, 5, 59, 60)
+    (slices,) = prosody.measure(audio(sound), [[Span(2, 3), Span(29.5, 30.5), Span(70.1, 70.15)]]).channels
+    assert slices.index == (4, 5, 59, 60)
 
 
 def test_blocks_leave_no_seam() -> None:
-    """What is read in pieces is what one piece would give: here shifted by what a block is not a multiple of."""
+    """Reading in blocks gives the same result as one block, here shifted by less than a block."""
     sound, _ = voice(140, 65)
     whole = prosody.measure(audio(sound), [[Span(0, 65)]]).channels[0]
     later = prosody.measure(audio(np.concatenate([np.zeros(7 * SAMPLE_RATE), sound])), [[Span(7, 72)]]).channels[0]
@@ -116,7 +116,7 @@ def test_blocks_leave_no_seam() -> None:
 
 
 class Watched(Audio):
-    """Six hours of a voice that nobody holds; notes how much is asked for at once."""
+    """Six hours of a generated voice; records the largest read."""
 
     def __init__(self, hours: float) -> None:
         self.piece = (voice(130, 40)[0] * 32767).astype(np.int16)
@@ -138,41 +138,41 @@ class Watched(Audio):
 
 def test_a_long_call_is_read_in_blocks() -> None:
     long = Watched(0.25)
-    (found,) = prosody.measure(long, [[Span(start, start + 20) for start in range(0, 900, 30)]]).channels
-    assert len(found.index) == 30 * 40
+    (slices,) = prosody.measure(long, [[Span(start, start + 20) for start in range(0, 900, 30)]]).channels
+    assert len(slices.index) == 30 * 40
     assert long.most <= 31 * SAMPLE_RATE
 
 
 @pytest.mark.parametrize("samples", [0, 1, 300, 2000])
 def test_hardly_any_audio_has_no_slices(samples: int) -> None:
-    found = prosody.measure(audio(np.zeros(samples)), [[Span(0, samples / SAMPLE_RATE)]])
-    assert found.channels == (Slices(),)
+    measured = prosody.measure(audio(np.zeros(samples)), [[Span(0, samples / SAMPLE_RATE)]])
+    assert measured.channels == (Slices(),)
 
 
 def test_it_travels_as_json() -> None:
-    found = prosody.measure(audio(voice(150, 3)[0], np.zeros(3 * SAMPLE_RATE)), [[Span(0, 3)], []])
+    measured = prosody.measure(audio(voice(150, 3)[0], np.zeros(3 * SAMPLE_RATE)), [[Span(0, 3)], []])
     adapter: TypeAdapter[Any] = TypeAdapter(Stage.PROSODY.result)
-    assert adapter.validate_json(adapter.dump_json(found)) == found
-    assert found.channels[0].index
-    assert found.channels[1] == Slices()
+    assert adapter.validate_json(adapter.dump_json(measured)) == measured
+    assert measured.channels[0].index
+    assert measured.channels[1] == Slices()
 
 
 async def after_recognition(recording: Path, whose: Any = "customers") -> tuple[Any, dict[str, Any]]:
-    """Everything but prosody is known from before; what is recorded then, beside the outcome."""
-    heard = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
-    heard = replace(heard, speech=((Span(0, 3),), (Span(0, 8),)))
-    known = {"audio": heard, "asr": spoken().recognized, "voiceprint": None}
-    known["fetch"] = (stored(recording),)
+    """Run the stages after recognition; return the outcome and the stored prosody."""
+    analysis = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
+    analysis = replace(analysis, speech=((Span(0, 3),), (Span(0, 8),)))
+    results = {"audio": analysis, "asr": spoken().recognized, "voiceprint": None}
+    results["fetch"] = (stored(recording),)
     options = ProcessOptions(analysis=AnalysisOptions(tone_by_voice=whose))
-    journal = MemoryJournal(known)
+    journal = MemoryJournal(results)
     outcome = await process(call().call, LocalWorkers(None, None), Roster(), journal, options)
-    return outcome, {stage: result for stage, result in journal.results.items() if stage not in known}
+    return outcome, {stage: result for stage, result in journal.results.items() if stage not in results}
 
 
 async def test_it_is_measured_while_the_recording_is_stored() -> None:
-    outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
-    assert kept["prosody"].channels[1].index
-    assert outcome.recognized_call.prosody == kept["prosody"]
+    outcome, stored_prosody = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
+    assert stored_prosody["prosody"].channels[1].index
+    assert outcome.recognized_call.prosody == stored_prosody["prosody"]
     assert outcome.warnings == ()
 
 
@@ -182,17 +182,17 @@ async def test_it_is_measured_while_the_recording_is_stored() -> None:
 async def test_only_voices_that_may_be_judged_are_measured_and_the_record_says_so(
     whose: str, measured: list[bool]
 ) -> None:
-    outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac", whose)
-    assert [bool(channel.index) for channel in kept["prosody"].channels] == measured
-    (tone,) = [found for found in outcome.findings if found.step == "tone"]
+    outcome, stored_prosody = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac", whose)
+    assert [bool(channel.index) for channel in stored_prosody["prosody"].channels] == measured
+    (tone,) = [finding for finding in outcome.findings if finding.step == "tone"]
     assert ("no voice is to be judged" in (tone.note or "")) == (whose == "nobody")
 
 
 async def test_nobody_is_asked_for_a_recording_again_for_the_sake_of_its_tone(tmp_path: Path) -> None:
-    outcome, kept = await after_recognition(tmp_path / "gone.flac")
+    outcome, stored_prosody = await after_recognition(tmp_path / "gone.flac")
     assert outcome.transcript.turns
     assert (outcome.recognized_call.prosody, outcome.warnings) == (None, ())
-    assert "prosody" not in kept
+    assert "prosody" not in stored_prosody
 
 
 async def test_its_failure_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ async def test_its_failure_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None
         raise StorageError("The disk is gone.")
 
     monkeypatch.setattr(prosody, "measure", broken)
-    outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
+    outcome, stored_prosody = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
     assert outcome.transcript.turns
     assert outcome.warnings == ("The prosody of the voices could not be measured: The disk is gone.",)
-    assert "prosody" not in kept
+    assert "prosody" not in stored_prosody

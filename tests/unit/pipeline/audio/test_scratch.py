@@ -1,5 +1,3 @@
-"""The scratch files of a walk: there while somebody listens, gone when nobody does, and never a reason to fail."""
-
 import asyncio
 import os
 import threading
@@ -37,7 +35,7 @@ TWO = recordings("04_contract_two_files/rep.flac", "04_contract_two_files/custom
 
 
 def files(folder: Path) -> list[Path]:
-    """Also while somebody removes folders: `Path.rglob` raises for one that is gone by the time it looks into it."""
+    """List files while others remove folders: `Path.rglob` raises for a folder removed in between."""
     return sorted(Path(where) / name for where, _, names in os.walk(folder) for name in names)
 
 
@@ -54,13 +52,12 @@ def test_a_load_has_a_folder_of_its_own_until_it_is_discarded(of: tuple[Recordin
 
 
 def test_it_does_not_matter_where_the_sound_lies(tmp_path: Path) -> None:
-    """In memory, on this machine's disk, or in a store that is reached through fsspec alone, as a bucket is."""
-    heard = [
+    results = [
         analyze.analyze_audio(analyze.load(STEREO, DecodeOptions(), None, scratch), SpeechOptions(), 30.0)
         for scratch in (None, tmp_path.as_uri(), "memory://scratch")
     ]
-    assert heard[0].chunks
-    assert heard[0] == heard[1] == heard[2]
+    assert results[0].chunks
+    assert results[0] == results[1] == results[2]
 
 
 def test_a_short_call_can_stay_in_memory() -> None:
@@ -87,7 +84,6 @@ def test_a_load_that_fails_leaves_nothing(
 
 
 def test_of_two_files_one_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
-    """What was decoded of it is given up with it: the other one counts alone."""
     options = DecodeOptions(max_seconds=38)
     long = recordings("02_callback_stereo/call.flac", "04_contract_two_files/customer.flac")
     loaded = analyze.load(long, options, 2, tmp_path.as_uri())
@@ -155,7 +151,7 @@ async def test_a_walk_that_is_cancelled_while_it_decodes_removes_what_it_wrote(
     task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
     await asyncio.to_thread(decoding.wait, 60)
     task.cancel()
-    assert [type(one) for one in await asyncio.gather(task, return_exceptions=True)] == [asyncio.CancelledError]
+    assert [type(result) for result in await asyncio.gather(task, return_exceptions=True)] == [asyncio.CancelledError]
     assert await gone(tmp_path)
     go_on.set()
     await asyncio.sleep(0.3)
@@ -165,7 +161,7 @@ async def test_a_walk_that_is_cancelled_while_it_decodes_removes_what_it_wrote(
 async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too(
     transcriber: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that waited for its turn begins when the walk is over already, and does not know."""
+    """A decoder that waited for its turn starts after the cancellation."""
     waiting, go_on, loaded = threading.Event(), threading.Event(), threading.Event()
     monkeypatch.setattr("pipeline.audio.decode.sandbox.runner.is_cancelled", lambda: False)
     load = analyze.load
@@ -173,10 +169,10 @@ async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too
     def late(*args: Any) -> Any:
         waiting.set()
         go_on.wait(300)
-        found = load(*args)
+        loaded_call = load(*args)
         assert files(tmp_path)
         loaded.set()
-        return found
+        return loaded_call
 
     monkeypatch.setattr("pipeline.steps.decoded_sound.load", late)
     task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))

@@ -1,5 +1,3 @@
-"""Scratch files: what is written is what is read, in any range, by anybody; and what is gone or damaged is said."""
-
 import os
 import pickle
 import time
@@ -21,7 +19,7 @@ SAMPLES = np.random.default_rng(0).integers(-32768, 32767, (2, 50_001)).astype(n
 
 @pytest.fixture(params=["file", "memory"])
 def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A scratch folder on this machine, or in a store that is reached through fsspec alone, as a bucket is."""
+    """Return a scratch folder on a local disk, or in an fsspec store like a bucket."""
     return tmp_path.as_uri() if request.param == "file" else f"memory://{uuid4().hex}"
 
 
@@ -70,8 +68,8 @@ def test_no_samples_are_read_as_no_samples(scratch: str) -> None:
     audio = stored(scratch, SAMPLES[:, :0])
     assert (audio.length, audio.duration) == (0, 0.0)
     assert audio.read(0, 0, 100).shape == audio.cut(1, 0.0, 1.0).shape == (0,)
-    one = stored(scratch, SAMPLES[:, :1])
-    assert one.read(1, -5, 100).tolist() == [SAMPLES[1, 0]]
+    mono = stored(scratch, SAMPLES[:, :1])
+    assert mono.read(1, -5, 100).tolist() == [SAMPLES[1, 0]]
 
 
 def test_a_file_that_was_cut_short_is_not_taken_for_the_whole(scratch: str) -> None:
@@ -130,7 +128,7 @@ def test_an_old_folder_goes_with_its_last_file(tmp_path: Path) -> None:
 def test_a_load_is_as_old_as_the_storage_says_whatever_this_machines_clock_says(
     scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes share a scratch folder; one whose clock is days ahead removed what the others were working on."""
+    """Nodes share a scratch folder; a node whose clock was days ahead removed the files of the others."""
     audio = stored(sound.join(scratch, sound.new_name()))
     ahead = time.time() + 3 * 24 * 3600
     monkeypatch.setattr(time, "time", lambda: ahead)

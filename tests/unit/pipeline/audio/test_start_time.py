@@ -1,5 +1,3 @@
-"""Files that say when they began: read from every container, and believed where the parties take turns then."""
-
 import io
 import struct
 from dataclasses import replace
@@ -25,13 +23,13 @@ IXML = (
 
 
 def wave(bext: tuple[bytes, bytes, int] | None = None, ixml: bytes = b"") -> bytes:
-    """A second of WAV with a chunk of broadcast wave before its samples, and iXML behind them."""
+    """Return a second of WAV with a broadcast wave chunk before its samples, and iXML after them."""
     chunks = [(b"fmt ", struct.pack("<HHIIHH", 1, 1, 8000, 16000, 2, 16))]
     if bext:
-        told = bytearray(602)
-        told[320:330], told[330:338] = bext[0], bext[1]
-        struct.pack_into("<Q", told, 338, bext[2])
-        chunks.append((b"bext", bytes(told)))
+        header = bytearray(602)
+        header[320:330], header[330:338] = bext[0], bext[1]
+        struct.pack_into("<Q", header, 338, bext[2])
+        chunks.append((b"bext", bytes(header)))
     chunks.append((b"data", np.full(8000, 500, "<i2").tobytes()))
     if ixml:
         chunks.append((b"iXML", ixml))
@@ -72,12 +70,12 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_when_a_file_says_that_it_began(name: str) -> None:
-    data, told = FILES[name]
-    found = decode_file(io.BytesIO(data), DecodeOptions()).started
-    if told is None:
-        assert found is None
+    data, expected = FILES[name]
+    start = decode_file(io.BytesIO(data), DecodeOptions()).started
+    if expected is None:
+        assert start is None
     else:
-        assert found == StartTime(NOON + told[0], pytest.approx(told[1]), told[2])
+        assert start == StartTime(NOON + expected[0], pytest.approx(expected[1]), expected[2])
 
 
 @pytest.mark.parametrize("value", ["2026-13-41T12:00:07Z", "9999-01-01T00:00:00Z", "noon", ""])
@@ -89,14 +87,14 @@ def test_a_moment_that_cannot_be_is_none(value: str) -> None:
     "change", [{"started_by": "me"}, {"started": -1.0}, {"started": "x"}, {"started_within": None}]
 )
 def test_the_decoder_is_not_believed_whatever_it_says(change: dict[str, object]) -> None:
-    known = Facts(codec="flac", container="flac", started=NOON, started_within=1.0, started_by="date")
-    assert facts(known.data()).started == NOON
+    sample = Facts(codec="flac", container="flac", started=NOON, started_within=1.0, started_by="date")
+    assert facts(sample.data()).started == NOON
     with pytest.raises(Malformed):
-        facts(replace(known, **change).data())
+        facts(replace(sample, **change).data())
 
 
 def begun(cut: float, missing: float, apart: float, within: float = 1.0) -> Layout:
-    """A leg that began late and another that ended early; the files say that they began so far apart."""
+    """Return a leg that began late and a leg that ended early, with start times in the files."""
     rep, customer = sample("02_callback_stereo")
     legs = decoded(rep[: -round(missing * 16000)]), decoded(customer[round(cut * 16000) :])
     times = StartTime(NOON, within, "date"), StartTime(NOON + apart, within, "date")

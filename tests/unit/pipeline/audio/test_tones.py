@@ -1,5 +1,3 @@
-"""Tones and keys: found in every cadence and codec that telephones have, and never in a voice."""
-
 import numpy as np
 import pytest
 
@@ -26,10 +24,10 @@ def signals(audio: AudioInMemory) -> list[tones.Signal]:
 @pytest.mark.parametrize("country", sounds.RINGING)
 def test_a_telephone_that_rings_is_heard_in_every_country(country: str, codec: str) -> None:
     sound = sounds.cadence(*sounds.RINGING[country], 13.0, np.random.default_rng(1))
-    found = signals(on_a_line(sound, codec))
-    assert found
-    assert {signal.kind for signal in found} == {LabelKind.RINGBACK}
-    assert found[0].tones[0].first / frames.STEP == pytest.approx(0.5, abs=0.1) or codec == "amr"
+    detected = signals(on_a_line(sound, codec))
+    assert detected
+    assert {signal.kind for signal in detected} == {LabelKind.RINGBACK}
+    assert detected[0].tones[0].first / frames.STEP == pytest.approx(0.5, abs=0.1) or codec == "amr"
 
 
 @pytest.mark.parametrize("country", sounds.ENGAGED)
@@ -42,8 +40,8 @@ def test_ringing_that_ends_in_a_busy_signal_of_the_same_pitch_is_both() -> None:
     rng = np.random.default_rng(1)
     rings, busy = sounds.cadence((425,), (1.0, 4.0), 11.0, rng), sounds.cadence((425,), (0.48, 0.48), 6.0, rng)
     pause = np.zeros(2 * sounds.RATE, np.float32)
-    found = signals(on_a_line(np.concatenate([rings, pause, busy])))
-    assert [signal.kind for signal in found] == [LabelKind.RINGBACK, LabelKind.BUSY]
+    detected = signals(on_a_line(np.concatenate([rings, pause, busy])))
+    assert [signal.kind for signal in detected] == [LabelKind.RINGBACK, LabelKind.BUSY]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +64,9 @@ def test_other_tones_are_called_what_they_are(sound: np.ndarray, kind: LabelKind
 @pytest.mark.parametrize("on", [0.04, 0.08, 0.3])
 def test_keys_are_read(codec: str, on: float) -> None:
     sound = sounds.keys("0123456789*#ABCD", np.random.default_rng(2), on, 0.06)
-    found = keys.find(on_a_line(sound, codec, -18), 0)
-    assert "".join(key.digit for key in found) == "0123456789*#ABCD"
-    assert all(key.end - key.start == pytest.approx(on, abs=0.04) for key in found)
+    pressed = keys.find(on_a_line(sound, codec, -18), 0)
+    assert "".join(key.digit for key in pressed) == "0123456789*#ABCD"
+    assert all(key.end - key.start == pytest.approx(on, abs=0.04) for key in pressed)
 
 
 def test_no_voice_presses_keys_or_makes_a_sure_tone_that_lasts() -> None:

@@ -1,5 +1,3 @@
-"""The period of a sound: known ones are found, with or without the fundamental."""
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,7 +8,7 @@ RATE, WINDOW = 8000, 512
 
 
 def windows(hertz: float, lowest_harmonic: int = 1) -> npt.NDArray[np.float32]:
-    """Twenty windows of a harmonic sound, begun at different moments."""
+    """Return twenty windows of a harmonic sound with different phases."""
     t = np.arange(WINDOW)[None, :] / RATE + np.arange(20)[:, None] * 0.0137
     numbers = [n for n in range(lowest_harmonic, 40) if n * hertz < 3600]
     return np.sum([np.cos(2 * np.pi * n * hertz * t + n) / n for n in numbers], axis=0).astype(np.float32)
@@ -19,9 +17,9 @@ def windows(hertz: float, lowest_harmonic: int = 1) -> npt.NDArray[np.float32]:
 @pytest.mark.parametrize("hertz", [71.0, 98.5, 133.0, 210.0, 304.7, 350.0])
 @pytest.mark.parametrize("lowest_harmonic", [1, 3])
 def test_the_pitch_is_found_where_the_fundamental_is_missing_too(hertz: float, lowest_harmonic: int) -> None:
-    found = yin.pitch(windows(hertz, lowest_harmonic), RATE, 65.0, 500.0, 0.2)
-    assert found.shape == (20,)
-    assert np.abs(found / hertz - 1).max() < 0.01
+    pitch = yin.pitch(windows(hertz, lowest_harmonic), RATE, 65.0, 500.0, 0.2)
+    assert pitch.shape == (20,)
+    assert np.abs(pitch / hertz - 1).max() < 0.01
 
 
 def test_the_shortest_period_of_a_periodic_sound_is_taken_and_not_its_double() -> None:
@@ -32,8 +30,8 @@ def test_noise_silence_and_no_windows_give_figures_and_no_error() -> None:
     noise = np.random.default_rng(0).standard_normal((5, WINDOW)).astype(np.float32)
     with np.errstate(all="raise"):
         for rows in (noise, np.zeros((3, WINDOW), np.float32), np.zeros((0, WINDOW), np.float32)):
-            found = yin.pitch(rows, RATE, 65.0, 500.0, 0.2)
-            assert found.shape == (len(rows),) and np.isfinite(found).all()
+            pitch = yin.pitch(rows, RATE, 65.0, 500.0, 0.2)
+            assert pitch.shape == (len(rows),) and np.isfinite(pitch).all()
 
 
 @pytest.mark.slow

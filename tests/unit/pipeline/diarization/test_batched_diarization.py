@@ -1,5 +1,3 @@
-"""The pipeline in steps says of every call what pyannote's own pipeline says, whatever calls share its batches."""
-
 from itertools import chain, islice
 from typing import Any
 
@@ -13,72 +11,72 @@ from tests import fixture_checkpoints
 
 @pytest.fixture(scope="module")
 def stock(diarizer: Any) -> Any:
-    """pyannote's pipeline as it comes, a window at a time."""
+    """Load pyannote's unchanged pipeline, a window at a time."""
     from pyannote.audio import Pipeline
 
-    made = Pipeline.from_pretrained(fixture_checkpoints.DIARIZATION)
-    made.segmentation_batch_size = made.embedding_batch_size = 1
-    return made
+    pipeline = Pipeline.from_pretrained(fixture_checkpoints.DIARIZATION)
+    pipeline.segmentation_batch_size = pipeline.embedding_batch_size = 1
+    return pipeline
 
 
 @pytest.fixture(scope="module")
 def calls(sample_call: Any) -> list[np.ndarray]:
-    """Of two parties, of one, shorter than a window, with a silent middle, and silent; float32 that int16 can hold."""
+    """Return calls of two parties, of one, shorter than a window, with a silent middle, and silent; exact in int16."""
     mono, german, stereo = (sample_call(name).samples for name in ("03", "06", "07"))
     gap = np.zeros(SAMPLE_RATE * 12, np.float32)
-    made = [mono[0, : 14 * SAMPLE_RATE + 777], german[0, -20 * SAMPLE_RATE :], stereo[0, : 6 * SAMPLE_RATE]]
-    made += [np.concatenate([mono[0, : 5 * SAMPLE_RATE], gap, german[0, : 4 * SAMPLE_RATE]]), gap]
-    return [np.round(one * 32768).clip(-32768, 32767).astype(np.float32) / 32768 for one in made]
+    sounds = [mono[0, : 14 * SAMPLE_RATE + 777], german[0, -20 * SAMPLE_RATE :], stereo[0, : 6 * SAMPLE_RATE]]
+    sounds += [np.concatenate([mono[0, : 5 * SAMPLE_RATE], gap, german[0, : 4 * SAMPLE_RATE]]), gap]
+    return [np.round(sound * 32768).clip(-32768, 32767).astype(np.float32) / 32768 for sound in sounds]
 
 
 @pytest.fixture(scope="module")
 def expected(stock: Any, calls: list[np.ndarray]) -> list[Any]:
     import torch
 
-    return [stock({"waveform": torch.from_numpy(one)[None], "sample_rate": SAMPLE_RATE}) for one in calls]
+    return [stock({"waveform": torch.from_numpy(sound)[None], "sample_rate": SAMPLE_RATE}) for sound in calls]
 
 
 def outputs(diarizer: Any, calls: list[np.ndarray], order: list[tuple[int, Any]], size: int) -> list[Any]:
-    """What pyannote's output is made of for each call, its windows heard in `order` in batches of `size`."""
-    heard: list[list[Any]] = [[] for _ in calls]
+    """Return pyannote's output per call, with windows inferred in `order` in batches of `size`."""
+    inferred: list[list[Any]] = [[] for _ in calls]
     rest = iter(order)
     while batch := list(islice(rest, size)):
-        for (call, _), found in zip(batch, diarizer.infer([window for _, window in batch]), strict=True):
-            heard[call].append(found)
-    return [diarizer._pipeline.finalize(one, 1, None) for one in heard]
+        for (call, _), result in zip(batch, diarizer.infer([window for _, window in batch]), strict=True):
+            inferred[call].append(result)
+    return [diarizer._pipeline.finalize(results, 1, None) for results in inferred]
 
 
 def windows_of(diarizer: Any, calls: list[np.ndarray]) -> list[list[tuple[int, Any]]]:
-    return [[(number, window) for window in diarizer.parts(one)] for number, one in enumerate(calls)]
+    return [[(number, window) for window in diarizer.parts(sound)] for number, sound in enumerate(calls)]
 
 
-def assert_same(found: Any, wanted: Any) -> None:
+def assert_same(actual: Any, expected: Any) -> None:
     for name in ("speaker_diarization", "exclusive_speaker_diarization"):
-        assert list(getattr(found, name).itertracks(yield_label=True)) == list(
-            getattr(wanted, name).itertracks(yield_label=True)
+        assert list(getattr(actual, name).itertracks(yield_label=True)) == list(
+            getattr(expected, name).itertracks(yield_label=True)
         )
-    np.testing.assert_allclose(found.speaker_embeddings, wanted.speaker_embeddings, atol=1e-4)
+    np.testing.assert_allclose(actual.speaker_embeddings, expected.speaker_embeddings, atol=1e-4)
 
 
 @pytest.mark.slow
 def test_each_call_by_itself_is_what_the_stock_pipeline_says(diarizer: Any, calls: Any, expected: Any) -> None:
-    assert [bool(one.speaker_diarization) for one in expected] == [True] * 4 + [False]
+    assert [bool(output.speaker_diarization) for output in expected] == [True] * 4 + [False]
     order = list(chain.from_iterable(windows_of(diarizer, calls)))
-    for found, wanted in zip(outputs(diarizer, calls, order, 4), expected, strict=True):
-        assert_same(found, wanted)
+    for actual, reference in zip(outputs(diarizer, calls, order, 4), expected, strict=True):
+        assert_same(actual, reference)
 
 
 @pytest.mark.slow
 def test_so_it_is_when_every_batch_holds_windows_of_several_calls(diarizer: Any, calls: Any, expected: Any) -> None:
-    waiting = [iter(one) for one in windows_of(diarizer, calls)]
+    waiting = [iter(windows) for windows in windows_of(diarizer, calls)]
     order = []
     while waiting:  # a window of each call in turn
         taken = [(rest, next(rest, None)) for rest in waiting]
         waiting = [rest for rest, window in taken if window]
         order += [window for _, window in taken if window]
     assert len({call for call, _ in order[:7]}) == len(calls)
-    for found, wanted in zip(outputs(diarizer, calls, order, 7), expected, strict=True):
-        assert_same(found, wanted)
+    for actual, reference in zip(outputs(diarizer, calls, order, 7), expected, strict=True):
+        assert_same(actual, reference)
 
 
 def test_windows_hold_what_pyannote_cuts_and_resamples_one_by_one(stock: Any, diarizer: Any, calls: Any) -> None:
@@ -107,12 +105,12 @@ def test_stored_sound_is_read_once_and_a_block_at_a_time(diarizer: Any) -> None:
 
     samples = np.random.default_rng(0).integers(-9000, 9000, (1, 90 * SAMPLE_RATE)).astype(np.int16)
     parts = diarizer.parts(Watched(samples))
-    held = [next(parts)]
+    taken = [next(parts)]
     assert asked == [(0, 41 * SAMPLE_RATE)]
-    held += parts
+    taken += parts
     assert [first for first, _ in asked[1:]] == [last for _, last in asked[:-1]]
     assert asked[-1][1] == 90 * SAMPLE_RATE
-    np.testing.assert_array_equal(held[80].samples, samples[0, 80 * SAMPLE_RATE :].astype(np.float32) / 32768)
+    np.testing.assert_array_equal(taken[80].samples, samples[0, 80 * SAMPLE_RATE :].astype(np.float32) / 32768)
 
 
 def test_what_is_no_number_in_one_call_is_refused_there_and_does_not_reach_others(diarizer: Any, calls: Any) -> None:
@@ -125,9 +123,9 @@ def test_what_is_no_number_in_one_call_is_refused_there_and_does_not_reach_other
     good = list(diarizer.parts(calls[0]))[:2]
     bad = Window(torch.full_like(good[0].samples, torch.nan), torch.full_like(good[0].voice, torch.nan))
     alone, beside = diarizer.infer(good), diarizer.infer([good[0], bad, good[1]])
-    for one, other in zip(alone, [beside[0], beside[2]], strict=True):
-        np.testing.assert_array_equal(one.scores, other.scores)
-        np.testing.assert_allclose(one.embeddings, other.embeddings, atol=1e-4)
+    for output, other in zip(alone, [beside[0], beside[2]], strict=True):
+        np.testing.assert_array_equal(output.scores, other.scores)
+        np.testing.assert_allclose(output.embeddings, other.embeddings, atol=1e-4)
 
 
 def test_reconstruction_a_window_at_a_time_is_the_stock_one(stock: Any, diarizer: Any) -> None:
@@ -142,13 +140,16 @@ def test_reconstruction_a_window_at_a_time_is_the_stock_one(stock: Any, diarizer
         )
         count = stock.speaker_count(scores, frames, warm_up=(0.0, 0.0))
         count.data = count.data.astype(np.int8)
-        own = random.integers(-2, clusters, (40, 3)).clip(-2)
-        own[own == -1] = -2
-        own[0, 0] = clusters - 1
-        found, wanted = diarizer._pipeline.reconstruct(scores, own, count), stock.reconstruct(scores, own, count)
-        np.testing.assert_array_equal(found.data, wanted.data)
-        assert found.sliding_window.start == wanted.sliding_window.start
-        assert found.sliding_window.step == wanted.sliding_window.step
+        local_clusters = random.integers(-2, clusters, (40, 3)).clip(-2)
+        local_clusters[local_clusters == -1] = -2
+        local_clusters[0, 0] = clusters - 1
+        actual, expected = (
+            diarizer._pipeline.reconstruct(scores, local_clusters, count),
+            stock.reconstruct(scores, local_clusters, count),
+        )
+        np.testing.assert_array_equal(actual.data, expected.data)
+        assert actual.sliding_window.start == expected.sliding_window.start
+        assert actual.sliding_window.step == expected.sliding_window.step
 
 
 def test_a_very_long_call_is_clustered_by_voices_spread_over_all_of_it(

@@ -1,5 +1,3 @@
-"""CAM++ on the published weights: it computes what the original computes, and each speaker's frames by themselves."""
-
 import json
 import os
 from pathlib import Path
@@ -23,12 +21,12 @@ NAME = "segmentation-3.0+campplus"
 
 
 def frames(count: int) -> Any:
-    """Filterbank frames that are the same everywhere, (1, count, 80), zero on average."""
+    """Return reproducible filterbank frames, (1, count, 80), with mean zero."""
     import torch
 
     time, band = np.mgrid[0:count, 0:80]
-    made = 2 * np.sin(0.13 * time + 0.7 * band) + np.cos(0.011 * time * (band + 1))
-    return torch.tensor(made - made.mean(axis=0), dtype=torch.float32)[None]
+    bands = 2 * np.sin(0.13 * time + 0.7 * band) + np.cos(0.011 * time * (band + 1))
+    return torch.tensor(bands - bands.mean(axis=0), dtype=torch.float32)[None]
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +54,8 @@ def test_it_computes_what_the_original_computes(embedding: Any, count: int) -> N
 
     golden = json.loads(GOLDEN.read_text())[str(count)]
     with torch.inference_mode():
-        found = embedding.network(frames(count))[0]
-    np.testing.assert_allclose(found, golden, atol=1e-4)
+        vector = embedding.network(frames(count))[0]
+    np.testing.assert_allclose(vector, golden, atol=1e-4)
 
 
 def test_every_speaker_of_a_window_is_embedded_as_if_alone(embedding: Any) -> None:
@@ -67,14 +65,14 @@ def test_every_speaker_of_a_window_is_embedded_as_if_alone(embedding: Any) -> No
     weights = torch.zeros(2, 3, 400)
     weights[:, 0], weights[0, 1, 100:300], weights[1, 1, :30] = 1, 1, 1
     with torch.inference_mode():
-        found = embedding(sound, weights)
+        vectors = embedding(sound, weights)
         whole = embedding(sound)
         part = embedding(sound[:1, :, SAMPLE_RATE : 3 * SAMPLE_RATE])
-    torch.testing.assert_close(found[:, 0], whole, atol=1e-4, rtol=0)
-    assert torch.nn.functional.cosine_similarity(found[0, 1], part[0], dim=0) > 0.99  # a frame more at either edge
-    assert torch.isnan(found[1, 1]).all()  # 0.3 s
-    assert torch.isnan(found[:, 2]).all()
-    torch.testing.assert_close(embedding(sound, weights[:, 1]), found[:, 1], equal_nan=True)
+    torch.testing.assert_close(vectors[:, 0], whole, atol=1e-4, rtol=0)
+    assert torch.nn.functional.cosine_similarity(vectors[0, 1], part[0], dim=0) > 0.99  # a frame more at either edge
+    assert torch.isnan(vectors[1, 1]).all()  # 0.3 s
+    assert torch.isnan(vectors[:, 2]).all()
+    torch.testing.assert_close(embedding(sound, weights[:, 1]), vectors[:, 1], equal_nan=True)
 
 
 def test_voices_that_share_a_pass_on_a_gpu_come_out_as_they_do_alone(
@@ -85,7 +83,7 @@ def test_voices_that_share_a_pass_on_a_gpu_come_out_as_they_do_alone(
     from pipeline.diarization import campplus
 
     passes: list[int] = []
-    counting = embedding.network.register_forward_pre_hook(lambda _, given: passes.append(len(given[0])))
+    counting = embedding.network.register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
     lengths = [998, 39, 40, 41, 300, 301, 998, 555, 5, 120]
     voices = [frames(998)[0][:length] for length in lengths]
     with torch.inference_mode():
@@ -125,9 +123,13 @@ def test_filterbanks_in_one_go_are_those_of_each_sound() -> None:
     noise = torch.randn(100_000, generator=torch.Generator().manual_seed(2)) / 10
     sounds = [noise[at : at + n] for at, n in enumerate((16_000, 160, 399, 400, 12_345, 0, 559, 560, 90_000))]
     alone, together = filterbanks(sounds), filterbanks_together(sounds)
-    assert [len(one) for one in together] == [98, 0, 0, 1, 75, 0, 1, 2, 561] == [len(one) for one in alone]
-    for one, other in zip(alone, together, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    assert (
+        [len(spectrum) for spectrum in together]
+        == [98, 0, 0, 1, 75, 0, 1, 2, 561]
+        == [len(spectrum) for spectrum in alone]
+    )
+    for spectrum, other in zip(alone, together, strict=True):
+        torch.testing.assert_close(spectrum, other, atol=1e-4, rtol=0)
     assert filterbanks([]) == []
 
 
@@ -166,26 +168,26 @@ def test_two_real_voices_of_a_telephone_call_are_separated(stored: Path, monkeyp
     samples, rate = soundfile.read(telephone.path, dtype="float32")
     assert rate == SAMPLE_RATE
     engine = load(DiarizationOptions(pipeline=NAME, device="cpu"), stored)
-    found = engine.diarize(samples)
+    diarization = engine.diarize(samples)
     assert engine.name == f"pyannote {NAME}"
     row = {
         "seconds": len(samples) / rate,
         "truth": [(turn.start, turn.end, turn.speaker) for turn in telephone.turns],
-        "found": [(span.start, span.end, span.speaker) for span in found.spans],
+        "found": [(span.start, span.end, span.speaker) for span in diarization.spans],
     }
     missed, false, confused, total = errors(row, 0.25).values()
     assert (missed + false + confused) / total <= 0.02
-    assert set(found.voiceprints) == {"A", "B"}
-    assert np.dot(found.voiceprints["A"].vector, found.voiceprints["B"].vector) < 0.4
+    assert set(diarization.voiceprints) == {"A", "B"}
+    assert np.dot(diarization.voiceprints["A"].vector, diarization.voiceprints["B"].vector) < 0.4
 
 
 def test_shipped_calibrations_are_whole_and_say_what_they_rest_on() -> None:
     names = [path.name for path in sorted(SHIPPED.glob("*.toml"))]
     assert names == ["campplus.toml"]
     for name in names:
-        one = read(SHIPPED / name)
-        assert len(one.basis) > 100
-        assert one.threshold >= one.fit >= one.related
+        document = read(SHIPPED / name)
+        assert len(document.basis) > 100
+        assert document.threshold >= document.fit >= document.related
 
 
 def test_the_pipeline_of_synthetic_voices_carries_its_calibration() -> None:

@@ -1,5 +1,3 @@
-"""The diarization engine without a segmentation network: from the voices of windows to who speaks when."""
-
 import subprocess
 import sys
 from itertools import pairwise
@@ -18,7 +16,7 @@ NOBODY = np.full(3, np.nan, np.float32)
 
 
 def windows(*runs):
-    """Regions and vectors of runs, each the voices of its windows: one every 0.75 s, 1.5 s long; a pause of 1 s."""
+    """Return regions and vectors of runs of windows (1.5 s every 0.75 s), with pauses of 1 s."""
     regions, vectors, at = [], [], 0.0
     for number, voices in enumerate(runs):
         for voice in voices:
@@ -82,8 +80,8 @@ def test_a_long_call_is_clustered_by_some_of_its_windows(monkeypatch):
 
 def test_a_real_voice_that_follows_another_without_a_pause_is_heard_where_it_begins(clustering):
     first, second = speech(VOICES["A"][0])[: 6 * SAMPLE_RATE], np.concatenate([speech(name) for name in VOICES["B"]])
-    found = clustering.diarize(np.concatenate([first, second]))
-    changes = [(a.end + b.start) / 2 for a, b in pairwise(found.spans) if a.speaker != b.speaker]
+    diarization = clustering.diarize(np.concatenate([first, second]))
+    changes = [(a.end + b.start) / 2 for a, b in pairwise(diarization.spans) if a.speaker != b.speaker]
     assert changes == [pytest.approx(6.0, abs=0.6)]
 
 

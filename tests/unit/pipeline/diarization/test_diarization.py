@@ -1,5 +1,3 @@
-"""Diarization and voiceprints with the real engine and the synthetic checkpoint."""
-
 import os
 from collections import defaultdict
 
@@ -47,39 +45,39 @@ def test_telemetry_is_off(diarizer):
 
 
 def test_a_mixed_recording_of_two_voices_has_two_speakers_in_order_of_appearance(mono):
-    _, found = mono
-    labels = list(dict.fromkeys(span.speaker for span in found.spans))
+    _, diarization = mono
+    labels = list(dict.fromkeys(span.speaker for span in diarization.spans))
     assert labels == ["A", "B"]
 
 
 def test_spans_are_in_order_and_do_not_overlap(mono):
-    call, found = mono
+    call, diarization = mono
     earliest = 0.0
-    for span in found.spans:
+    for span in diarization.spans:
         assert earliest <= span.start <= span.end <= call.samples.shape[1] / SAMPLE_RATE + 0.1
         earliest = span.end - 0.05
 
 
 def test_almost_all_speech_goes_to_the_voice_that_spoke_it(mono):
-    call, found = mono
+    call, diarization = mono
     seconds = defaultdict(float)
     for segment in call.said():
-        for span in found.spans:
+        for span in diarization.spans:
             seconds[segment["speaker"], span.speaker] += overlap(segment["start"], segment["end"], span.start, span.end)
     straight = seconds["rep", "A"] + seconds["customer", "B"]
-    said = sum(segment["end"] - segment["start"] for segment in call.said())
-    assert straight / said > 0.85
+    spoken_seconds = sum(segment["end"] - segment["start"] for segment in call.said())
+    assert straight / spoken_seconds > 0.85
 
 
 def test_each_speaker_has_a_unit_voiceprint_with_its_seconds(mono):
-    _, found = mono
-    assert set(found.voiceprints) == {"A", "B"}
-    for label, voiceprint in found.voiceprints.items():
+    _, diarization = mono
+    assert set(diarization.voiceprints) == {"A", "B"}
+    for label, voiceprint in diarization.voiceprints.items():
         assert np.linalg.norm(voiceprint.vector) == pytest.approx(1.0, abs=1e-5)
         assert voiceprint.model == "pyannote diarization"
-        spans = sum(span.end - span.start for span in found.spans if span.speaker == label)
+        spans = sum(span.end - span.start for span in diarization.spans if span.speaker == label)
         assert voiceprint.speech_seconds == pytest.approx(spans, abs=0.01)
-    assert cosine(found.voiceprints["A"], found.voiceprints["B"]) < 0.5
+    assert cosine(diarization.voiceprints["A"], diarization.voiceprints["B"]) < 0.5
 
 
 def test_one_voice_in_two_calls_has_similar_voiceprints_and_other_voices_do_not(sample_call, diarizer):
@@ -98,9 +96,9 @@ def test_one_voice_in_two_calls_has_similar_voiceprints_and_other_voices_do_not(
 
 def test_a_voiceprint_of_a_channel_is_close_to_that_of_the_same_voice_in_a_mixed_recording(sample_call, diarizer):
     mixed = sample_call("03")  # the rep's voice there is the customer's in 02
-    found = diarizer.diarize(mixed.samples[0])
+    diarization = diarizer.diarize(mixed.samples[0])
     alone = diarizer.voiceprint(spoken(sample_call("02"), CUSTOMER, "customer"))
-    assert cosine(found.voiceprints["A"], alone) > 0.6 > cosine(found.voiceprints["B"], alone)
+    assert cosine(diarization.voiceprints["A"], alone) > 0.6 > cosine(diarization.voiceprints["B"], alone)
 
 
 def test_a_voiceprint_says_from_how_much_speech_it_was_made(sample_call, diarizer):

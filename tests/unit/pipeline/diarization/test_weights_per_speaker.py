@@ -1,12 +1,10 @@
-"""Whether a window's speakers share one pass depends on what the network accepts, whatever its class."""
-
 from typing import Any
 
 import pytest
 
 
 def networks() -> dict[str, Any]:
-    """Embeddings of unknown classes: frames of 10 ms, pooled by pyannote's own block."""
+    """Return embeddings of unknown classes: frames of 10 ms, pooled by pyannote's block."""
     from pyannote.audio import Model
     from pyannote.audio.models.blocks.pooling import StatsPool
 

@@ -1,5 +1,3 @@
-"""Which addresses recordings are fetched from: the URL as text, every DNS answer, the allow-list."""
-
 import asyncio
 import socket
 import threading
@@ -193,7 +191,6 @@ def test_any_text_is_either_a_target_or_a_refusal(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["2606:2800:220:1:0:0:0:1", "2606:2800:0220:0001::0001", "2606:2800:220:1::1"])
 def test_an_address_is_one_host_however_it_is_written(host: str) -> None:
-    """Credentials are looked up by it."""
     assert AddressGuard().check(f"https://[{host}]/a.wav").host == "2606:2800:220:1::1"
 
 

@@ -1,5 +1,3 @@
-"""Fetching from real servers on 127.0.0.1: what is stored, every status, every limit."""
-
 import asyncio
 import hashlib
 import logging
@@ -109,7 +107,7 @@ async def test_every_status_has_its_meaning(status: str, kind: type, retryable: 
     ],
 )
 def test_retry_after_is_read_in_both_its_forms(value: str, seconds: float | None) -> None:
-    """A date is the server's and is compared with the server's own clock: ours is decades ahead of this one."""
+    """A date is compared with the server's clock, which is decades behind here."""
     headers = httpx.Headers({"Retry-After": value, "Date": "Thu, 01 Jan 1970 00:01:40 GMT"})
     assert retry_after(headers) == seconds
 
@@ -170,7 +168,7 @@ async def test_audio_with_a_wrong_type_is_taken_as_audio(media_type: str, tmp_pa
 
 def test_a_character_cut_in_two_does_not_hide_that_a_file_is_text() -> None:
     head = ("x" + "ü" * 4096).encode()[: sniff.HEAD_BYTES]
-    assert sniff.what_it_is(head) == "plain text"
+    assert sniff.detect_type(head) == "plain text"
 
 
 @pytest.mark.parametrize("declared", [True, False])
@@ -206,13 +204,13 @@ async def test_a_store_that_cannot_be_written_is_our_fault_and_passes(tmp_path: 
 def test_what_a_killed_process_left_in_the_store_is_swept(tmp_path: Path) -> None:
     import os
 
-    left = tmp_path / INCOMING / "left"
-    left.parent.mkdir()
-    left.write_bytes(b"half")
-    os.utime(left, (0, 0))
+    leftover = tmp_path / INCOMING / "left"
+    leftover.parent.mkdir()
+    leftover.write_bytes(b"half")
+    os.utime(leftover, (0, 0))
     with Store(tmp_path.as_uri()).receive() as incoming:
         incoming.write(b"something")
-        assert not left.exists()
+        assert not leftover.exists()
 
 
 @pytest.mark.parametrize(

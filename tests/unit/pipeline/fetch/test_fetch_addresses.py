@@ -1,5 +1,3 @@
-"""Redirects, forbidden addresses, TLS and proxies: connections that must not happen."""
-
 import asyncio
 import contextlib
 import ssl
@@ -81,7 +79,7 @@ async def test_one_forbidden_dns_answer_among_good_ones_makes_no_connection(tmp_
 
 
 async def test_a_name_that_changes_its_address_after_the_check_gains_nothing(tmp_path: Path) -> None:
-    """DNS rebinding: the name is resolved once, and the checked answer is the one connected to."""
+    """DNS rebinding: the name is resolved once, and the connection uses the checked address."""
     asked = []
 
     async def resolver(host: str, port: int) -> Sequence[str]:
@@ -106,7 +104,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for recordings.example, key and certificate in one file."""
+    """Return the path of a file with a key and a certificate for recordings.example."""
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=recordings.example"

@@ -1,5 +1,3 @@
-"""Credentials: shown to their server and to no other."""
-
 import asyncio
 import pickle
 from collections.abc import Sequence
@@ -17,9 +15,9 @@ from pipeline.fetch.fetcher import Fetcher, fetch
 from tests.recording_server import options, reply, serving
 
 
-def only_for(host: str, port: int, kept: list[tuple[str, int]]) -> Any:
+def only_for(host: str, port: int, requested: list[tuple[str, int]]) -> Any:
     async def access(asked_host: str, asked_port: int) -> Credential | None:
-        kept.append((asked_host, asked_port))
+        requested.append((asked_host, asked_port))
         return Credential("Authorization", "Bearer hush") if (asked_host, asked_port) == (host, port) else None
 
     return access
@@ -62,7 +60,7 @@ async def test_credentials_stay_within_their_server_and_are_refused_by_name(tmp_
 
 
 async def test_credentials_are_not_sent_without_tls_to_a_host_off_the_allow_list(tmp_path: Path) -> None:
-    """Which the guard would refuse here, where every server is on loopback: the address is let in, the name is not."""
+    """Every test server is on loopback, so the address is allowed and the name is not."""
 
     async def resolver(host: str, port: int) -> Sequence[str]:
         return ("127.0.0.1",)

@@ -1,5 +1,3 @@
-"""Recordings that come compressed or framed."""
-
 import asyncio
 import gzip
 import hashlib
@@ -25,17 +23,17 @@ async def test_a_body_that_is_compressed_unasked_is_unpacked(tmp_path: Path) -> 
     "name", ["aws-chunked", "binary", "UTF-8", "none", "identity", "", "chunked", "8bit", "audio/wav", "identity, none"]
 )
 async def test_what_is_called_an_encoding_and_is_none_costs_no_call(name: str, tmp_path: Path) -> None:
-    """Metadata of an object store, set by clients that mistook what it means."""
+    """Object stores return metadata that clients set by mistake."""
     async with serving(reply(AUDIO, Content_Encoding=name)) as server:
         assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).sha256 == hashlib.sha256(AUDIO).hexdigest()
 
 
 async def test_frames_that_a_store_kept_of_an_upload_are_taken_off(tmp_path: Path) -> None:
     body = b"%x;chunk-signature=%s\r\n%s\r\n0;chunk-signature=%s\r\n\r\n" % (len(AUDIO), b"a1" * 32, AUDIO, b"b2" * 32)
-    for named in ({}, {"Content_Encoding": "aws-chunked"}):
-        async with serving(reply(body, **named)) as server:
-            found = await fetch(server.url(), 0, tmp_path.as_uri(), options())
-            assert found.sha256 == hashlib.sha256(AUDIO).hexdigest()
+    for extra in ({}, {"Content_Encoding": "aws-chunked"}):
+        async with serving(reply(body, **extra)) as server:
+            recording = await fetch(server.url(), 0, tmp_path.as_uri(), options())
+            assert recording.sha256 == hashlib.sha256(AUDIO).hexdigest()
 
 
 async def test_a_compression_is_found_among_names_that_mean_nothing(tmp_path: Path) -> None:
@@ -69,12 +67,11 @@ async def test_a_compressed_bomb_is_stopped_at_the_limit_also_one_in_a_bomb(tmp_
 
 @pytest.mark.parametrize("rest", [gzip.compress(AUDIO[1000:]), b"garbage", b""])
 async def test_what_follows_compressed_data_ends(rest: bytes, tmp_path: Path) -> None:
-    """The last piece holds the end and something after it: a second member, or what is none."""
     first = gzip.compress(AUDIO[:1000] + bytes(3 << 20))
     async with asyncio.timeout(60):
         if rest == b"garbage":
             assert isinstance(await failing(reply(first + rest, Content_Encoding="gzip"), tmp_path), RecordingTruncated)
             return
         async with serving(reply(first + rest, Content_Encoding="gzip")) as server:
-            held = await fetch(server.url(), 0, tmp_path.as_uri(), options())
-    assert held.size_bytes == 1000 + (3 << 20) + (len(AUDIO) - 1000 if rest else 0)
+            recording = await fetch(server.url(), 0, tmp_path.as_uri(), options())
+    assert recording.size_bytes == 1000 + (3 << 20) + (len(AUDIO) - 1000 if rest else 0)

@@ -1,5 +1,3 @@
-"""Servers that fall silent, drip, or send heads without end."""
-
 import asyncio
 import time
 from pathlib import Path
@@ -20,18 +18,18 @@ from tests.recording_server import AUDIO, failing, options, reply, serving, stor
 async def test_a_head_with_bare_line_feeds_is_not_taken_for_a_head_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held: list[int] = []
+    sizes: list[int] = []
 
     class Watched(CountedStream):
         def _count(self, data: bytes) -> None:
             super()._count(data)
-            held.append(len(self._head or b""))
+            sizes.append(len(self._head or b""))
 
     monkeypatch.setattr(transport, "CountedStream", Watched)
     body = AUDIO[:20] + bytes(1 << 20)
     async with serving(f"HTTP/1.1 200 OK\nContent-Length: {len(body)}\n\n".encode() + body) as server:
         assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).size_bytes == len(body)
-    assert max(held) < 1000
+    assert max(sizes) < 1000
 
 
 async def test_a_head_that_does_not_end_or_comes_in_drips_is_abandoned(tmp_path: Path) -> None:

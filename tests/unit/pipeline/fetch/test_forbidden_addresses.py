@@ -1,5 +1,3 @@
-"""No form of an address inside one's own network is ever connected to: a canary on every local address counts."""
-
 # ruff: noqa: SIM905 - a list of so many would fill pages
 
 import asyncio
@@ -85,7 +83,7 @@ ANSWERS = (
 
 @contextlib.asynccontextmanager
 async def canary() -> AsyncIterator[Server]:
-    """Listens on every address of this machine, of both families, and hands out a recording to whoever comes."""
+    """Listen on every address of this machine, of both families, and serve a recording to every client."""
     state = Server()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,7 +108,7 @@ async def canary() -> AsyncIterator[Server]:
 
 
 async def to_loopback(host: str, port: int) -> Sequence[str]:
-    """The worst a name can do."""
+    """Resolve every name to loopback."""
     return ("127.0.0.1",)
 
 
@@ -118,19 +116,19 @@ def fetcher(resolver: object = to_loopback, **options: object) -> Fetcher:
     return Fetcher(tuned(FetchOptions, **{"connect_seconds": 2, "read_seconds": 2, **options}), resolver)  # type: ignore[arg-type]
 
 
-async def refused(made: Fetcher, url: str, folder: Path) -> None:
+async def refused(client: Fetcher, url: str, folder: Path) -> None:
     with pytest.raises(AddressForbidden) as refusal:
-        await made.fetch(url, 0, folder.as_uri())
+        await client.fetch(url, 0, folder.as_uri())
     assert not refusal.value.retryable
     assert refusal.value.message.endswith(".")
 
 
 async def test_an_allowed_address_reaches_the_canary(tmp_path: Path) -> None:
-    """Else that nobody came would say nothing."""
+    """Proves that the canary is reachable, without which the other tests would mean nothing."""
     async with canary() as bird:
         for host in ("127.0.0.1", "[::1]", "localhost"):
-            made = fetcher(allowed_hosts=("127.0.0.1", "::1", "localhost"))
-            recording = await made.fetch(f"http://{host}:{bird.port}/a.wav", 0, tmp_path.as_uri())
+            client = fetcher(allowed_hosts=("127.0.0.1", "::1", "localhost"))
+            recording = await client.fetch(f"http://{host}:{bird.port}/a.wav", 0, tmp_path.as_uri())
             assert recording.size_bytes == len(AUDIO)
     assert bird.connections == 3
 
@@ -172,7 +170,7 @@ async def test_names_of_this_machine_are_refused_by_what_the_system_resolves_the
 
 
 async def test_no_redirect_leads_to_a_forbidden_address(tmp_path: Path) -> None:
-    """Every form as a Location, of a server that may be fetched from; and behind two harmless hops."""
+    """Every form as a Location from an allowed server, also after two harmless hops."""
     locations: list[str] = []
 
     async def answer(writer: asyncio.StreamWriter) -> None:
@@ -180,17 +178,17 @@ async def test_no_redirect_leads_to_a_forbidden_address(tmp_path: Path) -> None:
         await writer.drain()
 
     forms = [form for form in [*FORMS, *RELATIVE] if form.isascii() and not set(form) & set("\r\n\x00")]
-    # Within the server that redirects, these are paths or ports of its own.
+    # Within the server that redirects, these are paths or ports of that server.
     forms = [form for form in forms if not form.startswith(("http:127", "http:/127", "http:///", "///"))]
     async with canary() as bird, serving(answer) as hop:
-        made = fetcher(allowed_hosts=(f"127.0.0.1:{hop.port}",))
+        client = fetcher(allowed_hosts=(f"127.0.0.1:{hop.port}",))
         for form in forms:
             locations[:] = [form.format(port=bird.port)]
-            await refused(made, hop.url(), tmp_path)
+            await refused(client, hop.url(), tmp_path)
         async with serving(reply(b"", "301 Moved", Location=hop.url())) as first:
-            made = fetcher(allowed_hosts=(f"127.0.0.1:{hop.port}", f"127.0.0.1:{first.port}"))
+            client = fetcher(allowed_hosts=(f"127.0.0.1:{hop.port}", f"127.0.0.1:{first.port}"))
             locations[:] = [f"http://127.0.0.1:{bird.port}/"]
-            await refused(made, first.url(), tmp_path)
+            await refused(client, first.url(), tmp_path)
         assert hop.connections == len(forms) + 1
     print(f"{len(forms) + 1} forms in a redirect, {bird.connections} connections")
     assert len(forms) >= 100
@@ -198,7 +196,7 @@ async def test_no_redirect_leads_to_a_forbidden_address(tmp_path: Path) -> None:
 
 
 async def test_no_answer_of_dns_leads_to_a_forbidden_address(tmp_path: Path) -> None:
-    """Alone, and behind a public address, in either order."""
+    """Alone and after a public address, in either order."""
     tried = 0
     async with canary() as bird:
         for bad, public in itertools.product(ANSWERS, ((), ("93.184.216.34",), ("2606:2800:220:1::1",))):
@@ -214,7 +212,7 @@ async def test_no_answer_of_dns_leads_to_a_forbidden_address(tmp_path: Path) -> 
 
 
 async def test_a_name_that_is_bound_anew_between_requests_is_checked_at_each_connection(tmp_path: Path) -> None:
-    """First to a server that may be fetched from, which redirects to the same name; by then it is another address."""
+    """First an allowed server, which redirects to the same name; by then the name has another address."""
     async with canary() as bird:
         turns = [0]
 
@@ -228,8 +226,8 @@ async def test_a_name_that_is_bound_anew_between_requests_is_checked_at_each_con
 
         server = await asyncio.start_server(_once(moved), "127.0.0.5", 0)
         port = server.sockets[0].getsockname()[1]
-        made = fetcher(resolver, allowed_hosts=("127.0.0.5",))
-        await refused(made, f"http://rebound.example:{port}/a.wav", tmp_path)
+        client = fetcher(resolver, allowed_hosts=("127.0.0.5",))
+        await refused(client, f"http://rebound.example:{port}/a.wav", tmp_path)
         server.close()
     assert turns == [2]
     assert bird.connections == 0

@@ -1,5 +1,3 @@
-"""Bodies that still have the frames of `aws-chunked` are read as what was uploaded."""
-
 import asyncio
 from collections.abc import AsyncIterator
 
@@ -14,17 +12,17 @@ SIGNED = b";chunk-signature=" + b"0a" * 32
 
 def framed(size: int, mark: bytes = SIGNED, trailer: bytes = b"x-amz-checksum-crc32:sOO8/Q==\r\n") -> bytes:
     pieces = [AUDIO[at : at + size] for at in range(0, len(AUDIO), size)]
-    made = b"".join(b"%x%s\r\n%s\r\n" % (len(piece), mark, piece) for piece in pieces)
-    return made + b"0" + mark + b"\r\n" + trailer + b"\r\n"
+    frames = b"".join(b"%x%s\r\n%s\r\n" % (len(piece), mark, piece) for piece in pieces)
+    return frames + b"0" + mark + b"\r\n" + trailer + b"\r\n"
 
 
-def read(body: bytes, named: bool = False, step: int = 1000) -> bytes:
+def read(body: bytes, declared: bool = False, step: int = 1000) -> bytes:
     async def sent() -> AsyncIterator[bytes]:
         for at in range(0, len(body), step):
             yield body[at : at + step]
 
     async def joined() -> bytes:
-        return b"".join([piece async for piece in unframed(sent(), named)])
+        return b"".join([piece async for piece in unframed(sent(), declared)])
 
     return asyncio.run(joined())
 
@@ -37,13 +35,13 @@ def test_signed_frames_are_taken_off_whoever_names_them(size: int, step: int) ->
 
 def test_unsigned_frames_are_taken_off_where_the_server_names_them() -> None:
     body = framed(8192, b"")
-    assert read(body, named=True) == AUDIO
+    assert read(body, declared=True) == AUDIO
     assert read(body) == body
 
 
 @pytest.mark.parametrize("body", [AUDIO, b"", b"5", b"fade", b"f" * 200])
 def test_a_body_without_frames_stays_as_it_is(body: bytes) -> None:
-    assert read(body, named=True) == body
+    assert read(body, declared=True) == body
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Files that a command of the service's own user hands in: whole, for one call, once, and again for a retry."""
-
 import os
 import stat
 import time
@@ -25,9 +23,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "a call.wav"
-    made.write_bytes(AUDIO)
-    return made
+    path = tmp_path / "a call.wav"
+    path.write_bytes(AUDIO)
+    return path
 
 
 def storage(folder: Path) -> str:

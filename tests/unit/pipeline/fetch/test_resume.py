@@ -1,5 +1,3 @@
-"""A recording whose transfer is cut is gone on with, and is never put together from two contents."""
-
 import asyncio
 import contextlib
 import hashlib
@@ -28,9 +26,10 @@ TAG, DATES = 'ETag: "v1"', "Last-Modified: Mon, 02 Mar 2026 10:00:00 GMT\r\nDate
 
 @dataclass
 class Sender:
-    """A server of one recording. `cuts`: bytes after which each answer breaks off; then whole ones.
+    """A server of one recording.
 
-    `answers` may replace what a request for a range is answered with: (head, body).
+    `cuts`: bytes after which each response is cut; later ones are complete. `answers` may replace the response to a
+    range request: (head, body).
     """
 
     cuts: list[int]
@@ -51,9 +50,11 @@ class Sender:
             return self.partial(offset)
         return f"200 OK\r\n{self.validator}", self.body
 
-    def partial(self, offset: int, said: str | None = None, validator: str | None = None) -> tuple[str, bytes]:
-        said = said or f"bytes {offset}-{len(self.body) - 1}/{len(self.body)}"
-        return f"206 Partial Content\r\nContent-Range: {said}\r\n{validator or self.validator}", self.body[offset:]
+    def partial(self, offset: int, content_range: str | None = None, validator: str | None = None) -> tuple[str, bytes]:
+        content_range = content_range or f"bytes {offset}-{len(self.body) - 1}/{len(self.body)}"
+        return f"206 Partial Content\r\nContent-Range: {content_range}\r\n{validator or self.validator}", self.body[
+            offset:
+        ]
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -93,13 +94,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def got(sender: Sender, folder: Path, name: str | None = "one", **changes: Any) -> bytes:
-    """What is stored of the recording, which has to have its own checksum for a name and to be all there is."""
+    """Return the stored recording, the only file, named by its checksum."""
     recording = await fetch(sender.url(), 0, folder.as_uri(), options(**changes), name=name)
     (path,) = stored_files(folder)
-    held = path.read_bytes()
-    assert recording.sha256 == path.name == hashlib.sha256(held).hexdigest()
-    assert recording.size_bytes == len(held)
-    return held
+    data = path.read_bytes()
+    assert recording.sha256 == path.name == hashlib.sha256(data).hexdigest()
+    assert recording.size_bytes == len(data)
+    return data
 
 
 @pytest.mark.parametrize("validator", [TAG, DATES], ids=["tag", "date"])
@@ -163,7 +164,7 @@ Lie = Callable[[Sender, int], tuple[str, bytes]]
 
 
 def other(sender: Sender, offset: int, **said: Any) -> tuple[str, bytes]:
-    """A part of another content of the same length."""
+    """Return a part of other content of the same length."""
     head, _ = sender.partial(offset, **said)
     sender.body = OTHER
     return head, OTHER[offset:]
@@ -235,9 +236,9 @@ async def test_a_part_that_was_damaged_on_disk_is_not_believed(tmp_path: Path) -
         with pytest.raises(RecordingTruncated):
             await got(sender, tmp_path, max_resumes=0)
         (part,) = (tmp_path / INCOMING).glob("*.part")
-        held = bytearray(part.read_bytes())
-        held[30_000] ^= 1
-        part.write_bytes(bytes(held))
+        data = bytearray(part.read_bytes())
+        data[30_000] ^= 1
+        part.write_bytes(bytes(data))
         assert await got(sender, tmp_path) == BODY
     assert sender.asked[1] == (None, None)
 
@@ -271,7 +272,7 @@ async def test_parts_together_stay_below_a_limit(tmp_path: Path, monkeypatch: py
 
 
 async def test_wherever_a_body_is_cut_it_comes_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Random cuts, validators and changes of the content on the way."""
+    """Random cuts, validators and changes of the content during the transfer."""
     chance = random.Random(7)
     outcomes = {"whole": 0, "not": 0}
     for turn in range(40):

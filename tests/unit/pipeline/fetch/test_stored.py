@@ -1,5 +1,3 @@
-"""A stored recording is looked at before it is used again, in a folder and in an object store."""
-
 from pathlib import Path
 
 import fsspec

@@ -1,5 +1,3 @@
-"""Which language is spoken where: by hand, with properties, and on the sample calls with the synthetic checkpoint."""
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -54,8 +52,8 @@ def test_channels_have_languages_of_their_own() -> None:
 
 
 def test_a_channel_that_says_next_to_nothing_follows_the_call() -> None:
-    said = [text(0, 8, EN), text(9, 8, EN), text(8.2, 0.7, {"es": 0.7, "en": 0.3}, channel=1)]
-    assert summed(said)[1][3] == "en"
+    texts = [text(0, 8, EN), text(9, 8, EN), text(8.2, 0.7, {"es": 0.7, "en": 0.3}, channel=1)]
+    assert summed(texts)[1][3] == "en"
 
 
 def undetected(start: float, seconds: float, probability: float, compression: float = 1.2) -> ChunkText:
@@ -99,17 +97,17 @@ codes = st.sampled_from(["en", "es", "de"])
         max_size=25,
     )
 )
-def test_stretches_cover_every_chunk_with_words_once(made: list[tuple[float, dict[str, float], int]]) -> None:
+def test_stretches_cover_every_chunk_with_words_once(drawn: list[tuple[float, dict[str, float], int]]) -> None:
     texts, clock = [], 0.0
-    for seconds, languages, channel in made:
+    for seconds, languages, channel in drawn:
         texts.append(text(clock, seconds, languages, "en", channel))
         clock += seconds + 0.1
-    found = stretches(texts)
-    assert all(s.probability is None or 0 <= s.probability <= 1 for s in found)
+    result = stretches(texts)
+    assert all(s.probability is None or 0 <= s.probability <= 1 for s in result)
     for each in texts:
-        holding = [s for s in found if s.channel == each.chunk.channel and s.start <= each.chunk.start <= s.end]
+        holding = [s for s in result if s.channel == each.chunk.channel and s.start <= each.chunk.start <= s.end]
         assert len(holding) == 1
-    for before, after in pairwise(found):
+    for before, after in pairwise(result):
         assert before.channel < after.channel or before.end <= after.start
         assert before.channel != after.channel or before.language != after.language
 
@@ -139,15 +137,15 @@ def seconds(share: float) -> Callable[[ChunkText], float]:
 
 
 def test_the_call_speaks_what_its_parties_speak_for_most_seconds() -> None:
-    made = decide([text(0, 10, EN), text(11, 4, ES, "es", 1)], seconds(1))
-    assert (made.code, made.probability) == ("en", 0.97)
-    assert made.note == "2 languages are spoken: English for 10 s, Spanish for 4 s."
+    decision = decide([text(0, 10, EN), text(11, 4, ES, "es", 1)], seconds(1))
+    assert (decision.code, decision.probability) == ("en", 0.97)
+    assert decision.note == "2 languages are spoken: English for 10 s, Spanish for 4 s."
 
 
 def test_a_machine_does_not_decide_the_language_of_the_parties() -> None:
     announcement, party = text(0, 40, ES, "es"), text(41, 6, EN)
-    made = decide([announcement, party], lambda text: 6.0 if text is party else 0.0)
-    assert (made.code, made.note) == ("en", None)
+    decision = decide([announcement, party], lambda text: 6.0 if text is party else 0.0)
+    assert (decision.code, decision.note) == ("en", None)
     alone = decide([announcement], lambda _text: 0.0)
     assert (alone.code, alone.note) == ("es", "No party speaks; this is the language of an announcement.")
 
@@ -159,8 +157,8 @@ def test_a_short_or_doubtful_call_says_so() -> None:
 
 
 def test_nobody_speaks_no_language() -> None:
-    made = decide([], seconds(1))
-    assert (made.code, made.probability, made.note) == (None, None, None)
+    decision = decide([], seconds(1))
+    assert (decision.code, decision.probability, decision.note) == (None, None, None)
 
 
 def test_languages_have_names() -> None:
@@ -175,7 +173,7 @@ def test_languages_have_names() -> None:
 def test_a_sample_call_is_one_stretch_a_channel_in_its_language(
     prefix: str, code: str, sample_call: Any, transcriber: Any
 ) -> None:
-    """Sentence by sentence: "Thanks, goodbye" alone is German by 0.6 to the synthetic checkpoint."""
+    """By sentence "Thanks, goodbye" alone would be German with 0.6 in the synthetic checkpoint."""
     call = sample_call(prefix)
     channels = call.samples.shape[0]
     chunks = [
@@ -183,9 +181,9 @@ def test_a_sample_call_is_one_stretch_a_channel_in_its_language(
         for s in call.said()
         if s["end"] - s["start"] < 7.5
     ]
-    found = transcriber.transcribe([call.cut(c.channel, c.start, c.end) for c in chunks], chunks)
-    texts = [text(c.start, c.duration, t.languages, code, c.channel) for c, t in zip(chunks, found, strict=True)]
-    known = stretches(texts)
-    assert [(s.channel, s.language) for s in known] == [(channel, code) for channel in range(channels)]
-    assert all(s.probability > 0.9 for s in known)
-    assert isinstance(known[0], LanguageStretch)
+    transcribed = transcriber.transcribe([call.cut(c.channel, c.start, c.end) for c in chunks], chunks)
+    texts = [text(c.start, c.duration, t.languages, code, c.channel) for c, t in zip(chunks, transcribed, strict=True)]
+    result = stretches(texts)
+    assert [(s.channel, s.language) for s in result] == [(channel, code) for channel in range(channels)]
+    assert all(s.probability > 0.9 for s in result)
+    assert isinstance(result[0], LanguageStretch)

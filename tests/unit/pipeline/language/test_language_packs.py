@@ -1,5 +1,3 @@
-"""Language packs are whole when they are loaded: what is missing is named, with its file, before a call needs it."""
-
 import re
 import tomllib
 from copy import deepcopy
@@ -17,7 +15,7 @@ DATA = tomllib.loads(ENGLISH.read_text(encoding="utf-8"))
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder of packs, and no pack loaded."""
+    """Return an empty folder of packs, with no pack loaded."""
 
     def forget():
         for cached in (packs._load, packs.load_all, packs.pack):
@@ -37,7 +35,7 @@ def test_the_packs_that_ship_are_whole():
 def test_every_pattern_of_a_pack_compiles(pack):
     lists = [(key, value) for keys in pack.data.values() for key, value in keys.items() if isinstance(value, list)]
     of_pairs = {"rules": 1, "times": 1, "listener": 0}  # where in a pair the pattern is
-    texts = [one[of_pairs[key]] if key in of_pairs else one for key, value in lists for one in value]
+    texts = [entry[of_pairs[key]] if key in of_pairs else entry for key, value in lists for entry in value]
     patterns = [text for text in texts if isinstance(text, str) and re.search(r"[\\(\[^$%]", text)]
     assert len(patterns) > 300
     for pattern in patterns:

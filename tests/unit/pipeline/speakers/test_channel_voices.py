@@ -1,5 +1,3 @@
-"""Which pieces of a channel are one voice's, and when that is asked at all."""
-
 import numpy as np
 import pytest
 
@@ -11,16 +9,16 @@ LEAST = 0.45
 
 
 def voice(angle: float, seconds: float = 2.0) -> Voiceprint:
-    """A unit vector in a plane, `angle` in degrees."""
+    """Return a unit vector in a plane, `angle` in degrees."""
     return Voiceprint((float(np.cos(np.radians(angle))), float(np.sin(np.radians(angle)))), "by hand", seconds)
 
 
 def names(*parts: tuple[float, Voiceprint | None]) -> list[str]:
-    """The labels of stretches of so many seconds, one after the other."""
+    """Return the labels of consecutive stretches of the given seconds."""
     spans = [Span(10.0 * at, 10.0 * at + seconds) for at, (seconds, _) in enumerate(parts)]
-    found = by_voice(spans, [made for _, made in parts], LEAST)
-    assert [Span(one.start, one.end) for one in found] == spans
-    return [one.speaker for one in found]
+    labeled = by_voice(spans, [voiceprint for _, voiceprint in parts], LEAST)
+    assert [Span(span.start, span.end) for span in labeled] == spans
+    return [span.speaker for span in labeled]
 
 
 def test_like_pieces_are_one_voice_and_unlike_ones_another() -> None:

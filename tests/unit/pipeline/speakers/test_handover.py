@@ -1,5 +1,3 @@
-"""Words at a change of voice go where pauses and sentences allow one."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,23 +6,23 @@ from pipeline.speakers.handover import voices_of
 
 
 def words(text: str, start: float, step: float = 0.3, pause: float = 0.0) -> list[Word]:
-    """Words of `step` seconds; `|` is a pause of so many seconds."""
-    made, at = [], start
+    """Return words of `step` seconds; `|` is a pause."""
+    result, at = [], start
     for token in text.split():
         if token == "|":
             at += pause
         else:
-            made.append(Word(at, at + step, token, 0.9))
+            result.append(Word(at, at + step, token, 0.9))
             at += step
-    return made
+    return result
 
 
 def spoken(text: str, edge: float, pause: float = 0.0, end: float = 60.0) -> str:
-    """The words with a slash where the voice changes, of two spans that meet at `edge`."""
-    made = words(text, 0.0, pause=pause)
-    voices = voices_of(made, (SpeakerSpan(0, edge, "A"), SpeakerSpan(edge, end, "B")))
-    parts = [made[0].text]
-    for word, before, voice in zip(made[1:], voices, voices[1:], strict=False):
+    """Return the words with a slash at the change of voice, for two spans that meet at `edge`."""
+    spoken = words(text, 0.0, pause=pause)
+    voices = voices_of(spoken, (SpeakerSpan(0, edge, "A"), SpeakerSpan(edge, end, "B")))
+    parts = [spoken[0].text]
+    for word, before, voice in zip(spoken[1:], voices, voices[1:], strict=False):
         parts += ["/", word.text] if before != voice else [word.text]
     return " ".join(parts)
 
@@ -43,21 +41,21 @@ def test_a_change_stays_where_spans_are_far_from_any_sentence() -> None:
 
 
 def test_a_short_answer_between_two_sentences_keeps_its_voice() -> None:
-    made = [*words("So that is it.", 0.0), *words("Yeah.", 1.7), *words("And then we go.", 2.5)]
+    spoken = [*words("So that is it.", 0.0), *words("Yeah.", 1.7), *words("And then we go.", 2.5)]
     spans = (SpeakerSpan(0, 1.5, "A"), SpeakerSpan(1.5, 2.3, "B"), SpeakerSpan(2.3, 5, "A"))
-    assert voices_of(made, spans) == [*"AAAA", "B", *"AAAA"]
+    assert voices_of(spoken, spans) == [*"AAAA", "B", *"AAAA"]
 
 
 def test_a_word_inside_a_sentence_is_not_torn_from_it_by_a_short_span() -> None:
-    made = words("we went to the house by the river", 0.0)
+    spoken = words("we went to the house by the river", 0.0)
     spans = (SpeakerSpan(0, 1.2, "A"), SpeakerSpan(1.2, 1.5, "B"), SpeakerSpan(1.5, 5, "A"))
-    assert set(voices_of(made, spans)) == {"A"}
+    assert set(voices_of(spoken, spans)) == {"A"}
 
 
 def test_without_spans_and_with_one_voice() -> None:
-    made = words("one two", 0.0)
-    assert voices_of(made, ()) == ["A", "A"]
-    assert voices_of(made, (SpeakerSpan(5, 6, "C"),)) == ["C", "C"]
+    spoken = words("one two", 0.0)
+    assert voices_of(spoken, ()) == ["A", "A"]
+    assert voices_of(spoken, (SpeakerSpan(5, 6, "C"),)) == ["C", "C"]
     assert voices_of([], (SpeakerSpan(0, 1, "A"), SpeakerSpan(1, 2, "B"))) == []
 
 
@@ -66,8 +64,8 @@ STARTS = st.lists(st.floats(0, 60), max_size=30)
 
 
 @given(STARTS, SPANS)
-def test_every_word_gets_a_voice_of_the_spans(starts: list[float], made: list[tuple[float, float, str]]) -> None:
-    said = [Word(start, start + 0.2, "word", 0.9) for start in sorted(starts)]
-    spans = [SpeakerSpan(start, start + length, voice) for start, length, voice in made]
-    voices = voices_of(said, spans)
-    assert len(voices) == len(said) and set(voices) <= {span.speaker for span in spans}
+def test_every_word_gets_a_voice_of_the_spans(starts: list[float], pieces: list[tuple[float, float, str]]) -> None:
+    spoken = [Word(start, start + 0.2, "word", 0.9) for start in sorted(starts)]
+    spans = [SpeakerSpan(start, start + length, voice) for start, length, voice in pieces]
+    voices = voices_of(spoken, spans)
+    assert len(voices) == len(spoken) and set(voices) <= {span.speaker for span in spans}

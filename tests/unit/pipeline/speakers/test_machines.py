@@ -1,5 +1,3 @@
-"""Announcements and greetings are told from persons who say the same words."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +24,7 @@ NOTICE = "this call may be recorded"
 
 
 def channel(*parts: tuple[LabelKind, float]) -> tuple[Label, ...]:
-    """Labels that follow each other, from (kind, seconds)."""
+    """Return consecutive labels from (kind, seconds)."""
     labels, at = [], 0.0
     for kind, seconds in parts:
         labels.append(Label(at, at + seconds, kind))
@@ -46,9 +44,9 @@ def kinds(labels: Sequence[Label]) -> list[LabelKind]:
 
 
 def test_a_greeting_before_a_beep_is_a_machines() -> None:
-    own = channel((RING, 8), (SILENCE, 1), (SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 15.5))
+    labels = channel((RING, 8), (SILENCE, 1), (SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 15.5))
     rep = channel((SILENCE, 16), (SPEECH, 10), (SILENCE, 4))
-    before = (rep, own)
+    before = (rep, labels)
     rep_after, own_after = refine(before, [said(GREETING, 9, 13, 1), said("hello this is Anna", 16, 26)])
     assert kinds(own_after) == [RING, VOICEMAIL, BEEP]
     assert rep_after == rep
@@ -56,14 +54,14 @@ def test_a_greeting_before_a_beep_is_a_machines() -> None:
     assert (voicemail.start, voicemail.end) == (9, 13)
     assert "after the tone" in (voicemail.detail or "")
     assert voicemail.confidence > 0.9
-    assert [(label.start, label.end) for label in own_after] == [(label.start, label.end) for label in own]
+    assert [(label.start, label.end) for label in own_after] == [(label.start, label.end) for label in labels]
 
 
 def test_what_a_machine_says_before_the_telling_words_belongs_to_it() -> None:
-    own = channel((RING, 8), (SPEECH, 2), (SILENCE, 2), (SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
+    labels = channel((RING, 8), (SPEECH, 2), (SILENCE, 2), (SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
     rep = channel((SILENCE, 22.5))
     texts = [said("this is Anna Berg", 8, 10, 1), said(GREETING, 12, 16, 1)]
-    assert kinds(refine((rep, own), texts)[1]) == [RING, VOICEMAIL, VOICEMAIL, BEEP]
+    assert kinds(refine((rep, labels), texts)[1]) == [RING, VOICEMAIL, VOICEMAIL, BEEP]
 
 
 @pytest.mark.parametrize(
@@ -159,15 +157,15 @@ def test_a_rep_who_pauses_before_the_notice_stays_a_person() -> None:
 
 
 def test_who_answers_in_the_pause_of_the_ring_answers_the_ring() -> None:
-    """2 s of ring and 4 s without, as in North America: the label ends with the last ring."""
-    own = channel((RING, 2), (SILENCE, 5), (SPEECH, 4), (SILENCE, 1), (SPEECH, 9))
+    """2 s of ring and 4 s of silence, as in North America: the label ends with the last ring."""
+    labels = channel((RING, 2), (SILENCE, 5), (SPEECH, 4), (SILENCE, 1), (SPEECH, 9))
     texts = [said(BUSY, 7, 11), said("good morning this is Tom", 12, 21)]
-    assert kinds(refine((own,), texts)[0])[:2] == [RING, ANNOUNCEMENT]
+    assert kinds(refine((labels,), texts)[0])[:2] == [RING, ANNOUNCEMENT]
 
 
 def test_other_words_before_a_beep_stay_speech() -> None:
-    own = channel((SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
-    labels = (channel((SILENCE, 10.5)), own)
+    channel_labels = channel((SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
+    labels = (channel((SILENCE, 10.5)), channel_labels)
     assert refine(labels, [said("I will call you back tomorrow", 0, 4, 1)]) == labels
 
 
@@ -177,8 +175,8 @@ def test_in_one_channel_for_both() -> None:
     assert kinds(refine((rings,), texts)[0]) == [RING, VOICEMAIL, BEEP, SPEECH]
     alone = channel((SPEECH, 4), (SILENCE, 2), (SPEECH, 9))
     assert refine((alone,), [said(NOTICE, 0, 4)]) == (alone,)
-    held = channel((SPEECH, 4), (MUSIC, 20), (SPEECH, 9))
-    assert kinds(refine((held,), [said(BUSY, 0, 4)])[0]) == [ANNOUNCEMENT, MUSIC, SPEECH]
+    labels = channel((SPEECH, 4), (MUSIC, 20), (SPEECH, 9))
+    assert kinds(refine((labels,), [said(BUSY, 0, 4)])[0]) == [ANNOUNCEMENT, MUSIC, SPEECH]
 
 
 @pytest.mark.parametrize(
@@ -193,17 +191,17 @@ def test_in_one_channel_for_both() -> None:
     ],
 )
 def test_greetings_are_known_in_six_languages(code: str, text: str) -> None:
-    own = channel((SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
-    refined = refine((channel((SILENCE, 10.5)), own), [said(text, 0, 4, 1, code)])[1]
+    labels = channel((SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
+    refined = refine((channel((SILENCE, 10.5)), labels), [said(text, 0, 4, 1, code)])[1]
     assert refined[0].kind is VOICEMAIL
 
 
 @pytest.mark.parametrize("code", ["de", "en", "es", "fr", "it", "ru"])
 def test_every_language_has_patterns_of_every_kind(code: str) -> None:
     assert (FOLDER / f"{code}.json").is_file()
-    found = patterns_of(code)
-    assert set(found) == set(WEIGHTS) == set(MAX_COUNTS)
-    assert all(found.values())
+    patterns = patterns_of(code)
+    assert set(patterns) == set(WEIGHTS) == set(MAX_COUNTS)
+    assert all(patterns.values())
 
 
 @pytest.mark.parametrize(
@@ -226,7 +224,7 @@ def test_a_language_without_patterns_says_nothing() -> None:
 
 
 def test_a_voice_that_reads_a_menu_also_says_what_stands_beside_it() -> None:
-    own = channel((SPEECH, 20), (SILENCE, 1))
+    labels = channel((SPEECH, 20), (SILENCE, 1))
     texts = [
         said("The house is quiet today.", 0, 3),
         said("Press one for sales, press two for support.", 4, 9),
@@ -234,9 +232,9 @@ def test_a_voice_that_reads_a_menu_also_says_what_stands_beside_it() -> None:
         said("Well, I had a question about it.", 13, 16),
     ]
     spans = (SpeakerSpan(0, 3.5, "A"), SpeakerSpan(3.8, 11.2, "B"), SpeakerSpan(12.8, 17, "A"))
-    (refined,) = refine((own,), texts, (spans,))
-    assert kinds([one for one in refined if one.end - one.start > 0.5]) == [SPEECH, ANNOUNCEMENT, SPEECH]
-    machine = next(one for one in refined if one.kind is ANNOUNCEMENT)
+    (refined,) = refine((labels,), texts, (spans,))
+    assert kinds([label for label in refined if label.end - label.start > 0.5]) == [SPEECH, ANNOUNCEMENT, SPEECH]
+    machine = next(label for label in refined if label.kind is ANNOUNCEMENT)
     assert machine.start < 4 < 10.9 < machine.end
 
 
@@ -245,17 +243,19 @@ TALK = ("So it was the invoice from May.", "The roof leaks again.", "It was blue
 
 
 def machines(*parts: tuple[str, str | None, str]) -> tuple[str, str]:
-    """Whether parts of a channel are a machine's (M) or a person's (P), by voices and without them; a part is who says
-    it, in whose voice, and what. Each takes three seconds, with a pause after it; nobody answers."""
+    """Return the machine's (M) and a person's (P) parts of a channel, with and without voices.
+
+    A part is (speaker, voice, words) of three seconds, followed by a pause; the other party is silent.
+    """
     texts = [said(text, 5.0 * at, 5.0 * at + 3) for at, (_, _, text) in enumerate(parts)]
     spans = tuple(SpeakerSpan(5.0 * at, 5.0 * at + 3, voice) for at, (_, voice, _) in enumerate(parts) if voice)
     labels = (channel(*[(SPEECH, 5.0)] * len(parts)), channel((SILENCE, 5.0 * len(parts))))
-    found = []
+    letters = []
     for voices in ((spans, ()), ()):
         machine = by_machine(refine(labels, texts, voices))
-        found.append("".join("M" if machine(0, text.words[1]) else "P" for text in texts))
-    assert found[0] == "".join(who for who, _, _ in parts)
-    return found[0], found[1]
+        letters.append("".join("M" if machine(0, text.words[1]) else "P" for text in texts))
+    assert letters[0] == "".join(who for who, _, _ in parts)
+    return letters[0], letters[1]
 
 
 def test_the_voice_of_a_menu_is_a_machines_whatever_else_it_says() -> None:
@@ -265,8 +265,8 @@ def test_the_voice_of_a_menu_is_a_machines_whatever_else_it_says() -> None:
 
 
 def test_a_person_who_once_speaks_as_a_menu_does_stays_a_person_by_the_voice() -> None:
-    own = (*TALK[:2], "Please stay on the line.", *TALK[2:])
-    assert machines(*(("P", "1", text) for text in own)) == ("PPPPP", "PPMPP")
+    lines = (*TALK[:2], "Please stay on the line.", *TALK[2:])
+    assert machines(*(("P", "1", text) for text in lines)) == ("PPPPP", "PPMPP")
 
 
 def test_learned_words_tell_a_machine_only_where_voices_could_contradict_them() -> None:
@@ -291,6 +291,6 @@ def test_weights_are_there_for_some_languages_and_few_words_say_nothing() -> Non
 def test_nothing_said_and_nothing_labelled_change_nothing() -> None:
     assert refine((), []) == ()
     assert refine(((), ()), []) == ((), ())
-    own = channel((SPEECH, 4), (SILENCE, 4))
+    labels = channel((SPEECH, 4), (SILENCE, 4))
     empty = replace(said("x", 0, 4), words=())
-    assert refine((own, own), [empty]) == (own, own)
+    assert refine((labels, labels), [empty]) == (labels, labels)

@@ -1,5 +1,3 @@
-"""An announcement, from its sound to the statistics, by real weights: told from the rep's own words."""
-
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ def pause(seconds: float) -> np.ndarray:
 
 
 def ring() -> np.ndarray:
-    """Two seconds of the ringing tone of North America, 440 and 480 Hz."""
+    """Return two seconds of the ringing tone of North America, 440 and 480 Hz."""
     time = np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE
     return (0.1 * np.sin(2 * np.pi * 440 * time) + 0.1 * np.sin(2 * np.pi * 480 * time)).astype(np.float32)
 
@@ -42,7 +40,7 @@ def notice() -> np.ndarray:
 
 
 class Diarizer:
-    """Keeps what it is asked to make a voiceprint of, and makes none."""
+    """Records the requests for voiceprints and returns none."""
 
     name = "none"
 
@@ -61,11 +59,11 @@ async def processed(
 ) -> Outcome:
     joined = [np.concatenate(parts) for parts in channels]
     sound = np.zeros((max(map(len, joined)), len(joined)), np.float32)
-    for number, own in enumerate(joined):
-        sound[: len(own), number] = own
+    for number, sounds in enumerate(joined):
+        sound[: len(sounds), number] = sounds
     soundfile.write(folder / "call.wav", sound, SAMPLE_RATE, subtype="PCM_16")
-    known = {"fetch": (stored(folder / "call.wav"),)} | ({} if diarizer else NOTHING)
-    return await process(call().call, LocalWorkers(transcriber, diarizer), Roster(), MemoryJournal(known))
+    results = {"fetch": (stored(folder / "call.wav"),)} | ({} if diarizer else NOTHING)
+    return await process(call().call, LocalWorkers(transcriber, diarizer), Roster(), MemoryJournal(results))
 
 
 async def test_an_announcement_before_the_rep_answers_is_a_machines(
@@ -88,9 +86,9 @@ async def test_a_rep_who_goes_on_to_read_the_notice_is_no_machine_though_the_cus
     notice: np.ndarray, sample_call: Any, tiny: Any, tmp_path: Path
 ) -> None:
     sample = sample_call("01")
-    own = [sample.cut(0, 0.0, 4.7), notice]  # without a pause: after one, words alone say that a machine begins
-    customer = [pause(sum(map(len, own)) / SAMPLE_RATE + 5), sample.cut(1, 5.4, 10.3)]
-    outcome = await processed(tmp_path, tiny, own, customer)
+    sounds = [sample.cut(0, 0.0, 4.7), notice]  # without a pause: after one, words alone say that a machine begins
+    customer = [pause(sum(map(len, sounds)) / SAMPLE_RATE + 5), sample.cut(1, 5.4, 10.3)]
+    outcome = await processed(tmp_path, tiny, sounds, customer)
     assert "This call may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
     assert not any(turn.machine for turn in outcome.transcript.turns)
 
@@ -98,7 +96,7 @@ async def test_a_rep_who_goes_on_to_read_the_notice_is_no_machine_though_the_cus
 async def test_in_a_mono_recording_the_same_notice_stays_a_persons(
     notice: np.ndarray, sample_call: Any, tiny: Any, tmp_path: Path
 ) -> None:
-    """A ring before it does not tell: so may a rep answer who has to say it."""
+    """A ring before it is no evidence: a rep may answer with the same notice."""
     outcome = await processed(tmp_path, tiny, [ring(), pause(2), notice, sample_call("03").cut(0, 0.0, 9.0)])
     assert "may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
     assert not any(turn.machine for turn in outcome.transcript.turns)

@@ -1,5 +1,3 @@
-"""Each piece of a mixed call by its own voice."""
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,32 +10,35 @@ LEAST = 0.45
 
 
 def voice(angle: float) -> Voiceprint:
-    """A unit vector in a plane, `angle` in degrees."""
+    """Return a unit vector in a plane, `angle` in degrees."""
     return Voiceprint((float(np.cos(np.radians(angle))), float(np.sin(np.radians(angle)))), "by hand", 2.0)
 
 
 def speakers(
     parts: Sequence[tuple[float, float | None]], diarized: str | None = None, spans: Sequence[SpeakerSpan] = ()
 ) -> tuple[str, Diarization]:
-    """The speakers of pieces, each of so many seconds and with a voice at an angle, a second apart, and the rest."""
+    """Return the speakers of pieces, given as (seconds, angle of the voice), a second apart, and the diarization."""
     pieces, at = [], 0.0
     for seconds, _ in parts:
         pieces.append(Span(at, at + seconds))
         at += seconds + 1
     if diarized:
-        spans = [SpeakerSpan(one.start, one.end, label) for one, label in zip(pieces, diarized, strict=True)]
+        spans = [SpeakerSpan(piece.start, piece.end, label) for piece, label in zip(pieces, diarized, strict=True)]
     wide = with_margin(pieces)
-    made = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.5]
-    assert len(made) == len(wide)
-    found = reclustered(Diarization(tuple(spans), {}, "by hand"), pieces, made, LEAST)
-    assert [Span(one.start, one.end) for one in found.spans] == pieces
-    return "".join(one.speaker for one in found.spans), found
+    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.5]
+    assert len(prints) == len(wide)
+    result = reclustered(Diarization(tuple(spans), {}, "by hand"), pieces, prints, LEAST)
+    assert [Span(span.start, span.end) for span in result.spans] == pieces
+    return "".join(span.speaker for span in result.spans), result
 
 
 def test_two_voices_that_the_diarizer_took_for_one_are_two() -> None:
-    found, diarization = speakers([(3, 0), (3, 80), (2, 10), (2, 70)], "AAAA")
-    assert found == "ABAB"
-    assert {label: made.speech_seconds for label, made in diarization.voiceprints.items()} == {"A": 5, "B": 5}
+    labels, diarization = speakers([(3, 0), (3, 80), (2, 10), (2, 70)], "AAAA")
+    assert labels == "ABAB"
+    assert {label: voiceprint.speech_seconds for label, voiceprint in diarization.voiceprints.items()} == {
+        "A": 5,
+        "B": 5,
+    }
     assert np.dot(diarization.voiceprints["A"].vector, voice(4).vector) > 0.99
     assert diarization.voiceprints["A"].model == "by hand"
 
@@ -53,19 +54,19 @@ def test_a_cluster_of_few_seconds_is_a_voice_only_if_it_is_unlike_all_others() -
 
 def test_a_cluster_of_few_seconds_is_a_voice_if_the_diarizer_hears_a_voice_of_its_own_in_it() -> None:
     assert speakers([(5, 0), (2, 70), (4, 10)], "ABA")[0] == "ABA"
-    assert speakers([(5, 0), (2, 70), (4, 10), (2, -70)], "ABAA")[0] == "ABAA", "the last has no label of its own"
+    assert speakers([(5, 0), (2, 70), (4, 10), (2, -70)], "ABAA")[0] == "ABAA", "the last has no separate label"
 
 
 def test_short_pieces_count_for_a_voiceprint_too() -> None:
-    made = speakers([(4, 0), (2, 100), (1.2, 110), (4, 10)], "ABBA")[1].voiceprints
-    assert {label: one.speech_seconds for label, one in made.items()} == {"A": 8, "B": 3.2}
-    assert np.dot(made["B"].vector, voice(103.6).vector) > 0.999, "each by its seconds"
+    voiceprints = speakers([(4, 0), (2, 100), (1.2, 110), (4, 10)], "ABBA")[1].voiceprints
+    assert {label: voiceprint.speech_seconds for label, voiceprint in voiceprints.items()} == {"A": 8, "B": 3.2}
+    assert np.dot(voiceprints["B"].vector, voice(103.6).vector) > 0.999, "each by its seconds"
     assert "B" not in speakers([(4, 0), (2, 100), (0.9, 110), (4, 10)], "ABBA")[1].voiceprints, "less than 3 s"
 
 
 def test_a_speaker_whose_pieces_are_not_like_one_voice_has_no_voiceprint() -> None:
-    found, diarization = speakers([(2.5, 0), (1.2, 110), (1.2, 115)], "AAA")
-    assert (found, diarization.voiceprints) == ("AAA", {})
+    labels, diarization = speakers([(2.5, 0), (1.2, 110), (1.2, 115)], "AAA")
+    assert (labels, diarization.voiceprints) == ("AAA", {})
     assert speakers([(2.5, 0), (1.2, 40), (1.2, 45)], "AAA")[1].voiceprints["A"].speech_seconds == 4.9
 
 
@@ -78,7 +79,7 @@ def test_a_short_piece_founds_no_voice_and_is_the_nearest_ones() -> None:
 def test_a_piece_too_short_to_embed_is_the_diarizers_or_its_neighbors() -> None:
     talk = [(5.0, 0.0), (5.0, 90.0)]
     assert speakers([*talk, (0.3, 0)], "ABA")[0] == "ABA"
-    assert speakers([*talk, (0.3, 0)], "AAA")[0] == "ABB", "a diarizer that heard one voice knows of none"
+    assert speakers([*talk, (0.3, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
 
 
 def test_a_voice_of_the_diarizer_is_dissolved_only_by_enough_that_can_be_judged() -> None:

@@ -1,11 +1,8 @@
-"""Who the rep of a mixed recording is, by what is said: names of the roster, phrases, whose things are spoken of."""
-
 import pytest
 
 from pipeline.domain.insight import Contact, Member, Roster
 from pipeline.domain.speech import Role
-from pipeline.speakers import roles
-from pipeline.speakers import name_evidence
+from pipeline.speakers import name_evidence, roles
 from tests.fixture_checkpoints import CALIBRATIONS
 from tests.support.calls_by_hand import turn
 

@@ -1,5 +1,3 @@
-"""Languages, turns, roles, voices and the transcript that comes of them."""
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -30,8 +28,7 @@ from pipeline.domain.speech import (
     Word,
 )
 from pipeline.language.pack import pack
-from pipeline.speakers import attribute, roles, seconds, turns
-from pipeline.speakers import name_evidence
+from pipeline.speakers import attribute, name_evidence, roles, seconds, turns
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import SpokenWord
 from pipeline.speakers.voiceprint import match, similarity
@@ -53,17 +50,17 @@ def heard(kind, speech=TALKED):
 
 
 def text(channel, words, code="en"):
-    """`words` as (start, end, text)."""
-    made = tuple(Word(start, end, said, 0.9) for start, end, said in words)
-    return ChunkText(Chunk(channel, 0.0, 12.0), code, 0.9, made, -0.3, 0.01)
+    """Return a chunk with `words` as (start, end, text)."""
+    spoken = tuple(Word(start, end, word, 0.9) for start, end, word in words)
+    return ChunkText(Chunk(channel, 0.0, 12.0), code, 0.9, spoken, -0.3, 0.01)
 
 
 def recognized(texts, *doubts, languages=()):
     return Recognized(tuple(texts), "engine", doubts, languages)
 
 
-def turn(speaker, said, code="en", index=0):
-    words = tuple(Word(i * 0.3, i * 0.3 + 0.2, w, 0.9) for i, w in enumerate(said.split()))
+def turn(speaker, sentence, code="en", index=0):
+    words = tuple(Word(i * 0.3, i * 0.3 + 0.2, w, 0.9) for i, w in enumerate(sentence.split()))
     return Turn(index, speaker, 0.0, 1.0, words, code)
 
 
@@ -104,8 +101,8 @@ def test_a_word_thrown_in_over_another_word_does_not_cut_the_running_turn():
 
 def test_a_word_of_a_mixed_recording_goes_to_the_voice_whose_span_it_lies_in_or_near():
     spans = (SpeakerSpan(0, 2, "A"), SpeakerSpan(2, 4, "B"))
-    said = turns.by_spans([text(0, [(0.5, 1.8, "First."), (2.2, 3, "Other."), (4.5, 5, "after")])], spans)
-    assert [s.speaker for s in said] == ["A", "B", "B"]
+    spoken = turns.by_spans([text(0, [(0.5, 1.8, "First."), (2.2, 3, "Other."), (4.5, 5, "after")])], spans)
+    assert [s.speaker for s in spoken] == ["A", "B", "B"]
 
 
 def test_without_any_span_all_words_are_one_speakers():
@@ -113,8 +110,8 @@ def test_without_any_span_all_words_are_one_speakers():
 
 
 @given(st.lists(st.tuples(st.floats(0, 60), st.floats(0, 2), st.sampled_from(["rep", "customer"])), max_size=40))
-def test_no_word_is_lost_or_doubled_and_turns_are_in_order(made):
-    spoken = [SpokenWord(Word(a, a + d, f"w{i}", 1.0), who, "en") for i, (a, d, who) in enumerate(made)]
+def test_no_word_is_lost_or_doubled_and_turns_are_in_order(drawn):
+    spoken = [SpokenWord(Word(a, a + d, f"w{i}", 1.0), who, "en") for i, (a, d, who) in enumerate(drawn)]
     joined = turns.join(spoken)
     assert sorted(w.text for t in joined for w in t.words) == sorted(s.word.text for s in spoken)
     assert [t.index for t in joined] == list(range(len(joined)))
@@ -130,29 +127,29 @@ def test_no_word_is_lost_or_doubled_and_turns_are_in_order(made):
 def test_the_words_of_a_sample_call_tell_the_rep_whoever_is_called_a(prefix, sample_call):
     expected = sample_call(prefix).expected
     for names in ({"rep": "A", "customer": "B"}, {"rep": "B", "customer": "A"}):
-        said = [
+        spoken = [
             turn(names[s["speaker"]], s["text"], expected["language"], i) for i, s in enumerate(expected["segments"])
         ]
-        found = {s.label: s for s in roles.assign(said, {}, Roster())}
-        assert found[names["rep"]].role is Role.REP
-        assert found[names["customer"]].role is Role.CUSTOMER
-        assert 0.75 <= found[names["rep"]].role_confidence <= 1
-        assert found[names["rep"]].role_reason.startswith("talk")
+        assigned = {s.label: s for s in roles.assign(spoken, {}, Roster())}
+        assert assigned[names["rep"]].role is Role.REP
+        assert assigned[names["customer"]].role is Role.CUSTOMER
+        assert 0.75 <= assigned[names["rep"]].role_confidence <= 1
+        assert assigned[names["rep"]].role_reason.startswith("talk")
 
 
 def test_french_words_tell_the_rep_too():
-    said = [turn("A", "Bonjour, comment puis-je vous aider ?", "fr"), turn("B", "J'ai un problème.", "fr")]
-    assert [s.role for s in roles.assign(said, {}, Roster())] == [Role.REP, Role.CUSTOMER]
+    spoken = [turn("A", "Bonjour, comment puis-je vous aider ?", "fr"), turn("B", "J'ai un problème.", "fr")]
+    assert [s.role for s in roles.assign(spoken, {}, Roster())] == [Role.REP, Role.CUSTOMER]
 
 
 def test_who_speaks_first_is_not_enough():
-    said = [turn("A", "Hello."), turn("B", "Hello."), turn("A", "It rains."), turn("B", "Indeed.")]
-    assert {s.role for s in roles.assign(said, {}, Roster())} == {Role.UNKNOWN}
+    spoken = [turn("A", "Hello."), turn("B", "Hello."), turn("A", "It rains."), turn("B", "Indeed.")]
+    assert {s.role for s in roles.assign(spoken, {}, Roster())} == {Role.UNKNOWN}
 
 
 def test_two_who_talk_alike_stay_unknown():
-    said = [turn("A", "How can I help you?"), turn("B", "How can I help you?")]
-    assert {s.role for s in roles.assign(said, {}, Roster())} == {Role.UNKNOWN}
+    spoken = [turn("A", "How can I help you?"), turn("B", "How can I help you?")]
+    assert {s.role for s in roles.assign(spoken, {}, Roster())} == {Role.UNKNOWN}
 
 
 def test_a_language_without_phrases_leaves_roles_unknown():
@@ -162,16 +159,18 @@ def test_a_language_without_phrases_leaves_roles_unknown():
 def test_a_known_voice_tells_the_rep_before_any_word_does():
     voices = {"A": unit(1, 0, 0), "B": unit(0, 1, 0)}
     roster = Roster(voiceprints=(member("u1", unit(0, 1, 0.1)),))
-    said = [turn("A", "How can I help you?"), turn("B", "I have a problem.")]
-    customer, rep = roles.assign(said, voices, roster, options=CALIBRATED)
-    assert {s.role for s in roles.assign(said[1:], voices, roster)} == {Role.UNKNOWN}  # no calibration for the embedder
+    spoken = [turn("A", "How can I help you?"), turn("B", "I have a problem.")]
+    customer, rep = roles.assign(spoken, voices, roster, options=CALIBRATED)
+    assert {s.role for s in roles.assign(spoken[1:], voices, roster)} == {
+        Role.UNKNOWN
+    }  # no calibration for the embedder
     assert (rep.role, rep.role_reason, rep.user_id) == (Role.REP, "voiceprint", "u1")
     assert customer.role is Role.CUSTOMER and customer.user_id is None
 
 
 def test_the_senders_user_is_the_rep_once_the_rep_is_known():
-    said = [turn("A", "How can I help you?"), turn("B", "I have a problem.")]
-    assert [s.user_id for s in roles.assign(said, {}, Roster(), user_id="u7")] == ["u7", None]
+    spoken = [turn("A", "How can I help you?"), turn("B", "I have a problem.")]
+    assert [s.user_id for s in roles.assign(spoken, {}, Roster(), user_id="u7")] == ["u7", None]
 
 
 @pytest.mark.parametrize("code", ["en", "es", "de", "fr"])
@@ -187,11 +186,11 @@ def test_phrase_lists_hold_every_kind(code):
 
 
 def test_a_voice_is_recognised_by_threshold_and_margin():
-    known = {"u1": [unit(1, 0)], "u2": [unit(0, 1)]}
-    assert match(unit(1, 0.2), known, MEASURED).name == "u1"
-    assert match(unit(1, 1), known, MEASURED) is None  # as like the one as the other
-    assert match(unit(-1, -1), known, MEASURED) is None  # like neither
-    assert match(unit(1, 0.2), known, MEASURED.model_copy(update={"threshold": 0.99})) is None
+    candidates = {"u1": [unit(1, 0)], "u2": [unit(0, 1)]}
+    assert match(unit(1, 0.2), candidates, MEASURED).name == "u1"
+    assert match(unit(1, 1), candidates, MEASURED) is None  # as like the one as the other
+    assert match(unit(-1, -1), candidates, MEASURED) is None  # like neither
+    assert match(unit(1, 0.2), candidates, MEASURED.model_copy(update={"threshold": 0.99})) is None
 
 
 def test_without_candidates_or_voice_nobody_is_recognised():
@@ -209,29 +208,29 @@ def test_voiceprints_of_different_models_are_never_compared():
 
 def test_separated_channels_are_labelled_by_channel():
     texts = [text(0, [(0, 1, "Hello.")]), text(1, [(2, 3, "Hello.")])]
-    made = attribute(heard(LayoutKind.STEREO), recognized(texts), None, None, Roster(), "u1")
-    assert [(s.label, s.role, s.role_confidence, s.role_reason, s.user_id) for s in made.speakers] == [
+    transcript = attribute(heard(LayoutKind.STEREO), recognized(texts), None, None, Roster(), "u1")
+    assert [(s.label, s.role, s.role_confidence, s.role_reason, s.user_id) for s in transcript.speakers] == [
         ("rep", Role.REP, 1.0, "channel", "u1"),
         ("customer", Role.CUSTOMER, 1.0, "channel", None),
     ]
-    assert [t.speaker for t in made.turns] == ["rep", "customer"]
-    assert (made.language, made.note, made.engine) == ("en", None, "engine")
+    assert [t.speaker for t in transcript.turns] == ["rep", "customer"]
+    assert (transcript.language, transcript.note, transcript.engine) == ("en", None, "engine")
 
 
 def test_the_voice_of_the_rep_channel_tells_which_member_it_is():
     roster = Roster(voiceprints=(member("u1", unit(1, 0)), member("u2", unit(0, 1))))
-    made = attribute(
+    transcript = attribute(
         heard(LayoutKind.TWO_FILES), recognized([]), None, unit(0.1, 1), roster, None, role_options=CALIBRATED
     )
-    assert made.speakers[0].user_id == "u2"
+    assert transcript.speakers[0].user_id == "u2"
 
 
 def test_the_transcript_of_a_mixed_recording_has_the_same_shape():
     texts = [text(0, [(0, 0.3, "How"), (0.3, 0.5, "can"), (0.5, 0.7, "I"), (0.7, 1, "help?"), (3, 4, "Hello.")])]
     spans = (SpeakerSpan(0, 2, "A"), SpeakerSpan(2.5, 5, "B"))
-    made = attribute(heard(LayoutKind.MONO), recognized(texts), Diarization(spans, {}, "d"), None, Roster(), None)
-    assert [(t.speaker, t.text) for t in made.turns] == [("A", "How can I help?"), ("B", "Hello.")]
-    assert [(s.label, s.role) for s in made.speakers] == [("A", Role.REP), ("B", Role.CUSTOMER)]
+    transcript = attribute(heard(LayoutKind.MONO), recognized(texts), Diarization(spans, {}, "d"), None, Roster(), None)
+    assert [(t.speaker, t.text) for t in transcript.turns] == [("A", "How can I help?"), ("B", "Hello.")]
+    assert [(s.label, s.role) for s in transcript.speakers] == [("A", Role.REP), ("B", Role.CUSTOMER)]
 
 
 @pytest.mark.parametrize("kind", list(LayoutKind))
@@ -244,9 +243,9 @@ def test_a_call_without_words_says_why(kind):
 
 
 def labelled(kind, *labels, speech=TALKED):
-    """`labels` of channel 0 as (start, end, kind)."""
-    made = tuple(Label(start, end, LabelKind(name)) for start, end, name in labels)
-    return replace(heard(kind, speech), labels=(made,))
+    """Return an analysis with `labels` of channel 0 as (start, end, kind)."""
+    channel_labels = tuple(Label(start, end, LabelKind(name)) for start, end, name in labels)
+    return replace(heard(kind, speech), labels=(channel_labels,))
 
 
 GREETING = ((0, 2, "ringback"), (2, 6, "voicemail"), (6, 7, "beep"), (7, 12, "speech"))
@@ -255,20 +254,20 @@ SPOKEN = ((2.5, 3, "You"), (3, 4, "have"), (4, 5, "reached"), (7.2, 8, "Hi,"), (
 
 @pytest.mark.parametrize("kind", [LayoutKind.STEREO, LayoutKind.MONO])
 def test_what_a_machine_says_is_in_turns_of_its_own_that_say_so(kind):
-    made = attribute(labelled(kind, *GREETING), recognized([text(0, SPOKEN)]), None, None, Roster(), None)
-    assert [(t.text, t.machine) for t in made.turns] == [("You have reached", True), ("Hi, call me.", False)]
-    assert len({t.speaker for t in made.turns}) == 1
-    assert made.note is None
-    assert made.labels[0][1].kind is LabelKind.VOICEMAIL
+    transcript = attribute(labelled(kind, *GREETING), recognized([text(0, SPOKEN)]), None, None, Roster(), None)
+    assert [(t.text, t.machine) for t in transcript.turns] == [("You have reached", True), ("Hi, call me.", False)]
+    assert len({t.speaker for t in transcript.turns}) == 1
+    assert transcript.note is None
+    assert transcript.labels[0][1].kind is LabelKind.VOICEMAIL
 
 
 def test_a_call_in_which_only_a_machine_speaks_says_so():
-    said = recognized([text(0, SPOKEN[:3])])
-    made = attribute(
-        labelled(LayoutKind.MONO, *GREETING[:3], speech=((Span(2.2, 6),),)), said, None, None, Roster(), None
+    texts = recognized([text(0, SPOKEN[:3])])
+    transcript = attribute(
+        labelled(LayoutKind.MONO, *GREETING[:3], speech=((Span(2.2, 6),),)), texts, None, None, Roster(), None
     )
-    assert made.note == "No party speaks; the call contains only ringback, a voicemail greeting and a beep."
-    assert made.language_note.startswith("No party speaks")
+    assert transcript.note == "No party speaks; the call contains only ringback, a voicemail greeting and a beep."
+    assert transcript.language_note.startswith("No party speaks")
     ringing = labelled(LayoutKind.MONO, (0, 11, "ringback"), (11, 12, "silence"), speech=((),))
     assert attribute(ringing, recognized([]), None, None, Roster(), None).note == (
         "No speech was found in 12.0 s of audio, only ringback."
@@ -280,22 +279,22 @@ def test_the_language_of_a_machine_is_not_that_of_the_call():
     texts[0] = replace(texts[0], chunk=Chunk(0, 2, 6, "es"))
     languages = (LanguageStretch(0, 2, 6, "es", 0.9), LanguageStretch(0, 7, 12, "en", 0.9))
     heard_ = labelled(LayoutKind.STEREO, *GREETING, speech=((Span(2, 6), Span(7, 12)), ()))
-    made = attribute(heard_, recognized(texts, languages=languages), None, None, Roster(), None)
-    assert (made.language, made.languages, made.language_note) == ("en", languages, None)
+    transcript = attribute(heard_, recognized(texts, languages=languages), None, None, Roster(), None)
+    assert (transcript.language, transcript.languages, transcript.language_note) == ("en", languages, None)
 
 
 def test_where_all_words_were_taken_out_the_note_says_so():
     withheld = Doubt(0, 0, 3, ("no_sound",), "Thanks.", kept=False)
-    made = attribute(heard(LayoutKind.MONO), recognized([text(0, [])], withheld), None, None, Roster(), None)
-    assert made.turns == () and made.doubts == (withheld,)
-    assert made.note == "All recognized words were rejected as implausible: see the doubts."
+    transcript = attribute(heard(LayoutKind.MONO), recognized([text(0, [])], withheld), None, None, Roster(), None)
+    assert transcript.turns == () and transcript.doubts == (withheld,)
+    assert transcript.note == "All recognized words were rejected as implausible: see the doubts."
 
 
 def test_a_doubtful_word_is_still_doubtful_in_its_turn():
-    said = text(0, [(0, 1, "Thanks.")])
-    said = replace(said, words=tuple(replace(word, doubtful=True) for word in said.words))
-    made = attribute(heard(LayoutKind.MONO), recognized([said]), None, None, Roster(), None)
-    assert [word.doubtful for word in made.turns[0].words] == [True]
+    spoken = text(0, [(0, 1, "Thanks.")])
+    spoken = replace(spoken, words=tuple(replace(word, doubtful=True) for word in spoken.words))
+    transcript = attribute(heard(LayoutKind.MONO), recognized([spoken]), None, None, Roster(), None)
+    assert [word.doubtful for word in transcript.turns[0].words] == [True]
 
 
 @given(

@@ -1,5 +1,3 @@
-"""What a voiceprint is made of, what keeps it from being enrolled, and what several of them say of a member."""
-
 import random
 from dataclasses import replace
 
@@ -33,7 +31,7 @@ MEASURED = VoiceCalibration(
 
 
 def heard(rep, customer, layout=STEREO, labels=()):
-    spans = tuple(tuple(Span(a, b) for a, b in own) for own in (rep, customer))
+    spans = tuple(tuple(Span(a, b) for a, b in intervals) for intervals in (rep, customer))
     return AudioAnalysis(layout, 60.0, spans, (), labels=labels)
 
 
@@ -47,15 +45,15 @@ def near(direction, seed=0, spread=0.1, seconds=20.0, quality_issues=(), size=16
 
 
 def samples(*prints):
-    return [VoiceSample(f"{at:03}", one) for at, one in enumerate(prints)]
+    return [VoiceSample(f"{at:03}", voiceprint) for at, voiceprint in enumerate(prints)]
 
 
 # what it is made of
 
 
 def test_clean_speech_is_where_the_rep_alone_speaks():
-    found = gate.clean_speech(heard([(0, 10), (12, 13)], [(4, 5), (11.9, 12.5)]))
-    assert times(found) == [(0, 3.75), (5.25, 10)]  # what is left after 12.75 is too short
+    clean = gate.clean_speech(heard([(0, 10), (12, 13)], [(4, 5), (11.9, 12.5)]))
+    assert times(clean) == [(0, 3.75), (5.25, 10)]  # what is left after 12.75 is too short
 
 
 def test_what_a_machine_says_on_the_reps_channel_is_not_the_rep():
@@ -106,17 +104,17 @@ def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
     ],
 )
 def test_every_quality_issue_is_named_and_has_a_sentence(changes, layout, issues):
-    made = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout), MEASURED)
-    assert made.quality_issues == issues
+    checked = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout), MEASURED)
+    assert checked.quality_issues == issues
     assert all(gate.QUALITY_ISSUES[issue] for issue in issues)
 
 
 def test_agreement_is_judged_by_the_embedders_calibration_():
-    made, said = replace(near(0), agreement=0.6), heard([(0, 20)], [])
+    voiceprint, analysis = replace(near(0), agreement=0.6), heard([(0, 20)], [])
     strict = MEASURED.model_copy(update={"agreement": 0.7})
-    assert gate.judged(made, said, strict).quality_issues == ("several_voices",)
-    assert gate.judged(made, said, MEASURED).quality_issues == ()
-    assert gate.judged(None, said, MEASURED) is None
+    assert gate.judged(voiceprint, analysis, strict).quality_issues == ("several_voices",)
+    assert gate.judged(voiceprint, analysis, MEASURED).quality_issues == ()
+    assert gate.judged(None, analysis, MEASURED) is None
 
 
 def test_thresholds_are_the_calibrations():
@@ -130,11 +128,11 @@ def test_thresholds_are_the_calibrations():
 def test_an_embedder_without_a_calibration_names_nobody_and_learns_from_nobody():
     assert clearest({"u1": 1.0}, None) is None
     assert gate.judged(near(0), heard([(0, 20)], []), None).quality_issues == ("not_calibrated",)
-    alike = [replace(one, approved=True) for one in samples(*(near(0, seed) for seed in range(5)))]
+    alike = [replace(sample, approved=True) for sample in samples(*(near(0, seed) for seed in range(5)))]
     assert centroids_of(alike, None) == ()
-    made = learn(alike, {}, None)
-    assert made.centroids == ()
-    assert set(made.verdicts.values()) == {Verdict(Standing.QUARANTINED, ("not_calibrated",))}
+    learned = learn(alike, {}, None)
+    assert learned.centroids == ()
+    assert set(learned.verdicts.values()) == {Verdict(Standing.QUARANTINED, ("not_calibrated",))}
 
 
 # what several say
@@ -151,14 +149,14 @@ def test_three_calls_and_half_a_minute_must_agree():
 
 
 def test_one_of_two_voices_must_have_the_majority():
-    made = learn(samples(*(near(0, s) for s in range(3)), *(near(1, s) for s in range(3))), {}, MEASURED)
-    assert made.centroids == () and {v.standing for v in made.verdicts.values()} == {Standing.WAITING}
+    learned = learn(samples(*(near(0, s) for s in range(3)), *(near(1, s) for s in range(3))), {}, MEASURED)
+    assert learned.centroids == () and {v.standing for v in learned.verdicts.values()} == {Standing.WAITING}
 
 
 def test_a_flawed_sample_counts_for_nothing_and_keeps_its_reason():
-    made = learn(samples(near(0, 1), near(0, 2), near(0, 3, quality_issues=["bleed"])), {}, MEASURED)
-    assert made.centroids == ()
-    assert made.verdicts["002"] == Verdict(Standing.QUARANTINED, ("bleed",))
+    learned = learn(samples(near(0, 1), near(0, 2), near(0, 3, quality_issues=["bleed"])), {}, MEASURED)
+    assert learned.centroids == ()
+    assert learned.verdicts["002"] == Verdict(Standing.QUARANTINED, ("bleed",))
 
 
 def test_a_second_centroid_is_the_same_voice_on_another_line():
@@ -169,26 +167,26 @@ def test_a_second_centroid_is_the_same_voice_on_another_line():
         return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), "m", 20.0, 0.9)
 
     strict = MEASURED.model_copy(update={"fit": 0.7, "related": 0.6})
-    made = learn(samples(*(at(0.0, s) for s in range(5)), *(at(0.87, s) for s in range(3))), {}, strict)
-    assert [c.calls for c in made.centroids] == [5, 3]  # cosine 0.64: not one cluster (0.7), yet related (0.6)
+    learned = learn(samples(*(at(0.0, s) for s in range(5)), *(at(0.87, s) for s in range(3))), {}, strict)
+    assert [c.calls for c in learned.centroids] == [5, 3]  # cosine 0.64: not one cluster (0.7), yet related (0.6)
     alone = learn(samples(*(at(0.0, s) for s in range(5)), *(at(1.2, s) for s in range(3))), {}, strict)
     assert [c.calls for c in alone.centroids] == [5]
     assert [v.reasons for v in alone.verdicts.values()].count(("unlike_others",)) == 3
 
 
 def test_a_sample_that_fits_another_member_better_is_not_enrolled():
-    own = [near(0, s, 0.02) for s in range(4)]
+    member_prints = [near(0, s, 0.02) for s in range(4)]
     visitor = near(1, 9, 0.02)
     others = {"u2": [c.voiceprint for c in centroids_of(samples(*(near(1, s, 0.02) for s in range(3))), MEASURED)]}
-    made = learn(samples(*own, visitor), others, MEASURED)
-    assert made.verdicts["004"].reasons == ("another_member",)
-    assert made.centroids == learn(samples(*own), others, MEASURED).centroids
+    learned = learn(samples(*member_prints, visitor), others, MEASURED)
+    assert learned.verdicts["004"].reasons == ("another_member",)
+    assert learned.centroids == learn(samples(*member_prints), others, MEASURED).centroids
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**6)), max_size=14), st.randoms(use_true_random=False))
-def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Random):
-    """Whatever the order; and so a sample added and taken out again leaves nothing behind."""
-    once = samples(*(near(direction, seed, 0.2) for direction, seed in made))
+def test_a_profile_is_a_function_of_the_set_of_samples(drawn, order: random.Random):
+    """Independent of the order, so a sample that is added and removed leaves nothing behind."""
+    once = samples(*(near(direction, seed, 0.2) for direction, seed in drawn))
     shuffled = list(once)
     order.shuffle(shuffled)
     first, second = learn(once, {}, MEASURED), learn(shuffled, {}, MEASURED)

@@ -1,5 +1,3 @@
-"""A calibration that is measured on labeled recordings keeps strangers out, or is refused."""
-
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +10,16 @@ from pipeline.voice.calibration import calibration_of
 
 
 def people(count: int, spread: float, seed: int, recordings: int = 3) -> dict[str, list[Voiceprint]]:
-    """Voices in random directions of 32 dimensions, each recorded several times."""
+    """Return voices in random directions of 32 dimensions, each recorded several times."""
     rng = np.random.default_rng(seed)
-    found = {}
+    voiceprints = {}
     for number in range(count):
         voice = rng.normal(0, 1, 32)
-        made = [voice / np.linalg.norm(voice) + rng.normal(0, spread, 32) for _ in range(recordings)]
-        found[f"p{number}"] = [
-            Voiceprint(tuple((one / np.linalg.norm(one)).tolist()), "mine", 10.0, 0.9) for one in made
+        vectors = [voice / np.linalg.norm(voice) + rng.normal(0, spread, 32) for _ in range(recordings)]
+        voiceprints[f"p{number}"] = [
+            Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), "mine", 10.0, 0.9) for vector in vectors
         ]
-    return found
+    return voiceprints
 
 
 def test_people_are_named_and_strangers_are_not(tmp_path: Path) -> None:
@@ -31,12 +29,15 @@ def test_people_are_named_and_strangers_are_not(tmp_path: Path) -> None:
     assert calibration is not None
     assert "20 speakers, 60 recordings" in calibration.basis
     others = people(12, 0.04, seed=1)
-    known = {name: own[:2] for name, own in others.items()}
-    for name, own in others.items():
-        found = match(own[2], known, calibration)
-        assert found is not None
-        assert found.name == name
-        assert match(own[2], {one: prints for one, prints in known.items() if one != name}, calibration) is None
+    enrolled = {name: prints[:2] for name, prints in others.items()}
+    for name, prints in others.items():
+        matched = match(prints[2], enrolled, calibration)
+        assert matched is not None
+        assert matched.name == name
+        assert (
+            match(prints[2], {other: prints for other, prints in enrolled.items() if other != name}, calibration)
+            is None
+        )
 
 
 def test_too_few_people_are_refused() -> None:
