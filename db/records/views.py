@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.rows import read, within
+from db.core.rows import read, filter_by
 from db.core.tables import (
     PRESENT,
     call_contacts,
@@ -80,7 +80,8 @@ class CallSummary:
     to_number: str
     start_time: datetime
     outgoing: bool | None
-    duration: int | None  # seconds
+    duration: float | None  # seconds of the recording, once it is transcribed
+    declared_duration: int | None  # seconds, as submitted
     state: CallState
     stage: str | None  # of the live job
     attempts: int  # of the latest job
@@ -147,7 +148,7 @@ async def list_calls(
     database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
 ) -> list[CallSummary]:
     """Those first that came or changed last."""
-    query = within(_SUMMARY, calls.c.workspace_id, workspace_id)
+    query = filter_by(_SUMMARY, calls.c.workspace_id, workspace_id)
     query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
     if state is not None:
         query = query.where(calls.c.state == str(state))
@@ -158,7 +159,7 @@ async def list_jobs(
     database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
 ) -> list[JobSummary]:
     """The latest jobs first."""
-    query = within(_JOBS, calls.c.workspace_id, workspace_id)
+    query = filter_by(_JOBS, calls.c.workspace_id, workspace_id)
     query = query.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
     if state is not None:
         query = query.where(jobs.c.state == state)
@@ -177,7 +178,7 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
 
     Raises ValueError where `call_id` is no UUID.
     """
-    query = within(_SUMMARY.add_columns(*_MORE), calls.c.workspace_id, workspace_id)
+    query = filter_by(_SUMMARY.add_columns(*_MORE), calls.c.workspace_id, workspace_id)
     query = query.where(calls.c.call_id == UUID(str(call_id)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
@@ -202,18 +203,18 @@ async def transcripts_of(
     """The transcripts of calls, as far as they have one of their present recording and the scope may see it."""
     query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).join(transcripts, PRESENT)
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
-    heard = {row.id: _TRANSCRIPT.validate_python(row.content) for row in rows}
+    machine_transcripts = {row.id: _TRANSCRIPT.validate_python(row.content) for row in rows}
     if machine:
-        return [(row.call_id, heard[row.id]) for row in rows]
-    edited = await edits.load_all(connection, {**heard})
-    return [(row.call_id, edited[row.id].transcript or heard[row.id]) for row in rows]
+        return [(row.call_id, machine_transcripts[row.id]) for row in rows]
+    edited = await edits.load_all(connection, {**machine_transcripts})
+    return [(row.call_id, edited[row.id].transcript or machine_transcripts[row.id]) for row in rows]
 
 
 async def edits_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, tuple[CallEdit, ...]]:
     """The edits of calls, undone ones too."""
     query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).outerjoin(transcripts, PRESENT)
-    corrected = sa.exists(sa.select(1).where(edits.EDITS.c.call_pk == calls.c.id))
-    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids), corrected))).all()
+    has_edits = sa.exists(sa.select(1).where(edits.EDITS.c.call_pk == calls.c.id))
+    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids), has_edits))).all()
     machine = {row.id: None if row.content is None else _TRANSCRIPT.validate_python(row.content) for row in rows}
     edited = await edits.load_all(connection, machine)
     return {row.call_id: edited[row.id].edits for row in rows}
@@ -236,7 +237,11 @@ _latest_job = (
 )
 _SUMMARY = (
     sa.select(
-        *(calls.c[field.name] for field in fields(CallSummary) if field.name in calls.c and field.name != "user_id"),
+        *(
+            calls.c[field.name]
+            for field in fields(CallSummary)
+            if field.name in {*calls.c.keys()} - {"user_id", "duration"}
+        ),
         sa.case((corrections.c.agent_set, corrections.c.user_id), else_=calls.c.user_id).label("user_id"),
         calls.c.user_id.label("sent_user_id"),
         *(calls.c[name] for name in ("id", "failure_code", "failure_message", "failure_retryable", "job_id")),
@@ -247,6 +252,8 @@ _SUMMARY = (
         _latest_job.c.state.label("job_state"),
         *(_latest_job.c[name] for name in ("error_code", "error_message", "error_retryable")),
         transcripts.c.language,
+        transcripts.c.duration,
+        calls.c.duration.label("declared_duration"),
     )
     .select_from(calls)
     .outerjoin(_latest_job, sa.true())
@@ -264,22 +271,22 @@ _EVIDENCE = TypeAdapter(Evidence)
 
 
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
-    said = None if row.content is None else _TRANSCRIPT.validate_python(row.content)
-    heard = said is not None  # findings of a recording that has been replaced are not shown
-    edited = await edits.load(connection, row.id, said)
-    transcript = said if machine else edited.transcript
+    machine_transcript = None if row.content is None else _TRANSCRIPT.validate_python(row.content)
+    has_transcript = machine_transcript is not None  # findings of a recording that has been replaced are not shown
+    edited = await edits.load(connection, row.id, machine_transcript)
+    transcript = machine_transcript if machine else edited.transcript
     summary = _summary(row)
     of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
     all_jobs = tuple(_job(job) for job in of_call)
     columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body, submissions.c.request_id)
-    sent = await connection.execute(
+    submission_rows = await connection.execute(
         sa.select(*columns).where(submissions.c.call_pk == row.id).order_by(submissions.c.id)
     )
-    bodies = sent.all()
+    bodies = submission_rows.all()
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
-    found = await _findings(connection, row, None if machine else edited) if heard else ()
-    own = edits.own_answers(next((one.value for one in found if one.step == "questions"), {}))
-    own = own if machine else own.with_overrides(edited.overrides)
+    call_findings = await _findings(connection, row, None if machine else edited) if has_transcript else ()
+    answers = edits.own_answers(next((one.value for one in call_findings if one.step == "questions"), {}))
+    answers = answers if machine else answers.with_overrides(edited.overrides)
 
     return CallRecord(
         call=replace(summary, user_id=row.sent_user_id) if machine else summary,
@@ -290,9 +297,9 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         recording_url2=row.recording_identity2 and shown(row.recording_identity2),
         layout=transcript.layout if transcript else None,
         transcript=transcript,
-        findings=found,
-        tasks=await _tasks(connection, row.id, None if machine else edited) if heard else (),
-        contacts=await _contacts(connection, row.id, machine) if heard or edited.contact_set else (),
+        findings=call_findings,
+        tasks=await _tasks(connection, row.id, None if machine else edited) if has_transcript else (),
+        contacts=await _contacts(connection, row.id, machine) if has_transcript or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
         warnings=(
             *row.warnings,
@@ -305,9 +312,9 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         agent_user_id=edited.machine_agent if machine else edited.agent,
         swapped=edited.swapped and not machine,
         edits=() if machine else edited.edits,
-        answers=own.answers,
-        trackers=own.trackers,
-        scorecards=own.scorecards,
+        answers=answers.answers,
+        trackers=answers.trackers,
+        scorecards=answers.scorecards,
         request_ids=tuple(request for *_, request in bodies if request),
     )
 
@@ -316,26 +323,26 @@ async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall |
     rows = await connection.execute(
         sa.select(findings).where(findings.c.call_pk == call.id).order_by(findings.c.position)
     )
-    found = [read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows]
+    call_findings = [read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows]
     if edited is None:
-        return tuple(found)
-    if edited.agent_set and not any(one.step == "agent" for one in found):
-        found.append(Finding("agent", 1, {}))
+        return tuple(call_findings)
+    if edited.agent_set and not any(one.step == "agent" for one in call_findings):
+        call_findings.append(Finding("agent", 1, {}))
     name = await edits.member_name(connection, call.workspace_id, edited.user_id)
-    return tuple(corrected_finding(one, edited.fields, name) for one in found)
+    return tuple(corrected_finding(one, edited.fields, name) for one in call_findings)
 
 
 async def _tasks(connection: AsyncConnection, call_pk: int, edited: EditedCall | None) -> tuple[CallTask, ...]:
-    named = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
-    marked = sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == named)
-    query: sa.Select[Any] = sa.select(*tasks.c, named.label("task_id"), task_marks.c.done_at, task_marks.c.done_by)
+    task_id = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
+    marked = sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == task_id)
+    query: sa.Select[Any] = sa.select(*tasks.c, task_id.label("task_id"), task_marks.c.done_at, task_marks.c.done_by)
     rows = await connection.execute(
         query.outerjoin(task_marks, marked).where(tasks.c.call_pk == call_pk).order_by(tasks.c.position)
     )
-    found = [read(CallTask, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows]
+    call_tasks = [read(CallTask, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows]
     if edited is None:
-        return tuple(replace(one, done_at=None, done_by=None) for one in found)
-    return tuple(corrected_task(one, edited.fields) for one in found)
+        return tuple(replace(one, done_at=None, done_by=None) for one in call_tasks)
+    return tuple(corrected_task(one, edited.fields) for one in call_tasks)
 
 
 async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) -> tuple[Contact, ...]:

@@ -39,7 +39,7 @@ AT_ONCE = 8  # recordings of a block in parallel
 UNREADABLE = (RecordingUnreachable.code, RecordingGone.code)
 PAUSE_SECONDS = 5.0  # before a recording is read once more
 DEATHS_ALONE = 2  # of an actor with one recording, until the recording counts as the cause
-SUMMARY = ("path", "state", "code", "duration", "seconds")  # columns for the driver; the rest is in the part
+SUMMARY = ("path", "status", "code", "duration", "seconds")  # columns for the driver; the rest is in the part
 
 
 @dataclass(frozen=True, slots=True)

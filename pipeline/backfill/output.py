@@ -114,9 +114,9 @@ class Output:
         paths: set[str] = set()
         failed: dict[str, str] = {}
         for part in self._parts():
-            table = self._read(part, ["path", "state", "code"])
+            table = self._read(part, ["path", "status", "code"])
             paths.update(table["path"].to_pylist())
-            failures = table.filter(pc.equal(table["state"], FAILED))
+            failures = table.filter(pc.equal(table["status"], FAILED))
             failed.update(zip(failures["path"].to_pylist(), failures["code"].to_pylist(), strict=True))
         return Done(frozenset(paths), failed)
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),  # relative to the source
-        pa.field("state", pa.string(), nullable=False),  # completed or failed
+        pa.field("status", pa.string(), nullable=False),  # completed or failed
         pa.field("sha256", pa.string()),  # of the recording; null if it could not be read
         pa.field("bytes", pa.int64()),
         pa.field("modified", pa.timestamp("us", "UTC")),  # of the file; reference date for "tomorrow"
@@ -74,7 +74,7 @@ async def row_of(
 def failure(error: Exception) -> dict[str, Any]:
     """Return the columns of a recording that failed."""
     call_error = error if isinstance(error, CallError) else CallError(told(error))
-    return {"state": FAILED, "code": call_error.code, "error": call_error.message, "retryable": call_error.retryable}
+    return {"status": FAILED, "code": call_error.code, "error": call_error.message, "retryable": call_error.retryable}
 
 
 async def _copy(file: SourceFile, source: Source, folder: Path, options: ProcessOptions) -> Recording:
@@ -99,7 +99,7 @@ async def _process(
 def _columns(outcome: Outcome) -> dict[str, Any]:
     transcript = outcome.transcript
     return {
-        "state": COMPLETED,
+        "status": COMPLETED,
         "duration": transcript.duration,
         "layout": transcript.layout.kind.value,
         "language": transcript.language,

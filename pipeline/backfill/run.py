@@ -99,7 +99,7 @@ def _run(
         progress = replace(
             progress,
             done=progress.done + 1,
-            failed=progress.failed + (summary["state"] == FAILED),
+            failed=progress.failed + (summary["status"] == FAILED),
             audio=progress.audio + (summary["duration"] or 0.0),
             seconds=time.monotonic() - began,
         )

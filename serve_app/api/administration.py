@@ -186,7 +186,7 @@ async def create_key(writing: Writing) -> Response:
             "There is a key of this keyId; its secret was in the first answer and is not kept. If you do not have it, "
             "revoke the key and create another one."
         ) from None
-    except keys.OutlivesItsMaker:
+    except keys.KeyOutlivesParent:
         told = "expiresAt: a key with the scope admin ends no later than the key that makes it."
         raise AdminBodyRefused([Fault("/expiresAt", told)]) from None
     answer = answer_with(CreatedKey(key, secret), 201)

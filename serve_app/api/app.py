@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from db.core.database import Database
 from db.core.pages import Page
-from db.queue.by_team import TeamQueue
+from db.queue.backlog import TeamQueue
 from db.records.views import CallMoment, CallRecord
 from db.search.call_list import CallLine
 from db.search.people_list import ContactLine, MemberLine

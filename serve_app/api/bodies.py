@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
-from pipeline.domain.summaries import MOST, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
+from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
 from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
 from serve_app.http.limits import LimitOptions, check_media_type, read_body
@@ -52,7 +52,9 @@ class SummaryPartBody(Body):
 
     part: SummaryPartName
     heading: str | None = Field(None, description="Unset: as in the language of the call; empty: none.")
-    most: int | None = Field(None, ge=1, le=MOST, description="Tasks, or sentences of the reason. Unset: as usual.")
+    most: int | None = Field(
+        None, ge=1, le=MAX_ITEMS, description="Tasks, or sentences of the reason. Unset: as usual."
+    )
 
 
 class SummaryBody(Body):

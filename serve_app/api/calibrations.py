@@ -38,7 +38,7 @@ class NewCalibration(Body):
     calibration_id: Id | None = Field(None, description=Own)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Letters, digits, dots, dashes, _.")
     scorecard: Key = Field(description="Its key; it is answered as it is now, whatever changes meanwhile.")
-    call_ids: list[Id] = Field(min_length=1, max_length=calibrations.MOST_CALLS, description="Completed calls.")
+    call_ids: list[Id] = Field(min_length=1, max_length=calibrations.MAX_CALLS, description="Completed calls.")
 
 
 class ReviewAnswers(Body):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from db.core.database import ANSWER_SECONDS
 from db.core.pages import Page
-from db.queue import by_team
+from db.queue import backlog
 from db.records import views
 from db.records.views import CallRecord
 from db.search import call_list, people_list, semantic, task_list
@@ -141,4 +141,4 @@ async def list_members(reading: ReadRequest[MemberListQuery]) -> Response:
 
 async def show_queue(reading: ReadRequest[NoQuery]) -> Response:
     """What waits and runs, by team."""
-    return json_answer(reading, Page(tuple(await by_team.team_queues(reading.database, reading.reader))))
+    return json_answer(reading, Page(tuple(await backlog.team_queues(reading.database, reading.reader))))

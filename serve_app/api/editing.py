@@ -182,17 +182,17 @@ async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
     """What was done, or the refusal that says why not."""
     try:
         return await work
-    except correct.NoSuch:
+    except correct.NotFound:
         raise NoSuchCall("There is no such call, edit or task that the API key may see.") from None
     except correct.NoTranscript:
         raise NotReady from None
-    except correct.CannotBe as error:
+    except correct.InvalidEdit as error:
         raise EditBodyRefused([Fault(f"/{error.field}", str(error))]) from None
     except correct.IdUsed:
         raise EditIdUsed from None
-    except correct.TooMany:
-        raise TooManyEdits(f"The call has {correct.MOST_EDITS} edits, as many as are kept.") from None
-    except correct.Stale as error:
+    except correct.EditLimitExceeded:
+        raise TooManyEdits(f"The call has {correct.MAX_EDITS} edits, as many as are kept.") from None
+    except correct.EditConflict as error:
         shown = READ in writing.sender.scopes
         raise SomethingElse({"current": written(error.current)} if shown else {}) from None
     except EditRefused as error:  # pragma: no cover: every kind is above

@@ -22,7 +22,8 @@ GROUP_WORDS = 200_000  # in a row group, so that one of long calls fits in memor
 _TIMES = ("start_time", "created_at", "updated_at", "completed_at")
 _TYPES = {
     "outgoing": pa.bool_(),
-    "duration": pa.int32(),
+    "duration": pa.float64(),
+    "declared_duration": pa.int32(),
     "tasks": pa.int32(),
     "open_tasks": pa.int32(),
 } | dict.fromkeys(_TIMES, pa.timestamp("us", tz="UTC"))

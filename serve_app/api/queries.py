@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
 from starlette.datastructures import QueryParams
 
-from db.core.pages import MOST
+from db.core.pages import MAX_PAGE_ROWS
 from db.search.call_list import CallFilter
 from db.search.task_list import TaskFilter
 from pipeline.domain.call import CallState
 from serve_app.api.bodies import Zone
 from serve_app.api.errors import InvalidQuery
+from serve_app.http.camel_json import camel
 from serve_app.http.json_body import Fault
 
 Q = TypeVar("Q", bound="QueryParameters")
@@ -22,7 +22,7 @@ Q = TypeVar("Q", bound="QueryParameters")
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Key = Annotated[str, Field(min_length=1, max_length=100)]
 Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
-Limit = Annotated[int, Field(ge=1, le=MOST, description=f"Most items of the page, 1 to {MOST}.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS, description=f"Most items of the page, 1 to {MAX_PAGE_ROWS}.")]
 Cursor = Annotated[str, Field(min_length=1, max_length=1000)]
 Metric = Literal[
     "wer",
@@ -48,7 +48,7 @@ def _with_commas(value: Any) -> Any:
 class QueryParameters(BaseModel):
     """No parameter but these, each at most once."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=camel)
 
 
 class NoQuery(QueryParameters):
@@ -58,8 +58,8 @@ class NoQuery(QueryParameters):
 class CallQuery(QueryParameters):
     """Which calls."""
 
-    state: Annotated[tuple[CallState, ...], BeforeValidator(_with_commas)] = Field(
-        (), description="States, with commas: received, transcribing, completed, failed."
+    status: Annotated[tuple[CallState, ...], BeforeValidator(_with_commas)] = Field(
+        (), description="Comma-separated: received, transcribing, completed, failed."
     )
     started_from: AwareDatetime | None = Field(None, description="Calls that started then or later.")
     started_before: AwareDatetime | None = Field(None, description="Calls that started before.")
@@ -98,7 +98,7 @@ class CallQuery(QueryParameters):
         if (self.question is None) is not (self.answer is None):
             raise ValueError("question and answer are given together")
         of_score = ("passed", "auto_failed", "score_from", "score_below")
-        given = [to_camel(name) for name in of_score if getattr(self, name) is not None]
+        given = [camel(name) for name in of_score if getattr(self, name) is not None]
         if given and self.scorecard is None:
             raise ValueError(f"{', '.join(given)} {'needs' if len(given) == 1 else 'need'} a scorecard")
         return self
@@ -106,7 +106,7 @@ class CallQuery(QueryParameters):
     def wanted(self) -> CallFilter:
         """The filter."""
         same = (name for name in CallFilter.__dataclass_fields__ if name != "states")
-        return CallFilter(states=tuple(map(str, self.state)), **{name: getattr(self, name) for name in same})
+        return CallFilter(states=tuple(map(str, self.status)), **{name: getattr(self, name) for name in same})
 
 
 Version = Annotated[
@@ -272,8 +272,8 @@ def asked_for_time(text: str) -> datetime | None:
 class RunCallListQuery(QueryParameters):
     """Which calls of a run."""
 
-    state: Literal["waiting", "running", "done", "failed", "canceled"] | None = Field(
-        None, description="In this state."
+    status: Literal["waiting", "running", "done", "failed", "canceled"] | None = Field(
+        None, description="Calls with this status."
     )
     limit: Limit = 100
     cursor: Cursor | None = Field(None, description="`next` of the page before.")

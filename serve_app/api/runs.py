@@ -167,6 +167,8 @@ ROUTES = (
     _admin("POST", "/runs", create_run, "A new run of completed calls", CreatedRun, bodies.NewRun),
     _admin("POST", f"{RUN}/cancel", cancel_run, "Work on no further call of a run", Run),
     _admin("POST", f"{RUN}/promote", promote_run, "Make its results the records, all at once", PromotionResult),
-    _admin("POST", f"{RUN}/rollback", roll_back_run, "Put the records back that it replaced, all at once", PromotionResult),
+    _admin(
+        "POST", f"{RUN}/rollback", roll_back_run, "Put the records back that it replaced, all at once", PromotionResult
+    ),
     _admin("DELETE", RUN, delete_run, "Remove a run with its results; calls stay", Run),
 )

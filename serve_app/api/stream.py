@@ -14,10 +14,10 @@ from uuid import UUID
 
 from starlette.responses import Response, StreamingResponse
 
-from db.core.pages import MOST
+from db.core.pages import MAX_PAGE_ROWS
 from db.records import views
 from db.records.views import CallSummary
-from db.search import call_list, changed_calls
+from db.search import call_list
 from db.search.call_list import CallLine
 from pipeline.domain.call import FIELDS
 from serve_app.api.access import UNAVAILABLE, ReadRequest, to_json
@@ -36,7 +36,7 @@ EXPORT_PAGE = 100
 KEY_SECONDS = 10.0  # between two looks whether the key is still in use
 _NUMBER = re.compile(r"[+-]?[0-9][0-9 .]*")
 COLUMNS = (
-    *(field.name for field in fields(CallSummary) if field.name in FIELDS),
+    *(field.name for field in fields(CallSummary) if field.name.removeprefix("declared_") in FIELDS),
     *("state", "language", "failure", "agent", "contact", "company", "tone", "summary", "tasks", "open_tasks"),
     *("created_at", "updated_at", "completed_at"),
 )
@@ -64,10 +64,10 @@ async def stream_changes(reading: ReadRequest[StreamQuery]) -> Response:
 
 async def _known(reading: ReadRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
     """Calls that changed after `since`, and when, as far as that is committed."""
-    found = await changed_calls.since(reading.database, reading.reader, since)
+    found = await call_list.changes_since(reading.database, reading.reader, since)
     known = {one.call_id: one.updated_at for one in found}
-    while len(found) == changed_calls.MOST_CHANGES:
-        found = await changed_calls.since(reading.database, reading.reader, found[-1].updated_at)
+    while len(found) == call_list.MAX_CHANGES:
+        found = await call_list.changes_since(reading.database, reading.reader, found[-1].updated_at)
         known |= {one.call_id: one.updated_at for one in found}
     return known
 
@@ -89,7 +89,7 @@ async def _changes(
             if not await reading.may_still_read():
                 return
         try:
-            found = await changed_calls.since(reading.database, reading.reader, begin)
+            found = await call_list.changes_since(reading.database, reading.reader, begin)
         except UNAVAILABLE:
             return  # the reader connects again, and begins where this ended
         fresh = [one for one in found if sent.get(one.call_id) != one.updated_at]
@@ -103,7 +103,7 @@ async def _changes(
         elif time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
             quiet_since = time.monotonic()
             yield b": still here\n\n"
-        if len(found) == changed_calls.MOST_CHANGES:
+        if len(found) == call_list.MAX_CHANGES:
             begin = found[-1].updated_at
         else:
             begin = max(latest - OVERLAP, since)
@@ -141,7 +141,9 @@ async def _pages(reading: ReadRequest[ExportQuery]) -> AsyncIterator[tuple[CallL
     wanted = reading.query.wanted()
     cursor: str | None = None
     while True:
-        page = await call_list.list_calls(reading.database, reading.reader, wanted, cursor, min(EXPORT_PAGE, MOST))
+        page = await call_list.list_calls(
+            reading.database, reading.reader, wanted, cursor, min(EXPORT_PAGE, MAX_PAGE_ROWS)
+        )
         quoted = [line.call.call_id for line in page.items if line.hits]
         await reading.note("export", quoted, "hits")
         yield page.items

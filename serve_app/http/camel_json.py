@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
+_WIRE_NAMES = {"from_number": "from", "to_number": "to", "state": "status"}  # as in /submit
 
 
 def written(value: Any, ours: bool = True) -> Any:
@@ -17,7 +18,7 @@ def written(value: Any, ours: bool = True) -> Any:
     finding's value are names. `ours`: whether the keys of a mapping are names.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {camel(name): written(held, name == "value") for name, held in fields(value).items()}
+        return {camel(name): written(held, name in ("value", "evidence")) for name, held in fields(value).items()}
     if isinstance(value, Mapping):
         return {camel(str(key)) if ours else str(key): written(item, ours) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
@@ -32,6 +33,8 @@ def fields(value: Any) -> dict[str, Any]:
 
 def camel(name: str) -> str:
     """`user_id` as `userId`; a text that is no name of ours as it is."""
+    if name in _WIRE_NAMES:
+        return _WIRE_NAMES[name]
     if not _SNAKE.fullmatch(name):
         return name
     first, *rest = name.split("_")

@@ -39,7 +39,6 @@ Minutes = Annotated[float, Field(gt=0, le=600, strict=False)]
 ChoiceName = Annotated[str, Field(min_length=1, max_length=100)]
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 KEY = "Lower case letters, digits, dots, dashes, _; it stays."
-Direction = Literal["incoming", "outgoing"]
 Languages = Annotated[list[Annotated[str, Field(pattern="^[a-z]{2}$")]], Field(max_length=50)]
 Teams = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=100)]
 Weight = Annotated[float, Field(ge=0, le=100, strict=False)]
@@ -55,7 +54,7 @@ class Definition(Body):
     party: Literal["rep", "customer", "anyone"] = Field("anyone", description="Whose words count.")
     first: Minutes | None = Field(None, description="Only the first minutes, from the first word of a person.")
     last: Minutes | None = Field(None, description="Only the last minutes, before the last word of a person.")
-    direction: Direction | None = Field(None, description="Of such calls only.")
+    outgoing: bool | None = Field(None, description="true: outbound calls only; false: inbound calls only.")
     languages: Languages = Field(default=[], description="Of calls in these languages only (ISO 639-1).")
     teams: Teams = Field(default=[], description="Of calls of these teams only: ids, or names.")
     phrases: Phrases = Field(
@@ -128,7 +127,7 @@ class ScorecardDefinition(Body):
     pass_mark: Annotated[float, Field(ge=0, le=100, strict=False)] | None = Field(
         None, description="The score that passes, 0 to 100."
     )
-    direction: Direction | None = Field(None, description="For such calls only.")
+    outgoing: bool | None = Field(None, description="true: outbound calls only; false: inbound calls only.")
     languages: Languages = Field(default=[], description="For calls in these languages only (ISO 639-1).")
     teams: Teams = Field(default=[], description="For calls of these teams only: ids, or names.")
     items: list[ScorecardItemDefinition] = Field(min_length=1, max_length=100)
@@ -335,7 +334,7 @@ def as_toml(defined: Iterable[Defined], teams: Mapping[str, str]) -> str:
 def _card_toml(card: Scorecard, teams: Mapping[str, str]) -> Iterator[str]:
     yield "[[scorecards]]"
     plain = Scorecard("")
-    for name in ("key", "title", "pass_mark", "direction", "languages", "teams"):
+    for name in ("key", "title", "pass_mark", "outgoing", "languages", "teams"):
         value = getattr(card, name)
         if value != getattr(plain, name):
             yield f"{name} = {_toml_value(tuple(teams.get(one, one) for one in value) if name == 'teams' else value)}"

@@ -60,7 +60,7 @@ class Contact(_Part):
     phone: str | None = Field(description="E.164.")
 
 
-class HeardContact(_Part):
+class SpokenContact(_Part):
     """What the other party said about themselves."""
 
     name: str | None
@@ -71,9 +71,8 @@ class HeardContact(_Part):
 
 
 class Direction(_Part):
-    """Who placed the call."""
+    """How `outgoing` was determined."""
 
-    outgoing: bool | None
     source: str | None = Field(description="sender, numbers or talk.")
     confidence: float | None = Field(description="None where the sender said it.")
 
@@ -123,7 +122,7 @@ class PartyStatistics(_Part):
     talk_seconds: float | None
     talk_ratio: float | None = Field(description="Share of all that is said, 0 to 1.")
     longest_monologue_seconds: float | None
-    patience_seconds: float | None = Field(description="Before an answer.")  # terms: ok
+    patience_seconds: float | None = Field(description="Before an answer.")  # language: ok
     words: int | None
     words_per_minute: float | None
     questions: int | None
@@ -149,7 +148,7 @@ class Answer(_Part):
     version: int | None = Field(description="Of the question.")
     type: str = Field(description="yes/no, choice, number, text or date.")
     question: str | None
-    state: str = Field(description="said, not_said, not_asked or out_of_scope.")
+    status: str = Field(description="said, not_said, not_asked or out_of_scope.")
     answer: str | float | None = Field(description="Unless said, null.")
     said_by: str | None = Field(description="The speaker's label.")
     quote: str | None = Field(None, description="Verbatim.")
@@ -178,7 +177,7 @@ class TrackerResult(_Part):
     version: int | None
     question: str | None
     required: bool
-    state: str = Field(description="said, not_said, not_asked or out_of_scope.")
+    status: str = Field(description="said, not_said, not_asked or out_of_scope.")
     raised: bool = Field(description="They were said, or of a required one they were not.")
     reason: str | None
     matches: tuple[TrackerMatch, ...]
@@ -202,7 +201,9 @@ class Record(_Part):
     from_number: str | None = Field(None, alias="from", description="As submitted.")
     to_number: str | None = Field(None, alias="to", description="As submitted.")
     language: str | None
-    duration_seconds: float
+    outgoing: bool | None = Field(None, description="true: outbound; false: inbound; null: unknown.")
+    duration: float = Field(description="Length of the recording in seconds.")
+    declared_duration: int | None = Field(None, description="As submitted, in seconds.")
     summary: str | None
     outcome: str | None = Field(None, description="follow_up, resolved, ...")
     direction: Direction | None = None
@@ -211,7 +212,7 @@ class Record(_Part):
     statistics: Statistics | None = None
     tasks: tuple[Task, ...]
     contact: Contact | None
-    heard_contact: HeardContact | None = None
+    mentioned_contact: SpokenContact | None = None
     answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
     trackers: tuple[TrackerResult, ...] = ()
     scorecards: tuple[ScorecardResult, ...] = ()

@@ -84,8 +84,8 @@ async def states(reader: httpx.AsyncClient, call_id: str) -> list[str]:
                     if line.startswith("id: "):
                         last = {"Last-Event-ID": line.removeprefix("id: ")}
                     if line.startswith("data: ") and (change := json.loads(line[6:]))["callId"] == call_id:
-                        seen.append(change["state"])
-                        if change["state"] in ("completed", "failed"):
+                        seen.append(change["status"])
+                        if change["status"] in ("completed", "failed"):
                             return seen
             except httpx.RemoteProtocolError:
                 continue

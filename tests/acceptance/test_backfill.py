@@ -109,9 +109,9 @@ def test_a_backfill_that_is_killed_half_way_loses_nothing_and_does_nothing_twice
     assert {row["path"]: row["done_at"] for row in done if row["path"] in before} == before
     assert progress["doneBefore"] + progress["done"] == progress["found"] == 41
     assert progress["left"] == 0 and progress["failed"] <= 1
-    failed = {row["path"]: (row["code"], row["retryable"]) for row in done if row["state"] == "failed"}
+    failed = {row["path"]: (row["code"], row["retryable"]) for row in done if row["status"] == "failed"}
     assert failed == {BAD: ("not_audio", False)}
-    speech = next(row for row in done if row["state"] == "completed")
+    speech = next(row for row in done if row["status"] == "completed")
     turns = json.loads(speech["turns"])
     assert speech["text"] == "\n".join(" ".join(word["text"] for word in turn["words"]) for turn in turns)
     assert {finding["step"] for finding in json.loads(speech["findings"])} >= {"tone", "tasks", "statistics"}

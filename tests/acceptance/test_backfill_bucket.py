@@ -21,7 +21,7 @@ READ = """
 import json, sys, pyarrow.dataset as ds, fsspec
 fs, root = fsspec.core.url_to_fs("s3://calls/out")
 paths = [path for path in fs.ls(root) if path.endswith(".parquet")]
-columns = ["path", "state", "code", "error", "done_at"]
+columns = ["path", "status", "code", "error", "done_at"]
 rows = ds.dataset(paths, format="parquet", filesystem=fs).to_table(columns=columns).to_pylist() if paths else []
 json.dump(rows, sys.stdout, default=str)
 """
@@ -71,7 +71,7 @@ def test_what_a_bucket_does_for_a_moment_costs_no_recording_and_what_is_gone_is_
     assert json.loads(done.stdout)["failed"] == 1
     found = rows(calls)
     assert len(found) == ALL
-    failed = {path: row["code"] for path, row in found.items() if row["state"] == "failed"}
+    failed = {path: row["code"] for path, row in found.items() if row["status"] == "failed"}
     assert failed == {"03.flac": "recording_gone"}
     assert calls.answered()[f"{IN}05.flac"] == 2  # cut, and read again
 
@@ -93,7 +93,7 @@ def test_a_bucket_that_fails_for_good_ends_the_run_with_advice_and_the_next_run_
     calls.faults(Faults())
     between = rows(calls)
     assert BLOCK <= len(between) < ALL
-    assert not [row for row in between.values() if row["state"] == "failed"]
+    assert not [row for row in between.values() if row["status"] == "failed"]
     done = backfill(calls)
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)

@@ -54,7 +54,7 @@ def row(report: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name, most_wrong", CALLS.items())
 def test_a_call_is_completed_as_it_is(report: dict[str, Any], name: str, most_wrong: float) -> None:
     call = row(report, name)
-    assert call["state"] == "completed"
+    assert call["status"] == "completed"
     assert (call["layout"], call["language"]) == (call["layoutExpected"], call["languageExpected"])
     assert call["wordsWrong"] / call["wordsSaid"] <= most_wrong
 

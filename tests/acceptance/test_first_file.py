@@ -61,7 +61,7 @@ def test_a_file_becomes_a_record(service: RunningService, client: Client) -> Non
     done = submit(service, FILE, "--wait", SWITCHBOARD_API_KEY=client.key)
     assert done.returncode == 0, done.stderr
     (sent,) = json.loads(done.stdout)
-    assert sent["record"]["call"]["state"] == "completed"
+    assert sent["record"]["call"]["status"] == "completed"
     (note,) = (service.folder / "handed-in").iterdir()  # where it is stored; the copy is gone
     assert note.name.endswith(".taken")
     shown = switchboard(service, "calls", "show", sent["callId"], "--workspace", str(client.workspace_id))
@@ -92,7 +92,7 @@ def test_status_says_where_it_runs(service: RunningService) -> None:
 def test_without_key_team_or_settings_a_file_becomes_a_record(own: RunningService) -> None:
     done = submit(own, FILE, "--wait", "--url", f"http://localhost:{own.port}")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["record"]["call"]["state"] == "completed"
+    assert json.loads(done.stdout)[0]["record"]["call"]["status"] == "completed"
     assert json.loads(switchboard(own, "status", "--json").stdout)["backlog"]["waitingCalls"] == 0
 
 

@@ -159,7 +159,7 @@ async def calls(access: dict[str, str]) -> dict[str, str]:
                     )
                     sent.append(promised.call_id)
                     latest.setdefault(name, str(promised.call_id))
-                ended += [record.call.state async for record in client.as_ended(sent, timeout=PATIENCE)]
+                ended += [record.call.status async for record in client.as_ended(sent, timeout=PATIENCE)]
     assert ended == ["completed"] * WEEKS * len(urls)
     return latest
 
@@ -223,7 +223,7 @@ async def test_recordings_of_a_bucket_are_recognized_beside_the_service_and_resu
     assert "interrupted" in printed
     rows = pd.read_parquet(tmp_path)
     assert sorted(rows["path"]) == sorted(str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*.flac"))
-    assert set(rows["state"]) == {"completed"}
+    assert set(rows["status"]) == {"completed"}
     assert "hale" in rows.set_index("path")["text"]["04_two_files/customer.flac"].lower()
 
 

@@ -111,7 +111,7 @@ async def test_two_phases_in_either_order_make_one_record_and_one_job(
     )
     (record,) = await client.ended([finishing["callId"]])
     assert record.call.state == "completed"
-    assert record.call.duration == 22
+    assert record.call.declared_duration == 22
     assert record.call.outgoing is True
     assert record.submissions == 2
     assert len([job for job in record.jobs if job.kind == "process"]) == 1

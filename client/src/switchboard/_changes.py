@@ -23,7 +23,7 @@ class CallChange(Model):
 
     call_id: UUID
     team_id: UUID
-    state: Literal["received", "transcribing", "completed", "failed"] | str
+    status: Literal["received", "transcribing", "completed", "failed"] | str
     start_time: AwareDatetime
     updated_at: AwareDatetime
 

@@ -48,7 +48,7 @@ OPERATIONS: Final = {
     "exportCalls": Operation("GET", "/api/v1/export", _CALLS | _VERSION | {"format", "include"}),
     "listRuns": Operation("GET", "/api/v1/runs"),
     "showRun": Operation("GET", _RUN),
-    "listRunCalls": Operation("GET", _RUN + "/calls", _PAGE | {"state"}),
+    "listRunCalls": Operation("GET", _RUN + "/calls", _PAGE | {"status"}),
     "showRunCall": Operation("GET", _RUN + "/calls/{call_id}"),
     "compareRun": Operation("GET", _RUN + "/comparison", frozenset({"other", "gold", "by", "limit"})),
     "createRun": Operation("POST", "/api/v1/runs"),

@@ -9,11 +9,11 @@ from pydantic.alias_generators import to_camel
 
 from switchboard.submission import WIRE_NAMES, Submission
 
-CallState = Literal["received", "transcribing", "completed", "failed"]
+CallStatus = Literal["received", "transcribing", "completed", "failed"]
 Version = Literal["corrected", "machine"]  # with what people corrected, or as the machine said
 Channel = Literal["original", "mixed", "rep", "customer"]
 ExportFormat = Literal["ndjson", "csv", "parquet"]
-RunCallState = Literal["waiting", "running", "done", "failed", "canceled"]
+RunCallStatus = Literal["waiting", "running", "done", "failed", "canceled"]
 Metric = Literal[
     "wer",
     "wer_written",
@@ -35,7 +35,7 @@ Include = Literal["transcript", "edits"]
 class CallFilters(TypedDict, total=False):
     """Which calls. Those that are given are joined by "and"; times need an offset."""
 
-    state: CallState | Sequence[CallState]
+    status: CallStatus | Sequence[CallStatus]
     started_from: datetime
     started_before: datetime
     updated_after: datetime

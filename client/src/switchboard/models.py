@@ -56,14 +56,14 @@ class BodyFault(Model):
 
 
 class CalibrationCall(Model):
-    """A call to review, with what this reviewer answered: by key, None: nobody says it."""
+    """A call to review, with this reviewer's answers by key; None: the call does not say."""
 
     call_id: UUID
     answers: dict[str, str | None]
 
 
 class CalibrationReviewer(Model):
-    """Somebody who reviews. `calls`: of how many something is answered; `handed_in_at`: None: not yet."""
+    """A reviewer. `calls`: number of calls with answers; `handed_in_at`: None until then."""
 
     reviewer: str
     name: str
@@ -104,9 +104,10 @@ class ComparedCall(Model):
 
 class Contact(Model):
     """
-    A person the workspace knows. Numbers are E.164.
+    A person known to the workspace. Numbers are E.164.
 
-    `inferred`: known from calls alone of which no sender said who placed them, so that `phone` may be our own number.
+    `inferred`: known only from calls whose direction the sender did not set, so that `phone` may be the workspace's
+    number.
     """
 
     contact_id: str
@@ -154,7 +155,7 @@ class Current(Model):
 
 
 class Disagreement(Model):
-    """A question that a call was answered differently to. `answers`: by reviewer; `machine`: None: it has none."""
+    """A question with different answers for a call. `answers`: by reviewer; `machine`: None if it has none."""
 
     call_id: UUID
     question: str
@@ -164,7 +165,7 @@ class Disagreement(Model):
 
 
 class Doubt(Model):
-    """A stretch whose text is not sure. Nothing is hidden: text that was taken out is kept here."""
+    """A stretch of uncertain text. Removed text is stored here, so that nothing is hidden."""
 
     channel: int
     start: float
@@ -192,7 +193,7 @@ class Failure(Model):
 
 
 class Finding(Model):
-    """What one step found. `value` holds JSON-able plain data, so that any new step can be stored and shown."""
+    """Result of one step. `value` is JSON-compatible data, so that any new step can be stored and shown."""
 
     step: str
     version: int
@@ -232,7 +233,7 @@ class JobSummary(Model):
     job_id: UUID
     call_id: UUID
     kind: str
-    state: str
+    status: str
     stage: str | None
     worker: str | None
     attempts: int
@@ -306,10 +307,10 @@ class ModelUsage(Model):
 
 class Question(Model):
     """
-    A question in plain words, or a tracker. Without limits it is asked of every call, about all of it.
+    A question in plain words, or a tracker. Without limits it applies to every call and to the whole call.
 
     `first`, `last`: minutes from the first, or before the last, word of a person. `unless`: a phrase does not count in
-    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised where it is missing.
+    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised if it is missing.
     """
 
     key: str
@@ -318,7 +319,7 @@ class Question(Model):
     party: Literal["rep", "customer", "anyone"] | str | None = None
     first: float | None = None
     last: float | None = None
-    direction: Literal["incoming", "outgoing"] | str | None = None
+    outgoing: bool | None = None
     languages: list[str] = []
     teams: list[str] = []
     phrases: list[str] = []
@@ -331,7 +332,7 @@ class Question(Model):
 
 class QuestionAgreement(Model):
     """
-    How far reviewers agree on a question.
+    Agreement of the reviewers on a question.
 
     `agreement`, 0..1: the share of equal pairs among the `pairs` of answers of two reviewers to the same call; None: no
     pair. `with_machine`, 0..1: the share of answers that equal the machine's; None: it has none.
@@ -348,17 +349,17 @@ class QuestionAgreement(Model):
 
 class QuestionAnswer(Model):
     """
-    What a call says to a question. `version` is that of the question; `reason` says why it was not asked.
+    Answer of a call to a question. `version` is that of the question; `reason` says why it was not asked.
 
     `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless `state` is "said".
-    `confidence`, 0..1: how surely the quoted words were recognized, times the trust in what found it.
+    `confidence`, 0..1: recognition confidence of the quoted words times the confidence of the method.
     """
 
     key: str
     version: int
     type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str
     question: str
-    state: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
+    status: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
     answer: str | float | None = None
     said_by: str | None = None
     evidence: Evidence | None = None
@@ -369,7 +370,7 @@ class QuestionAnswer(Model):
 
 
 class Rate(Model):
-    """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `FEWEST`."""
+    """A pooled ratio. `low`, `high`: 95 % bootstrap interval over calls; None for fewer than `MIN_CALLS`."""
 
     value: float
     low: float | None
@@ -416,15 +417,15 @@ class RolesEdit(Model):
 
 class Run(Model):
     """
-    A run and how far it is.
+    A run and its progress.
 
-    `settings`: by group, those that differ from the service's. `configuration`: all of it, with engines, checkpoints
-    and code, once it has begun; `digest` is its digest.
+    `settings`: by group, those that differ from the live ones. `configuration`: all settings, with engines, checkpoints
+    and code, once it has started; `digest` is its digest.
     """
 
     run_id: UUID
     name: str
-    state: str
+    status: str
     settings: dict[str, dict[str, Any]]
     configuration: dict[str, Any] | None
     digest: str | None
@@ -445,10 +446,10 @@ class Run(Model):
 
 
 class RunCall(Model):
-    """A call of a run: how far it is, and what it took."""
+    """A call of a run with its state and cost."""
 
     call_id: UUID
-    state: str
+    status: str
     engine: str | None
     digest: str | None
     audio_seconds: float | None
@@ -501,8 +502,10 @@ class ScorecardScore(Model):
 
 class ScoredItem(Model):
     """
-    What a call's answer to one question earns. `outcome` and `earned` (0..1) are None where it does not count:
-    it could not be answered, or is not of such calls; `reason` says why.
+    Points of a call's answer to one question.
+
+    `outcome` and `earned` (0..1) are None if the item does not count: the question could not be answered or does not
+    apply to the call; `reason` says why.
     """
 
     question: str
@@ -517,7 +520,7 @@ class ScoredItem(Model):
 
 
 class SectionScore(Model):
-    """The score of the items of one section, 0..100; None: none of them counts."""
+    """Score of the items of one section, 0..100; None if no item counts."""
 
     section: str
     score: float | None
@@ -634,7 +637,7 @@ class TextEdit(Model):
 
 
 class TrackerMatch(Model):
-    """Where a tracker's phrase was said."""
+    """A place where a tracker's phrase was said."""
 
     said_by: str
     evidence: Evidence
@@ -642,13 +645,13 @@ class TrackerMatch(Model):
 
 
 class TrackerResult(Model):
-    """Whether a tracker's phrases were said. `raised`: they were, or of a required one they were not."""
+    """Whether a tracker's phrases were said. `raised`: they were, or were not in case of a required tracker."""
 
     key: str
     version: int
     question: str
     required: bool
-    state: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
+    status: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
     raised: bool
     matches: list[TrackerMatch] = []
     reason: str | None = None
@@ -666,7 +669,7 @@ class Word(Model):
 
 
 class Agreement(Model):
-    """What came of a calibration. Calls and questions stand in the order of their disagreement, the worst first."""
+    """Result of a calibration. Calls and questions are ordered by disagreement, the largest first."""
 
     pairs: int
     agreement: float | None
@@ -677,7 +680,7 @@ class Agreement(Model):
 
 
 class Calibration(Model):
-    """A scorecard, in a version, and calls that reviewers answer it on. `closed_at`: None: reviews are handed in."""
+    """A version of a scorecard, and calls that reviewers answer it on. `closed_at` None: reviews are open."""
 
     calibration_id: UUID
     name: str
@@ -691,7 +694,7 @@ class Calibration(Model):
 
 
 class CalibrationAgreement(Model):
-    """What came of a calibration, by the reviews that are handed in."""
+    """Agreement of the submitted reviews of a calibration."""
 
     calibration: Calibration
     agreement: Agreement
@@ -709,8 +712,8 @@ class CallEdit(Model):
     edit_id: UUID
     kind: Literal["text", "speaker", "roles", "agent", "contact", "task", "answer"] | str
     """What an edit corrects."""
-    state: Literal["applied", "superseded", "not-applied", "undone"] | str
-    """Whether an edit counts."""
+    status: Literal["applied", "superseded", "not-applied", "undone"] | str
+    """Whether an edit is in effect."""
     machine: str | bool | None
     person: str | bool | None
     turn: int | None
@@ -739,9 +742,10 @@ class CallSummary(Model):
     to_number: str
     start_time: AwareDatetime
     outgoing: bool | None
-    duration: int | None
-    state: Literal["received", "transcribing", "completed", "failed"] | str
-    """Where a call stands. Stage, attempt and time of the next try are fields of the record, not states."""
+    duration: float | None
+    declared_duration: int | None
+    status: Literal["received", "transcribing", "completed", "failed"] | str
+    """Status of a call. Stage, attempt and time of the next attempt are fields of the record, not states."""
     stage: str | None
     attempts: int
     next_try: AwareDatetime | None
@@ -799,7 +803,7 @@ class CreatedRun(Model):
 
 
 class Label(Model):
-    """What one channel holds from `start` to `end`. The labels of a channel follow each other without gaps."""
+    """Content of one channel from `start` to `end`. The labels of a channel are contiguous."""
 
     start: float
     end: float
@@ -819,7 +823,7 @@ class Label(Model):
         ]
         | str
     )
-    """What a stretch of a channel holds."""
+    """Content of a stretch of a channel."""
     confidence: float = 1.0
     detail: str | None = None
     keys: int | None = None
@@ -840,8 +844,8 @@ class Layout(Model):
     swapped: bool = False
 
 
-class Moved(Model):
-    """What a promotion, or its rollback, came to. `skipped`: by callId, why a call was left as it is."""
+class PromotionResult(Model):
+    """Result of a promotion or its rollback. `skipped`: by callId, why a call did not change."""
 
     run: Run
     calls: int
@@ -872,13 +876,13 @@ class RunComparison(Model):
 
 
 class Scorecard(Model):
-    """Questions that a call is scored by. Without limits it is of every call. `pass_mark`: the score that passes."""
+    """Questions that score a call. Without limits it applies to every call. `pass_mark`: the score that passes."""
 
     key: str
     type: Literal["scorecard"] = "scorecard"
     title: str = ""
     pass_mark: float | None = None
-    direction: Literal["incoming", "outgoing"] | str | None = None
+    outgoing: bool | None = None
     languages: list[str] = []
     teams: list[str] = []
     items: list[ScorecardItem] = []
@@ -886,7 +890,7 @@ class Scorecard(Model):
 
 
 class ScorecardResult(Model):
-    """A call's score by a scorecard, 0..100; None: no item counts. `passed`: None without a pass mark, or a score."""
+    """Score of a call on a scorecard, 0..100; None if no item counts. `passed`: None without a pass mark or score."""
 
     key: str
     version: int
@@ -944,7 +948,7 @@ class CallListPage(Model):
 
 
 class ReviewSheet(Model):
-    """What a reviewer has to answer, and has answered; nothing of the other reviewers and of the machine."""
+    """The questions of a reviewer and their answers; without answers of other reviewers and of the machine."""
 
     calibration: Calibration
     scorecard: Scorecard
@@ -962,7 +966,7 @@ class RunComparing(Model):
 
 
 class Transcript(Model):
-    """One shape for every form of audio. An empty one carries the reason in `note`."""
+    """Transcript, in one form for every audio layout. An empty one has the reason in `note`."""
 
     language: str | None
     language_probability: float | None
@@ -1011,7 +1015,7 @@ class CallRecord(Model):
 
 
 class RunResult(Model):
-    """What a run made of one call."""
+    """A run's result of one call."""
 
     call: RunCall
     transcript: Transcript | None

@@ -8,7 +8,8 @@ $$;
 -- them out, and no event may withhold a record for that.
 CREATE OR REPLACE FUNCTION event_fields(held jsonb, names text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN jsonb_typeof(held) = 'object' THEN (
-        SELECT jsonb_object_agg(left(name, 1) || substr(replace(initcap(replace(name, '_', ' ')), ' ', ''), 2), held -> name)
+        SELECT jsonb_object_agg(CASE name WHEN 'state' THEN 'status'
+            ELSE left(name, 1) || substr(replace(initcap(replace(name, '_', ' ')), ' ', ''), 2) END, held -> name)
         FROM unnest(names) AS name
     ) END
 $$;
@@ -77,11 +78,13 @@ CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb
         'from', c.from_number,
         'to', c.to_number,
         'language', t.language,
-        'durationSeconds', t.duration,
+        'duration', t.duration,
+        'declaredDuration', c.duration,
+        'outgoing', coalesce(to_jsonb(c.outgoing), direction -> 'outgoing'),
         'summary', summary -> 'text',
         'outcome', summary -> 'outcome',
         'direction', CASE WHEN direction <> '{}'
-            THEN event_fields(direction, '{outgoing,source,confidence}') END,
+            THEN event_fields(direction, '{source,confidence}') END,
         'agent', CASE WHEN agent <> '{}'
             THEN event_fields(agent, '{user_id,name,spoken_name,source,confidence}') END,
         'tone', CASE WHEN jsonb_typeof(tone -> 'overall') = 'object' THEN jsonb_build_object(
@@ -93,7 +96,7 @@ CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb
             '{talk_seconds,silence_share,hold_share,overlap_share,interactivity_per_minute}'
         ) || jsonb_build_object('parties', event_parties(statistics, ARRAY[
             'role', 'talk_seconds', 'talk_ratio', 'longest_monologue_seconds',
-            'patience_seconds',  -- # terms: ok
+            'patience_seconds',  -- # language: ok
             'words', 'words_per_minute', 'questions', 'interruptions', 'backchannels'
         ])) END,
         'tasks', (
@@ -112,7 +115,7 @@ CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb
             FROM call_contacts l JOIN contacts k ON k.id = l.contact_id
             WHERE l.call_pk = p_call ORDER BY k.name LIMIT 1
         ),
-        'heardContact', CASE WHEN jsonb_typeof(heard) = 'object' THEN jsonb_build_object(
+        'mentionedContact', CASE WHEN jsonb_typeof(heard) = 'object' THEN jsonb_build_object(
             'name', heard -> 'name' -> 'value', 'company', heard -> 'company' -> 'value',
             'email', heard -> 'email' -> 'value', 'phone', heard -> 'phone' -> 'value',
             'address', heard -> 'address' -> 'value'

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.analysis.talk import SpokenTurn, read
+from pipeline.analysis.talk import SpokenTurn, Turns, read
 from pipeline.domain.answers import AnswerState
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.questions import Defined, Question
@@ -24,7 +24,7 @@ class NotEvaluated:
 class AskedTurns:
     """The turns that a question is about, and the limits of the times of its words, in seconds."""
 
-    turns: tuple[SpokenTurn, ...]
+    turns: Turns
     start: float
     end: float
 
@@ -36,8 +36,7 @@ class AskedTurns:
 
 def asked_turns(question: Question, material: Material) -> AskedTurns | NotEvaluated:
     """Return the turns that a question is about, without machines. Minutes count from the first word of a person, or
-    back
-    from the last.
+    back from the last.
     """
     if refused := _not_of_these_calls(question, material):
         return refused

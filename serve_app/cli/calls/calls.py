@@ -1,7 +1,7 @@
-"""`switchboard calls`: list them, read one, take one out as a file, see who read it."""
-
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -15,23 +15,25 @@ from serve_app.cli.calls.edits import ID_HELP, CallId
 from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, counted, err, fields, moment, out, print_json
-from serve_app.cli.ui.resource import Answer, Group, listing
+from serve_app.cli.ui.options import Workspace
+from serve_app.cli.ui.output import Json, counted, fields, moment, out, print_json
+from serve_app.cli.ui.resource import Group, Result, listing
 from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.records.views import CallRecord, CallSummary
     from db.search.call_list import CallFilter
+    from serve_app.settings import Settings
 
 WATCH_SECONDS = 1.0
-MAX_PAGE = 200  # calls of a page
+MAX_PAGE = 200  # calls per page
 
 app = Group("""Calls: their state, records and corrections.
 
     Examples:
 
-      switchboard calls list --state failed
+      switchboard calls list --status failed
 
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
 
@@ -46,9 +48,19 @@ class TranscriptFormat(StrEnum):
     VTT = "vtt"
 
 
+@dataclass(frozen=True, slots=True)
+class CompletionEstimate:
+    """An estimate from measured real-time factors; new submissions and failures change it."""
+
+    at: datetime
+    seconds: float  # from now
+    audio_seconds_before: float  # processed before the call's turn; 0 while it is running
+    measured: bool  # False: real-time factors of the settings, because no call has finished yet
+
+
 @app.command("list")
 def list_(
-    state_: Annotated[CallState | None, typer.Option("--state", help="Only calls in this state.")] = None,
+    state_: Annotated[CallState | None, typer.Option("--status", help="Only calls with this status.")] = None,
     question: Annotated[
         str | None, typer.Option(metavar="KEY", help="Only calls in which this question or tracker had --answer.")
     ] = None,
@@ -59,61 +71,57 @@ def list_(
     passed: Annotated[bool | None, typer.Option("--passed/--failed", help="By that scorecard.")] = None,
     score_below: Annotated[float | None, typer.Option(min=0, max=100, help="Scored lower than this.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, the last changed first.")] = 20,
-    workspace: lookup.Workspace = None,
+    workspace: Workspace = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
-    """List the latest calls: state, stage, attempts, next try, why a call waits or failed.
+    """List the latest calls: status, stage, attempts, next try, why a call waits or failed.
 
     Examples:
 
       switchboard calls list --watch
 
-      switchboard calls list --state failed --json
+      switchboard calls list --status failed --json
 
       switchboard calls list --scorecard service --failed
     """
     from db.search.call_list import CallFilter
 
-    states = () if state_ is None else (str(state_),)
-    wanted = CallFilter(
-        states, question=question, answer=answer, scorecard=scorecard, passed=passed, score_below=score_below
-    )
-    narrowed = wanted != CallFilter(states)
     if (question is None) is not (answer is None):
         raise CommandError("--question and --answer are given together.", "", USAGE)
     if scorecard is None and (passed, score_below) != (None, None):
         raise CommandError("--passed, --failed and --score-below need --scorecard KEY.", "", USAGE)
+    states = () if state_ is None else (str(state_),)
+    filter_ = CallFilter(
+        states, question=question, answer=answer, scorecard=scorecard, passed=passed, score_below=score_below
+    )
+    narrowed = filter_ != CallFilter(states)
 
     async def work(database: "Database") -> "list[CallSummary]":
         from db.records import views
 
         if narrowed:
-            return await _answered(database, workspace, wanted, limit)
+            return await _filtered_calls(database, workspace, filter_, limit)
         return await views.list_calls(database, await lookup.workspace_id(database, workspace), state_, limit)
 
     if watch and not json_ and out().is_terminal:
         databases.run(lambda database: _watch(database, work))
-    found = databases.run(work)
-    if json_:
-        print_json(found)
-    elif found:
-        out().print(summary_table(found))
-    else:
-        none = "No calls yet." if state_ is None else f"No call is {state_}."
-        err().print("No matching calls." if narrowed else none)
+    calls = databases.run(work)
+    none = "No calls yet." if state_ is None else f"No call is {state_}."
+    notes = () if calls else ("No matching calls." if narrowed else none,)
+    Result(calls, summary_table(calls) if calls else (), notes).print(json_)
 
 
 @app.command()
 def show(
     call_id: CallId,
     words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
-    workspace: lookup.Workspace = None,
+    workspace: Workspace = None,
     json_: Json = False,
 ) -> None:
     """Read a call: transcript, tone, tasks, contacts, statistics, how it was processed, what went wrong.
 
-    Until it is processed: when it will be done, as far as the queue tells (`switchboard queue`).
+    While it is processed: when it is expected to be done (`switchboard queue`).
 
     Examples:
 
@@ -121,17 +129,20 @@ def show(
 
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --json
     """
-    from serve_app.cli.calls.expected_completion import expected
     from serve_app.cli.render.call import render_call
     from serve_app.settings import Settings
 
-    record = load(call_id, workspace)
-    on_its_way = record.call.state == CallState.TRANSCRIBING
-    done = databases.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
+    async def work(database: "Database") -> "tuple[CallRecord, CompletionEstimate | None]":
+        record = await _load(database, call_id, workspace)
+        if record.call.state != CallState.TRANSCRIBING:
+            return record, None
+        return record, await _estimate_completion(database, record.job_id, Settings())
+
+    record, estimate = databases.run(work)
     if json_:
-        print_json({**fields(record), "expected": done})
+        print_json({**fields(record), "expected": estimate})
     else:
-        render_call(record, out(), words, done)
+        render_call(record, out(), words, estimate)
 
 
 @app.command()
@@ -140,7 +151,7 @@ def export(
     format_: Annotated[
         TranscriptFormat, typer.Option("--format", "-f", help="json: the whole record.")
     ] = TranscriptFormat.TXT,
-    workspace: lookup.Workspace = None,
+    workspace: Workspace = None,
 ) -> None:
     """Print a call's transcript as text or subtitles, or its record as JSON, for other programs.
 
@@ -150,7 +161,7 @@ def export(
     """
     from serve_app.records import transcripts as formats
 
-    record = load(call_id, workspace)
+    record = databases.run(lambda database: _load(database, call_id, workspace))
     if format_ is TranscriptFormat.JSON:
         print_json(record)
         return
@@ -164,8 +175,8 @@ async def reads(
     database: "Database",
     call_id: CallId,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, the latest first.")] = 100,
-    workspace: lookup.Workspace = None,
-) -> Answer:
+    workspace: Workspace = None,
+) -> Result:
     """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
 
     Commands on this machine are not listed: they read the database directly.
@@ -181,7 +192,7 @@ async def reads(
     return listing(
         await access_log.list_reads(database, scope, call_id, limit),
         ("!when", "who", "!what", "how", "request"),
-        lambda one: (moment(one.at), one.name or str(one.key_id), one.what, one.detail, one.request_id or ""),
+        lambda read: (moment(read.at), read.name or str(read.key_id), read.what, read.detail, read.request_id or ""),
         f"No reads of call {call_id}.",
     )
 
@@ -192,10 +203,10 @@ app.writes()(edits.undo)
 
 
 @app.writes()
-async def reseal(database: "Database") -> Answer:
+async def reseal(database: "Database") -> Result:
     """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
-    Run it after a key was set or put before others. The service may run.
+    Run it after you set a key or put a new one first. The service may be running.
 
     Example:
 
@@ -211,10 +222,10 @@ async def reseal(database: "Database") -> Answer:
     done = await rotate.reseal(database, sealer)
     changed = counted(done.changed, "call or submission", "calls and submissions")
     unopened = (
-        f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS. Add that key behind "
-        "the first one and run this again; without it their recordings can only be submitted again."
+        f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS. Add that key after "
+        "the first one and run this again; without it, these recordings must be submitted again."
     )
-    return Answer(
+    return Result(
         {"resealed": done.changed, "unopened": done.unopened},
         f"Recording URLs of {changed} sealed with the current key.",
         warnings=(unopened,) if done.unopened else (),
@@ -222,51 +233,70 @@ async def reseal(database: "Database") -> Answer:
     )
 
 
-def load(call_id: UUID, workspace: str | None) -> "CallRecord":
-    """Return the record of a call. Raises `CommandError` where there is none."""
+async def _load(database: "Database", call_id: UUID, workspace: str | None) -> "CallRecord":
+    from db.records import views
 
-    async def work(database: "Database") -> "CallRecord | None":
-        from db.records import views
-
-        return await views.show_call(database, call_id, await lookup.workspace_id(database, workspace))
-
-    record = databases.run(work)
+    record = await views.show_call(database, call_id, await lookup.workspace_id(database, workspace))
     if record is None:
         raise CommandError(f"No call {call_id}.", ID_HELP)
     return record
 
 
-async def _answered(
-    database: "Database", workspace: str | None, wanted: "CallFilter", limit: int
+async def _estimate_completion(
+    database: "Database", job_id: UUID | None, settings: "Settings"
+) -> CompletionEstimate | None:
+    """Return None for a job that has ended or waits for a retry."""
+    from db.queue import backlog as queue
+    from serve_app.operations.estimates import CALL, RUNNING_PART, Estimate, ahead, left_of_running
+
+    place = await queue.place(database, job_id) if job_id else None
+    if place is None:
+        return None
+    backlog, lanes = await queue.lanes(database)
+    own_lane = next((lane for lane in lanes if (lane.team_id, lane.live) == (place.team_id, place.live)), None)
+    if place.running:  # running calls share the engines, so all of them may end together
+        before, audio = 0.0, max(left_of_running(backlog), place.audio_seconds * RUNNING_PART)
+    elif own_lane is not None:
+        before = ahead(own_lane, place.before, lanes, backlog, settings.processing.BACKFILL_SHARE)
+        audio = before + place.audio_seconds
+    else:  # the job ended between the two queries
+        return None
+    seconds = Estimate(backlog, settings.scaling.assumed_rtfx).drain_time(audio)
+    measured = any(pace.stage == CALL for pace in backlog.paces)
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return CompletionEstimate(at, round(seconds, 1), round(before, 1), measured)
+
+
+async def _filtered_calls(
+    database: "Database", workspace: str | None, filter_: "CallFilter", limit: int
 ) -> "list[CallSummary]":
-    """Calls of one workspace, by what they came to: the latest started first. Raises `CommandError`."""
+    """Return matching calls of one workspace, the latest started first. Raises `CommandError`."""
     from db.core.database import Reader
     from db.search import call_list
     from db.workspace import questions
 
-    home = (await lookup.workspace(database, workspace)).workspace_id
-    for key in filter(None, (wanted.question, wanted.scorecard)):
-        if not await questions.defined_versions(database, home, home, key):
+    workspace_id = (await lookup.workspace(database, workspace)).workspace_id
+    for key in filter(None, (filter_.question, filter_.scorecard)):
+        if not await questions.defined_versions(database, workspace_id, workspace_id, key):
             hint = "`switchboard questions list` shows questions and scorecards."
             raise CommandError(f"No question or scorecard {key!r}.", hint)
-    found: list[CallSummary] = []
+    calls: list[CallSummary] = []
     cursor: str | None = None
     while True:
-        page = await call_list.list_calls(database, Reader(home), wanted, cursor, min(limit - len(found), MAX_PAGE))
-        found += [line.call for line in page.items]
+        size = min(limit - len(calls), MAX_PAGE)
+        page = await call_list.list_calls(database, Reader(workspace_id), filter_, cursor, size)
+        calls += [line.call for line in page.items]
         cursor = page.next
-        if cursor is None or len(found) >= limit:
-            return found
+        if cursor is None or len(calls) >= limit:
+            return calls
 
 
-def summary_table(found: "Sequence[CallSummary]") -> Table:
+def summary_table(calls: "Sequence[CallSummary]") -> Table:
     from serve_app.cli.render.call import STATE_STYLES, status_line
 
-    lines = table("!call", "!state", "!started", "!lang", "!from -> to", "about")
-    for call in found:
-        about = status_line(call)
-        if call.failure:
-            about = f"{call.failure.code}: {call.failure.message}"
+    lines = table("!call", "!status", "!started", "!lang", "!from -> to", "about")
+    for call in calls:
+        about = f"{call.failure.code}: {call.failure.message}" if call.failure else status_line(call)
         lines.add_row(
             str(call.call_id),
             Text(call.state, style=STATE_STYLES.get(call.state, "")),
@@ -279,7 +309,6 @@ def summary_table(found: "Sequence[CallSummary]") -> Table:
 
 
 async def _watch(database: "Database", work: "databases.Work[list[CallSummary]]") -> None:
-    """Until Ctrl-C."""
     from rich.live import Live
 
     with Live(console=out(), auto_refresh=False) as live:

@@ -1,5 +1,3 @@
-"""`switchboard calls answer`, `edits`, `undo`: what people say against the machine's answers, and all corrections."""
-
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -8,7 +6,7 @@ import typer
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import parse_id
 from serve_app.cli.ui.output import moment
-from serve_app.cli.ui.resource import Answer, Home, listing
+from serve_app.cli.ui.resource import Result, Scope, listing
 
 if TYPE_CHECKING:
     from db.records.corrections import CallEdit, Editor
@@ -28,12 +26,12 @@ EditId = Annotated[
 
 def _reason(text: str) -> str:
     if not text.strip():
-        raise CommandError("--comment is empty.", "Say why the answer is another one.", USAGE)
+        raise CommandError("--comment is empty.", "Explain the correction.", USAGE)
     return text
 
 
 async def answer(
-    home: Home,
+    scope: Scope,
     call_id: CallId,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The key of a question or tracker.")],
     new: Annotated[
@@ -47,9 +45,9 @@ async def answer(
     ],
     old: Annotated[
         str | None,
-        typer.Option("--old", metavar="ANSWER", help="Only while this is the answer; else nothing is changed."),
+        typer.Option("--old", metavar="ANSWER", help="Change nothing unless this is the current answer."),
     ] = None,
-) -> Answer:
+) -> Result:
     """Correct the machine's answer to a question of a call, and say why. Scores follow; `undo` reverts it.
 
     Example:
@@ -62,35 +60,35 @@ async def answer(
     from pipeline.domain.edits import EditKind
     from pipeline.domain.overrides import shown_answer
 
-    record = await views.show_call(home.database, call_id, home.id)
+    record = await views.show_call(scope.database, call_id, scope.id)
     if record is None:
         raise _no_call(call_id)
-    answers = {one.key: shown_answer(one) for one in record.answers}
-    answers |= {one.key: shown_answer(one) for one in record.trackers}
+    answers = {answer.key: shown_answer(answer) for answer in record.answers}
+    answers |= {tracker.key: shown_answer(tracker) for tracker in record.trackers}
     if question not in answers:
         keys = ", ".join(answers) or "none"
-        raise CommandError(f"Call {call_id} was not asked {question!r}.", f"Its questions: {keys}.", FAILED)
+        raise CommandError(f"Call {call_id} has no answer to {question!r}.", f"Its questions: {keys}.", FAILED)
     before = answers[question] if old is None else _parsed(old)
-    wanted = WantedEdit(EditKind.ANSWER, before, _parsed(new), question=question, comment=comment)
+    edit_request = WantedEdit(EditKind.ANSWER, before, _parsed(new), question=question, comment=comment)
     try:
-        edit = (await correct.make(home.database, Reader(home.id), _operator(), call_id, wanted)).edit
-    except correct.Stale as error:
+        edit = (await correct.make(scope.database, Reader(scope.id), _operator(), call_id, edit_request)).edit
+    except correct.EditConflict as error:
         now = _shown(error.current.value if error.current else None)
         raise CommandError(
             f"Nothing was changed: the answer is {now!r}, not {_shown(before)!r}.",
-            f"It may have been corrected in the meantime: look at the call, then say --old {now!r}.",
+            f"The call has changed in the meantime: check it, then pass --old {now!r}.",
             FAILED,
         ) from None
-    except correct.CannotBe as error:
+    except correct.InvalidEdit as error:
         raise CommandError(f"{new!r} cannot be the answer to {question!r}.", str(error), USAGE) from None
     except correct.EditRefused as error:
         raise CommandError(str(error) or type(error).__name__, "", FAILED) from None
-    who = f"{_shown(edit.machine)} by the machine, {_shown(edit.person)} by {edit.made_by}"
+    change = f"{_shown(edit.machine)} by the machine, {_shown(edit.person)} by {edit.made_by}"
     revert = f"`switchboard calls undo {call_id} {edit.edit_id}` reverts it."
-    return Answer(edit, (f"{question}: {who}.", revert))
+    return Result(edit, (f"{question}: {change}.", revert))
 
 
-async def edits(home: Home, call_id: CallId) -> Answer:
+async def edits(scope: Scope, call_id: CallId) -> Result:
     """List what people corrected in a call, undone corrections too, the earliest first.
 
     Example:
@@ -101,21 +99,21 @@ async def edits(home: Home, call_id: CallId) -> Answer:
     from db.records import correct
 
     try:
-        corrections = await correct.list_edits(home.database, Reader(home.id), call_id)
-    except correct.NoSuch:
+        corrections = await correct.list_edits(scope.database, Reader(scope.id), call_id)
+    except correct.NotFound:
         raise _no_call(call_id) from None
     return listing(
         corrections,
-        ("!edit", "!when", "!kind", "!state", "who", "what"),
-        lambda one: (
-            *(str(one.edit_id), moment(one.made_at), str(one.kind), str(one.state), one.made_by),
-            _change(one) + (f" ({one.comment})" if one.comment else ""),
+        ("!edit", "!when", "!kind", "!status", "who", "what"),
+        lambda edit: (
+            *(str(edit.edit_id), moment(edit.made_at), str(edit.kind), str(edit.state), edit.made_by),
+            _change(edit) + (f" ({edit.comment})" if edit.comment else ""),
         ),
         f"Call {call_id} has no corrections.",
     )
 
 
-async def undo(home: Home, call_id: CallId, edit_id: EditId) -> Answer:
+async def undo(scope: Scope, call_id: CallId, edit_id: EditId) -> Result:
     """Undo a correction of a call; it stays in the list of corrections, with the person's name.
 
     Example:
@@ -126,11 +124,11 @@ async def undo(home: Home, call_id: CallId, edit_id: EditId) -> Answer:
     from db.records import correct
 
     try:
-        edit = await correct.undo(home.database, Reader(home.id), _operator(), call_id, edit_id)
-    except correct.NoSuch:
+        edit = await correct.undo(scope.database, Reader(scope.id), _operator(), call_id, edit_id)
+    except correct.NotFound:
         hint = f"`switchboard calls edits {call_id}` shows them."
         raise CommandError(f"Call {call_id} has no correction {edit_id}.", hint, FAILED) from None
-    return Answer(edit, f"Undone: {_change(edit)}.")
+    return Result(edit, f"Undone: {_change(edit)}.")
 
 
 def _operator() -> "Editor":

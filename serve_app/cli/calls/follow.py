@@ -1,5 +1,3 @@
-"""Waiting for calls: their states and stages as they change, until each is completed or failed."""
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
@@ -28,9 +26,9 @@ ENDED = ("completed", "failed")
 def follow_calls(
     call_ids: Sequence[UUID], key: str, timeout: float, settings: "Settings | None" = None
 ) -> "list[CallRecord]":
-    """Show progress on stderr until all have ended; return their records in the order of `call_ids`.
+    """Show progress on stderr until all calls have ended; return their records in the order of `call_ids`.
 
-    The calls are read from the database, in the workspace of `key`. Raises `CommandError` when some have not ended
+    The calls are read from the database, in the workspace of `key`. Raises `CommandError` if some have not ended
     after `timeout` seconds.
     """
 
@@ -51,15 +49,15 @@ async def follow(
     console: Console,
     names: Mapping[UUID, str] | None = None,
 ) -> "list[CallRecord]":
-    """Do as `follow_calls`, with an open database and a console; `names` replace ids."""
+    """Follow calls with an open database; `names` are shown instead of ids. See `follow_calls`."""
     from db.records import views
 
     ends = time.monotonic() + seconds
     progress = _Progress(console, names or {})
     with progress:
         while True:
-            answers = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
-            records = [record for record in answers if record is not None]
+            results = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
+            records = [record for record in results if record is not None]
             progress.show(records)
             if len(records) == len(call_ids) and all(record.call.state in ENDED for record in records):
                 return records
@@ -68,7 +66,7 @@ async def follow(
                     "\n  ".join(
                         (f"After {seconds:.0f} s some calls have not finished.", *progress.unfinished(records))
                     ),
-                    "They continue; `switchboard calls show ID` says what they wait for.",
+                    "They continue; `switchboard calls show ID` shows their state.",
                     FAILED,
                 )
             await asyncio.sleep(POLL_SECONDS)
@@ -93,7 +91,7 @@ class _Progress:
 
     def show(self, records: "Sequence[CallRecord]") -> None:
         if self._live:
-            lines = table("!call", "!state", "status")
+            lines = table("!call", "!status", "about")
             for record in records:
                 lines.add_row(
                     self._name(record),

@@ -1,5 +1,3 @@
-"""`switchboard jobs`: the queue as an operator sees it, and what failed."""
-
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +10,9 @@ from db.queue import retries
 from db.records import views
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.options import Time, moment_of, parse_id, parse_time
+from serve_app.cli.ui.options import Time, Workspace, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, fields, moment
-from serve_app.cli.ui.resource import Answer, Group, details, listing
+from serve_app.cli.ui.resource import Group, Result, details, listing
 from serve_app.cli.ui.table import Table
 from serve_app.records.advice import advice, waiting_advice
 
@@ -60,18 +58,18 @@ async def list_(
     database: "Database",
     failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
-    workspace: lookup.Workspace = None,
-) -> Answer:
+    workspace: Workspace = None,
+) -> Result:
     """List the latest jobs: state, stage, worker, attempts, crashes, next try, last error.
 
     Example:
 
       switchboard jobs list --failed --limit 100 --json
     """
-    home = await lookup.workspace_id(database, workspace)
+    workspace_id = await lookup.workspace_id(database, workspace)
     return listing(
-        await views.list_jobs(database, home, "failed" if failed else None, limit),
-        ("!job", "!state", "#tries", "!created", "!call", "!kind", "about"),
+        await views.list_jobs(database, workspace_id, "failed" if failed else None, limit),
+        ("!job", "!status", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
             *(str(job.job_id), Text(job.state, style=STYLES.get(job.state, "")), str(job.attempts)),
             *(moment(job.created_at), str(job.call_id), job.kind, about(job)),
@@ -81,7 +79,7 @@ async def list_(
 
 
 def about(job: "JobSummary") -> str:
-    """Return stage and worker while it runs, the next attempt while it waits, and the last error."""
+    """Return the stage and worker of a running job, the next attempt of a waiting one, and the last error."""
     from pipeline.domain.stage import Stage
 
     parts = []
@@ -102,16 +100,16 @@ async def failed(
     code: Code = None,
     since: Since = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 50,
-    workspace: lookup.Workspace = None,
-) -> Answer:
+    workspace: Workspace = None,
+) -> Result:
     """List failed jobs, why they failed, and what to do about it.
 
     Example:
 
       switchboard jobs failed --since 1d
     """
-    home, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
-    jobs = await retries.failed(database, home, code=code, since=start, limit=limit)
+    workspace_id, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
+    jobs = await retries.failed(database, workspace_id, code=code, since=start, limit=limit)
     answer = listing(
         jobs,
         ("!job", "!code", "!failed", "!call", "!kind", "why"),
@@ -126,10 +124,10 @@ async def failed(
     return replace(answer, lines=(answer.lines, *hints)) if isinstance(answer.lines, Table) else answer
 
 
-def _selects(given: set[str]) -> bool:
-    if ("id_" in given) == bool(given & {"all_", "waiting", "code", "since"}):
-        raise CommandError("Say what to retry: an ID, or --all, --waiting, --code or --since.", "", USAGE)
-    return "dry_run" not in given
+def _selects(present: set[str]) -> bool:
+    if ("id_" in present) == bool(present & {"all_", "waiting", "code", "since"}):
+        raise CommandError("Nothing selected: pass an ID, --all, --waiting, --code or --since.", "", USAGE)
+    return "dry_run" not in present
 
 
 @app.checked(_selects)
@@ -144,17 +142,15 @@ async def retry(
         ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All jobs that `jobs failed` lists.")] = False,
-    waiting: Annotated[
-        bool, typer.Option("--waiting", help="Jobs that wait for their next try, instead of failed ones: try them now.")
-    ] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Retry waiting jobs now, instead of failed ones.")] = False,
     code: Code = None,
     since: Since = None,
-    workspace: lookup.Workspace = None,
+    workspace: Workspace = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be retried without doing it.")] = False,
-) -> Answer:
+) -> Result:
     """Retry failed jobs: a new job for each call, as if the same recording were submitted again.
 
-    A job that waits for its next try is tried now.
+    A job that waits for a retry is retried now.
 
     Examples:
 
@@ -164,13 +160,13 @@ async def retry(
 
       switchboard jobs retry --waiting --code recording_unreachable
     """
-    home, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
+    workspace_id, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
     ids = None if id_ is None else [id_]
     if not waiting:
-        jobs = await retries.failed(database, home, code=code, since=start, ids=ids, limit=None)
+        jobs = await retries.failed(database, workspace_id, code=code, since=start, ids=ids, limit=None)
         if jobs or id_ is None:
             return await _retry(database, jobs, dry_run)
-    due = await retries.waiting(database, home, code=code, since=start, ids=ids)
+    due = await retries.waiting(database, workspace_id, code=code, since=start, ids=ids)
     if not due and id_ is not None:
         hint = "`switchboard jobs list` shows the states of jobs."
         raise CommandError(f"{id_} is neither a failed nor a waiting job.", hint, FAILED)
@@ -183,7 +179,7 @@ async def show(
     id_: Annotated[
         UUID, typer.Argument(metavar="ID", parser=parse_id("`switchboard jobs list` shows the ids."), help="A job.")
     ],
-) -> Answer:
+) -> Result:
     """Show one job: state, stage, worker, attempts, the last error and what to do about it.
 
     Example:
@@ -194,16 +190,20 @@ async def show(
     if job is None:
         raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)
     names = ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")
-    rows = [(name, str(value)) for name in names if (value := getattr(job, name)) is not None]
+    rows = [
+        ("status" if name == "state" else name, str(getattr(job, name)))
+        for name in names
+        if getattr(job, name) is not None
+    ]
     times = ("created_at", "started_at", "next_try", "finished_at")
     rows += [(name, moment(value)) for name in times if (value := getattr(job, name)) is not None]
     if job.error and job.state != "done":
         to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)
         rows += [("error", f"{job.error.code}: {job.error.message}"), ("what to do", to_do)]
-    return Answer(job, details(rows))
+    return Result(job, details(rows))
 
 
-async def _try_now(database: "Database", due: "list[WaitingJob]", dry_run: bool) -> Answer:
+async def _try_now(database: "Database", due: "list[WaitingJob]", dry_run: bool) -> Result:
     tried = set() if dry_run else {job.job_id for job in due if await retries.try_now(database, job.job_id)}
     lines = []
     for job in due:
@@ -213,10 +213,10 @@ async def _try_now(database: "Database", due: "list[WaitingJob]", dry_run: bool)
         else:
             lines.append(f"tried now: {what}" if job.job_id in tried else f"skipped: {what}: it no longer waits")
     count = f"{len(due)} would be tried now." if dry_run else f"{len(tried)} of {len(due)} are tried now."
-    return Answer([{**fields(job), "tried": job.job_id in tried} for job in due], lines, (count,))
+    return Result([{**fields(job), "tried": job.job_id in tried} for job in due], lines, (count,))
 
 
-async def _retry(database: "Database", jobs: "list[FailedJob]", dry_run: bool) -> Answer:
+async def _retry(database: "Database", jobs: "list[FailedJob]", dry_run: bool) -> Result:
     new: dict[UUID, UUID | None] = {}
     for job in () if dry_run else jobs:
         if retried := await retries.retry(database, job.job_id):
@@ -230,4 +230,4 @@ async def _retry(database: "Database", jobs: "list[FailedJob]", dry_run: bool) -
             lines.append(f"retried: {what}, new job {new_id}" if new_id else f"skipped: {what}: it has another job now")
     count = sum(new_id is not None for new_id in new.values())
     note = f"{len(jobs)} would be retried." if dry_run else f"{count} of {len(jobs)} are retried."
-    return Answer([{**fields(job), "new_job_id": new.get(job.job_id)} for job in jobs], lines, (note,))
+    return Result([{**fields(job), "new_job_id": new.get(job.job_id)} for job in jobs], lines, (note,))

@@ -1,5 +1,3 @@
-"""`switchboard demo`: nine calls through the components that production uses."""
-
 import asyncio
 import os
 import signal
@@ -15,7 +13,7 @@ from uuid import UUID, uuid4
 import httpx
 import typer
 
-from serve_app.cli.run.up import say_engines
+from serve_app.cli.run.up import print_engines
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.output import Json, err, out, print_json
 from serve_app.cli.ui.table import Table, table
@@ -42,7 +40,7 @@ Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """One sample call on its way: what was sent, and what the service answered."""
+    """One submitted sample call and the responses of the service."""
 
     name: str
     call_id: str
@@ -66,11 +64,11 @@ def demo(
 ) -> None:
     """Start the service, submit the sample calls as a phone system would, and show the records.
 
-    Every word of the samples is known, so the last table counts the words that were recognized wrong. The first run
+    The samples have reference transcripts: the last table counts the words that were recognized wrong. The first run
     fetches model files (about 300 MB).
 
-    On a terminal the service then keeps running until Ctrl-C, with a link to the console. A further demo processes the
-    same calls again, in the same workspace.
+    On a terminal, the service then keeps running until Ctrl-C and prints a link to the console. Another demo processes
+    the same calls again in the same workspace.
 
     Examples:
 
@@ -95,13 +93,13 @@ def demo(
         console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
         started = time.monotonic()
         workspace_id, key = asyncio.run(_prepare_workspace(endpoints.database_url))
-        played = _submit(samples, settings.handed_in, endpoints.submit_url, key)
+        results = _submit(samples, settings.handed_in, endpoints.submit_url, key)
         engines = service.wait_for_engines(timeout)
         if engines.problems:
-            raise CommandError("An engine cannot work.", " ".join(engines.problems.values()), FAILED)
-        say_engines(engines)
-        records = asyncio.run(_follow(endpoints.database_url, workspace_id, played, timeout))
-        report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
+            raise CommandError("An engine is not available.", " ".join(engines.problems.values()), FAILED)
+        print_engines(engines)
+        records = asyncio.run(_follow(endpoints.database_url, workspace_id, results, timeout))
+        report = _report(samples, results, records, endpoints.seconds, time.monotonic() - started)
         print_json(report) if as_json else _show(samples, records, report)
         if keep or (keep is None and sys.stdout.isatty() and not as_json):
             _keep_running(endpoints, workspace_id, key, data_dir)
@@ -110,14 +108,14 @@ def demo(
     if report["completed"] < len(samples):
         raise CommandError(
             f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
-            f"Their records above say why; Ray's logs are in {own_folder().path}/ray/session_latest/logs/serve.",
+            f"See their records above; Ray's logs are in {own_folder().path}/ray/session_latest/logs/serve.",
             FAILED,
         )
     discard_own_folder()
 
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
-    """Production's settings but for the default engines' models, the folder and the port."""
+    """Return production settings except for the default engines' models, the folder and the port."""
     from serve_app.service.ports import free_port
     from serve_app.settings import Settings
 
@@ -135,7 +133,6 @@ def demo_settings(data_dir: Path, port: int) -> "Settings":
 
 
 def _model(engine: str, option: str) -> dict[str, str]:
-    """The demo's model for a default engine, as its option; another engine keeps the model of the settings."""
     return {option: MODELS[engine]} if engine in MODELS else {}
 
 
@@ -152,25 +149,26 @@ def chosen_samples(prefixes: tuple[str, ...]) -> "list[Sample]":
 
 
 def _fetch_checkpoints(settings: "Settings") -> None:
-    """Bring the demo's checkpoints into the store, with progress."""
     from pipeline import asr, diarization
     from pipeline.checkpoints import store
     from pipeline.checkpoints.fetch import fetch
 
     kinds = asr.engine_class(settings.asr).CHECKPOINTS, diarization.engine_class(settings.diarization).CHECKPOINTS
-    wanted = zip((settings.asr.model, settings.diarization.pipeline), kinds, strict=True)
-    parts = [part for model, kind in wanted if kind for part in kind.stored.get(model, {}).values()]
+    models = zip((settings.asr.model, settings.diarization.pipeline), kinds, strict=True)
+    parts = [part for model, kind in models if kind for part in kind.stored.get(model, {}).values()]
     folder = settings.checkpoints or store.default_folder()
     fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))
 
 
 async def _prepare_workspace(database_url: str) -> tuple[UUID, str]:
-    """Return the demo's workspace and a new key of its team. What an earlier demo created is used again."""
+    """Return the demo's workspace and a new key of its team; reuse those of an earlier demo."""
     from db.core.database import Database
     from db.workspace import directory, keys
 
     async with await Database.open(database_url, pool_size=2) as database:
-        workspaces = [one for one in await directory.list_workspaces(database) if one.name == WORKSPACE]
+        workspaces = [
+            workspace for workspace in await directory.list_workspaces(database) if workspace.name == WORKSPACE
+        ]
         workspace = workspaces[-1] if workspaces else await directory.create_workspace(database, WORKSPACE, *PLACE)
         workspace_id = workspace.workspace_id
         teams = await directory.list_teams(database, workspace_id)
@@ -189,7 +187,6 @@ async def _prepare_workspace(database_url: str) -> tuple[UUID, str]:
 
 
 async def _issue_link(database_url: str, workspace_id: UUID, console_url: str) -> str:
-    """Return a link that opens the console once."""
     from db.core.database import Database
     from db.workspace import sessions
     from serve_app.cli.workspace.console import link_url
@@ -200,60 +197,60 @@ async def _issue_link(database_url: str, workspace_id: UUID, console_url: str) -
 
 
 def _submit(samples: "list[Sample]", folder: Path, submit_url: str, key: str) -> list[DemoResult]:
-    """Hand in and POST each sample; those of two phases twice, the first without a recording.
+    """Hand in and POST each sample; two-phase samples twice, first without a recording.
 
-    A sample has the same callId in every demo, and its recording another URL: it is processed again.
+    A sample has the same callId in every demo but another recording URL, so it is processed again.
     """
     from pipeline.fetch.handed_in import hand_in
 
-    played, run = [], uuid4().hex[:8]
+    results, run = [], uuid4().hex[:8]
     with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=10.0, trust_env=False) as client:
         for sample in samples:
             call_id = UUID(sample.body["callId"])
             names = [f"{run}-{recording.name}" for recording in sample.recordings]
             urls = [hand_in(folder, file, call_id, name) for file, name in zip(sample.recordings, names, strict=True)]
             bodies = sample.submissions(dict(zip(sample.recordings, urls, strict=True)).__getitem__, call_id)
-            answers = [_post(client, submit_url, body) for body in bodies]
-            statuses = tuple(answer["status"] for answer in answers)
-            played.append(DemoResult(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))
+            responses = [_post(client, submit_url, body) for body in bodies]
+            statuses = tuple(response["status"] for response in responses)
+            results.append(DemoResult(sample.name, responses[-1]["callId"], statuses, responses[-1].get("jobId")))
             err().print(f"  202 {' then '.join(statuses):<26} {sample.name}")
-    return played
+    return results
 
 
 def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = client.post(url, json=body)
-    if answer.status_code != 202:
-        raise CommandError(f"POST /submit answered {answer.status_code}: {answer.text}", "", FAILED)
-    return dict(answer.json())
+    response = client.post(url, json=body)
+    if response.status_code != 202:
+        raise CommandError(f"POST /submit responded {response.status_code}: {response.text}", "", FAILED)
+    return dict(response.json())
 
 
 async def _follow(
-    database_url: str, workspace_id: UUID, played: list[DemoResult], seconds: float
+    database_url: str, workspace_id: UUID, results: list[DemoResult], seconds: float
 ) -> "dict[str, CallRecord]":
     """Show progress until every call is completed or failed; return the records by sample."""
     from db.core.database import Database
     from serve_app.cli.calls.follow import follow
 
     async with await Database.open(database_url, pool_size=2) as database:
-        names = {UUID(one.call_id): one.name for one in played}
+        names = {UUID(result.call_id): result.name for result in results}
         records = await follow(database, list(names), workspace_id, seconds, err(), names)
-        return {one.name: record for one, record in zip(played, records, strict=True)}
+        return {result.name: record for result, record in zip(results, records, strict=True)}
 
 
 def _report(
     samples: "list[Sample]",
-    played: list[DemoResult],
+    results: list[DemoResult],
     records: "dict[str, CallRecord]",
     start_seconds: float,
     run_seconds: float,
 ) -> dict[str, Any]:
-    """The figures of the run, JSON-able."""
+    """Return the figures of the run, ready for JSON."""
     from serve_app.demo.compare import WordErrors, compare, turns_by_role
 
     rows, total = [], WordErrors(0, 0)
-    for sample, one in zip(samples, played, strict=True):
+    for sample, result in zip(samples, results, strict=True):
         record = records[sample.name]
-        row: dict[str, Any] = {**asdict(one), "voices": sample.expected["voices"], "state": str(record.call.state)}
+        row: dict[str, Any] = {**asdict(result), "voices": sample.expected["voices"], "state": str(record.call.state)}
         if record.transcript is not None:
             errors = compare(sample.expected, turns_by_role(record.transcript), record.transcript.layout.kind.separated)
             total += errors
@@ -266,7 +263,7 @@ def _report(
                 "words_said": errors.said,
                 "words_doubtful": sum(word.doubtful for turn in record.transcript.turns for word in turn.words),
                 "doubts": len(record.transcript.doubts),
-                "channels": [_held(labels) for labels in record.transcript.labels],
+                "channels": [_seconds_by_kind(labels) for labels in record.transcript.labels],
                 "speakers": len({turn.speaker for turn in record.transcript.turns if not turn.machine}),
                 "tasks": len(record.tasks),
             }
@@ -281,8 +278,7 @@ def _report(
     }
 
 
-def _held(labels: "Sequence[Label]") -> dict[str, float]:
-    """Seconds of each kind of sound in a channel."""
+def _seconds_by_kind(labels: "Sequence[Label]") -> dict[str, float]:
     kinds = {label.kind for label in labels}
     return {
         str(kind): round(sum(label.end - label.start for label in labels if label.kind is kind), 1)
@@ -297,7 +293,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
     for sample in samples:
         console.rule(f"[bold]{sample.name}[/bold]")
         render_call(records[sample.name], console)
-    console.rule("[bold]What was heard, beside what was said[/bold]")
+    console.rule("[bold]Transcripts compared with the references[/bold]")
     console.print(_summary(report["calls"]))
     rate = report["words_wrong"] / max(1, report["words_said"])
     console.print(
@@ -307,15 +303,14 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
     console.print(ATTRIBUTION, style="dim")
     console.print(
         "\nNext:\n"
-        "  switchboard up                the service, for calls of your own\n"
-        "  switchboard process FILE      the pipeline on a recording of yours\n"
-        "  switchboard doctor            what this machine lacks for larger models\n"
+        "  switchboard up                the service, for your calls\n"
+        "  switchboard process FILE      the pipeline on your recording\n"
+        "  switchboard doctor            checks this machine for larger models\n"
         "  docs/operating.md             your PostgreSQL, larger models, ray up"
     )
 
 
 def _summary(calls: list[dict[str, Any]]) -> Table:
-    """One row for each call."""
     summary = table("!sample", "!status", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
     for row in calls:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
@@ -339,14 +334,12 @@ def _keep_running(endpoints: "Endpoints", workspace_id: UUID, key: str, data_dir
     console = err()
     if endpoints.console_url:
         link = asyncio.run(_issue_link(endpoints.database_url, workspace_id, endpoints.console_url))
-        console.print(
-            f"\n[bold]The calls as pages[/bold] (this link opens them once):\n  [green]{link}[/green]", soft_wrap=True
-        )
+        console.print(f"\n[bold]Console[/bold] (this link works once):\n  [green]{link}[/green]", soft_wrap=True)
     console.print(f"\nThe service keeps running. Send calls to {endpoints.submit_url} with this key:\n  {key}")
     console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nPress Ctrl-C to stop it.")
     try:
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C does not cut the stop short
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C does not interrupt the shutdown
         console.print("Stopping ...")

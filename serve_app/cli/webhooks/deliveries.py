@@ -1,5 +1,3 @@
-"""`switchboard webhooks deliveries` and `replay`: what became of events, and sending them again."""
-
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -10,9 +8,9 @@ from db.events import deliveries as event_views
 from db.events import upkeep
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.options import Time, moment_of, parse_id, parse_time
+from serve_app.cli.ui.options import Time, Workspace, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import fields, moment
-from serve_app.cli.ui.resource import Answer, listing
+from serve_app.cli.ui.resource import Result, listing
 from serve_app.cli.webhooks.common import Id, app, find, parse_endpoint
 from serve_app.webhooks import payload
 
@@ -37,21 +35,21 @@ async def deliveries(
     database: "Database",
     endpoint: Annotated[
         UUID | None,
-        typer.Argument(metavar="[ID]", parser=parse_endpoint, help="Of one endpoint.", show_default="of every one"),
+        typer.Argument(metavar="[ID]", parser=parse_endpoint, help="Only this endpoint.", show_default="all endpoints"),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed deliveries.")] = False,
     call: Annotated[
         UUID | None,
         typer.Option(
-            metavar="CALLID", parser=parse_id("--call takes the callId of a submission."), help="Of one call."
+            metavar="CALLID", parser=parse_id("--call takes the callId of a submission."), help="Only this call."
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
-    workspace: lookup.Workspace = None,
-) -> Answer:
-    """List the latest deliveries: event, state, and the last answer of the receiver.
+    workspace: Workspace = None,
+) -> Result:
+    """List the latest deliveries: event, state, and the last response of the receiver.
 
-    With --json each comes with all its attempts: time, status, seconds, beginning of the answer.
+    With --json, each includes all attempts: time, status, seconds, beginning of the response.
 
     Examples:
 
@@ -59,29 +57,29 @@ async def deliveries(
 
       switchboard webhooks deliveries --call 7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210 --json
     """
-    home, state = await lookup.workspace_id(database, workspace), "failed" if failed else None
-    items = await event_views.list_deliveries(database, home, endpoint, state, call, limit)
+    workspace_id, state = await lookup.workspace_id(database, workspace), "failed" if failed else None
+    items = await event_views.list_deliveries(database, workspace_id, endpoint, state, call, limit)
     return listing(
         items,
-        ("!event", "!state", "#tries", "!happened", "!type", "!call", "about"),
-        lambda one: (
+        ("!event", "!status", "#tries", "!occurred", "!type", "!call", "about"),
+        lambda delivery: (
             *(
-                payload.message_id(one.event_id),
-                Text(SHOWN.get(one.state, one.state), STYLES[one.state]),
-                str(one.attempts),
+                payload.message_id(delivery.event_id),
+                Text(SHOWN.get(delivery.state, delivery.state), STYLES[delivery.state]),
+                str(delivery.attempts),
             ),
-            *(moment(one.at), one.type, str(one.call_id), _about(one)),
+            *(moment(delivery.at), delivery.type, str(delivery.call_id), _about(delivery)),
         ),
         "No delivery failed." if failed else "No deliveries yet.",
-        [fields(one) | {"webhook_id": payload.message_id(one.event_id)} for one in items],
+        [fields(delivery) | {"webhook_id": payload.message_id(delivery.event_id)} for delivery in items],
     )
 
 
-def _selects(given: set[str]) -> bool:
-    if not given & {"event", "since", "failed"}:
-        raise CommandError("Replay what?", "--failed, --since TIME or --event EVENT.", USAGE)
-    if {"event", "since"} <= given:
-        raise CommandError("--event names one event, --since many.", "Give one of them.", USAGE)
+def _selects(present: set[str]) -> bool:
+    if not present & {"event", "since", "failed"}:
+        raise CommandError("Nothing selected.", "Use --failed, --since TIME or --event EVENT.", USAGE)
+    if {"event", "since"} <= present:
+        raise CommandError("--event and --since exclude each other.", "Use one of them.", USAGE)
     return True
 
 
@@ -101,9 +99,9 @@ async def replay(
         ),
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only failed deliveries; with --since, of that time.")
+        bool, typer.Option("--failed", help="Only failed deliveries; with --since, from that time.")
     ] = False,
-) -> Answer:
+) -> Result:
     """Send events again with their original ids, so that receivers can recognize duplicates.
 
     Examples:
@@ -117,19 +115,19 @@ async def replay(
     match, start = await find(database, endpoint), await moment_of(database, since)
     count = await upkeep.replay(database, match.workspace_id, match.endpoint_id, event, start, failed)
     disabled = f"The endpoint is disabled: `switchboard webhooks enable {endpoint}` sends them."
-    return Answer(
+    return Result(
         {"endpoint_id": endpoint, "replayed": count},
         f"{count} queued again." if count else "No events to send again.",
         warnings=(disabled,) if match.disabled_at else (),
     )
 
 
-def _about(one: "DeliverySummary") -> str:
-    if one.state == "behind":
-        return "an earlier event of the call comes first"
-    parts = [one.log[-1].outcome] if one.log else []
-    if one.next_try is not None and one.log:
-        parts.append(f"next try {moment(one.next_try)}")
-    if one.log and one.log[-1].answer and one.state != "delivered":
-        parts.append(one.log[-1].answer[:80])
+def _about(delivery: "DeliverySummary") -> str:
+    if delivery.state == "behind":
+        return "waits for an earlier event of the call"
+    parts = [delivery.log[-1].outcome] if delivery.log else []
+    if delivery.next_try is not None and delivery.log:
+        parts.append(f"next try {moment(delivery.next_try)}")
+    if delivery.log and delivery.log[-1].answer and delivery.state != "delivered":
+        parts.append(delivery.log[-1].answer[:80])
     return ", ".join(parts)

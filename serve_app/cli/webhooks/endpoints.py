@@ -1,5 +1,3 @@
-"""`switchboard webhooks`: where a workspace's events are sent."""
-
 import dataclasses
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +9,11 @@ from db.events import deliveries as event_views
 from db.events import endpoints as webhooks
 from db.events.types import type_names
 from serve_app.cli.ui import lookup
+from serve_app.cli.ui.options import Team, Workspace
 from serve_app.cli.ui.output import duration, fields, moment, print_json
-from serve_app.cli.ui.resource import Answer, Home, details, listing
+from serve_app.cli.ui.resource import Result, Scope, details, listing
 from serve_app.cli.webhooks import deliveries, manage
-from serve_app.cli.webhooks.common import Id, app, changed, find, poster, secret_lines
+from serve_app.cli.webhooks.common import Id, app, find, poster, require_endpoint, secret_lines
 from serve_app.settings import Settings
 from serve_app.webhooks import payload, signing
 
@@ -46,17 +45,17 @@ Include = Annotated[
 
 @app.writes()
 async def create(
-    home: Home,
+    scope: Scope,
     url: Annotated[str, typer.Argument(metavar="URL", help="https://...; events are posted there, signed.")],
-    team: lookup.Team = None,
+    team: Team = None,
     event: EventTypes = None,
     include: Include = None,
-    description: Annotated[str, typer.Option(help="What it is for.")] = "",
-) -> Answer:
+    description: Annotated[str, typer.Option(help="Description of the endpoint.")] = "",
+) -> Result:
     """Create an endpoint and show its signing secret, once. It receives events from now on.
 
-    By default an event names the call and its state; no content of the call leaves the service. --include record adds
-    summary, tone, tasks, contact and figures to call.completed, --include transcript the words.
+    By default, an event has the call's id and state; no content leaves the service. --include record adds summary,
+    tone, tasks, contact and statistics to call.completed; --include transcript adds the words.
 
     Examples:
 
@@ -66,16 +65,16 @@ async def create(
     """
     secret = signing.new_secret()
     await poster().look(url)
-    sealed, team_id = Settings().sealer().seal(secret), await home.team_id(team)
+    sealed, team_id = Settings().sealer().seal(secret), await scope.team_id(team)
     options = (event or None, include or (), team_id, description)
-    endpoint = await webhooks.add(home.database, home.id, url, sealed, *options)
+    endpoint = await webhooks.add(scope.database, scope.id, url, sealed, *options)
     head = f"Endpoint {endpoint.endpoint_id}: {', '.join(endpoint.events)} to {endpoint.url}"
-    test = f"See whether events arrive: `switchboard webhooks test {endpoint.endpoint_id}`"
-    return Answer({"endpoint": endpoint, "secret": secret}, (head, *secret_lines(secret), test))
+    test = f"Test it: `switchboard webhooks test {endpoint.endpoint_id}`"
+    return Result({"endpoint": endpoint, "secret": secret}, (head, *secret_lines(secret), test))
 
 
 @app.reads()
-async def list_(database: "Database", workspace: lookup.Workspace = None) -> Answer:
+async def list_(database: "Database", workspace: Workspace = None) -> Result:
     """List endpoints: state, progress, and why one fails or is disabled.
 
     Example:
@@ -90,7 +89,7 @@ async def list_(database: "Database", workspace: lookup.Workspace = None) -> Ans
     ]
     return listing(
         endpoints,
-        ("!id", "!state", "#unsent", "#failed", "!delivered", "url", "about"),
+        ("!id", "!status", "#unsent", "#failed", "!delivered", "url", "about"),
         lambda row: (
             *(str(row[0].endpoint_id), _state(row[0])),
             *(str(row[1].unsent), str(row[1].failed), moment(row[1].delivered_at)),
@@ -102,7 +101,7 @@ async def list_(database: "Database", workspace: lookup.Workspace = None) -> Ans
 
 
 @app.reads()
-async def show(database: "Database", endpoint: Id) -> Answer:
+async def show(database: "Database", endpoint: Id) -> Result:
     """Show one endpoint in full, except its secret.
 
     Example:
@@ -116,22 +115,22 @@ async def show(database: "Database", endpoint: Id) -> Answer:
         (field.name, getattr(item, field.name)) for item in (match, standing) for field in dataclasses.fields(item)
     ]
     rows = [(name, _shown(value)) for name, value in values if value not in (None, "", ())]
-    return Answer(fields(match) | {"standing": standing}, details(rows))
+    return Result(fields(match) | {"standing": standing}, details(rows))
 
 
 @app.updates("thin include")
 async def update(
     database: "Database",
     endpoint: Id,
-    url: Annotated[str | None, typer.Option(help="Send there from now on.")] = None,
+    url: Annotated[str | None, typer.Option(help="New URL.")] = None,
     event: EventTypes = None,
     include: Include = None,
     thin: Annotated[
         bool, typer.Option("--thin", help="Send only ids, state and times, also for queued events.")
     ] = False,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-) -> Answer:
-    """Change an endpoint; options that are not given stay as they are.
+    description: Annotated[str | None, typer.Option(help="Description of the endpoint.")] = None,
+) -> Result:
+    """Change an endpoint; without an option, its value stays.
 
     Examples:
 
@@ -143,12 +142,12 @@ async def update(
     if url is not None:
         await poster().look(url)
     parts = [] if thin else include or None
-    after = changed(await webhooks.change(database, match, url, event or None, parts, description))
-    return Answer(after, f"Changed {after.endpoint_id}.")
+    updated = require_endpoint(await webhooks.change(database, match, url, event or None, parts, description))
+    return Result(updated, f"Changed {updated.endpoint_id}.")
 
 
 @app.writes()
-async def delete(database: "Database", endpoint: Id) -> Answer:
+async def delete(database: "Database", endpoint: Id) -> Result:
     """Delete an endpoint with its queued events and its log.
 
     Example:
@@ -156,7 +155,7 @@ async def delete(database: "Database", endpoint: Id) -> Answer:
       switchboard webhooks delete 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
     removed = await webhooks.remove(database, await find(database, endpoint))
-    return Answer({"endpoint_id": endpoint, "removed": removed}, f"Deleted {endpoint}.")
+    return Result({"endpoint_id": endpoint, "removed": removed}, f"Deleted {endpoint}.")
 
 
 @app.command()

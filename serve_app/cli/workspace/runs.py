@@ -1,5 +1,3 @@
-"""`switchboard runs`: stored calls processed again with another configuration; compared, promoted, rolled back."""
-
 import asyncio
 import time
 from datetime import UTC, datetime
@@ -31,13 +29,13 @@ if TYPE_CHECKING:
     from db.workspace.directory import Workspace
 
 POLL_SECONDS = 1.0
-SHOWN = 5  # calls that failed
+SHOWN = 5  # failed calls
 
 app = Group(
-    """Runs: stored calls by another model or other settings, without changing their records.
+    """Runs: process stored calls with another model or settings, without changing their records.
 
-    A run is processed while no call is waiting. Stages for which nothing changes are not run again. Compare its
-    results with the records, make them live (promote), or restore the old records (rollback).
+    A run is processed while no call is waiting. Unchanged stages are not repeated. Compare its results with the
+    records, make them live (promote), or restore the old records (rollback).
 
     Examples:
 
@@ -52,7 +50,7 @@ app = Group(
     {RunRefused: ("", FAILED)},
 )
 
-Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it ends.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Show progress until the run ends.")]
 NewRun = Annotated[
     str,
     typer.Argument(metavar="NAME", parser=parse_new("a run"), help="Letters, digits, dots, dashes and underscores."),
@@ -68,27 +66,26 @@ async def create(
         typer.Option(
             "--set",
             metavar="GROUP.NAME=VALUE",
-            help="A setting that differs from the service's: asr.model=whisper-tiny.en. Repeatable.",
-            show_default="none: the service's current settings and code",
+            help="A changed setting: asr.model=whisper-tiny.en. Repeatable.",
+            show_default="same settings as live",
         ),
     ] = None,
     team: Team = None,
     since: Since = None,
-    until: Annotated[
-        Time | None, typer.Option(metavar="TIME", parser=parse_time, help="Calls that started before.")
-    ] = None,
+    until: Annotated[Time | None, typer.Option(metavar="TIME", parser=parse_time, help="Calls started before.")] = None,
     language: Annotated[str | None, typer.Option(metavar="CODE", help="Calls in this language (ISO 639-1).")] = None,
     gold: Annotated[str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.")] = None,
     call: CallIds = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most this many, the latest first.", show_default="all, at most 2,000")
+        int | None,
+        typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="all, max. 2,000"),
     ] = None,
     watch: Watch = False,
 ) -> Result:
-    """Create a run: completed calls, and the settings that differ from the service's.
+    """Create a run over completed calls, with the settings that differ from live.
 
-    A run may set the groups asr, alignment, diarization, safety, roles and analysis (SETTINGS.md has their names).
-    Without --set it shows what the service would produce for these calls today.
+    A run can change settings of asr, alignment, diarization, safety, roles and analysis (see SETTINGS.md). Without
+    --set, it shows what the service would produce for these calls today.
 
     Examples:
 
@@ -101,7 +98,7 @@ async def create(
     try:
         changes = check(parse(set_ or []), Settings())
     except SettingRefused as error:
-        raise CommandError(str(error), "SETTINGS.md has all of them.", USAGE) from None
+        raise CommandError(str(error), "SETTINGS.md lists them.", USAGE) from None
     selection = CallSelection(
         call_ids=tuple(call or ()),
         gold=parse_set_name(gold) if gold else None,
@@ -173,10 +170,10 @@ app.reads()(runs_compare.compare)
 
 @app.writes()
 async def promote(scope: Scope, name: RunName) -> Result:
-    """Make a run's results the records of its calls, all at once. Calls that changed since are skipped.
+    """Make a run live: its results replace the records of its calls, all at once. Changed calls are skipped.
 
-    Corrections are kept where the words they correct are still there. Each call gets a call.promoted event.
-    `runs rollback` undoes the promotion.
+    A correction is kept if the corrected words still exist. Each call gets a call.promoted event. `runs rollback`
+    undoes the promotion.
 
     Example:
 
@@ -200,7 +197,7 @@ async def rollback(scope: Scope, name: RunName) -> Result:
 
 @app.writes()
 async def cancel(scope: Scope, name: RunName) -> Result:
-    """Stop a run. Calls that are done stay, and can be compared and promoted.
+    """Cancel a run. Finished calls stay, and can be compared and promoted.
 
     Example:
 
@@ -208,7 +205,7 @@ async def cancel(scope: Scope, name: RunName) -> Result:
     """
     match = await require_run(scope.database, scope.workspace, name)
     run = await runs.cancel(scope.database, scope.id, match.run_id)
-    return Result(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.")
+    return Result(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} done.")
 
 
 @app.writes()
@@ -237,9 +234,9 @@ async def _watch(database: "Database", workspace: "Workspace", run: "Run") -> "R
     """Show the run's progress on stderr until it has ended."""
     console, printed = err(), time.monotonic()
     with progress_bar(disable=not console.is_terminal) as bar:
-        shown = bar.add_task(run.name, total=run.calls)
+        task = bar.add_task(run.name, total=run.calls)
         while run.state == "running":
-            bar.update(shown, completed=run.done + run.failed, total=run.waiting + run.running + run.done + run.failed)
+            bar.update(task, completed=run.done + run.failed, total=run.waiting + run.running + run.done + run.failed)
             if not console.is_terminal and time.monotonic() - printed > 30:
                 printed = time.monotonic()
                 console.print(_lines(run)[1], markup=False)
@@ -258,7 +255,7 @@ def _lines(run: "Run") -> list[str]:
         worked = f"{duration(run.worked_seconds)} of processing ({rate:.1f} times real time)"
         lines.append(f"{duration(run.audio_seconds)} of audio in {worked}")
     elif run.done:
-        lines.append(f"{duration(run.audio_seconds)} of audio; no stage had to run again")
+        lines.append(f"{duration(run.audio_seconds)} of audio; no stage was repeated")
     if run.configuration:
         engine, code = run.configuration["engines"]["asr"], run.configuration["code"]
         lines.append(
@@ -285,4 +282,4 @@ def _state(run: "Run") -> str:
 
 
 def _set(run: "Run") -> str:
-    return ", ".join(run.changes) or "the service's settings"
+    return ", ".join(run.changes) or "same settings as live"

@@ -1,5 +1,3 @@
-"""`switchboard voiceprints`: the voices of the people who handle calls, which are enrolled, and how to correct that."""
-
 import getpass
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +11,9 @@ from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
 from pipeline.speakers.policy import Voices
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.options import parse_id
+from serve_app.cli.ui.options import Workspace, parse_id
 from serve_app.cli.ui.output import err, moment, out
-from serve_app.cli.ui.resource import Answer, Group, Home, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,34 +22,34 @@ if TYPE_CHECKING:
     from pipeline.domain.speech import Voiceprint
 
 STATES = ("enrolled", "waiting", "quarantined", "removed", "unassigned", "recognized")
-LISTED = "`switchboard voiceprints list` shows the calls that have one."
+LIST_HINT = "`switchboard voiceprints list` shows the calls that have one."
 EXPLANATIONS = {
     "enrolled": "is part of the member's profile",
-    "waiting": "is good, but too few calls agree as yet, or newer ones make the profile",
-    "quarantined": "is kept and not enrolled",
-    "removed": "was taken out and has no effect",
+    "waiting": "is good, but too few calls agree so far, or newer samples form the profile",
+    "quarantined": "is stored but not enrolled",
+    "removed": "was removed and has no effect",
     "unassigned": "is not assigned to a member",
-    "recognized": "fits this member's profile, though it was not assigned; it is not enrolled",
+    "recognized": "matches this member's profile without being assigned; it is not enrolled",
 }
 
 app = Group(
-    """Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
+    """Voiceprints: voice samples of members, one per call.
 
-    Members are recognized once several of their calls agree. A sample that does not fit is kept and not enrolled.
-    One that should not be there can be removed: everything is then as if it had never come.
+    A member is recognized when several of their calls agree. An outlier is stored but not enrolled. A wrong sample can
+    be removed, as if it had never existed.
 
     Examples:
 
-      switchboard voiceprints list --state quarantined
+      switchboard voiceprints list --status quarantined
 
       switchboard voiceprints remove CALL_ID
 """,
-    {NoVoiceprint: (LISTED, FAILED)},
+    {NoVoiceprint: (LIST_HINT, FAILED)},
 )
 
 CallId = Annotated[
     UUID,
-    typer.Argument(metavar="CALL_ID", parser=parse_id(LISTED), help="The id of the call that the sample comes from."),
+    typer.Argument(metavar="CALL_ID", parser=parse_id(LIST_HINT), help="The call of the sample."),
 ]
 UserId = Annotated[
     UUID,
@@ -71,104 +69,104 @@ def _state(text: str) -> str:
 
 @app.reads()
 async def list_(
-    home: Home,
+    scope: Scope,
     state: Annotated[
-        str | None, typer.Option("--state", "-s", metavar="STATE", parser=_state, help=f"One of {', '.join(STATES)}.")
+        str | None, typer.Option("--status", "-s", metavar="STATUS", parser=_state, help=f"One of {', '.join(STATES)}.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 1000,
-) -> Answer:
+) -> Result:
     """List samples, newest first, with the state of each and why.
 
     Example:
 
-      switchboard voiceprints list --workspace acme --state quarantined
+      switchboard voiceprints list --workspace acme --status quarantined
     """
-    samples = await voiceprints.list_(home.database, home.id, limit)
+    samples = await voiceprints.list_(scope.database, scope.id, limit)
     return listing(
         [sample for sample in samples if state in (None, sample.state)],
-        ("!call", "!state", "#speech", "!since", "member", "why"),
-        lambda one: (
-            *(str(one.call_id), one.state, f"{one.speech_seconds:.0f} s", moment(one.created_at)),
-            *(one.name or str(one.user_id or ""), _reasons(one)),
+        ("!call", "!status", "#speech", "!since", "member", "why"),
+        lambda sample: (
+            *(str(sample.call_id), sample.state, f"{sample.speech_seconds:.0f} s", moment(sample.created_at)),
+            *(sample.name or str(sample.user_id or ""), _reasons(sample)),
         ),
-        "No such voiceprints: calls with one channel for each party create them.",
+        "No such voiceprints: calls with one channel per party create them.",
     )
 
 
 @app.reads()
-async def show(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
-    """Show one sample: its state, the members it resembles, and what was done with it.
+async def show(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+    """Show one sample: its state, similar members, and its history.
 
     Example:
 
       switchboard voiceprints show 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
     record = await voiceprints.show(database, call_id, await lookup.workspace_id(database, workspace))
-    lines = [f"  {one.cosine:5.2f} like {one.name or one.user_id}" for one in record.likeness]
+    lines = [f"  {member.cosine:5.2f} like {member.name or member.user_id}" for member in record.likeness]
     for event in record.history:
         to = f" to {event.name or event.user_id}" if event.user_id else ""
         lines.append(f"  {moment(event.at)} {event.action}{to} by {event.who}")
-    return Answer(record, (*_lines(record.summary), *lines))
+    return Result(record, (*_lines(record.summary), *lines))
 
 
 @app.writes()
-async def remove(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
-    """Remove a sample, for example if the wrong person spoke or channels were swapped. It is kept but has no effect.
+async def remove(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+    """Remove a sample, for example if the wrong person spoke or channels were swapped. It is stored but has no effect.
 
     Example:
 
       switchboard voiceprints remove 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    return _answer(await voiceprints.remove(database, call_id, *await _editing(database, workspace)))
+    return _result(await voiceprints.remove(database, call_id, *await _editing(database, workspace)))
 
 
 @app.writes()
-async def restore(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
-    """Restore a removed sample; whether it is enrolled is decided as for any other.
+async def restore(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+    """Restore a removed sample; it is enrolled like any other sample.
 
     Example:
 
       switchboard voiceprints restore 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    return _answer(await voiceprints.restore(database, call_id, *await _editing(database, workspace)))
+    return _result(await voiceprints.restore(database, call_id, *await _editing(database, workspace)))
 
 
 @app.writes()
-async def approve(database: "Database", call_id: CallId, workspace: lookup.Workspace = None) -> Answer:
+async def approve(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
     """Approve a quarantined sample after listening to the call. It is then enrolled.
 
-    The approval lasts until the call gets another recording; `remove` takes the sample out again.
+    The approval lasts until the call gets another recording; `remove` removes the sample again.
 
     Example:
 
       switchboard voiceprints approve 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
     try:
-        return _answer(await voiceprints.approve(database, call_id, *await _editing(database, workspace)))
+        return _result(await voiceprints.approve(database, call_id, *await _editing(database, workspace)))
     except UnassignedVoiceprint as error:
         hint = f"Assign it first: `switchboard voiceprints assign {call_id} USER_ID`."
         raise CommandError("The voiceprint is not assigned to a member.", hint) from error
 
 
 @app.writes()
-async def assign(database: "Database", call_id: CallId, user_id: UserId, workspace: lookup.Workspace = None) -> Answer:
-    """Assign a sample to a member where the sender named none. It overrides what the sender says later.
+async def assign(database: "Database", call_id: CallId, user_id: UserId, workspace: Workspace = None) -> Result:
+    """Assign a sample to a member if the submission has no userId. It overrides later submissions.
 
     Example:
 
       switchboard voiceprints assign 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11 5d0b...
     """
-    return _answer(await voiceprints.assign(database, call_id, user_id, *await _editing(database, workspace)))
+    return _result(await voiceprints.assign(database, call_id, user_id, *await _editing(database, workspace)))
 
 
 @app.command()
 def calibrate(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings of one voice each: SPEAKER/*.wav.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings with one voice each: SPEAKER/*.wav.")],
     file: Annotated[Path, typer.Option("--out", help="The calibration to write.")],
 ) -> None:
-    """Calibrate speaker recognition: measure on your labeled recordings when the embedder confuses two voices.
+    """Calibrate speaker recognition: measure on labeled recordings when the embedder confuses two voices.
 
-    Takes 10 speakers or more, each with two recordings or more, best of other days, with 7 s of speech or more.
+    Needs 10 or more speakers with two or more recordings each, ideally of different days, with 7 s or more of speech.
 
     Example:
 
@@ -187,27 +185,27 @@ def calibrate(
     prints: dict[str, list[Voiceprint]] = {}
     for path in sorted(path for path in folder.glob("*/*") if path.is_file()):
         audio = decode_file(path, settings.decode).audio
-        made = engine.voiceprint(spoken(audio, 0, find_speech(audio, SpeechOptions())[0]))
-        if made is None:
+        voiceprint = engine.voiceprint(spoken(audio, 0, find_speech(audio, SpeechOptions())[0]))
+        if voiceprint is None:
             err().print(f"{path}: too little speech; left out.", markup=False)
         else:
-            prints.setdefault(path.parent.name, []).append(made)
+            prints.setdefault(path.parent.name, []).append(voiceprint)
     try:
-        found = measured(prints)
+        calibration = measured(prints)
     except CannotCalibrate as error:
-        raise CommandError(str(error), f"{folder} holds SPEAKER/*.wav.") from error
-    file.write_text(as_toml(found), encoding="utf-8")
-    out().print(f"{file}: {found.basis}", markup=False)
+        raise CommandError(str(error), f"{folder} must contain SPEAKER/*.wav.") from error
+    file.write_text(as_toml(calibration), encoding="utf-8")
+    out().print(f"{file}: {calibration.basis}", markup=False)
     out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False)
 
 
 async def _editing(database: "Database", workspace: str | None) -> tuple[str, Voices, UUID | None]:
-    """Return who changes a sample, and the workspace; None: that of the latest call of the id."""
+    """Return the editor, the options of voices, and the workspace; None: of the latest call with the id."""
     return getpass.getuser(), Voices(Settings().role_options()), await lookup.workspace_id(database, workspace)
 
 
-def _answer(sample: "VoiceprintSummary") -> Answer:
-    return Answer(sample, _lines(sample))
+def _result(sample: "VoiceprintSummary") -> Result:
+    return Result(sample, _lines(sample))
 
 
 def _lines(sample: "VoiceprintSummary") -> Sequence[str]:

@@ -60,7 +60,7 @@ async def test_a_call_is_submitted_in_two_phases_and_again(desk: Desk) -> None:
     again = desk.client.submit(**PLAIN, call_id=started.call_id, recording_url=AUDIO)
     assert again.job_id == promised.job_id, "idempotent by the call's id"
     record = desk.client.read(started.call_id)
-    assert (record.call.outgoing, record.call.duration, record.call.state) == (True, 61, "transcribing")
+    assert (record.call.outgoing, record.call.declared_duration, record.call.status) == (True, 61, "transcribing")
     assert record.call.start_time == START
 
 
@@ -113,7 +113,7 @@ async def test_every_filter_reaches_the_api_and_counts(desk: Desk) -> None:
     )
     moment = timedelta(minutes=1)
     right: dict[str, Any] = {
-        "state": ["completed", "failed"],
+        "status": ["completed", "failed"],
         "started_from": START - moment,
         "started_before": START + moment,
         "updated_after": START - timedelta(days=3650),
@@ -128,7 +128,7 @@ async def test_every_filter_reaches_the_api_and_counts(desk: Desk) -> None:
     }
     assert [line.call.call_id for line in desk.client.calls(**right)] == [call_id]
     wrong = {
-        "state": "failed",
+        "status": "failed",
         "started_from": START + moment,
         "started_before": START - moment,
         "updated_after": datetime.now(UTC) + moment,
@@ -183,7 +183,7 @@ async def test_tasks_people_and_the_queue_are_listed(desk: Desk) -> None:
 
 async def test_what_was_said_is_found_with_its_seconds(desk: Desk) -> None:
     call_id = await finished(desk.world)
-    (line,) = desk.client.search('"invoice is wrong"', state="completed")
+    (line,) = desk.client.search('"invoice is wrong"', status="completed")
     assert line.call.call_id == call_id
     assert line.hits[0].start >= 3.5 and "invoice" in line.hits[0].words
 
@@ -194,14 +194,14 @@ async def test_words_speaker_and_parties_are_corrected_and_undone(desk: Desk) ->
     assert record.transcript is not None
     turn = record.transcript.turns[1]
     edit = desk.client.correct_words(call_id, turn, "invitation", first=3, last=3)
-    assert (edit.machine, edit.person, edit.state) == ("invoice", "invitation", "applied")
+    assert (edit.machine, edit.person, edit.status) == ("invoice", "invitation", "applied")
     assert "invitation" in desk.client.transcript_text(call_id)
     assert "invitation" not in desk.client.transcript_text(call_id, version="machine")
     assert desk.client.correct_speaker(call_id, record.transcript.turns[2], "customer").person == "customer"
     assert desk.client.correct_parties(record, swapped=True).person is True
     assert [one.kind for one in desk.client.edits(call_id)] == ["text", "speaker", "roles"]
-    assert desk.client.undo_edit(call_id, edit.edit_id).state == "undone"
-    assert desk.client.undo_edit(call_id, edit.edit_id).state == "undone", "it may be sent again"
+    assert desk.client.undo_edit(call_id, edit.edit_id).status == "undone"
+    assert desk.client.undo_edit(call_id, edit.edit_id).status == "undone", "it may be sent again"
     member = await directory.add_member(desk.world.database, desk.world.workspace_id, "Ana", team_id=desk.world.team_id)
     assert desk.client.correct_agent(record, member.user_id).person == str(member.user_id)
     assert desk.client.correct_contact(record, None).person is None

@@ -68,7 +68,7 @@ async def test_a_call_is_waited_for_without_asking_again_and_again(desk: Desk) -
         await complete(desk.world, call_id)
         record = await asyncio.wrap_future(waiting)
     assert record.transcript is not None and text_of(record.transcript.turns[0].words) == TALK[0][1]
-    assert [one.state for one in (told[0], told[-1])] == ["transcribing", "completed"]
+    assert [one.status for one in (told[0], told[-1])] == ["transcribing", "completed"]
     assert before == ["/api/v1/events/stream", f"/api/v1/calls/{call_id}"], "one look, then the stream says it"
     assert desk.client.wait(call_id, timeout=30) == record, "of a call that has ended, at once"
 
@@ -78,7 +78,7 @@ async def test_a_call_that_fails_raises_with_its_record(desk: Desk) -> None:  # 
     await jobs.fail(desk.world.database, await claimed(desk.world, call_id), NotAudio("It is a web page."))
     with pytest.raises(switchboard.CallFailed, match="It is a web page") as caught:
         desk.client.wait(call_id, timeout=30)
-    assert caught.value.record.call.state == "failed"
+    assert caught.value.record.call.status == "failed"
     (ended,) = desk.client.as_ended([call_id], timeout=30)
     assert ended == caught.value.record, "of many, one that failed is no reason to stop"
 
@@ -161,7 +161,7 @@ async def test_a_correction_whose_answer_is_lost_is_made_once(desk: Desk, cut: t
     call_id = await finished(desk.world)
     turn = desk.client.transcript(call_id).turns[1]
     proxy.cuts = [10]
-    assert client.correct_words(call_id, turn, "invitation", first=3, last=3).state == "applied"
+    assert client.correct_words(call_id, turn, "invitation", first=3, last=3).status == "applied"
     assert proxy.connections == 2 and len(desk.client.edits(call_id)) == 1
 
 
@@ -205,7 +205,7 @@ async def test_a_full_backlog_is_its_own_refusal(world: World, postgres_url: str
 async def test_tables_have_every_call_and_its_words(desk: Desk) -> None:  # noqa: F811
     made = [await finished(desk.world, minutes=at, found=findings("negative")) for at in range(3)]
     await received(desk.world, minutes=-1)
-    frame = desk.client.to_pandas(state="completed", words=True)
+    frame = desk.client.to_pandas(status="completed", words=True)
     assert isinstance(frame, pd.DataFrame)
     assert list(frame["callId"]) == [str(one) for one in made[::-1]]
     assert str(frame["startTime"].dtype).startswith("datetime64") and set(frame["tone"]) == {"negative"}
@@ -303,7 +303,7 @@ async def test_the_client_with_await_does_the_same(desk: Desk, tmp_path: Path) -
         await complete(desk.world, promised.call_id)
         record = await waiting
         assert record.transcript is not None and record.call.call_id == promised.call_id
-        assert [line.call.call_id async for line in client.calls(state="completed")] == [promised.call_id]
+        assert [line.call.call_id async for line in client.calls(status="completed")] == [promised.call_id]
         assert [line.call.call_id async for line in client.search("invoice")] == [promised.call_id]
         edit = await client.correct_words(promised.call_id, record.transcript.turns[1], "offer", first=3, last=3)
         assert edit.machine == "invoice"

@@ -62,7 +62,7 @@ async def test_a_call_record_of_freeswitch_becomes_a_submission(site: Site, outg
     assert await site.send() == 0
     shown = await site.call(call)
     assert (shown.recording_url, shown.recording_url2) == (f"{FILES}/{call}.wav", None)
-    assert (shown.call.outgoing, shown.call.duration) == (outgoing == "true", 184)
+    assert (shown.call.outgoing, shown.call.declared_duration) == (outgoing == "true", 184)
     assert shown.call.start_time == datetime.fromisoformat("2026-11-20T09:30:00Z")
 
 
@@ -114,7 +114,7 @@ async def test_a_call_that_freeswitch_answers_is_announced_and_its_other_leg_is_
     assert len(site.bodies()) == 1
     assert await site.send() == 0
     shown = await site.call(call)
-    assert (shown.call.state, shown.call.outgoing, shown.call.duration) == ("received", True, None)
+    assert (shown.call.state, shown.call.outgoing, shown.call.declared_duration) == ("received", True, None)
     assert (shown.call.from_number, shown.call.to_number) == ("+493012345678", "+4940987654")
     assert shown.call.start_time == datetime.fromisoformat("2026-11-20T09:30:00Z"), "the start_epoch of its call record"
 

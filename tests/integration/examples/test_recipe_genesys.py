@@ -68,4 +68,4 @@ async def test_recordings_of_genesys_are_submitted(site: Site) -> None:
     assert record.recording_url is not None
     assert record.recording_url.startswith("https://api-downloads.mypurecloud.de/1.ogg")
     assert (record.call.from_number, record.call.to_number) == ("+493012345678", "+4940987654")
-    assert (record.call.outgoing, record.call.duration) == (False, 184)
+    assert (record.call.outgoing, record.call.declared_duration) == (False, 184)

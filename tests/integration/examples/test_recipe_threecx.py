@@ -52,4 +52,4 @@ async def test_new_recordings_of_3cx_are_fetched_once_and_submitted(site: Site) 
     assert [one.recording_url for one in calls] == [f"{FILES}/3cx-{number}.wav" for number in (41, 42, 43)]
     assert [one.call.outgoing for one in calls] == [True, False, None]
     assert [one.call.from_number for one in calls] == ["101", "+493012345678", "102"]
-    assert {one.call.duration for one in calls} == {184}
+    assert {one.call.declared_duration for one in calls} == {184}

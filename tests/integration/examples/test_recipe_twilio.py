@@ -88,7 +88,7 @@ async def test_a_recording_of_twilio_is_submitted(site: Site, receiver: str, out
     record = await site.call(submit.call_id(f"twilio://{CALL_SID}"))
     assert record.call.state == "transcribing"
     assert (record.call.from_number, record.call.to_number) == ("+493012345678", "+4940987654")
-    assert (record.call.outgoing, record.call.duration) == (outgoing == "true", 184)
+    assert (record.call.outgoing, record.call.declared_duration) == (outgoing == "true", 184)
     assert record.call.start_time == datetime.fromisoformat("2026-11-20T09:30:00Z")
 
 
@@ -114,7 +114,7 @@ async def test_a_call_is_announced_when_its_recording_begins_and_completed_when_
         assert await asyncio.to_thread(call_back, receiver, form, recorded("false", "customer")) == 204
         assert await site.send(site.spool / "customer-first") == 0
         record = await site.call(submit.call_id(f"twilio://{CALL_SID}"))
-        states.append((record.call.state, record.call.duration, record.submissions))
+        states.append((record.call.state, record.call.declared_duration, record.submissions))
         assert record.call.start_time == datetime.fromisoformat("2026-11-20T09:30:00Z")
     assert states == [("received", None, 1), ("transcribing", 184, 2)]
 

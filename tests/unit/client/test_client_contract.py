@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic.alias_generators import to_camel
 
-from db.search.changed_calls import Change
+from db.search.call_list import Change
 from pipeline.evaluation.report import METRICS
+from serve_app.http.camel_json import camel
 from switchboard import AsyncClient, Client, filters, models
 from switchboard._changes import CallChange
 from switchboard._operations import LEFT_OUT, OPERATIONS
@@ -72,7 +73,7 @@ def hints_of(name: str) -> dict[str, Any]:
     """The types of an operation's parameters in the client, by name."""
     shared = {"version": filters.Version, "format": filters.ExportFormat, "include": filters.Include}
     if name == "listRunCalls":
-        return {"state": filters.RunCallState}
+        return {"status": filters.RunCallStatus}
     if name == "compareRun":
         return {"by": filters.Metric}
     if name == "listScores":
@@ -111,7 +112,7 @@ def test_each_kind_of_refusal_is_known() -> None:
 
 
 def test_a_change_has_the_fields_of_the_stream() -> None:
-    assert list(CallChange.model_fields) == list(Change.__dataclass_fields__)
+    assert [to_camel(name) for name in CallChange.model_fields] == [camel(name) for name in Change.__dataclass_fields__]
 
 
 def test_each_kind_of_edit_can_be_made() -> None:

@@ -25,13 +25,13 @@ class AsyncFollowing:
         self, call_id: UUID | str, *, timeout: float = 900.0, on_progress: OnProgress | None = None
     ) -> CallRecord:
         """The record of a call, once it is completed. `on_progress` is called with what is known of it,
-        its state and stage, now and at each change until then.
+        its status and stage, now and at each change until then.
 
         Raises `CallFailed` where the call ends as failed, `WaitTimedOut` after `timeout` seconds.
         """
         async with aclosing(self.as_ended([call_id], timeout=timeout, on_progress=on_progress)) as ended:
             async for record in ended:
-                if record.call.state == "failed":
+                if record.call.status == "failed":
                     raise CallFailed(record)
                 return record
         raise AssertionError("as_ended yields each call, or raises")
@@ -60,7 +60,7 @@ class AsyncFollowing:
                     for call_id in due:
                         record = await self._record(call_id, patience)
                         tell(record.call)
-                        if record.call.state in ENDED:
+                        if record.call.status in ENDED:
                             pending.discard(call_id)
                             yield record
                     if not pending:

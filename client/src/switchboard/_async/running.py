@@ -10,7 +10,7 @@ from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
 from switchboard._waits import async_sleep
 from switchboard.errors import ComparisonTimedOut, RunTimedOut
-from switchboard.filters import Metric, RunCallState, moment
+from switchboard.filters import Metric, RunCallStatus, moment
 from switchboard.models import CreatedRun, Moved, Run, RunCall, RunComparing, RunComparison, RunResult
 
 POLL_SECONDS = 2.0
@@ -69,7 +69,7 @@ class AsyncRunning:
     ) -> Run:
         """The run once it has ended. Raises `RunTimedOut` after `timeout` seconds; it is still worked on then."""
         ends = monotonic() + timeout
-        while (run := await self.run(run_id)).state == "running":
+        while (run := await self.run(run_id)).status == "running":
             if on_progress is not None:
                 on_progress(run)
             if monotonic() > ends:
@@ -77,11 +77,11 @@ class AsyncRunning:
             await async_sleep(POLL_SECONDS)
         return run
 
-    async def run_calls(self, run_id: UUID | str, *, state: RunCallState | None = None) -> AsyncIterator[RunCall]:
-        """The calls of a run, with what each of them took; `state`: those in it."""
+    async def run_calls(self, run_id: UUID | str, *, status: RunCallStatus | None = None) -> AsyncIterator[RunCall]:
+        """The calls of a run, with what each of them took; `status`: those with it."""
         cursor: str | None = None
         while True:
-            asked = {"state": state, "limit": MOST, "cursor": cursor}
+            asked = {"status": status, "limit": MOST, "cursor": cursor}
             page = await self._session.ask(Page[RunCall], "listRunCalls", asked, run_id=run_id)
             for one in page.items:
                 yield one

@@ -12,10 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
-from db.core.tables import calls as calls_table
-from db.events import deliveries as event_views
-from db.events import endpoints as webhooks
-from db.events import outbox, upkeep
+from db.core.tables import calls
+from db.events import deliveries, endpoints, outbox, upkeep
 from db.events.outbox import Attempt, DeliveryVerdict
 from db.queue import jobs
 from db.records.complete import complete as complete_call
@@ -39,8 +37,8 @@ FOUND = (
 SEALED = "plain:whsec_" + "A" * 43 + "="
 
 
-async def endpoint(world: World, **fields: Any) -> webhooks.Endpoint:
-    return await webhooks.add(world.database, world.workspace_id, fields.pop("url", URL), SEALED, **fields)
+async def endpoint(world: World, **fields: Any) -> endpoints.Endpoint:
+    return await endpoints.add(world.database, world.workspace_id, fields.pop("url", URL), SEALED, **fields)
 
 
 async def complete(world: World) -> None:
@@ -60,7 +58,7 @@ async def types(world: World) -> list[str]:
 
 async def test_nothing_is_written_where_nobody_wants_to_know(world: World) -> None:
     other = await directory.create_workspace(world.database, "Other")
-    await webhooks.add(world.database, other.workspace_id, URL, SEALED)
+    await endpoints.add(world.database, other.workspace_id, URL, SEALED)
     await world.submit(recording_url=A)
     await complete(world)
     assert await written(world) == []
@@ -98,7 +96,7 @@ async def test_a_submission_that_is_rolled_back_leaves_no_event(world: World) ->
         async with world.database.transaction(EVERY_WORKSPACE) as connection:
             values = {"workspace_id": world.workspace_id, "team_id": world.team_id, "call_id": uuid4()}
             await connection.execute(
-                sa.insert(calls_table).values(
+                sa.insert(calls).values(
                     **values, from_number="1", to_number="2", start_time=sa.func.now(), state="received"
                 )
             )
@@ -159,7 +157,7 @@ async def test_endpoints_get_the_types_and_the_team_that_they_want(world: World)
     world.call_id = uuid4()
     await world.submit(world.other_scoped)
     got = {
-        one: [delivery.type for delivery in await event_views.list_deliveries(world.database, endpoint_id=one)][::-1]
+        one: [delivery.type for delivery in await deliveries.list_deliveries(world.database, endpoint_id=one)][::-1]
         for one in (everything.endpoint_id, ends.endpoint_id, others.endpoint_id)
     }
     assert got[ends.endpoint_id] == ["call.completed"]
@@ -176,7 +174,7 @@ async def test_the_record_and_the_transcript_are_kept_only_where_somebody_asks(w
     assert row["transcript"] is None
     record = row["record"]
     assert record["language"] == "en"
-    assert record["durationSeconds"] == 7.0
+    assert record["duration"] == 7.0
     assert "router" in record["summary"]
     (task,) = record["tasks"]
     assert (task["owner"], task["quote"], task["start"]) == ("rep", "I will send you a router tomorrow.", 0.0)
@@ -274,7 +272,7 @@ async def test_who_lost_a_delivery_can_note_nothing(world: World) -> None:
     with pytest.raises(LeaseLost):
         await outbox.note(world.database, dead, OK, DeliveryVerdict.DELIVERED)
     await outbox.note(world.database, taken, OK, DeliveryVerdict.DELIVERED)
-    (one,) = await event_views.list_deliveries(world.database)
+    (one,) = await deliveries.list_deliveries(world.database)
     assert (one.state, one.attempts, [attempt.status for attempt in one.log]) == ("delivered", 2, [200])
 
 
@@ -302,7 +300,7 @@ async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: Wo
     await world.execute("UPDATE events SET at = at - interval '2 h'")
     assert await upkeep.sweep(world.database, 3600) == 1
     assert await types(world) == ["call.transcribing"]
-    await webhooks.disable(world.database, one, "by hand")
+    await endpoints.disable(world.database, one, "by hand")
     assert await upkeep.sweep(world.database, 3600) == 1
     assert await world.rows("SELECT * FROM webhook_deliveries") == []
 
@@ -310,11 +308,11 @@ async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: Wo
 async def test_what_was_kept_too_long_at_a_disabled_endpoint_leaves_the_rest_of_its_call_in_line(world: World) -> None:
     one = await endpoint(world)
     await world.submit(recording_url=A)
-    await webhooks.disable(world.database, one, "by hand")
+    await endpoints.disable(world.database, one, "by hand")
     await world.execute("UPDATE events SET at = at - interval '2 h' WHERE type = 'call.received'")
     assert await upkeep.sweep(world.database, 3600) == 1
     assert await upkeep.requeue_stuck(world.database) == 0  # nothing is wrong
-    await webhooks.enable(world.database, one)
+    await endpoints.enable(world.database, one)
     assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
 
 
@@ -342,13 +340,13 @@ async def test_while_an_endpoint_with_much_behind_it_is_removed_calls_go_on(worl
     await world.submit()
     async with world.database.transaction(world.workspace_id) as noting:  # one of its deliveries takes long
         await noting.execute(sa.text("SELECT FROM webhook_deliveries FOR UPDATE"))
-        removing = asyncio.ensure_future(webhooks.remove(world.database, one))
+        removing = asyncio.ensure_future(endpoints.remove(world.database, one))
         await asyncio.sleep(0.3)
         assert not removing.done()
         world.call_id = uuid4()
         await asyncio.wait_for(world.submit(), 30)
     assert await removing
-    assert await webhooks.list_endpoints(world.database) == []
+    assert await endpoints.list_endpoints(world.database) == []
     assert await world.rows("SELECT * FROM webhook_deliveries") == []
 
 
@@ -386,9 +384,9 @@ async def test_what_an_endpoint_may_be_is_checked(world: World) -> None:
         await endpoint(world, event_types=[])
     with pytest.raises(directory.NotInDirectory):
         await endpoint(world, team_id=uuid4())
-    for _ in range(webhooks.MOST_ENDPOINTS):
+    for _ in range(endpoints.MAX_ENDPOINTS):
         await endpoint(world)
-    with pytest.raises(webhooks.TooManyEndpoints):
+    with pytest.raises(endpoints.TooManyEndpoints):
         await endpoint(world)
 
 
@@ -396,7 +394,7 @@ async def test_a_job_that_is_put_off_for_long_is_one_event_with_why_and_when(wor
     await endpoint(world, event_types=["call.delayed"])
     job = (await world.submit(recording_url=A)).job_id
     error = RecordingUnreachable("pbx.example has no address.")
-    for pause in (jobs.TOLD_FROM - 1, jobs.TOLD_FROM, 600.0):
+    for pause in (jobs.DELAY_EVENT_AFTER_SECONDS - 1, jobs.DELAY_EVENT_AFTER_SECONDS, 600.0):
         await put_off(world, error, pause)
     (row,) = await written(world)
     delay = row["data"]["delay"]
@@ -443,10 +441,11 @@ async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(worl
     assert await complete_call(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
     (row,) = await written(world)
     record = row["record"]
-    assert (record["from"], record["to"], record["durationSeconds"]) == ("+49301234567", "+14155550123", 14.0)
+    assert (record["from"], record["to"], record["duration"]) == ("+49301234567", "+14155550123", 14.0)
     assert record["warnings"] == ["careful"]
     assert record["outcome"] == found["summary"].value["outcome"] == "follow_up"
-    assert record["direction"] == {"outgoing": False, "source": "talk", "confidence": found["direction"].confidence}
+    assert record["direction"] == {"source": "talk", "confidence": found["direction"].confidence}
+    assert record["outgoing"] is False
     agent = found["agent"]
     assert record["agent"] == {
         "userId": "u1", "name": "Anna Berg", "spokenName": "Anna", "source": "greeting", "confidence": agent.confidence
@@ -458,7 +457,7 @@ async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(worl
     statistics = found["statistics"].value
     assert record["statistics"]["silenceShare"] == statistics["silence_share"]
     assert record["statistics"]["parties"]["rep"]["wordsPerMinute"] == statistics["parties"]["rep"]["words_per_minute"]
-    assert record["heardContact"]["name"] == "Peter Miller"
+    assert record["mentionedContact"]["name"] == "Peter Miller"
     body = payload.body(outbox.Event(row["id"], row["type"], row["at"], row["data"], record), ["record"], 1 << 20)
     read = payload.adapter().validate_json(body).data.record
     assert (read.from_number, read.agent.spoken_name, read.tone.parties["rep"].label) == (
@@ -477,4 +476,4 @@ async def test_what_a_step_of_ones_own_leaves_out_withholds_no_record(world: Wor
     assert await complete_call(world.database, await world.one(), made.transcript, findings, None) is None
     (row,) = await written(world)
     assert row["record"]["from"] == "+49301234567"
-    assert row["record"]["heardContact"] is None
+    assert row["record"]["mentionedContact"] is None

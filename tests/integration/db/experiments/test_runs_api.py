@@ -59,9 +59,9 @@ async def test_a_run_is_made_worked_read_promoted_taken_back_and_deleted_by_the_
         lab.client.wait_for_run(made.run.run_id, timeout=0)
     await work(lab.world, *OTHER)
     run = lab.client.wait_for_run(made.run.run_id, timeout=60)
-    assert (run.state, run.done, run.worked_seconds) == ("completed", 2, 3.0)
+    assert (run.status, run.done, run.worked_seconds) == ("completed", 2, 3.0)
     assert [one.name for one in lab.client.runs()] == ["tiny"]
-    of_run = list(lab.client.run_calls(run.run_id, state="done"))
+    of_run = list(lab.client.run_calls(run.run_id, status="done"))
     assert {one.call_id for one in of_run} == set(lab.calls) and len({one.digest for one in of_run}) == 1
     before = lab.client.read(lab.calls[0])
     heard = lab.client.run_call(run.run_id, lab.calls[0])
@@ -92,13 +92,13 @@ async def test_what_cannot_be_set_or_done_is_told(lab: Lab) -> None:
         lab.client.create_run("one", call_ids=[uuid4()])
     made = lab.client.create_run("one", call_ids=[lab.calls[0], await received(lab.world)])
     assert made.run.calls == 1 and len(made.left_out) == 1
-    with pytest.raises(errors.Conflict, match="There is a run 'one'"):
+    with pytest.raises(errors.Conflict, match="A run named 'one' exists"):
         lab.client.create_run("one")
-    with pytest.raises(errors.Conflict, match="has not ended: 1 calls are left"):
+    with pytest.raises(errors.Conflict, match="has not ended: 1 calls remain"):
         lab.client.promote_run(made.run.run_id)
     with pytest.raises(errors.Conflict, match="is not promoted"):
         lab.client.roll_back_run(made.run.run_id)
-    assert lab.client.cancel_run(made.run.run_id).state == "canceled"
+    assert lab.client.cancel_run(made.run.run_id).status == "canceled"
     with pytest.raises(errors.NotFound):
         lab.client.run(uuid4())
 
@@ -239,7 +239,7 @@ async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> N
     assert "No completed call matches" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
     assert "No run 'x'" in await switchboard(lab, "show", "x", code=1)
     await switchboard(lab, "create", "x")
-    assert "There is a run 'x'" in await switchboard(lab, "create", "x", code=1)
+    assert "A run named 'x' exists" in await switchboard(lab, "create", "x", code=1)
     await work(lab.world, fails=True)
     status = await switchboard(lab, "show", "x")
     assert "2 failed" in status and "run_not_reproducible" in status

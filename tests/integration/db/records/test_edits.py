@@ -19,7 +19,7 @@ import srt
 import webvtt
 
 from db.core.database import EVERY_WORKSPACE, Reader
-from db.records.complete import complete as complete_call
+from db.records.complete import complete
 from db.search import trends
 from db.workspace import directory, keys
 from pipeline.domain.speech import Transcript
@@ -83,7 +83,7 @@ async def test_a_word_is_corrected_everywhere_and_what_the_machine_said_stays(wr
     answer = writing.edit(writing.word(1, 3, "invitation"))
     assert answer.status_code == 201
     made = answer.json()
-    assert (made["machine"], made["person"], made["state"], made["madeBy"]) == (
+    assert (made["machine"], made["person"], made["status"], made["madeBy"]) == (
         "invoice",
         "invitation",
         "applied",
@@ -120,14 +120,14 @@ async def test_an_edit_is_undone_and_stays_in_the_list(writing: Writing) -> None
     second = writing.edit(writing.word(0, 2, "Apex")).json()
     assert second["machine"] == "Acme", "the machine's word, not the other person's"
     path = f"/calls/{writing.call_id}/edits"
-    assert [one["state"] for one in writing.get(path)["items"]] == ["superseded", "applied"]
+    assert [one["status"] for one in writing.get(path)["items"]] == ["superseded", "applied"]
     undone = writing.send("DELETE", f"{path}/{second['editId']}")
-    assert (undone.status_code, undone.json()["state"], undone.json()["undoneBy"]) == (200, "undone", "Ana's key")
+    assert (undone.status_code, undone.json()["status"], undone.json()["undoneBy"]) == (200, "undone", "Ana's key")
     assert writing.send("DELETE", f"{path}/{second['editId']}").json() == undone.json(), "again is the same"
     assert "Ajax" in writing.said()[0]
     writing.send("DELETE", f"{path}/{first['editId']}")
     assert writing.said() == writing.said(version="machine")
-    assert [one["state"] for one in writing.get(path)["items"]] == ["undone", "undone"]
+    assert [one["status"] for one in writing.get(path)["items"]] == ["undone", "undone"]
     assert writing.send("DELETE", f"{path}/{uuid4()}").status_code == 404
     with pytest.raises(sa.exc.IntegrityError, match="append-only"):
         await writing.api.world.execute("UPDATE edits SET after = '\"x\"'")
@@ -226,7 +226,7 @@ async def test_the_contact_is_corrected_to_another_and_to_nobody(writing: Writin
     nobody = body | {"old": str(max_.contact_id), "new": None}
     assert writing.edit(nobody, call_id=call_id).status_code == 201
     assert writing.get(f"/calls/{call_id}")["contacts"] == [] and writing.api.ids(contactId=str(max_.contact_id)) == []
-    gone = next(one for one in writing.get(f"/calls/{call_id}/edits")["items"] if one["state"] == "applied")
+    gone = next(one for one in writing.get(f"/calls/{call_id}/edits")["items"] if one["status"] == "applied")
     writing.send("DELETE", f"/calls/{call_id}/edits/{gone['editId']}")
     assert [one["name"] for one in writing.get(f"/calls/{call_id}")["contacts"]] == ["Max Power"]
 
@@ -259,7 +259,7 @@ async def test_a_task_is_ticked_off_and_taken_back(writing: Writing) -> None:
     assert (back.status_code, back.json()["doneAt"]) == (200, None)
     assert writing.send("DELETE", path).json() == back.json()
     assert writing.get("/tasks", done="true")["items"] == []
-    assert [(one["kind"], one["state"]) for one in writing.record()["edits"]] == [("task", "undone")]
+    assert [(one["kind"], one["status"]) for one in writing.record()["edits"]] == [("task", "undone")]
     assert writing.send("PUT", f"/calls/{writing.call_id}/tasks/{uuid4()}/done").status_code == 404
     assert writing.send("DELETE", f"/calls/{writing.call_id}/tasks/{uuid4()}/done").status_code == 404
     assert writing.api.ids(corrected="true") == [], "a tick corrects nothing"
@@ -272,7 +272,7 @@ async def _analyzed_again(writing: Writing, said: Transcript | None = None) -> b
     await world.submit(call_id=writing.call_id, recording_url="https://s.example/a", duration=60 + row["version"])
     lease = await claimed(world, writing.call_id)
     found = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
-    return await complete_call(world.database, lease, said or transcript(*TALK), found, None, []) is None
+    return await complete(world.database, lease, said or transcript(*TALK), found, None, []) is None
 
 
 async def test_edits_outlive_the_next_analysis_and_are_not_applied_to_other_words(writing: Writing) -> None:
@@ -282,7 +282,7 @@ async def test_edits_outlive_the_next_analysis_and_are_not_applied_to_other_word
     assert "invitation" in writing.said()[1] and writing.api.ids(text="invitation") == [str(writing.call_id)]
     other = transcript(TALK[0], ("customer", "Hello Ana, my voice is wrong, the amount is too high."), TALK[2])
     assert await _analyzed_again(writing, other)
-    assert [one["state"] for one in writing.record()["edits"]] == ["not-applied", "applied"]
+    assert [one["status"] for one in writing.record()["edits"]] == ["not-applied", "applied"]
     assert "my voice is" in writing.said()[1] and "Apex" in writing.said()[0]
     assert writing.api.ids(text="invitation") == [] and writing.api.ids(text="Apex") == [str(writing.call_id)]
 
@@ -307,7 +307,7 @@ async def test_of_two_people_at_once_the_second_is_told_what_stands_there(writin
     assert refused.json()["type"] == "urn:switchboard:problem:stale-edit"
     current = refused.json()["current"]
     assert (current["value"], current["turn"], current["start"]) == (made["person"], 1, made["start"])
-    assert sum(one["state"] == "applied" for one in writing.record()["edits"]) == 1
+    assert sum(one["status"] == "applied" for one in writing.record()["edits"]) == 1
 
 
 async def test_a_request_that_is_sent_again_makes_no_second_edit(writing: Writing) -> None:
@@ -316,7 +316,7 @@ async def test_a_request_that_is_sent_again_makes_no_second_edit(writing: Writin
     assert (first.status_code, again.status_code) == (201, 200) and first.json() == again.json()
     assert writing.edit(body | {"new": "x"}).json()["type"] == "urn:switchboard:problem:edit-id-used"
     writing.send("DELETE", f"/calls/{writing.call_id}/edits/{body['editId']}")
-    assert writing.edit(body).json()["state"] == "undone", "and does not bring back what was undone"
+    assert writing.edit(body).json()["status"] == "undone", "and does not bring back what was undone"
     plain = writing.word(0, 2, "Apex")
     first, again = writing.edit(plain), writing.edit(plain)
     assert (first.status_code, again.status_code) == (201, 200) and first.json() == again.json()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from db.core.database import EVERY_WORKSPACE
 from db.records import roster
-from db.records.complete import complete as complete_call
+from db.records.complete import complete
 from db.voices import voiceprints
 from db.workspace import directory
 from pipeline.domain.insight import MemberVoiceprint
@@ -51,7 +51,7 @@ async def call(world: World, print_: Voiceprint | None, user: UUID | None = None
     world.call_id = uuid4()
     fields: dict[str, object] = {"user_id": user} if user else {}
     lease = await taken(world, **fields)
-    assert await complete_call(world.database, lease, TRANSCRIPT, (), print_, [], VOICES) is None
+    assert await complete(world.database, lease, TRANSCRIPT, (), print_, [], VOICES) is None
     return world.call_id
 
 
@@ -65,7 +65,7 @@ async def profiles(world: World) -> tuple[MemberVoiceprint, ...]:
     world.call_id = uuid4()
     lease = await taken(world)
     known = (await roster.load(world.database, lease)).voiceprints
-    assert await complete_call(world.database, lease, TRANSCRIPT, (), None) is None
+    assert await complete(world.database, lease, TRANSCRIPT, (), None) is None
     return known
 
 
@@ -168,7 +168,7 @@ async def test_a_removed_sample_stays_removed_when_its_call_is_worked_on_again(w
     before = await profiles(world)
     world.call_id = last
     await world.submit(recording_url=A.replace("a.wav", "b.wav"))
-    assert await complete_call(world.database, await world.one(), TRANSCRIPT, (), voice(ANA, 3), [], VOICES) is None
+    assert await complete(world.database, await world.one(), TRANSCRIPT, (), voice(ANA, 3), [], VOICES) is None
     assert (await states(world))[last][0] == "removed"
     assert await profiles(world) == before
 
@@ -200,7 +200,7 @@ async def test_a_person_names_a_voice_and_that_holds(world: World) -> None:
     await world.submit(user_id=bo)
     await world.execute("UPDATE jobs SET not_before = now() WHERE kind = 'analyze' AND state = 'queued'")
     (lease,) = [one for one in await world.claim(3) if one.call.call_id == made[0]]
-    assert await complete_call(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
+    assert await complete(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
     assert (await voiceprints.show(world.database, made[0])).summary.user_id == ana
 
 
@@ -211,7 +211,7 @@ async def test_a_call_that_changes_hands_takes_its_voice_along(world: World) -> 
     assert len(await profiles(world)) == 1
     world.call_id = last
     await world.submit(user_id=bo)
-    assert await complete_call(world.database, await world.one(), TRANSCRIPT, (), None, [], VOICES) is None
+    assert await complete(world.database, await world.one(), TRANSCRIPT, (), None, [], VOICES) is None
     assert await profiles(world) == ()
 
 
@@ -247,7 +247,7 @@ async def test_calls_of_one_workspace_that_end_together_make_one_profile(world: 
         world.call_id = uuid4()
         leases.append(await taken(world, user_id=ana))
     made = [
-        complete_call(world.database, lease, TRANSCRIPT, (), voice(ANA, seed), [], VOICES)
+        complete(world.database, lease, TRANSCRIPT, (), voice(ANA, seed), [], VOICES)
         for seed, lease in enumerate(leases)
     ]
     assert await asyncio.gather(*made) == [None] * 6
@@ -290,7 +290,7 @@ async def test_the_member_whom_a_person_named_is_who_speaks_when_the_call_is_ana
     assert (lease.job.kind, lease.call.call_id, lease.call.user_id) == ("analyze", one, None)
     known = await roster.load(world.database, lease)
     assert known.rep == str(bo)
-    assert await complete_call(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
+    assert await complete(world.database, lease, TRANSCRIPT, (), None, [], VOICES) is None
     assert await analyses(world, one) == 0, "an analysis never asks for itself"
 
 
@@ -313,7 +313,7 @@ async def test_a_sample_that_a_person_approves_is_enrolled_until_its_recording_i
     world.call_id = headset
     await world.submit(recording_url=A.replace("a.wav", "c.wav"))
     again = voice(BO, 9, quality_issues=("bleed",))
-    assert await complete_call(world.database, await world.one(), TRANSCRIPT, (), again, [], VOICES) is None
+    assert await complete(world.database, await world.one(), TRANSCRIPT, (), again, [], VOICES) is None
     assert (await states(world))[headset] == ("quarantined", ("bleed",))
     assert await profiles(world) == before
 
@@ -338,13 +338,13 @@ async def test_the_command_line_lists_shows_removes_restores_and_assigns(
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout) if "--json" in arguments else result.stdout
 
-    told = await run("list", "--state", "quarantined")
+    told = await run("list", "--status", "quarantined")
     assert str(odd) in told and "does not fit the member's other calls" in told and str(made[0]) not in told
     assert "Ana" in await run("show", str(made[0]))
-    assert (await run("remove", str(made[0]), "--json"))["state"] == "removed"
-    assert {one["state"] for one in await run("list", "--json")} == {"removed", "waiting", "unassigned"}
-    assert (await run("restore", str(made[0]), "--json"))["state"] == "enrolled"
-    assert (await run("approve", str(odd), "--json"))["state"] == "enrolled"
+    assert (await run("remove", str(made[0]), "--json"))["status"] == "removed"
+    assert {one["status"] for one in await run("list", "--json")} == {"removed", "waiting", "unassigned"}
+    assert (await run("restore", str(made[0]), "--json"))["status"] == "enrolled"
+    assert (await run("approve", str(odd), "--json"))["status"] == "enrolled"
     refused = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", "approve", str(unassigned)])
     assert refused.exit_code == 1 and f"voiceprints assign {unassigned}" in " ".join(refused.output.split())
     assert (await run("assign", str(unassigned), str(bo), "--json"))["name"] == "Bo"

@@ -109,7 +109,7 @@ async def test_a_call_with_all_that_is_known_of_it(api: Api) -> None:
     call_id = await finished(api.world, found=findings("positive", (task("Send the offer"),)))
     answer = api.get(f"/calls/{call_id}")
     record = answer.json()
-    assert (record["call"]["callId"], record["call"]["state"]) == (str(call_id), "completed")
+    assert (record["call"]["callId"], record["call"]["status"]) == (str(call_id), "completed")
     assert record["transcript"]["turns"][1]["words"][3]["text"] == "invoice"
     assert [one["title"] for one in record["tasks"]] == ["Send the offer"]
     assert answer.headers["cache-control"] == "private, no-cache"
@@ -201,7 +201,7 @@ async def test_what_is_wrong_with_the_parameters_is_said(api: Api, subtests: pyt
     for parameters, pointer in [
         ({"limit": "0"}, "/limit"),
         ({"limit": "201"}, "/limit"),
-        ({"state": "lost"}, "/state"),
+        ({"status": "lost"}, "/status"),
         ({"startedFrom": "yesterday"}, "/startedFrom"),
         ({"startedFrom": "2026-11-20T09:30:00"}, "/startedFrom"),
         ({"teamId": "x"}, "/teamId"),

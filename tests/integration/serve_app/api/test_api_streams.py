@@ -33,8 +33,8 @@ async def test_an_export_holds_every_call_once(api: Api) -> None:
     answer = api.get("/export", format="csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["callId"] for row in rows] == [line["call"]["callId"] for line in lines]
-    assert (rows[0]["contact"], rows[0]["fromNumber"], rows[0]["state"]) == ("'=cmd()", "+49301234567", "completed")
-    assert len(api.get("/export", state="completed").text.splitlines()) == 1
+    assert (rows[0]["contact"], rows[0]["from"], rows[0]["status"]) == ("'=cmd()", "+49301234567", "completed")
+    assert len(api.get("/export", status="completed").text.splitlines()) == 1
     assert api.get("/export", format="xlsx").status_code == 400
 
 
@@ -49,13 +49,13 @@ async def test_an_export_as_parquet_is_read_by_pandas(api: Api, monkeypatch: pyt
     assert list(table.callId) == [str(one) for one in (spoken, *reversed(made))]
     call = api.get(f"/calls/{spoken}").json()["call"]
     assert table.startTime[0] == datetime.fromisoformat(call["startTime"])
-    assert (table.tasks[0], table.fromNumber[0], table.completedAt.notna().sum()) == (0, call["fromNumber"], 1)
+    assert (table.tasks[0], table["from"][0], table.completedAt.notna().sum()) == (0, call["from"], 1)
     assert [(word["speaker"], word["text"]) for word in table.words[0]] == [
         *(("rep", word) for word in ("=1+1", "is", "two")),
         ("customer", "Grüße"),
     ]
     assert table.words[1] is None
-    without = pq.read_table(io.BytesIO(api.get("/export", format="parquet", state="failed").content))
+    without = pq.read_table(io.BytesIO(api.get("/export", format="parquet", status="failed").content))
     assert (without.num_rows, "words" in without.column_names) == (0, False)
 
 
@@ -73,7 +73,7 @@ async def test_changes_arrive_without_asking(api: Api) -> None:
                 connected.set()
                 if line.startswith("data: "):
                     seen.append(json.loads(line.removeprefix("data: ")))
-                    if seen[-1]["state"] == "completed":
+                    if seen[-1]["status"] == "completed":
                         enough.set()
                         return
 
@@ -92,7 +92,7 @@ async def test_changes_arrive_without_asking(api: Api) -> None:
     listening.join(10)
     assert {one["callId"] for one in seen} == {str(call_id)}
     # A change of other data is told, too, unless the next one follows before the stream looks again.
-    assert [state for state, _ in groupby(one["state"] for one in seen)] == ["received", "transcribing", "completed"]
+    assert [status for status, _ in groupby(one["status"] for one in seen)] == ["received", "transcribing", "completed"]
 
 
 async def test_a_change_that_began_before_the_stream_and_ended_after_it_is_told(api: Api) -> None:

@@ -107,12 +107,12 @@ async def test_the_console_offers_the_choice_where_it_is_switched_on(
     async with browser(postgres_url, tmp_path) as site:
         await signed_in(site, world)
         assert 'name="by"' not in (await site.get("/calls")).text
-        assert "switched off" in (await site.get("/calls", params={"q": "invoice", "by": "meaning"})).text
+        assert "switched off" in (await site.get("/calls", params={"text": "invoice", "by": "meaning"})).text
     monkeypatch.setenv("SWITCHBOARD_EMBEDDING__ENGINE", "e5")
     async with browser(postgres_url, tmp_path) as site:
         await signed_in(site, world)
         assert 'name="by"' in (await site.get("/calls")).text
-        page = (await site.get("/calls", params={"q": "Who ends the subscription?", "by": "meaning"})).text
+        page = (await site.get("/calls", params={"text": "Who ends the subscription?", "by": "meaning"})).text
         assert CANCEL[1][1] in page
         assert page.index(calls[0]) < page.index(calls[1])
         assert page.count('class="day"') == page.count('id="closest"') == 1, (
@@ -120,7 +120,7 @@ async def test_the_console_offers_the_choice_where_it_is_switched_on(
         )
         assert 'hx-trigger="never"' in page, "a question is not embedded again every few seconds"
         await signed_in(site, world, world.other_team_id)
-        page = (await site.get("/calls", params={"q": "Who ends the subscription?", "by": "meaning"})).text
+        page = (await site.get("/calls", params={"text": "Who ends the subscription?", "by": "meaning"})).text
         assert "No call matches" in page and CANCEL[1][1] not in page
 
 

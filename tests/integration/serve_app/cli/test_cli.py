@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from db.core.database import Database, Reader
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.records.complete import complete as complete_call
 from db.records.views import CallRecord
@@ -59,8 +59,8 @@ def with_database(work: Work) -> Any:
 
 
 def make_key() -> tuple[str, dict[str, Any]]:
-    made = ok("keys", "create", "--workspace", "acme", "--team", "support")
-    return made["secret"], made["key"]
+    created = ok("keys", "create", "--workspace", "acme", "--team", "support")
+    return created["secret"], created["key"]
 
 
 def submit(secret: str, call_id: UUID) -> None:
@@ -74,7 +74,7 @@ def submit(secret: str, call_id: UUID) -> None:
             datetime(2026, 11, 2, 9, 30, tzinfo=UTC),
             "https://pbx.example/1.wav",
         )
-        await Grouping(database).submit(sender, submission, {})
+        await GroupCommitter(database).submit(sender, submission, {})
 
     with_database(work)
 
@@ -85,7 +85,7 @@ def end(call_id: UUID, failed: bool = False) -> None:
     async def work(database: Database) -> None:
         for fetch in await jobs.claim_fetches(database, "w", 100, 60, 100, 100):
             await jobs.fetched(database, fetch)
-        (lease,) = [one for one in await jobs.claim(database, "w", 1, 60) if one.call.call_id == call_id]
+        (lease,) = [claim for claim in await jobs.claim(database, "w", 1, 60) if claim.call.call_id == call_id]
         if failed:
             await jobs.fail(database, lease, NotAudio())
             return
@@ -100,10 +100,10 @@ def test_a_workspace_a_team_and_a_key_are_made_and_listed() -> None:
     team = ok("teams", "create", "support")  # the only workspace need not be named
     assert ok("workspaces", "list") == [workspace]
     assert ok("teams", "list", "--workspace", "ACME") == [team]
-    made = ok("keys", "create", "--team", team["teamId"], "--scope", "submit", "--name", "pbx")
-    assert made["key"]["teamId"] == team["teamId"]
-    assert made["key"]["scopes"] == ["submit"]
-    assert ok("keys", "list", "--workspace", workspace["workspaceId"]) == [made["key"]]
+    created = ok("keys", "create", "--team", team["teamId"], "--scope", "submit", "--name", "pbx")
+    assert created["key"]["teamId"] == team["teamId"]
+    assert created["key"]["scopes"] == ["submit"]
+    assert ok("keys", "list", "--workspace", workspace["workspaceId"]) == [created["key"]]
 
 
 def test_the_first_key_makes_its_workspace_and_a_team_and_its_curl_line_names_it() -> None:
@@ -143,8 +143,8 @@ def test_with_several_workspaces_one_must_be_named() -> None:
 
 
 def test_a_workspaces_own_terms_are_added_replaced_and_removed() -> None:
-    made = ok("workspaces", "create", "acme", "--term", "Metro  Cable")
-    assert made["terms"] == ["Metro Cable"]
+    created = ok("workspaces", "create", "acme", "--term", "Metro  Cable")
+    assert created["terms"] == ["Metro Cable"]
     assert ok("workspaces", "terms", "Gigabox", "Metro Cable")["terms"] == ["Metro Cable", "Gigabox"]
     assert ok("workspaces", "terms", "gigabox", "--remove")["terms"] == ["Metro Cable"]
     assert switchboard("workspaces", "terms").stdout == "Metro Cable\n"
@@ -199,7 +199,7 @@ def test_a_completed_call_is_listed_shown_and_exported() -> None:
     secret, _ = make_key()
     call_id = uuid4()
     submit(secret, call_id)
-    assert [(call["callId"], call["state"]) for call in ok("calls", "list")] == [(str(call_id), "transcribing")]
+    assert [(call["callId"], call["status"]) for call in ok("calls", "list")] == [(str(call_id), "transcribing")]
     end(call_id)
     shown = switchboard("calls", "show", str(call_id), "--workspace", "acme")
     assert shown.exit_code == 0, shown.output
@@ -212,12 +212,12 @@ def test_a_completed_call_is_listed_shown_and_exported() -> None:
         jsonschema.validate(record, {**openapi.api_document(), "$ref": "#/components/schemas/CallRecord"})
         assert set(record) - {"expected"} == {camel(name) for name in CallRecord.__dataclass_fields__}
         assert "talkRatio" in record["findings"][0]["value"]["parties"]["rep"]
-    assert ok("calls", "list", "--state", "failed") == []
+    assert ok("calls", "list", "--status", "failed") == []
 
 
 def test_who_read_a_call_is_listed_by_the_name_of_the_key_or_its_id_once_the_key_is_gone() -> None:
     secret, _ = make_key()
-    call_id, gone = uuid4(), uuid4()
+    call_id, deleted = uuid4(), uuid4()
     submit(secret, call_id)
     assert ok("calls", "reads", str(call_id)) == []
     assert f"No reads of call {call_id}." in switchboard("calls", "reads", str(call_id)).output
@@ -227,15 +227,20 @@ def test_who_read_a_call_is_listed_by_the_name_of_the_key_or_its_id_once_the_key
         assert sender is not None
         reader = Reader(sender.workspace_id)
         await access_log.note(database, reader, sender.key_id, [call_id], "record", request_id="r-1")
-        await access_log.note(database, reader, gone, [call_id], "audio", "channel 0")
+        await access_log.note(database, reader, deleted, [call_id], "audio", "channel 0")
 
     state.run(read)
-    heard, seen = ok("calls", "reads", str(call_id), "--workspace", "acme")
-    assert (heard["what"], heard["detail"], heard["name"], heard["keyId"]) == ("audio", "channel 0", None, str(gone))
+    listened, seen = ok("calls", "reads", str(call_id), "--workspace", "acme")
+    assert (listened["what"], listened["detail"], listened["name"], listened["keyId"]) == (
+        "audio",
+        "channel 0",
+        None,
+        str(deleted),
+    )
     assert (seen["what"], seen["name"], seen["requestId"]) == ("record", ok("keys", "list")[0]["name"], "r-1")
     shown = switchboard("calls", "reads", str(call_id)).stdout
     assert seen["name"] in shown
-    assert str(gone) in shown
+    assert str(deleted) in shown
 
 
 def test_a_failed_call_and_its_job_say_why() -> None:
@@ -244,7 +249,7 @@ def test_a_failed_call_and_its_job_say_why() -> None:
     submit(secret, call_id)
     assert ok("jobs", "list", "--failed") == []
     end(call_id, failed=True)
-    assert "not_audio" in switchboard("calls", "list", "--state", "failed").stdout
+    assert "not_audio" in switchboard("calls", "list", "--status", "failed").stdout
     assert "will not help" in switchboard("calls", "show", str(call_id)).stdout
     (job,) = ok("jobs", "list", "--failed")
     assert job["error"]["code"] == "not_audio"
@@ -277,7 +282,7 @@ def test_a_database_without_tables_is_migrated_by_the_first_command_that_writes_
     assert refused.exit_code == 3
     assert "switchboard migrate" in refused.output
     ok("workspaces", "create", "acme")
-    assert [one["name"] for one in ok("workspaces", "list")] == ["acme"]
+    assert [workspace["name"] for workspace in ok("workspaces", "list")] == ["acme"]
 
 
 READING = (
@@ -316,13 +321,13 @@ def test_a_command_that_writes_starts_the_database_and_says_so_and_down_stops_it
     monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(run_folder, "running", list)
     try:
-        made = switchboard("workspaces", "create", "acme")
-        assert made.exit_code == 0, made.output
-        assert f"Starting the embedded PostgreSQL in {tmp_path}" in made.stderr
+        result = switchboard("workspaces", "create", "acme")
+        assert result.exit_code == 0, result.output
+        assert f"Starting the embedded PostgreSQL in {tmp_path}" in result.stderr
         assert "Starting" not in switchboard("teams", "create", "support").stderr
-        found = switchboard("status", "--json")
-        assert found.exit_code == 3
-        assert json.loads(found.stdout)["database"].startswith("embedded PostgreSQL, process")
+        result = switchboard("status", "--json")
+        assert result.exit_code == 3
+        assert json.loads(result.stdout)["database"].startswith("embedded PostgreSQL, process")
         stopped = switchboard("down")
         assert stopped.stdout == f"Stopped the embedded PostgreSQL in {tmp_path}.\n"
         assert embedded.postmaster(tmp_path) is None

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from db.core.database import EVERY_WORKSPACE, Database
 from db.events import outbox
 from db.events.outbox import Attempt, DeliveryVerdict
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.workspace import keys
 from pipeline.domain.call import Submission
 from serve_app.cli import app
@@ -37,11 +37,11 @@ def settings(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """One that listens in a thread of its own: commands have loops of their own."""
-    started, stop, found = threading.Event(), threading.Event(), []
+    started, stop, receivers = threading.Event(), threading.Event(), []
 
     async def listen() -> None:
-        async with receiving() as made:
-            found.append(made)
+        async with receiving() as server:
+            receivers.append(server)
             started.set()
             while not stop.is_set():
                 await asyncio.sleep(0.02)
@@ -49,7 +49,7 @@ def receiver() -> Iterator[Receiver]:
     thread = threading.Thread(target=asyncio.run, args=(listen(),))
     thread.start()
     assert started.wait(60)
-    yield found[0]
+    yield receivers[0]
     stop.set()
     thread.join(10)
 
@@ -69,8 +69,8 @@ def with_database(work: Callable[[Database], Awaitable[Any]]) -> Any:
 
 
 def workspace() -> str:
-    made = runner.invoke(app, ["keys", "create", "--workspace", "acme", "--team", "support", "--json"])
-    return str(json.loads(made.stdout)["secret"])
+    created = runner.invoke(app, ["keys", "create", "--workspace", "acme", "--team", "support", "--json"])
+    return str(json.loads(created.stdout)["secret"])
 
 
 def submit(secret: str) -> UUID:
@@ -80,7 +80,7 @@ def submit(secret: str) -> UUID:
         sender = await keys.find(database, secret)
         assert sender is not None
         submission = Submission(call_id, "+49301234567", "+14155550123", datetime(2026, 11, 2, 9, 30, tzinfo=UTC))
-        await Grouping(database).submit(sender, submission, {})
+        await GroupCommitter(database).submit(sender, submission, {})
 
     with_database(work)
     return call_id
@@ -91,8 +91,8 @@ def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
 
     async def work(database: Database) -> None:
         for delivery in await outbox.claim(database, 10, 10, {}, 30.0):
-            made = Attempt(datetime.now(UTC), 0.2, status, f"status {status}", "out of order")
-            await outbox.note(database, delivery, made, verdict, retry_in=3600)
+            attempt = Attempt(datetime.now(UTC), 0.2, status, f"status {status}", "out of order")
+            await outbox.note(database, delivery, attempt, verdict, retry_in=3600)
 
     with_database(work)
 
@@ -100,15 +100,15 @@ def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
 def test_an_endpoint_is_added_tested_and_shown_and_its_secret_only_once(receiver: Receiver) -> None:
     workspace()
     added = ok("create", receiver.url, "--event", "call.completed", "--include", "record", "--team", "support")
-    secret, one = added["secret"], added["endpoint"]["endpointId"]
+    secret, endpoint_id = added["secret"], added["endpoint"]["endpointId"]
     assert added["endpoint"]["events"] == ["call.completed"]
-    tested = ok("test", one)
+    tested = ok("test", endpoint_id)
     assert tested["delivered"] and tested["status"] == 204
     (seen,) = receiver.seen
     assert Webhook(secret).verify(seen.body, seen.headers)["type"] == "webhook.test"
     payload.adapter().validate_json(seen.body)
     assert tested["webhookId"] == seen.message_id
-    shown = switchboard("show", one).output + switchboard("list").output + json.dumps(ok("list"))
+    shown = switchboard("show", endpoint_id).output + switchboard("list").output + json.dumps(ok("list"))
     assert secret not in shown and "secret" not in shown
     assert receiver.url in shown
 
@@ -122,16 +122,16 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
         async with database.transaction(EVERY_WORKSPACE) as connection:
             return str((await connection.execute(sa.text("SELECT secret FROM webhook_endpoints"))).scalar_one())
 
-    kept = with_database(stored)
-    assert kept.startswith("fernet:")
-    assert added["secret"] not in kept
-    assert Settings().sealer().open(kept) == added["secret"]
+    sealed_secrets = with_database(stored)
+    assert sealed_secrets.startswith("fernet:")
+    assert added["secret"] not in sealed_secrets
+    assert Settings().sealer().open(sealed_secrets) == added["secret"]
     rotated = ok("rotate-secret", added["endpoint"]["endpointId"], "--overlap-hours", "1")
     ok("test", added["endpoint"]["endpointId"])
     for secret in (added["secret"], rotated["secret"]):
         Webhook(secret).verify(receiver.seen[0].body, receiver.seen[0].headers)
     sealed = with_database(stored)
-    assert sealed != kept
+    assert sealed != sealed_secrets
     monkeypatch.setenv(
         "SWITCHBOARD_SECRETS_KEYS",
         '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU=", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="]',
@@ -144,7 +144,7 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "reason"),
     [
         ("http://crm.example/hook", "by https only"),
         ("https://10.0.0.1/hook", "SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS"),
@@ -155,42 +155,42 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
         ("hook", "neither http nor https"),
     ],
 )
-def test_an_address_that_events_are_not_sent_to_is_refused_with_a_reason(url: str, told: str) -> None:
+def test_an_address_that_events_are_not_sent_to_is_refused_with_a_reason(url: str, reason: str) -> None:
     workspace()
     result = switchboard("create", url)
     assert result.exit_code == 1
-    assert told in " ".join(result.output.split())
+    assert reason in " ".join(result.output.split())
     assert "recording" not in result.output
     assert ok("list") == []
 
 
 def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
     workspace()
-    one = ok("create", receiver.url)["endpoint"]["endpointId"]
-    for arguments, told in (
+    endpoint_id = ok("create", receiver.url)["endpoint"]["endpointId"]
+    for arguments, message in (
         (["create", receiver.url, "--event", "call.begun"], "call.received, call.transcribing"),
         (["create", receiver.url, "--include", "audio"], "record, transcript"),
         (["create", "https://no-such-host.invalid/hook"], "has no address"),
         (["show", "x"], "not an id"),
-        (["replay", one], "--failed, --since"),
-        (["replay", one, "--since", "yesterday"], "not a time"),
-        (["replay", one, "--event", "evt_1"], "not an event id"),
-        (["update", one, "--thin", "--include", "record"], "exclude each other"),
+        (["replay", endpoint_id], "--failed, --since"),
+        (["replay", endpoint_id, "--since", "yesterday"], "not a time"),
+        (["replay", endpoint_id, "--event", "evt_1"], "not an event id"),
+        (["update", endpoint_id, "--thin", "--include", "record"], "exclude each other"),
     ):
         result = switchboard(*arguments)
         assert result.exit_code == 2, (arguments, result.output)
-        assert told in result.output
+        assert message in result.output
     result = switchboard("show", str(uuid4()))
     assert (result.exit_code, "No endpoint has the id" in result.output) == (1, True)
 
 
 def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver) -> None:
     secret = workspace()
-    one = ok("create", receiver.url)["endpoint"]["endpointId"]
+    endpoint_id = ok("create", receiver.url)["endpoint"]["endpointId"]
     call_id = submit(secret)
     attempt(DeliveryVerdict.RETRY)
-    (waiting,) = ok("deliveries", one, "--call", str(call_id))
-    assert (waiting["state"], waiting["attempts"], waiting["log"][0]["answer"]) == ("waiting", 1, "out of order")
+    (waiting,) = ok("deliveries", endpoint_id, "--call", str(call_id))
+    assert (waiting["status"], waiting["attempts"], waiting["log"][0]["answer"]) == ("waiting", 1, "out of order")
     listed = switchboard("deliveries").output
     assert str(call_id) in listed and "status 500, next try" in listed
     failing = switchboard("list").output
@@ -205,24 +205,26 @@ def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver
     attempt(DeliveryVerdict.FAILED)
     (given_up,) = ok("deliveries", "--failed")
     assert given_up["webhookId"].startswith("evt_")
-    assert ok("replay", one, "--event", given_up["webhookId"])["replayed"] == 1
-    assert ok("replay", one, "--failed")["replayed"] == 0
+    assert ok("replay", endpoint_id, "--event", given_up["webhookId"])["replayed"] == 1
+    assert ok("replay", endpoint_id, "--failed")["replayed"] == 0
     attempt(DeliveryVerdict.DELIVERED, 200)
-    assert ok("replay", one, "--since", "1h")["replayed"] == 1
-    assert ok("replay", one, "--since", "2099-01-01T00:00:00Z")["replayed"] == 0
+    assert ok("replay", endpoint_id, "--since", "1h")["replayed"] == 1
+    assert ok("replay", endpoint_id, "--since", "2099-01-01T00:00:00Z")["replayed"] == 0
 
 
 def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: Receiver) -> None:
     secret = workspace()
-    one = ok("create", receiver.url)["endpoint"]["endpointId"]
+    endpoint_id = ok("create", receiver.url)["endpoint"]["endpointId"]
     submit(secret)
     attempt(DeliveryVerdict.GONE, 410)
-    assert ok("list")[0]["disabledReason"] == "The receiver wants nothing more: status 410."
+    assert ok("list")[0]["disabledReason"] == "The receiver accepts no more events: status 410."
     assert "disabled" in switchboard("list").output
-    assert ok("enable", one)["disabledAt"] is None
-    assert ok("disable", one, "--reason", "The CRM moves.")["disabledReason"] == "The CRM moves."
-    assert ok("update", one, "--url", receiver.url + "/v2", "--event", "call.failed")["events"] == ["call.failed"]
-    assert ok("delete", one)["removed"]
+    assert ok("enable", endpoint_id)["disabledAt"] is None
+    assert ok("disable", endpoint_id, "--reason", "The CRM moves.")["disabledReason"] == "The CRM moves."
+    assert ok("update", endpoint_id, "--url", receiver.url + "/v2", "--event", "call.failed")["events"] == [
+        "call.failed"
+    ]
+    assert ok("delete", endpoint_id)["removed"]
     assert ok("deliveries") == []
 
 

@@ -37,8 +37,8 @@ from serve_app.settings import Settings
 ABOUT = {"source": "s3://bucket/calls", "recognition": {"model": "base"}}
 
 
-def row(path: str, state: str = "completed", **more: object) -> dict[str, object]:
-    return {"path": path, "state": state, **more}
+def row(path: str, status: str = "completed", **more: object) -> dict[str, object]:
+    return {"path": path, "status": status, **more}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_what_is_done_is_read_from_the_parts(output):
 
 
 def _columns(error: Exception) -> dict[str, object]:
-    return {name: value for name, value in failure(error).items() if name != "state"}
+    return {name: value for name, value in failure(error).items() if name != "status"}
 
 
 def test_readers_of_parquet_see_the_rows_and_none_of_our_own_files(output, tmp_path):
@@ -275,7 +275,7 @@ def test_what_a_busy_source_did_not_give_is_read_once_more_and_nothing_else_is(
     monkeypatch.setattr(actors, "PAUSE_SECONDS", 0.0)
     busy = Busy(_job(tmp_path, output.acquire(ABOUT)), times)
     block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/3.wav")])
-    states = busy(block)["state"].to_pylist()
+    states = busy(block)["status"].to_pylist()
     assert states == ["completed", "completed", "failed" if failed else "completed"]
     assert busy.begun == Counter({"a/1.MP3": 1, "b/2.wav": 2, "b/3.wav": 2})
 
@@ -308,7 +308,7 @@ def test_where_the_whole_source_is_gone_the_run_ends_and_no_recording_is_blamed(
     job = _job(tmp_path, output.acquire(ABOUT))
     block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/gone.wav")])
     if not ends:
-        assert Reading(job, readable)(block)["state"].to_pylist() == ["completed", "completed", "failed"]
+        assert Reading(job, readable)(block)["status"].to_pylist() == ["completed", "completed", "failed"]
         assert output.done().failed == {"b/gone.wav": "recording_gone"}
         return
     with pytest.raises(StorageError, match="in is not a folder"):

@@ -38,7 +38,7 @@ def test_the_list_fits_80_columns_and_says_what_is_here(store):
 def test_the_list_as_json_names_official_release_license_and_hashes(store):
     data = json.loads(runner.invoke(app, ["checkpoints", "list", "--json"]).stdout)
     assert data["folder"] == str(store)
-    (base,) = (one for one in data["checkpoints"] if one["name"] == "whisper-base")
+    (base,) = (checkpoint for checkpoint in data["checkpoints"] if checkpoint["name"] == "whisper-base")
     assert base["license"] == "MIT" and base["source"].endswith("faster-whisper-base") and base["models"] == ["base"]
     assert {file["name"] for file in base["files"]} >= {"model.bin", "LICENSE"}
 
@@ -50,15 +50,15 @@ def test_verify_tells_missing_from_damaged(store):
     (store / "campplus" / "campplus_cn_en_common.pt").write_bytes(b"no")
     damaged = runner.invoke(app, ["checkpoints", "verify", "--json"])
     assert damaged.exit_code == 1
-    assert {row["name"]: row["state"] for row in json.loads(damaged.stdout)} == {
+    assert {row["name"]: row["status"] for row in json.loads(damaged.stdout)} == {
         name: "damaged" if name == "campplus" else "missing" for name in locked()
     }
 
 
 def test_a_name_that_nothing_has_ends_with_2(store):
-    told = runner.invoke(app, ["checkpoints", "fetch", "whisper-huge"])
-    assert told.exit_code == 2
-    assert "whisper-base" in told.output
+    result = runner.invoke(app, ["checkpoints", "fetch", "whisper-huge"])
+    assert result.exit_code == 2
+    assert "whisper-base" in result.output
 
 
 @pytest.mark.parametrize(
@@ -81,17 +81,17 @@ def test_a_set_up_script_fetches_what_the_settings_name(store, monkeypatch, mode
 def test_doctor_tells_what_the_first_start_fetches(store, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     settings = Settings(asr={"model": "base", "device": "cpu"})
-    found = list(checks_models.checkpoints(settings))
-    assert [(check.name, check.level) for check in found] == [
+    checks = list(checks_models.checkpoints(settings))
+    assert [(check.name, check.level) for check in checks] == [
         ("recognition model", Level.WARN),
         ("diarization model", Level.WARN),
         ("voices", Level.GOOD),
     ]
-    assert "switchboard checkpoints fetch whisper-base" in found[0].advice
+    assert "switchboard checkpoints fetch whisper-base" in checks[0].advice
     (store / "whisper-base").mkdir()
     (store / "whisper-base" / "model.bin").write_bytes(b"no")
-    found = list(checks_models.checkpoints(settings))
-    assert [check.level for check in found] == [Level.BAD, Level.WARN, Level.GOOD]
-    assert "whisper-base" in found[0].found
+    checks = list(checks_models.checkpoints(settings))
+    assert [check.level for check in checks] == [Level.BAD, Level.WARN, Level.GOOD]
+    assert "whisper-base" in checks[0].found
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert next(check for check in checks_models.checkpoints(settings) if "diar" in check.name).level is Level.BAD

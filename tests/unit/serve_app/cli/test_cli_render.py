@@ -42,7 +42,8 @@ def record(state: CallState = CallState.COMPLETED, **changes: object) -> CallRec
         to_number="+12025550100",
         start_time=START,
         outgoing=False,
-        duration=14,
+        duration=14.0,
+        declared_duration=14,
         state=state,
         stage=None,
         attempts=1,
@@ -53,7 +54,7 @@ def record(state: CallState = CallState.COMPLETED, **changes: object) -> CallRec
         updated_at=NOW,
         completed_at=NOW,
     )
-    made = CallRecord(
+    call = CallRecord(
         call=summary,
         job_id=UUID(int=3),
         from_e164="+12025550143",
@@ -73,12 +74,12 @@ def record(state: CallState = CallState.COMPLETED, **changes: object) -> CallRec
     )
     of_summary = {name: value for name, value in changes.items() if name in CallSummary.__dataclass_fields__}
     rest = {name: value for name, value in changes.items() if name not in of_summary}
-    return replace(made, call=replace(summary, **of_summary), **rest)  # type: ignore[arg-type]
+    return replace(call, call=replace(summary, **of_summary), **rest)  # type: ignore[arg-type]
 
 
-def shown(made: CallRecord, words: bool = False, **console: object) -> str:
+def shown(call: CallRecord, words: bool = False, **console: object) -> str:
     output = io.StringIO()
-    render_call(made, Console(file=output, width=120, **console), words)  # type: ignore[arg-type]
+    render_call(call, Console(file=output, width=120, **console), words)  # type: ignore[arg-type]
     return output.getvalue()
 
 
@@ -107,17 +108,17 @@ def test_what_several_findings_rest_on_is_quoted_once() -> None:
     text = shown(replace(record(), transcript=both.transcript, findings=(*findings, direction)))
     tasks = text.split("Tasks", 1)[1].split("Contacts", 1)[0]
     assert tasks.count('"I will send you a router tomorrow, and I will call you back on Friday."') == 1
-    for quote in {f'{one.start:.1f} s: "{one.quote}"' for one in direction.evidence}:
+    for quote in {f'{evidence.start:.1f} s: "{evidence.quote}"' for evidence in direction.evidence}:
         assert text.count(quote) == 1
 
 
 def test_people_are_called_by_their_names_where_these_are_known() -> None:
     agent = Finding("agent", 1, {"user_id": "u-1", "name": "Dana Wolf", "source": "voice"})
     contacts = Finding("contacts", 1, {"contact_id": "c-1", "reason": "number"})
-    known = Contact("c-1", "Peter Miller", None, None, None)
+    contact = Contact("c-1", "Peter Miller", None, None, None)
     rep = Speaker("rep", Role.REP, 0.9, "voice", "u-1")
     transcript = replace(MATERIAL.transcript, speakers=(rep, *MATERIAL.transcript.speakers[1:]))
-    text = shown(replace(record(), findings=(agent, contacts), contacts=(known,), transcript=transcript))
+    text = shown(replace(record(), findings=(agent, contacts), contacts=(contact,), transcript=transcript))
     assert "rep is rep (voice, 90%), Dana Wolf" in text
     assert "Dana Wolf, by voice" in text
     assert "known contact Peter Miller (number)" in text
@@ -206,8 +207,8 @@ def test_an_outcome_of_this_process_reads_like_a_stored_call() -> None:
 
 
 def test_json_on_the_terminal_is_the_json_of_the_views() -> None:
-    made = record()
-    assert plain(made) == json.loads(dump_json(made))
+    call = record()
+    assert plain(call) == json.loads(dump_json(call))
 
 
 def test_clock_has_hours_only_when_needed() -> None:
@@ -218,16 +219,16 @@ def test_subtitles_are_short_and_timed_from_the_words() -> None:
     lines = export.srt(MATERIAL.transcript).split("\n\n")
     assert lines[0].startswith("1\n00:00:00,000 --> 00:00:03,000\nrep: Hello, this is Anna")
     long = tuple(Word(at, at + 0.9, f"word{at}", 0.9) for at in range(20))
-    one = replace(MATERIAL.transcript.turns[0], words=long, end=20.0)
-    cues = export.srt(replace(MATERIAL.transcript, turns=(one,))).strip().split("\n\n")
+    turn = replace(MATERIAL.transcript.turns[0], words=long, end=20.0)
+    cues = export.srt(replace(MATERIAL.transcript, turns=(turn,))).strip().split("\n\n")
     assert len(cues) == 4
     assert "00:00:18,000 --> 00:00:19,900" in cues[-1]
 
 
 def test_webvtt_escapes_what_would_be_markup() -> None:
     turn = replace(MATERIAL.transcript.turns[0], words=(Word(0, 1, "<b>&", 0.9),))
-    made: Transcript = replace(MATERIAL.transcript, turns=(turn,))
-    assert export.vtt(made) == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\n<v rep>&lt;b&gt;&amp;\n\n"
+    transcript: Transcript = replace(MATERIAL.transcript, turns=(turn,))
+    assert export.vtt(transcript) == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\n<v rep>&lt;b&gt;&amp;\n\n"
 
 
 def test_plain_text_has_a_line_per_turn() -> None:
@@ -291,8 +292,8 @@ def test_what_is_no_speech_stands_in_the_transcript_where_it_is_heard() -> None:
 
 
 def test_bleed_is_told_once() -> None:
-    told = "The two channels differ. Channel 1 bleeds into channel 0 at -18 dB, 12 ms later; it is suppressed there."
-    layout = replace(MATERIAL.transcript.layout, reason=told, bleed=(Bleed(1, -18.2, 0.012, 0.9),))
+    reason = "The two channels differ. Channel 1 bleeds into channel 0 at -18 dB, 12 ms later; it is suppressed there."
+    layout = replace(MATERIAL.transcript.layout, reason=reason, bleed=(Bleed(1, -18.2, 0.012, 0.9),))
     text = made_in(replace(MATERIAL.transcript, layout=layout))
     assert text.count("-18 dB") == 1 and text.count("suppressed") == 1
 
