@@ -36,16 +36,16 @@ from tests.machines import ROOT, Machine, machines, node_settings, submission
 
 HEAD, WORKER = "10.213.79.1", "10.213.79.2"
 REDIS = 26379
-CPUS = {HEAD: 0, WORKER: 16}  # as Ray is told: a rolling update needs room for the old and the new
-LONGEST = 1500.0
-PATIENCE = 30.0  # seconds of one request
+CPUS = {HEAD: 0, WORKER: 16}  # declared to Ray: a rolling update needs room for old and new replicas
+MAX_SECONDS = 1500.0
+REQUEST_SECONDS = 30.0  # seconds of one request
 
 
 @dataclass
 class Report:
     former: str | None
     line: list[tuple[float, str]] = field(default_factory=list)
-    answers: dict[str, dict[str, int]] = field(default_factory=dict)  # by what was going on
+    answers: dict[str, dict[str, int]] = field(default_factory=dict)  # by phase
     accepted: int = 0
     lost: int = 0
     not_completed: dict[str, int] = field(default_factory=dict)
@@ -54,10 +54,10 @@ class Report:
 
 
 class RolloutStand:
-    """The machines, and what is going on."""
+    """The two machines and the state of the deployment."""
 
-    def __init__(self, made: list[Machine], code: Path, report: Report) -> None:
-        self.head, self.worker = made
+    def __init__(self, pair: list[Machine], code: Path, report: Report) -> None:
+        self.head, self.worker = pair
         self.code = code
         self.report = report
         self.started = time.monotonic()
@@ -68,26 +68,26 @@ class RolloutStand:
         print(f"{self.report.line[-1][0]:7.1f} s  {what}", flush=True)
 
     def replicas(self) -> dict[str, set[str]]:
-        """The running replicas of each deployment; empty while the controller cannot say."""
+        """Return the running replicas of each deployment; empty while the controller does not respond."""
         applications = (self.head.serve_details() or {"applications": {}})["applications"]
-        if len(applications) < 4 or any(one["status"] != "RUNNING" for one in applications.values()):
+        if len(applications) < 4 or any(application["status"] != "RUNNING" for application in applications.values()):
             return {}
         return {
-            name: {replica["actor_id"] for replica in one["replicas"] if replica["state"] == "RUNNING"}
+            name: {replica["actor_id"] for replica in deployment["replicas"] if replica["state"] == "RUNNING"}
             for application in applications.values()
-            for name, one in application["deployments"].items()
+            for name, deployment in application["deployments"].items()
         }
 
     def wait(self, former: dict[str, set[str]] | None = None) -> dict[str, set[str]]:
-        """Until all deployments run, none of them by a replica of `former`."""
-        deadline = time.monotonic() + LONGEST
+        """Wait until all deployments run without replicas of `former`."""
+        deadline = time.monotonic() + MAX_SECONDS
         while time.monotonic() < deadline:
-            found = self.replicas()
-            kept = any(found[name] & former.get(name, set()) for name in found) if former else False
-            if len(found) == 6 and all(found.values()) and not kept:
-                return found
+            replicas = self.replicas()
+            has_former = any(replicas[name] & former.get(name, set()) for name in replicas) if former else False
+            if len(replicas) == 6 and all(replicas.values()) and not has_former:
+                return replicas
             time.sleep(2)
-        raise TimeoutError(f"After {LONGEST:.0f} s the applications do not run: {self.replicas()}")
+        raise TimeoutError(f"After {MAX_SECONDS:.0f} s the applications do not run: {self.replicas()}")
 
     def deploy(self, tree: Path, what: str) -> None:
         """Replace the code and deploy it."""
@@ -96,56 +96,56 @@ class RolloutStand:
         _replace(tree, self.code)
         self.note(f"{what}: deploy.sh begins")
         self.head.deploy()
-        found = self.wait(before)
-        self.note(f"{what}: done, {sum(map(len, found.values()))} replicas, all of them new")
+        replicas = self.wait(before)
+        self.note(f"{what}: done, {sum(map(len, replicas.values()))} replicas, all of them new")
 
     def key(self) -> str:
-        """A key of a new workspace, made by the version that is deployed."""
+        """Create a key of a new workspace with the deployed version."""
         command = (
             "set -a; . ~/switchboard/serve_app/deploy/node.env; switchboard keys create --workspace acme --team sales"
         )
         done = self.head.shell(command)
-        found = re.search(r"sb_\S{40,}", done.stdout)
-        if found is None:
+        match = re.search(r"sb_\S{40,}", done.stdout)
+        if match is None:
             raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
-        return found.group()
+        return match.group()
 
     def kill_head(self) -> None:
         self.phase = "head killed"
         victims = self.head.processes()
-        for one in victims:
+        for process in victims:
             with contextlib.suppress(Exception):
-                one.kill()
+                process.kill()
         self.note(f"{self.phase}: {len(victims)} processes")
         # All machines here show each other's processes, and Ray would take the worker's for a head that runs already.
-        for left in (self.head.home / ".switchboard").rglob("ray_current_cluster"):
-            left.unlink()
+        for file in (self.head.home / ".switchboard").rglob("ray_current_cluster"):
+            file.unlink()
         self.start(self.head)
-        found = self.wait()
-        self.note(f"{self.phase}: it is back, {sum(map(len, found.values()))} replicas")
+        replicas = self.wait()
+        self.note(f"{self.phase}: running again, {sum(map(len, replicas.values()))} replicas")
 
     def start(self, machine: Machine) -> None:
         machine.start_ray(resources={"CPU": CPUS[machine.address]})
 
 
 def _replace(tree: Path, code: Path) -> None:
-    """Make `code` what `tree` is, file by file, as `ray up` does under what runs."""
-    wanted = {path.relative_to(tree) for path in tree.rglob("*") if path.is_file()}
+    """Make `code` equal to `tree`, file by file, as `ray up` does while processes run."""
+    names = {path.relative_to(tree) for path in tree.rglob("*") if path.is_file()}
     for path in [path for path in code.rglob("*") if path.is_file()]:
-        if path.relative_to(code) not in wanted:
+        if path.relative_to(code) not in names:
             path.unlink()
-    for name in wanted:
+    for name in names:
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tree / name, code / name)
 
 
 def _tree(folder: Path, revision: str | None) -> Path:
-    """The project as of a commit, or as it lies here, with bounds for this machine."""
+    """Copy the project at a commit, or the working tree, with scaling limits for this machine."""
     folder.mkdir()
     if revision is None:
         line = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        wanted = [*release.CODE, *release.BESIDE, *spread.BESIDE]
-        listed = subprocess.run([*line, *wanted], cwd=ROOT, check=True, capture_output=True, text=True)
+        paths = [*release.CODE, *release.PROJECT_FILES, *spread.PACKAGE_FILES]
+        listed = subprocess.run([*line, *paths], cwd=ROOT, check=True, capture_output=True, text=True)
         for name in listed.stdout.splitlines():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
@@ -174,7 +174,7 @@ def _add_a_migration(tree: Path) -> None:
 
 
 class SenderProcess:
-    """A telephony system: a process on the worker, and the answers that it had."""
+    """A telephony system: a process on the worker, and the responses it received."""
 
     def __init__(self, bench: RolloutStand, key: str, every: float, folder: Path) -> None:
         self.bench = bench
@@ -200,13 +200,13 @@ class SenderProcess:
     def read(self) -> None:
         report = self.bench.report
         for line in self.process.stdout or ():
-            told, phase = json.loads(line), self.bench.phase
+            entry, phase = json.loads(line), self.bench.phase
             counted = report.answers.setdefault(phase, {})
-            counted[told["answer"]] = counted.get(told["answer"], 0) + 1
-            begun = self.first.setdefault(told["call"], told["at"])
-            if told["answer"] == "202":
-                self.accepted.add(told["call"])
-                late = round(told["at"] - begun, 1)
+            counted[entry["answer"]] = counted.get(entry["answer"], 0) + 1
+            first_sent = self.first.setdefault(entry["call"], entry["at"])
+            if entry["answer"] == "202":
+                self.accepted.add(entry["call"])
+                late = round(entry["at"] - first_sent, 1)
                 report.seconds_to_202[phase] = max(late, report.seconds_to_202.get(phase, 0.0))
 
     def stop(self) -> None:
@@ -216,8 +216,8 @@ class SenderProcess:
 
 
 def send(key: str, every: float, stop: Path) -> None:
-    """A call every few seconds, each sent again until it is accepted; an answer a line."""
-    with httpx.Client(timeout=PATIENCE, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+    """Send a call every few seconds, each until it is accepted; print each response as a line."""
+    with httpx.Client(timeout=REQUEST_SECONDS, limits=httpx.Limits(max_keepalive_connections=0)) as client:
         number = 0
         due = time.monotonic()
         while not stop.exists():
@@ -227,11 +227,11 @@ def send(key: str, every: float, stop: Path) -> None:
             while answer != "202":
                 wait = 1.0
                 try:
-                    got = client.post(
+                    response = client.post(
                         f"http://{WORKER}:8000/submit", json=body, headers={"Authorization": f"Bearer {key}"}
                     )
-                    after = got.headers.get("Retry-After")
-                    answer = f"{got.status_code}{' with Retry-After' if after else ''}"
+                    after = response.headers.get("Retry-After")
+                    answer = f"{response.status_code}{' with Retry-After' if after else ''}"
                     wait = float(after or wait)
                 except httpx.HTTPError as error:
                     answer = type(error).__name__
@@ -239,30 +239,30 @@ def send(key: str, every: float, stop: Path) -> None:
                 if answer != "202":
                     time.sleep(wait)
             number += 1
-            due = max(due + every, time.monotonic() - 5 * every)  # what is late is caught up with, up to five calls
+            due = max(due + every, time.monotonic() - 5 * every)  # catch up with up to five late calls
             time.sleep(max(0.0, due - time.monotonic()))
 
 
 def audit(url: str, accepted: set[str], report: Report) -> bool:
-    """Whether every accepted call is completed; into the report what is not."""
+    """Return whether every accepted call is completed; add the others to the report."""
     with psycopg.connect(url) as connection:
         connection.execute("SELECT set_config('switchboard.workspace', '*', false)")
         rows = connection.execute(
             "SELECT c.call_id::text, c.state, count(j.id) FILTER (WHERE j.kind = 'process')"
             " FROM calls c LEFT JOIN jobs j ON j.call_pk = c.id GROUP BY c.id"
         ).fetchall()
-    found = {call: (state, jobs) for call, state, jobs in rows}
+    calls = {call: (state, jobs) for call, state, jobs in rows}
     report.accepted = len(accepted)
-    report.lost = len(accepted - found.keys())
-    report.not_completed = dict(Counter(state for state, _ in found.values() if state != "completed"))
-    report.more_than_one_job = sum(jobs > 1 for _, jobs in found.values())
+    report.lost = len(accepted - calls.keys())
+    report.not_completed = dict(Counter(state for state, _ in calls.values() if state != "completed"))
+    report.more_than_one_job = sum(jobs > 1 for _, jobs in calls.values())
     return not report.lost and not report.not_completed
 
 
-def run(given: argparse.Namespace, folder: Path, report: Report) -> None:
+def run(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
     from db.server import embedded
 
-    former, following = _tree(folder / "former", given.former), _tree(folder / "following", None)
+    former, following = _tree(folder / "former", arguments.former), _tree(folder / "following", None)
     _add_a_migration(following)
     code = folder / "code"
     _replace(former, code)
@@ -273,21 +273,21 @@ def run(given: argparse.Namespace, folder: Path, report: Report) -> None:
     }
     store = ("redis-server", "--port", str(REDIS), "--bind", WORKER, "--save", "", "--protected-mode", "no")
     try:
-        with machines(folder, [HEAD, WORKER], settings, code) as made:
-            bench = RolloutStand(made, code, report)
+        with machines(folder, [HEAD, WORKER], settings, code) as pair:
+            bench = RolloutStand(pair, code, report)
             with bench.worker.beside(*store), bench.head.serving_recordings():
-                _storm(bench, given, url, former, following, folder)
+                _storm(bench, arguments, url, former, following, folder)
     finally:
         embedded.stop(folder / "state")
 
 
 def _storm(
-    bench: RolloutStand, given: argparse.Namespace, url: str, former: Path, following: Path, folder: Path
+    bench: RolloutStand, arguments: argparse.Namespace, url: str, former: Path, following: Path, folder: Path
 ) -> None:
     for machine in (bench.head, bench.worker):
         bench.start(machine)
     bench.deploy(former, "first")
-    sending = SenderProcess(bench, bench.key(), given.every, folder)
+    sending = SenderProcess(bench, bench.key(), arguments.every, folder)
     try:
         bench.phase = "nothing"
         time.sleep(30)
@@ -295,12 +295,12 @@ def _storm(
         bench.deploy(former, "rolled back")
         bench.kill_head()
         bench.phase = "after"
-        while len(sending.accepted) < given.calls:
+        while len(sending.accepted) < arguments.calls:
             time.sleep(1)
     finally:
         sending.stop()
     bench.note(f"{len(sending.accepted)} calls accepted")
-    deadline = time.monotonic() + LONGEST
+    deadline = time.monotonic() + MAX_SECONDS
     while not audit(url, sending.accepted, bench.report) and time.monotonic() < deadline:
         time.sleep(5)
     bench.note("audited")
@@ -311,22 +311,22 @@ def main() -> int:
         prog="python -m bench.rollout", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--former", metavar="REV", help="the version before", default=None)
-    parser.add_argument("--calls", type=int, default=200, help="at least so many")
+    parser.add_argument("--calls", type=int, default=200, help="min. calls")
     parser.add_argument("--every", type=float, default=2.5, help="seconds between two calls")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--send", metavar="KEY", help=argparse.SUPPRESS)
     parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.send:
-        send(given.send, given.every, given.stop)
+    arguments = parser.parse_args()
+    if arguments.send:
+        send(arguments.send, arguments.every, arguments.stop)
         return 0
-    report = Report(given.former)
+    report = Report(arguments.former)
     with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
-        run(given, Path(name), report)
+        run(arguments, Path(name), report)
     shown: dict[str, Any] = asdict(report)
     print(json.dumps({**shown, "line": None}, indent=2))
-    if given.json:
-        given.json.write_text(json.dumps(shown, indent=2) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(shown, indent=2) + "\n")
     fine = {"202", "503 with Retry-After"}
     wrong = any(set(answers) - fine for answers in report.answers.values())
     return int(bool(report.lost or report.not_completed or report.more_than_one_job or wrong))

@@ -1,4 +1,4 @@
-"""A transcript beside the known words: how many are wrong."""
+"""Counts the wrong words of a transcript against a reference."""
 
 import re
 from collections.abc import Iterable
@@ -9,28 +9,28 @@ from rapidfuzz.distance import Levenshtein
 
 MACHINE = "machine"  # role of an announcement or a voicemail greeting
 ROLES = ("rep", "customer", MACHINE)
-LONGEST = 4  # words of a number: "two hundred and ten"
+MAX_NUMBER_WORDS = 4  # "two hundred and ten"
 
 
 @dataclass(frozen=True, slots=True)
 class WordErrors:
-    """Words substituted, dropped or invented, of the words that were said."""
+    """Words substituted, dropped or invented, of the words of the reference."""
 
     wrong: int
-    said: int
+    words: int
 
     @property
     def rate(self) -> float:
-        return self.wrong / self.said if self.said else float(self.wrong > 0)
+        return self.wrong / self.words if self.words else float(self.wrong > 0)
 
     def __add__(self, other: "WordErrors") -> "WordErrors":
-        return WordErrors(self.wrong + other.wrong, self.said + other.said)
+        return WordErrors(self.wrong + other.wrong, self.words + other.words)
 
 
 def words_of(text: str, language: str | None = None) -> list[str]:
-    """Lower-case words without punctuation.
+    """Return lower-case words without punctuation.
 
-    With a `language` that the analysis has a pack of, numbers are compared as figures, one word for each: "$200" and
+    With a `language` that the analysis has a pack for, numbers are compared as figures, one word for each: "$200" and
     "two hundred dollars", "4729" and "four seven two nine" are the same.
     """
     plain = re.sub(r"\$\s?([\d.,]*\d)", r"\1 dollars ", text.lower())
@@ -38,47 +38,47 @@ def words_of(text: str, language: str | None = None) -> list[str]:
     return words if language is None else list(_with_figures(words, language))
 
 
-def word_errors(said: str, heard: str, language: str | None = None) -> WordErrors:
-    """The Levenshtein distance over words: what the word error rate counts."""
-    reference = words_of(said, language)
-    return WordErrors(Levenshtein.distance(reference, words_of(heard, language)), len(reference))
+def word_errors(reference_text: str, hypothesis: str, language: str | None = None) -> WordErrors:
+    """Return the Levenshtein distance over words, as in the word error rate."""
+    reference_words = words_of(reference_text, language)
+    return WordErrors(Levenshtein.distance(reference_words, words_of(hypothesis, language)), len(reference_words))
 
 
 def turns_by_role(transcript: Any) -> list[tuple[str, str]]:
-    """(role, text) of each turn; what a machine says has the role `MACHINE`."""
+    """Return (role, text) of each turn; the role of a machine's turn is `MACHINE`."""
     roles = {speaker.label: str(speaker.role) for speaker in transcript.speakers}
     return [(MACHINE if turn.machine else roles[turn.speaker], turn.text) for turn in transcript.turns]
 
 
 def compare(expected: dict[str, Any], turns: Iterable[tuple[str, str]], separated: bool) -> WordErrors:
-    """Word errors of a call's `turns` (role, text).
+    """Return the word errors of a call's `turns` (role, text).
 
-    Where channels are separated each role is compared with what that party said: a word under the wrong name is wrong
-    twice. In a mixed recording all words are compared in the order of time.
+    With separated channels each role is compared with that party's words: a word of the wrong role counts twice. In a
+    mixed recording all words are compared in the order of time.
     """
     turns, language = list(turns), expected.get("language")
     segments = sorted(expected["segments"], key=lambda segment: float(segment["start"]))
     if not separated:
-        heard = " ".join(text for _, text in turns)
-        return word_errors(" ".join(segment["text"] for segment in segments), heard, language)
+        hypothesis = " ".join(text for _, text in turns)
+        return word_errors(" ".join(segment["text"] for segment in segments), hypothesis, language)
     total = WordErrors(0, 0)
     for role in ROLES:
-        said = " ".join(segment["text"] for segment in segments if segment["speaker"] == role)
-        total += word_errors(said, " ".join(text for speaker, text in turns if speaker == role), language)
+        reference = " ".join(segment["text"] for segment in segments if segment["speaker"] == role)
+        total += word_errors(reference, " ".join(text for speaker, text in turns if speaker == role), language)
     strangers = " ".join(text for speaker, text in turns if speaker not in ROLES)
     return total + WordErrors(len(words_of(strangers, language)), 0)
 
 
 def _with_figures(words: list[str], language: str) -> Iterable[str]:
-    """`words` with every number as its figures, each a word."""
+    """Yield `words` with every number as figures, one word per digit string."""
     from pipeline.analysis.rules.numbers import number
     from pipeline.language.pack import pack
 
-    known = pack(language)
+    language_pack = pack(language)
     first = 0
     while first < len(words):
-        for last in range(min(len(words), first + LONGEST), first, -1):
-            value = number(" ".join(words[first:last]), known)
+        for last in range(min(len(words), first + MAX_NUMBER_WORDS), first, -1):
+            value = number(" ".join(words[first:last]), language_pack)
             if value is not None:
                 yield from words[first] if words[first].isdigit() and last == first + 1 else str(value)
                 break

@@ -1,7 +1,7 @@
-"""Scales the language model of llm.yaml on the calls of Switchboard's queue, before any of them asks.
+"""Scales the language model of llm.yaml on the calls in Switchboard's queue, before their requests arrive.
 
-Lives in the Serve controller of the model's own Ray cluster, which has nothing of Switchboard: the queue's length comes
-from the Prometheus that reads Switchboard's metrics. Ray asks it every 5 s, and an answer counts for 15 s.
+Runs in the Serve controller of the model's Ray cluster, which has no Switchboard: the length of the queue comes from
+the Prometheus that scrapes Switchboard. Ray calls the policy every 5 s, and a value counts for 15 s.
 """
 
 import logging
@@ -10,24 +10,24 @@ from typing import Any
 from ray.serve.autoscaling_policy import PrometheusQueryMixin
 
 QUEUED_CALLS = 'sum(max by (state) (ray_switchboard_jobs{state=~"fetching|queued|running"}))'
-"""Calls that are not done. Each Conductor records the same figures."""
+"""Unfinished calls. Each Conductor records the same figures."""
 log = logging.getLogger("ray.serve")
 
 
 class QueuedCalls(PrometheusQueryMixin):  # type: ignore[misc]
-    """As many replicas as the calls need that are not done, or the requests that run and wait: whichever are more.
+    """As many replicas as the unfinished calls need, or the running and waiting requests: the larger number.
 
     A model takes minutes to load, so calls count while they are fetched and recognized. Without the queue (no
-    Prometheus, or no answer) requests alone count. Serve keeps the result within the bounds of `autoscaling_config`.
+    Prometheus, or no response) requests alone count. Serve keeps the result within the bounds of `autoscaling_config`.
     """
 
     def __init__(self, calls_per_replica: float, query: str = QUEUED_CALLS, **where: Any) -> None:
-        """`where` as Ray's mixin: left out, Prometheus is at RAY_PROMETHEUS_HOST (and RAY_PROMETHEUS_HEADERS)."""
+        """`where` as in Ray's mixin; default: RAY_PROMETHEUS_HOST (and RAY_PROMETHEUS_HEADERS)."""
         super().__init__(prometheus_queries=[query], **where)
         self._query = query
         self._calls_per_replica = calls_per_replica
         if not self._prometheus_address:
-            log.warning("llm: RAY_PROMETHEUS_HOST is not set; replicas follow requests, not the calls that wait")
+            log.warning("llm: RAY_PROMETHEUS_HOST is not set; replicas follow requests, not queued calls")
 
     def __call__(self, context: Any) -> tuple[float, dict[str, Any]]:
         calls = (self.prometheus_metrics or {}).get(self._query, 0.0)

@@ -1,9 +1,9 @@
-"""Prints serve.yaml with the release of the code in each application: what makes `serve deploy` an upgrade.
+"""Prints serve.yaml with the release of the code in each application, so that `serve deploy` upgrades.
 
     python release.py serve.yaml > ~/.switchboard/serve.yaml
 
-Serve compares an application's configuration with the one that it runs. Where only the code has changed they are equal,
-and every replica would keep the code that it was started with. The release is a digest of the code.
+Serve compares an application's configuration with the running one. If only the code has changed they are equal, and
+every replica would keep the code that it was started with. The release is a digest of the code.
 """
 
 import argparse
@@ -17,12 +17,12 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("serve_app", "pipeline", "db")
-BESIDE = ("pyproject.toml", "requirements.lock")
+PROJECT_FILES = ("pyproject.toml", "requirements.lock")
 
 
 def files(root: Path) -> Iterator[Path]:
     """Yield the files that make up the code: packages with their data, and what they need."""
-    yield from (root / name for name in BESIDE)
+    yield from (root / name for name in PROJECT_FILES)
     for package in CODE:
         for path in (root / package).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -31,17 +31,18 @@ def files(root: Path) -> Iterator[Path]:
 
 def digest(root: Path) -> str:
     """Return the release: sixteen hexadecimal digits of the SHA-256 over names and contents."""
-    found = hashlib.sha256()
+    state = hashlib.sha256()
     for path in sorted(files(root)):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
-        found.update(f"{path.relative_to(root).as_posix()} {content}\n".encode())
-    return found.hexdigest()[:16]
+        state.update(f"{path.relative_to(root).as_posix()} {content}\n".encode())
+    return state.hexdigest()[:16]
 
 
 def released(deployed: dict[str, Any], release: str) -> dict[str, Any]:
     """Return the file's contents with the release among each application's arguments."""
     applications = [
-        {**one, "args": {**(one.get("args") or {}), "release": release}} for one in deployed["applications"]
+        {**application, "args": {**(application.get("args") or {}), "release": release}}
+        for application in deployed["applications"]
     ]
     return {**deployed, "applications": applications}
 
@@ -49,8 +50,8 @@ def released(deployed: dict[str, Any], release: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    given = parser.parse_args()
-    deployed = yaml.safe_load(given.file.read_text(encoding="utf-8"))
+    args = parser.parse_args()
+    deployed = yaml.safe_load(args.file.read_text(encoding="utf-8"))
     yaml.safe_dump(released(deployed, digest(ROOT)), sys.stdout, sort_keys=False)
 
 

@@ -1,4 +1,4 @@
-"""How many replicas each deployment has, on what hardware, and the policy that scales on queued audio."""
+"""Replicas of each deployment, their hardware, and the policy that scales on queued audio."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,21 +8,21 @@ from serve_app.operations.scaling_options import EngineReplicas, Replicas, Scali
 if TYPE_CHECKING:
     from serve_app.operations.backlog import BacklogMonitor
 
-LOOK_BACK_SECONDS = 2.0  # a request counts that long after it was answered: it keeps the last replica
+LOOK_BACK_SECONDS = 2.0  # for which an answered request still counts, and keeps the last replica
 
 
 DEFAULT_GPU_SHARE = {"transcriber": 0.7, "diarizer": 0.3}  # together one GPU: mono calls need both
 
 
 def gpu_share(name: str, replicas: EngineReplicas, cluster_gpus: float) -> float:
-    """The GPU share of a replica: as set, or the default one if the cluster has a GPU at all."""
+    """Return the GPU share of a replica: as set, or the default if the cluster has a GPU."""
     if replicas.num_gpus is not None:
         return replicas.num_gpus
     return DEFAULT_GPU_SHARE[name] if cluster_gpus >= 1 else 0.0
 
 
 def replica_config(replicas: Replicas, **autoscaling: Any) -> dict[str, Any]:
-    """Serve options: a fixed number, or an autoscaling configuration."""
+    """Return Serve options: a fixed number of replicas, or an autoscaling configuration."""
     if replicas.min_replicas == replicas.max_replicas:
         return {"num_replicas": replicas.max_replicas}
     return {
@@ -36,12 +36,12 @@ def replica_config(replicas: Replicas, **autoscaling: Any) -> dict[str, Any]:
 
 
 class QueuedAudio:
-    """Serve autoscaling policy of one deployment: enough replicas to work off queued audio in `target_drain_seconds`.
+    """Serve autoscaling policy of one deployment: enough replicas to drain queued audio in `target_drain_seconds`.
 
-    Lives in the Serve controller, which sends it along with each new replica: so it holds nothing but its arguments,
-    and finds the monitor that it shares within its process. Backlog and real-time factors are read from PostgreSQL
-    (`db.queue.backlog`); while it is unreachable, the number of replicas stays the same. A request without a job
-    (from a notebook) keeps one replica.
+    Runs in the Serve controller, which sends it along with each new replica: it stores nothing but its arguments, and
+    looks up the monitor that the policies of a process share. Backlog and real-time factors are read from PostgreSQL
+    (`db.queue.backlog`); while it is unreachable, the number of replicas stays the same. A request without a job (from
+    a notebook) keeps one replica.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class QueuedAudio:
 
     @property
     def monitor(self) -> "BacklogMonitor":
-        """The monitor of this process for these arguments."""
-        # Imported here: Serve sends this class by value, and all that it refers to in its own module.
+        """Monitor of this process for these arguments."""
+        # Imported here: Serve sends this class by value, with all module globals that it refers to.
         from serve_app.operations.backlog import monitor_for
 
         return monitor_for(self._assumed_rtfx, self._poll_seconds)
@@ -63,17 +63,17 @@ class QueuedAudio:
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
         estimate = self.monitor.estimate
         if estimate is None:
-            wanted = context.target_num_replicas
+            target = context.target_num_replicas
         else:
-            wanted = max(estimate.wanted(self._name, self._target_drain_seconds), int(context.total_num_requests > 0))
+            target = max(estimate.wanted(self._name, self._target_drain_seconds), int(context.total_num_requests > 0))
         low, high = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
-        wanted = max(low, min(high, wanted))
-        self.monitor.replicas[self._name] = (context.current_num_replicas, wanted)
-        return wanted, {}
+        target = max(low, min(high, target))
+        self.monitor.replicas[self._name] = (context.current_num_replicas, target)
+        return target, {}
 
 
 def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
-    """The autoscaling configuration of one of the deployments that work on calls, for `replica_config`."""
+    """Return the autoscaling configuration of a deployment that processes calls, for `replica_config`."""
     from ray.serve.config import AutoscalingPolicy
 
     policy = AutoscalingPolicy(

@@ -1,4 +1,4 @@
-"""The backlog as the scaling policies see it: one reader of PostgreSQL for all policies of a process."""
+"""The backlog for the scaling policies: one reader of PostgreSQL for all policies of a process."""
 
 import asyncio
 import logging
@@ -24,10 +24,10 @@ def monitor_for(assumed_rtfx: Mapping[str, float], poll_seconds: float) -> "Back
 
 
 class BacklogMonitor:
-    """The latest estimate of the backlog, shared by the policies of a process, each of which asks every 0.1 s.
+    """The latest estimate of the backlog, shared by the policies of a process, each of which reads it every 0.1 s.
 
-    Reading is a task of its own, so no policy blocks. While PostgreSQL is unreachable the last estimate is used for
-    30 s; then `estimate` is None.
+    A separate task refreshes it, so no policy blocks. While PostgreSQL is unreachable the last estimate is used for 30
+    s; then `estimate` is None.
     """
 
     def __init__(self, assumed_rtfx: Mapping[str, float], poll_seconds: float) -> None:
@@ -44,7 +44,7 @@ class BacklogMonitor:
 
     @property
     def estimate(self) -> "Estimate | None":
-        """The current estimate; starts reading a new one when it is due."""
+        """Latest estimate; starts a refresh when it is due."""
         now = time.monotonic()
         if (self.task is None or self.task.done()) and now - self._asked >= self._poll_seconds:
             self._asked = now
@@ -95,6 +95,6 @@ class BacklogMonitor:
         if self.replicas == self._published and time.monotonic() - self._published_at < 60:
             return
         replicas = dict(self.replicas)
-        for name, (there, wanted) in sorted(replicas.items()):
-            await queue.note_replicas(database, name, there, wanted)
+        for name, (running, target) in sorted(replicas.items()):
+            await queue.note_replicas(database, name, running, target)
         self._published, self._published_at = replicas, time.monotonic()

@@ -1,6 +1,6 @@
-"""From calls a day to cores, GPUs, replicas, growth and cost. Pure arithmetic.
+"""From calls per day to cores, GPUs, replicas, growth and cost. Pure arithmetic.
 
-Work is sized for the busiest hour, at a utilization below 1: what is beyond it waits, and is worked off later.
+Capacity is sized for the busiest hour, at a utilization below 1: work beyond it waits in the queue.
 """
 
 import math
@@ -19,7 +19,7 @@ SUBMISSIONS_A_CALL = 2  # when it begins and when it ends
 
 
 class RatiosUnfit(ValueError):
-    """A file of ratios cannot be used; the message says which field."""
+    """A file of ratios is invalid; the message names the field."""
 
 
 class _Ratios(BaseModel):
@@ -27,7 +27,7 @@ class _Ratios(BaseModel):
 
 
 class SecondsPerMinute(_Ratios):
-    """Core-seconds for a minute of a call."""
+    """Core-seconds per minute of a call."""
 
     recognition: float = Field(ge=0)
     diarization: float = Field(ge=0)
@@ -60,7 +60,7 @@ class Prices(_Ratios):
 
 
 class Ratios(_Ratios):
-    """What was measured, each group with its source."""
+    """Measured ratios, each group with its source."""
 
     separated: SecondsPerMinute
     mixed: SecondsPerMinute
@@ -71,10 +71,10 @@ class Ratios(_Ratios):
 
     @classmethod
     def read(cls, path: Path | None = None) -> Self:
-        """Those of a file, or ours. Raises `RatiosUnfit` and `OSError`."""
-        own = files("serve_app.operations") / "ratios.toml"
+        """Read the ratios of a file; default: those of the package. Raises `RatiosUnfit` and `OSError`."""
+        default = files("serve_app.operations") / "ratios.toml"
         try:
-            return cls.model_validate(tomllib.loads((path or own).read_text(encoding="utf-8")))
+            return cls.model_validate(tomllib.loads((path or default).read_text(encoding="utf-8")))
         except tomllib.TOMLDecodeError as error:
             raise RatiosUnfit(f"{path} is not TOML: {error}") from error
         except ValidationError as error:
@@ -84,20 +84,20 @@ class Ratios(_Ratios):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be expected. `busy_hour`: the share of a day's calls that its busiest hour has."""
+    """The expected load. `busy_hour`: the share of a day's calls in its busiest hour."""
 
     calls_per_day: int
     minutes: float  # of a call
     mono_share: float = 0.0  # of calls with both parties in one channel
     busy_hour: float = 0.15
-    utilization: float = 0.7  # that a core is kept below
-    gpu_rtfx: float | None = None  # seconds of a call that one GPU recognizes and diarizes in a second; None: no GPU
-    months: int = 12  # that recordings and results are kept
+    utilization: float = 0.7  # max. of a core
+    gpu_rtfx: float | None = None  # seconds of a call that one GPU recognizes and diarizes per second; None: no GPU
+    months: int = 12  # retention of recordings and results
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What it takes. Cores and GPUs are rounded up."""
+    """The required capacity. Cores and GPUs are rounded up."""
 
     audio_hours_per_day: float
     busy_calls_per_second: float
@@ -107,7 +107,7 @@ class Plan:
     gpus: int
     transcribers: int  # replicas
     diarizers: int
-    databases: int  # that take the busiest hour's submissions
+    databases: int  # for the busiest hour's submissions
     database_gb_per_month: float
     storage_gb_per_month: float
     cost: dict[Literal["cores", "gpus", "database", "storage", "all"], float]  # a month, after `months`
@@ -115,7 +115,7 @@ class Plan:
 
 
 def plan(load: Load, ratios: Ratios) -> Plan:
-    """Return what a load takes."""
+    """Return the capacity that a load requires."""
     audio = load.calls_per_day * load.minutes / 60  # hours a day
     busy_calls = load.calls_per_day * load.busy_hour  # in that hour
     busy_minutes = busy_calls * load.minutes
@@ -129,7 +129,7 @@ def plan(load: Load, ratios: Ratios) -> Plan:
         gpus, transcribers, diarizers = 0, math.ceil(recognition / available), math.ceil(diarization / available)
     else:
         gpus = math.ceil(busy_minutes * 60 / load.gpu_rtfx / available)
-        transcribers = diarizers = gpus  # that share one
+        transcribers = diarizers = gpus  # two share one GPU
     engine_cores = transcribers + diarizers
     cores = math.ceil((other + submitting) / available) + engine_cores
     month = load.calls_per_day * DAYS_A_MONTH
@@ -161,7 +161,7 @@ def _blend(mono_share: float, separated: float, mixed: float) -> float:
 def _cost(
     cores: int, gpus: int, database: float, storage: float, prices: Prices
 ) -> dict[Literal["cores", "gpus", "database", "storage", "all"], float]:
-    """A month's, once all that is kept is there."""
+    """Return the monthly cost once everything within the retention is stored."""
     parts = {
         "cores": cores * HOURS_A_MONTH * prices.core_hour,
         "gpus": gpus * HOURS_A_MONTH * prices.gpu_hour,

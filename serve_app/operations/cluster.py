@@ -1,4 +1,4 @@
-"""What Ray Serve and the engines say of themselves, from within a replica."""
+"""The state of deployments and engines, read within a replica."""
 
 import asyncio
 import time
@@ -8,15 +8,15 @@ from serve_app.operations.readiness import DEPLOYMENTS, IDLE, Parts, PartState
 
 CALLS = "calls"  # the Serve application
 ENGINES = ("Transcriber", "Diarizer")
-PROBLEM_SECONDS = 2.0  # for an engine to say whether it has its model
-WELL_SECONDS = 900.0  # for which one that has is not asked again: each question would keep an idle replica from leaving
+PROBLEM_SECONDS = 2.0  # for an engine to report on its model
+WELL_SECONDS = 900.0  # until an engine with a model is queried again: a query keeps an idle replica running
 
 
 class Cluster:
-    """Asks Serve's controller for the state of each deployment, and an engine that runs whether it has its model."""
+    """Queries Serve's controller for the state of each deployment, and running engines for their model."""
 
     def __init__(self) -> None:
-        self._well: dict[str, tuple[int, float]] = {}  # replicas that had their model, and until when that holds
+        self._well: dict[str, tuple[int, float]] = {}  # replicas with their model, and when to query again
 
     async def parts(self) -> Parts:
         return await asyncio.to_thread(self._ask)
@@ -51,4 +51,4 @@ class Cluster:
         if problem is None:
             self._well[name] = (running, time.monotonic() + WELL_SECONDS)
             return PartState(True)
-        return PartState(False, "it has no model (`switchboard status` says why)")
+        return PartState(False, "no model; see `switchboard status`")

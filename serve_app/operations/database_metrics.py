@@ -1,6 +1,6 @@
-"""What the database says of the whole service, as gauges: recorded by the Conductor, whatever its calls do.
+"""Gauges that the Conductor reads from the database for the whole service.
 
-Where several Conductors run each records the same: `max by (state)`, not `sum`.
+Each of several Conductors records the same values: `max by (state)`, not `sum`.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from serve_app.operations import metric_names
 from serve_app.operations.estimates import STAGES, Estimate
 from serve_app.operations.scaling_options import ScalingOptions
 
-SECONDS = 10.0  # between two looks
+SECONDS = 10.0  # between two reports
 log = logging.getLogger("ray.serve")
 
 
 class DatabaseMetrics:
-    """Looks again and again, until `stop`."""
+    """Refreshes the gauges until `stop`."""
 
     def __init__(self, database: Database, scaling: ScalingOptions) -> None:
         self._database = database
         self._scaling = scaling
-        self._set: dict[tuple[Gauge, tuple[tuple[str, str], ...]], None] = {}  # series that there are
+        self._series: dict[tuple[Gauge, tuple[tuple[str, str], ...]], None] = {}  # series with a value
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -39,57 +39,59 @@ class DatabaseMetrics:
 
     async def _forever(self) -> None:
         while True:
-            with contextlib.suppress(*OUTAGES):  # every loop of the Conductor says so
+            with contextlib.suppress(*OUTAGES):  # logged by every loop of the Conductor
                 try:
                     await self.look()
                 except OUTAGES:
                     raise
                 except Exception:
-                    log.exception("metrics: what the database says could not be read")
+                    log.exception("metrics: the gauges of the database could not be read")
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:
-        """Set every gauge. Where the database does not answer they are taken away: an old value would look like one."""
+        """Set every gauge. Without a response of the database they are removed: an old value would look like a current
+        one.
+        """
         try:
             backlog = await queue.backlog(self._database)
             ages = await queue.ages(self._database)
             unsent, lag = await deliveries.backlog(self._database)
         except BaseException:
-            for gauge, labels in self._set:
+            for gauge, labels in self._series:
                 gauge.set(math.nan, **dict(labels))
-            self._set.clear()
+            self._series.clear()
             metric_names.DATABASE_UP.set(0.0)
             raise
         metric_names.DATABASE_UP.set(1.0)
-        self._of_queue(backlog, ages)
-        self._of_stages(backlog)
-        self._tell(metric_names.WEBHOOK_UNSENT, unsent)
-        self._tell(metric_names.WEBHOOK_LAG, lag)
+        self._set_queue(backlog, ages)
+        self._set_stages(backlog)
+        self._set_gauge(metric_names.WEBHOOK_UNSENT, unsent)
+        self._set_gauge(metric_names.WEBHOOK_LAG, lag)
 
-    def _of_queue(self, backlog: queue.Backlog, ages: dict[str, float]) -> None:
+    def _set_queue(self, backlog: queue.Backlog, ages: dict[str, float]) -> None:
         states = {"fetching": 0, "queued": 0, "running": 0, "later": backlog.later}
         for group in backlog.groups:
             states["fetching" if group.fetching else "running" if group.running else "queued"] += group.calls
         for state, calls in states.items():
-            self._tell(metric_names.JOBS, calls, state=state)
+            self._set_gauge(metric_names.JOBS, calls, state=state)
         for stage, seconds in ages.items():
-            self._tell(metric_names.QUEUE_AGE, seconds, stage=stage)
+            self._set_gauge(metric_names.QUEUE_AGE, seconds, stage=stage)
 
-    def _of_stages(self, backlog: queue.Backlog) -> None:
+    def _set_stages(self, backlog: queue.Backlog) -> None:
         estimate = Estimate(backlog, self._scaling.assumed_rtfx)
         for stage in STAGES:
             work, hour = estimate.work(stage), estimate.per_audio_hour(stage)
-            self._tell(metric_names.QUEUE_AUDIO, sum(work.audio_seconds.values()), stage=stage)
-            self._tell(metric_names.QUEUE_DRAIN, estimate.drain_seconds(stage), stage=stage)
-            self._tell(metric_names.RTFX, 3600.0 / hour, stage=stage)
-            if (there := estimate.state(stage)) is not None:
-                self._tell(metric_names.REPLICAS, there.replicas, stage=stage, state="running")
-                self._tell(metric_names.REPLICAS, there.wanted, stage=stage, state="wanted")
+            self._set_gauge(metric_names.QUEUE_AUDIO, sum(work.audio_seconds.values()), stage=stage)
+            self._set_gauge(metric_names.QUEUE_DRAIN, estimate.drain_seconds(stage), stage=stage)
+            self._set_gauge(metric_names.RTFX, 3600.0 / hour, stage=stage)
+            if (state := estimate.state(stage)) is not None:
+                self._set_gauge(metric_names.REPLICAS, state.replicas, stage=stage, state="running")
+                self._set_gauge(metric_names.REPLICAS, state.wanted, stage=stage, state="wanted")
             if (price := self._scaling.replicas_of(stage).price_per_hour) is not None:
-                self._tell(metric_names.COST, price * hour / 3600, stage=stage)
+                self._set_gauge(metric_names.COST, price * hour / 3600, stage=stage)
 
-    def _tell(self, gauge: Gauge, value: float, **labels: str) -> None:
-        self._set[gauge, tuple(labels.items())] = None
+    def _set_gauge(self, gauge: Gauge, value: float, **labels: str) -> None:
+        self._series[gauge, tuple(labels.items())] = None
         gauge.set(float(value), **labels)
 
 

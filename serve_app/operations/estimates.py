@@ -28,7 +28,7 @@ STAGES: Mapping[str, tuple[str, ...]] = {
 """The stages of a call by which the speed of each deployment is measured."""
 RUNS_ON: Mapping[str, str] = {
     **{stage: name for name, stages in STAGES.items() for stage in stages},
-    Stage.RECLUSTERING: "Diarizer",  # these two only where a call needs them
+    Stage.RECLUSTERING: "Diarizer",  # these two only if a call needs them
     Stage.VOICES: "Diarizer",
 }
 """The deployment of each stage that is not a plain CPU task."""
@@ -48,7 +48,7 @@ class RtfxMeter:
         self._sums: dict[tuple[str, int], MeasuredRtfx] = {}
 
     def begin(self, stage: str, call: object) -> None:
-        """`call` enters `stage`."""
+        """Start to measure `call` in `stage`."""
         self._clocks.setdefault(stage, SharedClock(self._now)).begin(call)
 
     def end(self, stage: str, call: object, channels: int = 0, audio_seconds: float = 0.0) -> float:
@@ -63,7 +63,7 @@ class RtfxMeter:
         return worked or 0.0
 
     def waiting(self, call: object) -> AbstractContextManager[None]:
-        """The block waits for the engines to be there: no part of the work of `call`, nor of the others' share."""
+        """Exclude the block from the work of `call`, and `call` from the others' share, while engines start."""
         clock = self._clocks.get(CALL)
         return clock.apart(call) if clock else nullcontext()
 
@@ -72,7 +72,7 @@ class RtfxMeter:
         if audio_seconds <= 0:
             return
         counts = stage not in RUNS_ON or stage in STAGES[RUNS_ON[stage]]
-        if not counts:  # what the Diarizer does besides, for a call that counts already, or will
+        if not counts:  # further work of the Diarizer, for a call that is counted by another stage
             stage, audio_seconds = OF_VOICES[channels], 0.0
         done = self._sums.get((stage, channels), MeasuredRtfx(stage, channels, 0.0, 0.0, 0.0))
         self._sums[stage, channels] = MeasuredRtfx(
@@ -89,11 +89,11 @@ class RtfxMeter:
         return clock.so_far(call) if clock else 0.0
 
     def leave(self, call: object) -> float:
-        """`call` leaves every stage. Return the seconds that it worked in `CALL` without finishing it."""
+        """End every stage of `call`; return the seconds that it worked in `CALL` without finishing it."""
         return {stage: self.end(stage, call) for stage in self._clocks}.get(CALL, 0.0)
 
     def take(self) -> list[MeasuredRtfx]:
-        """Return what was measured, and forget it."""
+        """Return what was measured since the last call."""
         taken, self._sums = self._sums, {}
         return [*taken.values()]
 
@@ -116,10 +116,10 @@ class Estimate:
         self._states = {state.name: state for state in backlog.engines}
 
     def rtfx(self, stage: str, channels: int, assumed: float) -> float:
-        """Real-time factor of one replica, of calls with so many channels.
+        """Return the real-time factor of one replica, for calls with this number of channels.
 
         `assumed` weighs as much as `PRIOR_SECONDS` of finished work of the stage, and the factor of all work of the
-        stage as much beside that of such calls: those that are rare are not measured any more.
+        stage as much as that compared with such calls: a rare number of channels follows the others.
         """
         done = [pace for pace in self._backlog.paces if pace.stage == stage]
         return _rtfx([pace for pace in done if pace.channels == channels], _rtfx(done, assumed))
@@ -135,7 +135,7 @@ class Estimate:
             part = self._part(name, group)
             calls += round(group.calls * part)
             audio[group.channels] = audio.get(group.channels, 0.0) + seconds * part
-            whole = name != "Conductor" or not group.running  # of engines' work it is known what is done already
+            whole = name != "Conductor" or not group.running  # groups exclude finished work of engines
             needed += self.replica_seconds(name, group.channels, seconds) * (1.0 if whole else RUNNING_PART)
         return Work(calls, audio, needed)
 
@@ -150,7 +150,7 @@ class Estimate:
         return seconds / self.rtfx(STAGES[name][0], channels, assumed)
 
     def wanted(self, name: str, target_drain_seconds: float) -> int:
-        """Return the replicas that work off the backlog in `target_drain_seconds`; 0 only if there is none."""
+        """Return the replicas that drain the backlog in `target_drain_seconds`; 0 only without a backlog."""
         work = self.work(name)
         if not work.audio_seconds:
             return 0
@@ -165,20 +165,19 @@ class Estimate:
         return not (group.recognized if name == "Transcriber" else group.voice_done)
 
     def _part(self, name: str, group: Group) -> float:
-        """Only mixed calls are diarized, as far as the layout is known."""
+        """Return the share of a group that the deployment processes: only mixed calls are diarized."""
         if name != "Diarizer":
             return 1.0
         return self._backlog.mixed_share if group.channels is None else float(group.channels == 1)
 
     def state(self, name: str) -> ReplicaState | None:
-        """Return the replicas of a deployment as last told; None if they never were."""
+        """Return the stored replicas of a deployment; None if none are stored."""
         return self._states.get(name)
 
     def drain_seconds(self, name: str, audio_seconds: float | None = None) -> float:
         """Return the seconds until a deployment has done its backlog, or `audio_seconds` of the usual mix.
 
-        All of its replicas share the work. Where there is none, those count that are starting, one at least: it would
-        be started.
+        All of its replicas share the work. Without a running one, those count that are starting, min. one.
         """
         needed = (
             self.work(name).replica_seconds
@@ -191,8 +190,8 @@ class Estimate:
     def drain_time(self, audio_seconds: float | None = None) -> float:
         """Return the seconds until the slowest deployment is done; see `drain_seconds`.
 
-        Deployments work at once, on different calls. Places of Conductors that calls wait for are part of the factor
-        of Conductors: it is that of calls as a whole.
+        Deployments work in parallel, on different calls. The factor of Conductors includes waiting for a place: it is
+        that of calls as a whole.
         """
         return max(self.drain_seconds(name, audio_seconds) for name in STAGES)
 
@@ -207,16 +206,16 @@ def _rtfx(done: Sequence[MeasuredRtfx], assumed: float) -> float:
 
 
 def left_of_running(backlog: Backlog) -> float:
-    """Return the seconds of audio that are still to be processed of running calls."""
+    """Return the seconds of audio of running calls that are still to be processed."""
     return RUNNING_PART * sum(backlog.seconds(group) for group in backlog.groups if group.running)
 
 
 def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, backfill: float) -> float:
-    """Return the seconds of audio that are processed before a call's turn. `before`: those ahead of it in its own lane.
+    """Return the seconds of audio that are processed before a call's turn. `before`: those ahead of it in its lane.
 
-    By the turns of `claim_jobs`: of each other lane of its kind as much as that lane's share allows meanwhile, of the
-    other kind the share `backfill` of the audio, or all that is live before a call that is not. An estimate: what is
-    submitted meanwhile changes it.
+    Follows `claim_jobs`: of each other lane of its kind as much as that lane's share allows until then, of the other
+    kind the share `backfill` of the audio, or all live audio if the call is not live. Later submissions change the
+    estimate.
     """
     waiting = {
         lane: sum(backlog.seconds(group) for group in lane.groups if not group.running)
@@ -232,7 +231,7 @@ def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, ba
 
 @dataclass(frozen=True, slots=True)
 class EngineWork:
-    """Seconds of an engine's replicas, calls that shared one each with their share. `cost`: None without a price."""
+    """Seconds of an engine's replicas, divided among calls that shared one. `cost`: None without a price."""
 
     engine: str
     seconds: float
@@ -240,18 +239,20 @@ class EngineWork:
 
 
 def engine_work(done: Iterable[StageDone], scaling: ScalingOptions) -> tuple[EngineWork, ...]:
-    """Return what each engine did for a call; engines of which nothing was measured are left out."""
-    found = []
-    measured = [(one.stage, one.worked_seconds) for one in done if one.worked_seconds is not None]
+    """Return the work of each engine for a call; engines without a measurement are left out."""
+    works = []
+    measured = [
+        (stage_done.stage, stage_done.worked_seconds) for stage_done in done if stage_done.worked_seconds is not None
+    ]
     for engine in ENGINES:
         seconds = [worked for stage, worked in measured if RUNS_ON.get(stage) == engine]
         if seconds:
             price = scaling.replicas_of(engine).price_per_hour
-            found.append(EngineWork(engine, sum(seconds), None if price is None else price * sum(seconds) / 3600))
-    return tuple(found)
+            works.append(EngineWork(engine, sum(seconds), None if price is None else price * sum(seconds) / 3600))
+    return tuple(works)
 
 
 def whole_cost(work: Iterable[EngineWork]) -> float | None:
-    """Return the cost of all engines that did something; None where one of them has no price."""
-    costs = [one.cost for one in work]
-    return None if not costs or None in costs else sum(one for one in costs if one is not None)
+    """Return the cost of all engines that worked; None if one of them has no price."""
+    costs = [cost.cost for cost in work]
+    return None if not costs or None in costs else sum(cost for cost in costs if cost is not None)

@@ -12,7 +12,7 @@ class Replicas(BaseModel):
     min_replicas: int = Field(
         1, ge=0, description="Replicas that are always running; 0 lets an idle deployment scale to zero."
     )
-    max_replicas: int = Field(1, ge=1, description="Most replicas that may run.")
+    max_replicas: int = Field(1, ge=1, description="Max. number of replicas.")
 
     @model_validator(mode="after")
     def _ordered(self) -> "Replicas":
@@ -22,17 +22,17 @@ class Replicas(BaseModel):
 
 
 class ReaderReplicas(Replicas):
-    """Replicas that results are read from. Where none may run, the deployment is left out."""
+    """Replicas that serve results. With a maximum of 0 the deployment is left out."""
 
-    max_replicas: int = Field(1, ge=0, description="Most replicas that may run; 0 leaves the deployment out.")
+    max_replicas: int = Field(1, ge=0, description="Max. number of replicas; 0 leaves the deployment out.")
 
     @model_validator(mode="before")
     @classmethod
-    def _none_at_all(cls, given: Any) -> Any:
-        """With 0 at most, 1 at least is no contradiction where nobody asked for it."""
-        if isinstance(given, Mapping) and str(given.get("max_replicas")) == "0":
-            return {"min_replicas": 0, **given}
-        return given
+    def _none_at_all(cls, values: Any) -> Any:
+        """Let max_replicas = 0 imply min_replicas = 0."""
+        if isinstance(values, Mapping) and str(values.get("max_replicas")) == "0":
+            return {"min_replicas": 0, **values}
+        return values
 
 
 class PricedReplicas(Replicas):
@@ -53,7 +53,7 @@ class EngineReplicas(PricedReplicas):
 
 
 class ScalingOptions(BaseModel):
-    """Replicas by deployment, and how work becomes replicas."""
+    """Replicas by deployment, and the rules by which they scale."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,14 +74,12 @@ class ScalingOptions(BaseModel):
     )
     task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
     target_drain_seconds: float = Field(
-        300.0, gt=0, description="Time in which the backlog should be worked off: replicas are added until it would be."
+        300.0, gt=0, description="Time in which to drain the backlog: replicas are added until they can."
     )
     down_seconds: float = Field(
         120.0, ge=0, description="How long fewer replicas must be needed before one is removed."
     )
-    idle_seconds: float = Field(
-        300.0, ge=0, description="How long the last idle replica is kept where min_replicas is 0."
-    )
+    idle_seconds: float = Field(300.0, ge=0, description="How long the last idle replica is kept if min_replicas is 0.")
 
     @property
     def assumed_rtfx(self) -> dict[str, float]:
@@ -89,5 +87,5 @@ class ScalingOptions(BaseModel):
         return {"Conductor": self.CONDUCTOR_RTFX, "Transcriber": self.TRANSCRIBER_RTFX, "Diarizer": self.DIARIZER_RTFX}
 
     def replicas_of(self, name: str) -> PricedReplicas:
-        """The bounds of a deployment that works on calls, by its name."""
+        """Return the bounds of a deployment that processes calls, by its name."""
         return {"Conductor": self.conductor, "Transcriber": self.transcriber, "Diarizer": self.diarizer}[name]

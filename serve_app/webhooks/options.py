@@ -1,5 +1,3 @@
-"""What a deployment may set about events."""
-
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
@@ -11,22 +9,21 @@ RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_00
 
 
 class WebhookOptions(BaseModel):
-    """How events are sent to the endpoints of workspaces, and to where they may be."""
+    """Options of delivery: allowed receivers, schedule, retention."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    ENDPOINT_CONCURRENCY: ClassVar[int] = 8  # deliveries to one endpoint; to a failing one, one until it accepts one
-    CONCURRENCY: ClassVar[int] = 64  # deliveries that one Conductor makes at once
-    TIMEOUT_SECONDS: ClassVar[float] = 15.0  # for a receiver to answer
-    POLL_SECONDS: ClassVar[float] = 2.0  # how often to look for due deliveries without a notification
+    ENDPOINT_CONCURRENCY: ClassVar[int] = 8  # deliveries to one endpoint; to a failing one, 1 until it accepts one
+    CONCURRENCY: ClassVar[int] = 64  # parallel deliveries of one Conductor
+    TIMEOUT_SECONDS: ClassVar[float] = 15.0  # for a receiver to respond
+    POLL_SECONDS: ClassVar[float] = 2.0  # between two queries for due deliveries without a notification
     DISABLE_AFTER_DAYS: ClassVar[float] = 5.0  # without any delivery, a whole retry schedule included
     MAX_BODY_BYTES: ClassVar[int] = 1 << 20  # of an event; a larger one omits its transcript, then its record
 
     allowed_hosts: AllowedHosts = Field(
         (),
         description="Receivers inside your own network: names, addresses, networks (CIDR), optionally with a port "
-        "(crm.local:8088). They may be reached by http too, if the URL says so. Every other receiver must be on "
-        "the public Internet and be reached by https.",
+        "(crm.local:8088). Their URLs may use http. Every other receiver must be on the public Internet and use https.",
     )
     retry_seconds: tuple[NonNegativeFloat, ...] = Field(
         RETRY_SECONDS,

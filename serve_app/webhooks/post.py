@@ -1,4 +1,4 @@
-"""One attempt: a signed POST to a checked address, without redirects, of whose answer little is read."""
+"""Sends one event: a signed POST to a checked address, without redirects, reading little of the response."""
 
 import asyncio
 import time
@@ -23,21 +23,21 @@ from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign
 
 PORTS = ("443", "80", "1024-65535")
-ANSWER_BYTES = 2048  # read of a response's body
-ANSWER_SECONDS = 2.0  # the status has decided already; the body is for people who look for a mistake
-ANSWER_CHARACTERS = 300  # kept
+ANSWER_BYTES = 2048  # read of a response's body, which only helps people to find a mistake
+ANSWER_SECONDS = 2.0  # for reading it
+ANSWER_CHARACTERS = 300  # stored
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """What a receiver sent back. `retry_after`: seconds the receiver asked for, at most a day."""
+    """The response of a receiver. `retry_after`: seconds it requested, max. a day."""
 
     attempt: Attempt
     retry_after: float | None = None
 
 
 class Poster:
-    """Sends with one set of options. `ca_file`: further authorities to trust; `resolver` answers host names."""
+    """Sends with one set of options. `ca_file`: further authorities to trust; `resolver` resolves host names."""
 
     def __init__(self, options: WebhookOptions, ca_file: str | None = None, resolver: Resolver = resolve) -> None:
         self._options = options
@@ -46,13 +46,13 @@ class Poster:
         self._ssl_context = trust(ca_file)
 
     def check(self, url: str) -> Target:
-        """Where `url` leads, by its text. Raises AddressForbidden with a sentence about receivers."""
+        """Return the target of `url`, by its text. Raises AddressForbidden with a sentence about receivers."""
         try:
             target = self._guard.check(url)
         except AddressForbidden as error:
             raise _about_receivers(error) from None
-        own = any(rule.names(target.host) and rule.port in (None, target.port) for rule in self._rules)
-        if target.scheme != "https" and not own:
+        is_allowed = any(rule.names(target.host) and rule.port in (None, target.port) for rule in self._rules)
+        if target.scheme != "https" and not is_allowed:
             raise AddressForbidden(
                 f"Events are sent to {target.host} by https only. If it is a host of your own network that has no "
                 "certificate, list it in SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS."
@@ -60,7 +60,7 @@ class Poster:
         return target
 
     async def look(self, url: str) -> None:
-        """`check`, and every address that the host has now. Raises AddressForbidden, ValueError where it has none."""
+        """Check the URL and every address of its host. Raises AddressForbidden, ValueError for a host without one."""
         target = self.check(url)
         try:
             await self._guard.addresses(target.host, target.port)
@@ -72,9 +72,10 @@ class Poster:
     async def post(
         self, url: str, message_id: str, body: bytes, secrets: Sequence[str], clock: Clock
     ) -> EndpointResponse:
-        """Send `body`, signed with each of `secrets`; what came of it. Raises nothing that a receiver could cause.
+        """Send `body`, signed with each of `secrets`; return the outcome. No error of a receiver raises.
 
-        The signed time is that of `clock`: receivers refuse what is five minutes off, and a node's own clock may be.
+        The signed time is that of `clock`: receivers refuse a difference of five minutes, and a node's clock may be
+        off.
         """
         at, started = clock.now(), time.monotonic()
         status: int | None = None
@@ -90,15 +91,17 @@ class Poster:
         except CallError as error:
             outcome = error.message
         except TimeoutError:
-            outcome = f"no answer within {self._options.TIMEOUT_SECONDS:g} s"
+            outcome = f"no response within {self._options.TIMEOUT_SECONDS:g} s"
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-            outcome = _told(error)
+            outcome = _phrase(error)
         return EndpointResponse(Attempt(at, time.monotonic() - started, status, outcome, answer), wait)
 
     async def _exchange(
         self, target: Target, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> tuple[int, float | None, str]:
-        """Status, Retry-After in seconds, and the beginning of the response's body, which may be slow or endless."""
+        """Return status, Retry-After in seconds, and the beginning of the response's body, which may be slow or
+        endless.
+        """
         deadline = asyncio.timeout(self._options.TIMEOUT_SECONDS)
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         async with httpcore.AsyncConnectionPool(self._ssl_context, network_backend=GuardedBackend(self._guard)) as pool:
@@ -106,8 +109,8 @@ class Poster:
             async with deadline:
                 response = await pool.handle_async_request(request)
             try:
-                found = httpx.Headers(response.headers)
-                return response.status, retry_after(found), await _beginning(response)
+                response_headers = httpx.Headers(response.headers)
+                return response.status, retry_after(response_headers), await _beginning(response)
             finally:
                 await response.aclose()
 
@@ -121,14 +124,14 @@ async def _beginning(response: httpcore.Response) -> str:
                 if len(read) >= ANSWER_BYTES:
                     break
     except (TimeoutError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError):
-        pass  # what came before it broke off will do
+        pass  # the part that arrived is enough
     return clean(bytes(read[:ANSWER_BYTES]))
 
 
 def clean(data: bytes) -> str:
-    """The beginning of a response's body as one short line: no control or direction characters, no line breaks."""
+    """Return the beginning of a response's body as one short line, without control or direction characters."""
     text = data.decode("utf-8", "replace")
-    plain = "".join(" " if unicodedata.category(one).startswith(("C", "Z")) else one for one in text)
+    plain = "".join(" " if unicodedata.category(character).startswith(("C", "Z")) else character for character in text)
     return " ".join(plain.split())[:ANSWER_CHARACTERS]
 
 
@@ -136,7 +139,7 @@ def _headers(
     target: Target, message_id: str, body: bytes, secrets: Sequence[str], at: datetime
 ) -> list[tuple[bytes, bytes]]:
     now = int(at.timestamp())
-    named = {
+    headers = {
         "host": target.host_header,
         "user-agent": f"Switchboard/{_version()}",
         "content-type": "application/json",
@@ -148,29 +151,29 @@ def _headers(
         "webhook-signature": sign(secrets, message_id, now, body),
     }
     if (trace := current_context().trace) is not None:
-        named["traceparent"] = trace
-    return [(name.encode(), value.encode("ascii")) for name, value in named.items()]
+        headers["traceparent"] = trace
+    return [(name.encode(), value.encode("ascii")) for name, value in headers.items()]
 
 
 def _about_receivers(error: AddressForbidden) -> AddressForbidden:
-    """The guard speaks of recordings; its reasons hold for receivers as well."""
-    told = error.message.replace("that recordings are not fetched from", "that events are not sent to")
-    told = told.replace("that recordings are fetched from", "that events are sent to")
-    told = told.replace("The recording's address", "The receiver's address")
-    told = told.replace("of the recording's address", "of the receiver's address")
-    told = told.replace(HOW_TO_ALLOW, "list it in SWITCHBOARD_FETCH__ALLOWED_HOSTS")
-    return AddressForbidden(told.replace("SWITCHBOARD_FETCH__", "SWITCHBOARD_WEBHOOKS__")).with_facts(**error.facts)
+    """Rewrite a sentence of the guard, which is about recordings, for receivers."""
+    message = error.message.replace("that recordings are not fetched from", "that events are not sent to")
+    message = message.replace("that recordings are fetched from", "that events are sent to")
+    message = message.replace("The recording's address", "The receiver's address")
+    message = message.replace("of the recording's address", "of the receiver's address")
+    message = message.replace(HOW_TO_ALLOW, "list it in SWITCHBOARD_FETCH__ALLOWED_HOSTS")
+    return AddressForbidden(message.replace("SWITCHBOARD_FETCH__", "SWITCHBOARD_WEBHOOKS__")).with_facts(**error.facts)
 
 
-def _told(error: Exception) -> str:
+def _phrase(error: Exception) -> str:
     if is_tls(error):
-        return "TLS could not be agreed"
+        return "the TLS handshake failed"
     if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
-        return "no connection could be made"
+        return "could not connect"
     if isinstance(error, httpcore.TimeoutException):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, httpcore.ProtocolError):
-        return "the answer is not HTTP, or broke off"
+        return "the response is not HTTP, or incomplete"
     return "the connection was lost"
 
 

@@ -16,28 +16,30 @@ MIN_BYTES, MAX_BYTES = 24, 64  # of the standard
 
 
 def new_secret() -> str:
-    """A secret as the receiver is given it: `whsec_` and the base64 of 32 random bytes."""
+    """Return a secret in the form for receivers: `whsec_` and the base64 of 32 random bytes."""
     return PREFIX + base64.b64encode(secrets.token_bytes(NEW_BYTES)).decode("ascii")
 
 
 def key(secret: str) -> bytes:
-    """The bytes of a secret, 24 to 64. ValueError for anything else; the message does not hold the secret."""
+    """Return the bytes of a secret, 24 to 64. Raises ValueError for anything else; the message does not contain the
+    secret.
+    """
     try:
         raw = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
         raw = b""
     if not secret.startswith(PREFIX) or not MIN_BYTES <= len(raw) <= MAX_BYTES:
-        raise ValueError(f"a secret is {PREFIX} and the base64 of {MIN_BYTES} to {MAX_BYTES} bytes")
+        raise ValueError(f"a secret must be {PREFIX} and the base64 of {MIN_BYTES} to {MAX_BYTES} bytes")
     return raw
 
 
-def sign(given: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """The header `webhook-signature`: one signature for each secret, in their order, with spaces between.
+def sign(keys: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
+    """Return the header `webhook-signature`: one signature per secret, in their order, separated by spaces.
 
-    `timestamp` is in seconds since the epoch; `message_id` holds no full stop, which separates what is signed.
+    `timestamp` is in seconds since the epoch; `message_id` contains no full stop, which separates the signed parts.
     """
     content = f"{message_id}.{timestamp}.".encode("ascii") + body
-    return " ".join(_signature(key(secret), content) for secret in given)
+    return " ".join(_signature(key(secret), content) for secret in keys)
 
 
 def _signature(raw: bytes, content: bytes) -> str:

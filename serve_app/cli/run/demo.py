@@ -260,7 +260,7 @@ def _report(
                 "language": record.transcript.language,
                 "language_expected": sample.expected["language"],
                 "words_wrong": errors.wrong,
-                "words_said": errors.said,
+                "words_said": errors.words,
                 "words_doubtful": sum(word.doubtful for turn in record.transcript.turns for word in turn.words),
                 "doubts": len(record.transcript.doubts),
                 "channels": [_seconds_by_kind(labels) for labels in record.transcript.labels],
@@ -272,7 +272,7 @@ def _report(
         "completed": sum(row["state"] == "completed" for row in rows),
         "calls": rows,
         "words_wrong": total.wrong,
-        "words_said": total.said,
+        "words_said": total.words,
         "start_seconds": round(start_seconds, 1),
         "run_seconds": round(run_seconds, 1),
     }

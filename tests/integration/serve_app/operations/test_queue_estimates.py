@@ -8,7 +8,7 @@ import pytest
 
 from db.queue import backlog as queue
 from db.queue.backlog import MeasuredRtfx
-from serve_app.cli.calls.queue import QueueView, StageLine, view_of
+from serve_app.cli.calls.queue import QueueView, StageLine, queue_view
 from serve_app.operations.estimates import Estimate
 from serve_app.operations.scaling_options import EngineReplicas, PricedReplicas, ScalingOptions
 from serve_app.settings import Settings
@@ -78,7 +78,7 @@ async def replicas(world: World, **counts: tuple[int, int]) -> None:
 
 
 async def shown(world: World) -> QueueView:
-    return view_of(*await queue.lanes(world.database), SETTINGS)
+    return queue_view(*await queue.lanes(world.database), SETTINGS)
 
 
 def stage(view: QueueView, name: str) -> StageLine:

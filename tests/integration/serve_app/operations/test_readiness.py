@@ -36,7 +36,7 @@ async def test_a_conductor_is_ready_once_it_came_round_and_missed_when_it_is_sil
     await until(is_ready)
     await conductor.stop()
     await world.rows("UPDATE engines SET heartbeat_at = now() - interval '50 s' RETURNING name")
-    assert (await found(world))["Conductor"] == PartState(False, "silent for 50 s")
+    assert (await found(world))["Conductor"] == PartState(False, "no heartbeat for 50 s")
     dead = PartState(False, "no replica runs (unhealthy)")
     assert (await found(world, Conductor=dead))["Conductor"] == dead
     assert (await found(world, Conductor=IDLE))["Conductor"] == IDLE

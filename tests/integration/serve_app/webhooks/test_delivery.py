@@ -173,7 +173,7 @@ async def test_several_processes_that_deliver_at_once_send_nothing_twice(world: 
         (500, "status 500"),
         (404, "status 404"),
         ((302, {"Location": "/elsewhere"}), "status 302"),
-        (HANG, "no answer within 1 s"),
+        (HANG, "no response within 1 s"),
     ],
 )
 async def test_an_answer_that_is_no_success_is_tried_again_and_given_up_at_the_end(
@@ -260,7 +260,7 @@ async def test_410_ends_an_endpoint_at_once_and_what_is_kept_is_sent_when_it_is_
                     await asyncio.sleep(0.02)
             ended = await standing(world, one)
             assert ended.disabled_at is not None
-            assert ended.disabled_reason == "The receiver wants nothing more: status 410."
+            assert ended.disabled_reason == "The receiver accepts no more events: status 410."
             await world.submit(recording_url=A)
             await asyncio.sleep(0.5)
             assert len(receiver.seen) == 1
@@ -296,7 +296,7 @@ async def test_lasting_failure_disables_an_endpoint_and_says_why(world: World) -
     await world.execute("UPDATE webhook_endpoints SET failing_since = now() - interval '6 days'")
     ((ended, reason),) = await upkeep.disable_lasting_failures(world.database, 5 * 86400)
     assert ended == one.endpoint_id
-    assert reason == "Nothing was taken for 6.0 days; the last failure: status 503."
+    assert reason == "No event was accepted for 6.0 days; the last failure: status 503."
     assert (await standing(world, one)).disabled_reason == reason
     await world.submit(recording_url=A)  # kept
     assert await states(world) == {"failed": 1, "waiting": 1}
@@ -384,7 +384,7 @@ async def test_tls_is_verified_against_the_hosts_name(world: World, tmp_path: Pa
     context, ca_file = self_signed(tmp_path, "localhost")
     _, other_ca = self_signed(tmp_path, "other.example")
     async with receiving(context) as receiver:
-        for ca, expected in ((str(ca_file), "status 204"), (str(other_ca), "TLS could not be agreed"), (None, "TLS")):
+        for ca, expected in ((str(ca_file), "status 204"), (str(other_ca), "the TLS handshake failed"), (None, "TLS")):
             poster = Poster(WebhookOptions(allowed_hosts=("localhost",)), ca)
             answer = await poster.post(receiver.url, "evt_1", b"{}", [signing.new_secret()], CLOCK)
             assert answer.attempt.outcome.startswith(expected)

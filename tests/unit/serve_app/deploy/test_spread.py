@@ -29,7 +29,7 @@ def project(root: Path, setup: str = OK, word: str = "first") -> Path:
     (root / spread.SETUP).parent.mkdir()
     (root / spread.SETUP).write_text(setup)
     (root / "serve_app/app.py").write_text(f"# {word}\n")
-    for name in (*release.BESIDE, *spread.BESIDE):
+    for name in (*release.PROJECT_FILES, *spread.PACKAGE_FILES):
         (root / name).write_text(name)
     return root
 

@@ -15,7 +15,7 @@ from tests.support.intake_in_memory import service, three_keys
 
 async def test_healthz_needs_no_key_and_no_part() -> None:
     memory = three_keys()
-    memory.told = {"database": PartState(False, "PostgreSQL does not answer")}
+    memory.told = {"database": PartState(False, "PostgreSQL does not respond")}
     async with service(memory) as client:
         answer = await client.get("/healthz", headers={"Authorization": ""})
     assert (answer.status_code, answer.json()) == (200, {"alive": True})
@@ -56,7 +56,7 @@ async def test_probes_only_read(path: str) -> None:
 
 async def test_a_part_that_hangs_is_not_ready_and_is_not_asked_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "CACHE_SECONDS", 0.0)
     asked, answered = 0, asyncio.Event()
 
     async def ask() -> Parts:
@@ -92,7 +92,7 @@ async def test_a_question_that_fails_tells_nothing_of_the_error() -> None:
     async def ask() -> Parts:
         raise RuntimeError("postgresql://user:password@host")
 
-    assert await PartsCheck(["database"], ask).parts() == {"database": PartState(False, "it cannot be asked")}
+    assert await PartsCheck(["database"], ask).parts() == {"database": PartState(False, "the check failed")}
 
 
 Deployed = Callable[[dict[str, tuple[str, int]], str | None], dict[str, int]]
