@@ -39,10 +39,9 @@ def load(
 
     `expected_files`: how many were submitted, if fewer could be fetched. Of two files, one that is not audio is skipped
     with a warning. `scratch`: an fsspec folder that stores decoded sound until `sound.discard`; without it the samples
-    stay
-    in memory, which suits short calls only. `name`: this load's folder in `scratch`, if the caller needs the name in
-    advance (see `sound.new_name`). `swapped`: the customer is on the first channel or in the first file.
-    Raises the errors of `decoder.decode` for the first file if no file can be decoded.
+    stay in memory, which suits short calls only. `name`: this load's folder in `scratch`, if the caller needs the name
+    in advance (see `sound.new_name`). `swapped`: the customer is on the first channel or in the first file. Raises the
+    errors of `decoder.decode` for the first file if no file can be decoded.
     """
     if scratch is None:
         return _load(recordings, decode_options, expected_files, None, swapped)
@@ -97,10 +96,8 @@ def analyze_audio(
     """Label every second of each channel and cut speech into chunks of max. `max_chunk_seconds`.
 
     `packing`: whether a chunk may skip pauses up to `MAX_SKIPPED_PAUSE`. `keep_digits`: whether labels contain the
-    pressed
-    keys and not only their number; `keypad_digits` has the exceptions. A recording shorter than `MIN_SECONDS` has no
-    chunks
-    and a warning.
+    pressed keys and not only their number; `keypad_digits` has the exceptions. A recording shorter than `MIN_SECONDS`
+    has no chunks and a warning.
     """
     audio = loaded.audio
     warnings = loaded.warnings
@@ -111,8 +108,6 @@ def analyze_audio(
     cut = chunks.cut(speech, max_chunk_seconds, audio, skipped, events, gaps=gaps)
     if audio.duration < MIN_SECONDS:
         cut = ()
-        warnings += (
-            f"The recording is only {audio.duration:.2f} s long, too short for a word; it was not transcribed.",
-        )
+        warnings += (f"The recording is only {audio.duration:.2f} s long, too short to transcribe.",)
     labels = keypad_digits.without_digits(labeled, keep_digits)
     return AudioAnalysis(loaded.layout, audio.duration, speech, cut, warnings, labels)

@@ -44,11 +44,9 @@ def cut(
 
     Spans of a channel share a chunk, pauses included, while they fit and pauses are max. `max_pause` seconds. Across a
     longer pause, up to `max_skipped_pause` and without any of the channel's `events`, they share a chunk of several
-    pieces
-    that skips the pause. No chunk crosses one of the channel's `gaps`. A chunk ends inside a span only if that span
-    alone
-    exceeds `max_seconds`: at its quietest moment if `audio` is passed, else in equal parts. Raises `ValueError` for a
-    `max_seconds` of 1 s or less.
+    pieces that skips the pause. No chunk crosses one of the channel's `gaps`. A chunk ends inside a span only if that
+    span alone exceeds `max_seconds`: at its quietest moment if `audio` is passed, else in equal parts. Raises
+    `ValueError` for a `max_seconds` of 1 s or less.
     """
     if max_seconds <= 1:
         raise ValueError(f"chunks of {max_seconds} s are too short to recognize")
@@ -57,9 +55,7 @@ def cut(
         pieces = [
             piece for span in union(spans) if span.duration > 0 for piece in _pieces(span, max_seconds, channel, audio)
         ]
-        between = tuple(
-            spans_of_channel[channel] if channel < len(spans_of_channel) else () for spans_of_channel in (events, gaps)
-        )
+        between = tuple(kind[channel] if channel < len(kind) else () for kind in (events, gaps))
         for group in _gathered(pieces, max_seconds, max_pause, max_skipped_pause, *between):
             packed = tuple(group) if len(group) > 1 else ()
             chunks.append(Chunk(channel, group[0].start, group[-1].end, pieces=packed))

@@ -55,10 +55,7 @@ class BatchedSpeakerDiarization(SpeakerDiarization):  # type: ignore[misc]
         if self._powerset:
             scores = scores.astype(np.uint8)
         # copies, since a view of one window would keep the whole batch
-        return [
-            WindowOutput(window_scores.copy(), window_embeddings.copy())
-            for window_scores, window_embeddings in zip(scores, embeddings, strict=True)
-        ]
+        return [WindowOutput(binary.copy(), vectors.copy()) for binary, vectors in zip(scores, embeddings, strict=True)]
 
     def finalize(self, inferred: Sequence[WindowOutput], min_speakers: int, max_speakers: int | None) -> Any:
         """Return the `DiarizeOutput` of one call from all its windows in order: clustering and reconstruction."""
@@ -123,9 +120,8 @@ class BatchedSpeakerDiarization(SpeakerDiarization):  # type: ignore[misc]
         spoken = np.flatnonzero(masks.any(axis=(1, 2)))
         size = self.embedding_batch_size
         for part in (spoken[first : first + size] for first in range(0, len(spoken), size)):
-            embeddings[part] = self._pooled(
-                torch.stack([voices[i] for i in part])[:, None], torch.from_numpy(masks[part])
-            )
+            waveforms = torch.stack([voices[i] for i in part])[:, None]
+            embeddings[part] = self._pooled(waveforms, torch.from_numpy(masks[part]))
         return embeddings
 
     def _pooled(self, voices: torch.Tensor, masks: torch.Tensor) -> npt.NDArray[np.float32]:

@@ -87,16 +87,11 @@ def filterbanks(sounds: Sequence[Tensor]) -> list[Tensor]:
 def filterbanks_together(sounds: Sequence[Tensor]) -> list[Tensor]:
     """Compute `filterbanks` of joined sounds, each starting at a frame; drop frames that contain two sounds."""
     hops = [-(-len(sound) // HOP) for sound in sounds]
-    padded = [
-        nn.functional.pad(sound, (0, hop_count * HOP - len(sound)))
-        for sound, hop_count in zip(sounds, hops, strict=True)
-    ]
-    frames_of_all = filterbank(nn.functional.pad(torch.cat(padded), (0, FRAME))[None])
+    padded = [nn.functional.pad(sound, (0, -len(sound) % HOP)) for sound in sounds]
+    joined = filterbank(nn.functional.pad(torch.cat(padded), (0, FRAME))[None])
     counts = [max(0, 1 + (len(sound) - FRAME) // HOP) for sound in sounds]
-    return [
-        piece[:count]
-        for piece, count in zip(frames_of_all.split([*hops, len(frames_of_all) - sum(hops)]), counts, strict=False)
-    ]
+    pieces = joined.split([*hops, len(joined) - sum(hops)])
+    return [piece[:count] for piece, count in zip(pieces, counts, strict=False)]
 
 
 def embedded(network: CAMPlusPlus, voices: Sequence[Tensor]) -> Tensor:

@@ -53,10 +53,8 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
             return self._centered(spectra)
         by_speaker = weights if weights.dim() == 3 else weights[:, None]
         masks = torch.nn.functional.interpolate(by_speaker.float(), size=len(spectra[0]), mode="nearest") > 0.5
-        embeddings = self._centered(
-            [spectrum[mask] for spectrum, window_masks in zip(spectra, masks, strict=True) for mask in window_masks]
-        )
-        return embeddings.view(*weights.shape[:-1], DIMENSION)
+        voices = [spectrum[mask] for spectrum, speakers in zip(spectra, masks, strict=True) for mask in speakers]
+        return self._centered(voices).view(*weights.shape[:-1], DIMENSION)
 
     def of_sounds(self, sounds: Sequence[Tensor]) -> Tensor:
         """Return (sounds, 192) of sounds of any length, (samples,) at 16 kHz; NaN below 40 frames of 10 ms."""

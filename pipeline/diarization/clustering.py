@@ -88,9 +88,7 @@ class Clustering(TorchEngine):
         return f"clustering {checkpoint}"
 
     def parts(self, sound: Samples | Audio) -> Iterator[SpeechWindow]:
-        """See `pipeline.diarization.Engine`: yields windows of speech, after a first pass over the recording to detect
-        it.
-        """
+        """See `pipeline.diarization.Engine`: yields windows of speech, after a first pass to detect it."""
         read, length = reader(sound)
         probable = activity.probabilities(read, length)
         speech = list(activity.runs(probable, self._parameters.speech_threshold, self._parameters.min_silence))

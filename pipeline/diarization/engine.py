@@ -38,8 +38,7 @@ class Engine(Protocol):
         """Return the name of an engine with this checkpoint, as in `Voiceprint.model`."""
 
     def diarize(self, sound: Samples | Audio) -> Diarization:
-        """Return spans of one speaker at a time, in order, labeled A, B, ... by first appearance, and their
-        voiceprints.
+        """Return ordered spans of one speaker each, labeled A, B, ... by first appearance, and voiceprints.
 
         `sound` is mono, or its channel 0 is used. A recording without speech has no spans. Raises `EngineError`, and
         `StorageError` if the sound cannot be read.
@@ -58,9 +57,7 @@ class Engine(Protocol):
         """Return the result of `diarize` from the results of all parts of a recording, in order."""
 
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
-        """Return the voiceprint of one speaker from pieces of their speech; None for too little speech. Raises
-        `EngineError`.
-        """
+        """Return the voiceprint of one speaker from pieces of speech, None for too little. Raises `EngineError`."""
 
     def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
         """Return a voiceprint of each piece, however short: to compare pieces with each other, not to identify people.
@@ -104,9 +101,7 @@ class DiarizationOptions(EngineOptions):
     )
     threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, of the whole process; 0: one for each core.")
     min_speakers: int = Field(1, ge=1, description="Minimum number of speakers in a mixed recording.")
-    max_speakers: int | None = Field(
-        None, ge=1, description="Maximum number of speakers; unset: as many as are detected."
-    )
+    max_speakers: int | None = Field(None, ge=1, description="Maximum number of speakers; unset: as many as detected.")
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:

@@ -104,9 +104,8 @@ def _seconds(regions: Sequence[Region]) -> npt.NDArray[np.float64]:
     runs: dict[int, list[Region]] = defaultdict(list)
     for region in regions:
         runs[region.run].append(region)
-    return np.array(
-        [(runs[region.run][-1].end - runs[region.run][0].start) / len(runs[region.run]) for region in regions]
-    )
+    seconds = {run: (windows[-1].end - windows[0].start) / len(windows) for run, windows in runs.items()}
+    return np.array([seconds[region.run] for region in regions])
 
 
 def _unit(vector: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
@@ -128,9 +127,8 @@ def _spoken(
         for row in rows:
             if is_embedded[row]:
                 window = regions[row]
-                weight = np.clip(
-                    1 - np.abs(times - (window.start + window.end) / 2) / (0.5 * window.duration + MOMENT), 0, 1
-                )
+                distance = np.abs(times - (window.start + window.end) / 2)
+                weight = np.clip(1 - distance / (0.5 * window.duration + MOMENT), 0, 1)
                 summed += weight[:, None] * cosines[row]
                 weights += weight[:, None]
         path = _likeliest(summed / np.maximum(weights, 1e-9), change) if weights.any() else np.full(moments, -1)

@@ -76,9 +76,7 @@ class TorchEngine(ABC):
         """
 
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
-        """See `pipeline.diarization.Engine`: joins the speech, cuts it into equal pieces of 6 s or more, embeds and
-        averages them.
-        """
+        """See `pipeline.diarization.Engine`: averages the embeddings of equal pieces of 6 s or more."""
         speech = np.concatenate([np.asarray(x, np.float32) for x in spoken]) if spoken else np.zeros(0, np.float32)
         seconds = len(speech) / SAMPLE_RATE
         if seconds < MIN_VOICEPRINT_SECONDS:

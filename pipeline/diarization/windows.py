@@ -23,9 +23,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts a mixed recording into pyannote's overlapping windows. `size` and `step` in samples at 16 kHz, `voice_rate`
-    in Hz.
-    """
+    """Cuts a recording into pyannote's windows; `size` and `step` in samples at 16 kHz, `voice_rate` in Hz."""
 
     size: int
     step: int

@@ -56,11 +56,8 @@ def by_voice(spans: Sequence[Span], prints: Sequence[Voiceprint | None], min_cos
 
     Long stretches whose mean cosine is at least `min_cosine` are one voice (average linkage).
     """
-    embedded = [
-        (span, np.asarray(voiceprint.vector))
-        for span, voiceprint in zip(spans, prints, strict=True)
-        if voiceprint is not None
-    ]
+    pairs = zip(spans, prints, strict=True)
+    embedded = [(span, np.asarray(voiceprint.vector)) for span, voiceprint in pairs if voiceprint is not None]
     long = [(span, vector) for span, vector in embedded if span.duration >= SURE_SECONDS]
     if not long:
         return ()

@@ -24,9 +24,7 @@ PARAGRAPH = 4.0  # max. seconds of pause within one machine's speech
 LIKELY_LANGUAGE = 0.2  # min. probability of a chunk's possible language
 SENTENCE = (".", "!", "?", "…")
 NEAR_SECONDS = 3.0  # max. seconds between a machine and a related network sound
-RINGBACK_SECONDS = (
-    6.0  # seconds: the call may be answered in the cadence's pause, of 4 s in most countries and 5 s in some
-)
+RINGBACK_SECONDS = 6.0  # the same after a ring, whose cadence has a pause of 4 s in most countries and 5 s in some
 BEEP_SECONDS = 4.0  # max. seconds from the end of a greeting to its beep
 REPLY_SECONDS = 1.5  # max. seconds until a reply to a person
 VOICE_TOLERANCE = 0.5  # max. seconds from a voice's span to a word of that voice
@@ -169,7 +167,7 @@ def _take_beginning(pieces: Sequence[Piece], is_machine: list[bool], other: Sequ
     first = is_machine.index(True) if True in is_machine else 0
     if first and pieces[first].evidence.counts.get("voicemail"):
         pauses = [b.start - a.end for a, b in pairwise(pieces[: first + 1])]
-        if max(pauses) <= PARAGRAPH and not any(other_piece.start < pieces[first].start for other_piece in other):
+        if max(pauses) <= PARAGRAPH and not any(speech.start < pieces[first].start for speech in other):
             is_machine[:first] = [True] * first
 
 
@@ -207,11 +205,10 @@ def _place(pieces: Sequence[Piece], at: int, labels: Sequence[Label], other: Seq
     odds = LOG_ODDS_NO_CUE if piece.evidence.score <= 0 else 0.0
     if piece.evidence.score > 0 and _is_distinctive(piece):
         odds += NEAR_SOUND * _is_near_sound(piece, labels)
-        odds += _BEFORE_FIRST_SPEECH * (at == 0 and not any(other_piece.start < piece.start for other_piece in other))
+        odds += _BEFORE_FIRST_SPEECH * (at == 0 and not any(speech.start < piece.start for speech in other))
         odds += REPLIED * any(
-            -0.2 <= other_piece.start - piece.end <= REPLY_SECONDS
-            and other_piece.end - other_piece.start >= MIN_REPLY_SECONDS
-            for other_piece in other
+            -0.2 <= speech.start - piece.end <= REPLY_SECONDS and speech.end - speech.start >= MIN_REPLY_SECONDS
+            for speech in other
         )
         before = pieces[at - 1].end if at else -LONG_PAUSE
         after = pieces[at + 1].start if at + 1 < len(pieces) else piece.end + LONG_PAUSE
@@ -276,9 +273,7 @@ def _likeliest(pieces: Sequence[Piece], place_odds: Sequence[float], other: Sequ
 def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float, float, float]:
     """Return the log odds that a machine begins, ends and continues between two pieces of a channel."""
     gap = after.start - before.end
-    answered = any(
-        before.end - 0.1 <= (other_piece.start + other_piece.end) / 2 <= after.start + 0.1 for other_piece in other
-    )
+    answered = any(before.end - 0.1 <= (speech.start + speech.end) / 2 <= after.start + 0.1 for speech in other)
     apart = before.voice and after.voice and before.voice != after.voice
     continues = RESUMES_AFTER_OTHERS if answered or apart or gap > PARAGRAPH else 0.0
     if answered or gap >= TURN_PAUSE or before.voice != after.voice:

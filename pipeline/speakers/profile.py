@@ -1,5 +1,4 @@
-"""The voice profile of a member: a few centroids computed from the history of their calls, and which calls are
-enrolled.
+"""The voice profile of a member: a few centroids of their calls, and which calls are enrolled.
 
 A profile is a function of the set of samples, never of their order or of an earlier profile. So a removed sample leaves
 no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from its own matches.
@@ -82,9 +81,8 @@ def _foreign(
     samples: Sequence[VoiceSample], others: Sequence[Voiceprint], fit: float
 ) -> list[tuple[VoiceSample, bool]]:
     """Return whether each sample fits another member, and better than the rest of its member's samples."""
-    others = [
-        voiceprint for voiceprint in others if samples and len(voiceprint.vector) == len(samples[0].voiceprint.vector)
-    ]
+    dimension = len(samples[0].voiceprint.vector) if samples else 0
+    others = [voiceprint for voiceprint in others if len(voiceprint.vector) == dimension]
     if len(samples) < 2 or not others:
         return [(sample, False) for sample in samples]
     vectors, other_vectors = _vectors([s.voiceprint for s in samples]), _vectors(others)

@@ -53,9 +53,8 @@ def reclustered(
         if voiceprint is not None:
             vectors[piece] = np.asarray(voiceprint.vector)
     diarized = {piece: _diarized(piece, diarization.spans) for piece in pieces}
-    centers = _centers(
-        {piece: vectors[piece] for piece in vectors if piece.duration >= SURE_SECONDS}, diarized, min_cosine
-    )
+    sure = {piece: vector for piece, vector in vectors.items() if piece.duration >= SURE_SECONDS}
+    centers = _centers(sure, diarized, min_cosine)
     if not centers:
         return diarization
     nearest = {piece: max(centers, key=lambda at: float(vector @ centers[at])) for piece, vector in vectors.items()}
@@ -142,14 +141,9 @@ def _voices_of_labels(nearest: Mapping[Span, int], diarized: Mapping[Span, str |
         label = diarized[piece]
         if label is not None:
             seconds[label][at] += piece.duration
-    return (
-        {
-            label: max(seconds_by_voice, key=lambda at: seconds_by_voice[at])
-            for label, seconds_by_voice in seconds.items()
-        }
-        if len(seconds) > 1
-        else {}
-    )
+    if len(seconds) < 2:
+        return {}
+    return {label: max(voices, key=lambda at: voices[at]) for label, voices in seconds.items()}
 
 
 def _dissolved(

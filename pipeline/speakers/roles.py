@@ -124,9 +124,7 @@ def _parties(words: Counter[str]) -> list[str]:
 
 
 def _no_party(label: str, words: Mapping[str, int]) -> Speaker:
-    return Speaker(
-        label, Role.UNKNOWN, 0.0, "too few words compared with the others" if label in words else "a machine"
-    )
+    return Speaker(label, Role.UNKNOWN, 0.0, "too few words next to the others" if label in words else "a machine")
 
 
 def judge(turns: Sequence[Turn], names: name_evidence.Names | None = None) -> Talk:

@@ -37,9 +37,8 @@ MIN_MENTIONED = 0.2  # seconds; shorter kinds are not mentioned
 
 def machine_spans(labels: Labels) -> tuple[tuple[Span, ...], ...]:
     """Return each channel's spans of announcements and voicemail greetings."""
-    return tuple(
-        tuple(Span(label.start, label.end) for label in channel if label.kind in MACHINES) for channel in labels
-    )
+    machines = ([label for label in channel if label.kind in MACHINES] for channel in labels)
+    return tuple(tuple(Span(label.start, label.end) for label in channel) for channel in machines)
 
 
 def by_machine(labels: Labels) -> Callable[[int, Word], bool]:
@@ -98,10 +97,8 @@ def speech_by_speaker(analysis: AudioAnalysis, transcript: Transcript, padding: 
         return {}
     speech = party_speech(analysis, transcript.labels)
     by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
-    spans_by_label = {
-        speaker.label: speech[by_role[speaker.role]] for speaker in transcript.speakers if speaker.role in by_role
-    }
-    return {label: unpadded(spans, padding) for label, spans in spans_by_label.items()}
+    parties = [speaker for speaker in transcript.speakers if speaker.role in by_role]
+    return {speaker.label: unpadded(speech[by_role[speaker.role]], padding) for speaker in parties}
 
 
 def without(span: Span, taken: Sequence[Span]) -> list[Span]:

@@ -55,7 +55,6 @@ class Alignment:
         return not self.aligned and min(self.each) >= MIN_AGREEING
 
     def as_evidence(self) -> dict[str, float]:
-        """Return the figures by name for the layout's evidence."""
         return {
             "aligned": float(self.aligned),
             "offset_seconds": self.offset,
@@ -83,11 +82,7 @@ class Line:
 
     @property
     def agreed(self) -> bool:
-        """Whether enough votes agree.
-
-        Sound at the same level in both legs may have been played to each at a different time: it counts only if nearly
-        everything is the same in both.
-        """
+        """Whether enough votes agree; for equally loud sound nearly all, since each leg may get it at another time."""
         share = ALIKE_SHARE if self._alike else MIN_SHARE
         return len(self.votes) >= max(MIN_AGREEING, share * self.cast)
 
@@ -128,8 +123,7 @@ def by_speaker(votes: Sequence[Sequence[Vote]]) -> list[list[Vote]]:
     """Group the votes by the leg of the party that speaks in the window.
 
     A window that is louder in the other leg holds an echo of that leg's party. Each party's echo has its own delay: in
-    one
-    group they would suggest two offsets, and neither would get enough votes.
+    one group they would suggest two offsets, and neither would get enough votes.
     """
     placed: list[list[Vote]] = [[], []]
     for leg, cast in enumerate(votes):

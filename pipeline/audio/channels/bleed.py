@@ -39,10 +39,7 @@ LOUD_FRAMES = 0.5  # the transfer is measured in the louder half of the source's
 
 @dataclass(frozen=True, slots=True)
 class DetectedBleed:
-    """A bleed and its evidence: `peak` in robust standard deviations, and the number of `windows` compared. It has
-    several
-    consecutive `paths` if its delay jumps.
-    """
+    """A bleed with its evidence: `peak` (robust standard deviations), compared `windows`; a path per delay."""
 
     bleed: Bleed
     paths: tuple[Path, ...]
@@ -63,10 +60,7 @@ class DetectedBleed:
 def find(
     audio: Audio, activities: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG
 ) -> tuple[DetectedBleed, ...]:
-    """Detect the bleeds between two channels, max. one per direction.
-
-    `skip`: stretches that both channels share; `lag`: max. delay of a bleed in samples.
-    """
+    """Detect max. one bleed per direction, outside the shared stretches `skip`; `lag`: max. delay in samples."""
     forward, backward = (_in_direction(audio, activities, source, skip, lag) for source in (0, 1))
     if forward and backward and abs(forward.delay + backward.delay) <= NEAR:
         # While one party speaks, a little of the other's speech and its bleed show the same two channels mirrored.
@@ -209,8 +203,8 @@ def transfer(audio: Audio, source: int, lags: Sequence[int], windows: Sequence[t
     """Return the power of the bleed over that of its source per band: the median over the frames loud in that band.
 
     `lags`: its delay in samples in each of the windows. The other channel's noise is subtracted first: where it masks
-    the
-    bleed there is nothing to suppress. Frames in which the other channel is much louder are skipped: its party speaks.
+    the bleed there is nothing to suppress. Frames in which the other channel is much louder are skipped: its party
+    speaks.
     """
     x, y = _powers(audio, source, lags, windows)
     covered = y.sum(axis=1) > 0  # a leg may begin later or end earlier than the other

@@ -92,10 +92,7 @@ def _missing(activities: Sequence[Activity]) -> list[float]:
 
 def complete(activities: Sequence[Activity]) -> bool:
     """Return whether each channel holds most of the other's sound: otherwise they are two, whatever they share."""
-    return all(
-        missing <= MISSING_SHARE * activities[1 - channel].seconds
-        for channel, missing in enumerate(_missing(activities))
-    )
+    return all(lack <= MISSING_SHARE * activities[1 - at].seconds for at, lack in enumerate(_missing(activities)))
 
 
 def _commonest(gains: npt.NDArray[np.float64]) -> float:
@@ -127,8 +124,7 @@ def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMat
     """Match each window within `MAX_SHIFT`, else within `FAR_SHIFT` if a neighbor has the same shift.
 
     With so many shifts a single window may match by chance: two vowels of one pitch do. Since a neighbor has to match,
-    the
-    far search covers every other window, and those in between only next to a match.
+    the far search covers every other window, and those in between only next to a match.
     """
     near = [_match(audio, first, last) for first, last in places]
 

@@ -33,12 +33,9 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match) -> bleed.De
     `match`: the comparison of channels 0 and 1. If both qualify, they are nearly the same and neither is a party's.
     """
     shift = round(match.shift)
-    candidates = [
-        candidate
-        for source in (0, 1)
-        if (candidate := _in(audio, activities, source, shift if source == 0 else -shift))
-    ]
-    return candidates[0] if len(candidates) == 1 else None
+    candidates = [_in(audio, activities, 0, shift), _in(audio, activities, 1, -shift)]
+    parties = [candidate for candidate in candidates if candidate]
+    return parties[0] if len(parties) == 1 else None
 
 
 def _in(audio: Audio, activities: Sequence[Activity], source: int, delay: int) -> bleed.DetectedBleed | None:
@@ -85,9 +82,7 @@ def _widened(frames: npt.NDArray[np.bool_], delay: int) -> npt.NDArray[np.bool_]
 
 
 def _projected(audio: Audio, source: int, delay: int, first: int, last: int) -> tuple[float, float, float]:
-    """Return the source's level in the other channel in dB, their correlation, and the other channel's level over the
-    source's in dB.
-    """
+    """Return the source's level in the other channel (dB), their correlation, and the ratio of their levels (dB)."""
     x = in_band(audio.read(source, first, last))
     y = in_band(padded(audio, 1 - source, first + delay, last + delay))[: len(x)]
     power = float(x @ x)

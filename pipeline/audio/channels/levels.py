@@ -91,9 +91,7 @@ def in_band(samples: Samples) -> Floats:
 
 @cache
 def _filters() -> tuple[Floats, Floats]:
-    """Design the filters once per process (slower than filtering two seconds), with a state that starts without a
-    click.
-    """
+    """Design the filters once per process, since that is slow; the second result is the state without a click."""
     from scipy.signal import butter, sosfilt_zi
 
     filters = butter(2, (LOWEST, HIGHEST), "bandpass", fs=SAMPLE_RATE, output="sos").astype(np.float32)

@@ -42,7 +42,6 @@ class EchoDelays:
         return min(1.0, NEAR / max(self.within, NEAR))
 
     def as_evidence(self) -> dict[str, float]:
-        """Return the figures by name for the layout's evidence."""
         return {} if self.within is None else {"offset_within_seconds": self.within}
 
     def sentence(self) -> str:

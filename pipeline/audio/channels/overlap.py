@@ -1,6 +1,5 @@
 """What two separate channels have in common: the bleed of one party into the other's line, and stretches that both
-carry,
-such as an announcement before the parties speak or a conference bridge.
+carry, such as an announcement before the parties speak or a conference bridge.
 
 A shared stretch stays on one channel, or each of its sentences would be transcribed twice: on the louder channel, and
 if both are alike on channel 1, the other party's line, where such sounds originate.
@@ -38,7 +37,6 @@ class Overlap:
         return tuple(detected.bleed for detected in self.detected)
 
     def as_evidence(self) -> dict[str, float]:
-        """Return the figures by name for the layout's evidence."""
         evidence = {"shared_seconds": sum(stretch.span.duration for stretch in self.shared)}
         for detected in self.detected:
             evidence[f"bleed_peak_{detected.bleed.source}"] = detected.peak

@@ -33,12 +33,9 @@ def separate(decoded: Sequence[Decoded], leg: int | None = None, swapped: bool =
     """Return the channels to process (channel 0 is always the rep) and how they were separated.
 
     `decoded`: one or two files, the sender's line first. `leg`: which of two legs the only file is, if the other could
-    not
-    be fetched; it stays on its channel, and the other channel is a gap. `swapped`: the customer comes first. The audio
-    is a
-    view over the files' (`Arranged`) that suppresses bleed on reading. Raises `ValueError` for any other number of
-    files,
-    and the errors of reading them.
+    not be fetched; it stays on its channel, and the other channel is a gap. `swapped`: the customer comes first. The
+    audio is a view over the files' (`Arranged`) that suppresses bleed on reading. Raises `ValueError` for any other
+    number of files, and the errors of reading them.
     """
     if len(decoded) == 2:
         audio, layout = _two_files(decoded[0], decoded[1])
@@ -60,10 +57,7 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
         reason = "The file has one channel." if source_channels == 1 else "One channel remains."
         return rows, Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, reason)
     activities = activity(rows, 0), activity(rows, 1)
-    evidence = {
-        f"heard_seconds_{channel}": activity_of_channel.seconds
-        for channel, activity_of_channel in enumerate(activities)
-    }
+    evidence = {f"heard_seconds_{at}": activities[at].seconds for at in (0, 1)}
     if not (activities[0].live and activities[1].live):
         audio, layout = _one_sided(rows, source_channels, activities, evidence)
     else:
@@ -140,9 +134,7 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     source_channels = first.source_channels + second.source_channels
     legs = [Arranged(sounds, (_as_leg(sound, index),)) for index, sound in enumerate(sounds)]
     activities = [activity(leg, 0) for leg in legs]
-    evidence = {
-        f"heard_seconds_{channel}": activity_of_leg.seconds for channel, activity_of_leg in enumerate(activities)
-    }
+    evidence = {f"heard_seconds_{at}": activities[at].seconds for at in (0, 1)}
     evidence |= {f"seconds_{channel}": leg.duration for channel, leg in enumerate(legs)}
     alignment = align(legs, activities)
     stamps = _stamps(first, second)
@@ -236,11 +228,8 @@ def _align_by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Al
 
 def _swapped(audio: Arranged, layout: Layout) -> tuple[Arranged, Layout]:
     """Put the rep's channel first; figures and sentences still refer to the channels of the files."""
-    tracks, paths = (
-        audio.tracks[::-1],
-        tuple(replace(path, source=path.target, target=path.source) for path in audio.paths),
-    )
-    return replace(audio, tracks=tracks, paths=paths), replace(
+    paths = tuple(replace(path, source=path.target, target=path.source) for path in audio.paths)
+    return replace(audio, tracks=audio.tracks[::-1], paths=paths), replace(
         layout,
         bleed=tuple(replace(bleed, source=1 - bleed.source) for bleed in layout.bleed),
         starts=layout.starts[::-1],
@@ -330,7 +319,6 @@ def confidence(match: Match) -> float:
 
 
 def as_evidence(match: Match) -> dict[str, float]:
-    """Return the figures by name for the layout's evidence."""
     return {
         "windows": float(len(match.windows)),
         "same_share": match.share,

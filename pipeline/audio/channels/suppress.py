@@ -54,9 +54,7 @@ class Path:
     last: int | None = None
 
     def strength(self, block: int) -> Floats:
-        """Return the transfer in each frame that a block depends on, shape (frames, bands); 0 where the path does not
-        apply.
-        """
+        """Return the transfer per frame of a block and its surroundings, shape (frames, bands); 0 outside the path."""
         middles = _frames(block) * HOP + FRAME // 2
         holds = middles >= self.first
         if self.last is not None:

@@ -1,6 +1,5 @@
 """Alignment of two legs without common sound: they began together, ended together, or began at the files' start times,
-and
-the parties take turns.
+and the parties take turns.
 
 A recorder starts both legs with the call, or each when its party answers; it stops them when one party hangs up. The
 alternative with less crosstalk is right if it has far less than chance would give. Start times in the files count if
@@ -42,7 +41,6 @@ class TurnAlignment:
     within: float | None = None  # max. error in seconds, if the offset is from the files' start times
 
     def as_evidence(self) -> dict[str, float]:
-        """Return the figures by name for the layout's evidence."""
         evidence = {"offset_seconds": self.offset, "at_once_seconds": self.at_once}
         return evidence if self.within is None else evidence | {"offset_within_seconds": self.within}
 

@@ -82,10 +82,7 @@ SILENT, COPY, MIX = "silent", "a copy", "a mix of others"
 
 
 def judge(windows: Matrix) -> list[str | None]:
-    """Return why each channel is ignored, None if it is used.
-
-    `windows`: per second, mean products of all pairs of channels, shape (seconds, channels, channels).
-    """
+    """Return why each channel is ignored or None; `windows`: mean products (seconds, channels, channels) of pairs."""
     count = windows.shape[1]
     loudest = np.array([windows[:, at, at].max(initial=0.0) for at in range(count)])
     fates: list[str | None] = [None if level >= QUIET else SILENT for level in loudest]

@@ -157,11 +157,8 @@ def blocks(
 
     `timelines`: by track id, the positions of its sound if its timestamps do not have them.
     """
-    starts = [
-        float(stream.start_time * stream.time_base)
-        for stream in container.streams.audio
-        if stream.start_time is not None
-    ]
+    streams = [stream for stream in container.streams.audio if stream.start_time is not None]
+    starts = [float(stream.start_time * stream.time_base) for stream in streams]
     # Tracks begin together: a later one gets silence before it.
     zero = 0.0 if timelines else min(starts) if len(starts) > 1 else None
     applied = [timelines.get(stream.id) for stream in container.streams.audio]

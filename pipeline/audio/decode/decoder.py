@@ -110,11 +110,9 @@ def decode(recording: Recording, options: DecodeOptions, folder: str | None = No
     """Decode a fetched recording into scratch files in `folder` (an fsspec address), or into memory without one.
 
     Raises `NotAudio` (nothing can be decoded), `RecordingEmpty`, `RecordingTooLong`, `RecordingTooLarge` (more samples
-    or
-    more bytes of decoded sound than the limits), `DecoderFailed` (it crashes the decoder, or needs more memory or work
-    than
-    its size explains), `StorageError`, and `EngineLost` or `TimedOut` if another attempt may help; after an error no
-    scratch file remains. The decodable part of a damaged or truncated file counts, with a warning.
+    or more bytes of decoded sound than the limits), `DecoderFailed` (it crashes the decoder, or needs more memory or
+    work than its size explains), `StorageError`, and `EngineLost` or `TimedOut` if another attempt may help; after an
+    error no scratch file remains. The decodable part of a damaged or truncated file counts, with a warning.
     """
     with _open_stored(recording.uri) as file:
         return decode_file(file, options, recording.media_type, folder)

@@ -79,8 +79,7 @@ class EditTables:
     """The tables of a file: timelines to apply and `lacking` seconds, both by track id.
 
     `lacking`: how much shorter a track's samples are than its declared length, at unknown positions. `patches`: bytes
-    by
-    position that hide edits and gaps from FFmpeg.
+    by position that hide edits and gaps from FFmpeg.
     """
 
     timelines: Mapping[int, Timeline] = field(default_factory=dict)
@@ -189,9 +188,8 @@ class _Track:
 
     def _seconds(self, last: PlacedSound) -> float:
         """Return the end of the last piece, which the tables of a fragmented file do not declare."""
-        return last.at + (
-            last.seconds if self.has_gaps else min(last.seconds, max(0.0, self.sound_seconds - last.decoded))
-        )
+        rest = max(0.0, self.sound_seconds - last.decoded)
+        return last.at + (last.seconds if self.has_gaps else min(last.seconds, rest))
 
 
 def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[PlacedSound]:
@@ -250,9 +248,7 @@ def _note(track: _Track, file: SeekableFile, name: bytes, inside: int, end: int,
     elif name == b"elst" and scale:
         form = ">QqI" if _bytes(file, inside, 1) == b"\1" else ">IiI"
         entries = _entries(track, file, inside, end, form)
-        track.edits_at = inside - (
-            4 if _bytes(file, inside - 4, 4) == name else 12
-        )  # followed by its length of 64 bits
+        track.edits_at = inside - (4 if _bytes(file, inside - 4, 4) == name else 12)  # with a length of 64 bits
         track.edits = [(length / scale, unit if rate == NORMAL_RATE else -1) for length, unit, rate in entries]
 
 
@@ -265,10 +261,7 @@ def _entries(track: _Track, file: SeekableFile, inside: int, end: int, form: str
 
 
 def _header(file: SeekableFile, inside: int) -> tuple[int, int]:
-    """Return the two numbers after the dates of a header: units per second and their count (0: unknown); for `tkhd` the
-    first
-    is the track's id.
-    """
+    """Return two numbers of a header: units per second (for `tkhd` the track's id) and their count (0: unknown)."""
     skipped, form = (20, ">IQ") if _bytes(file, inside, 1) == b"\1" else (12, ">II")
     first, second = struct.unpack(form, _bytes(file, inside + skipped, struct.calcsize(form)))
     return first, 0 if second in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF) else second

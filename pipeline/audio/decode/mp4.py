@@ -69,8 +69,7 @@ def parts(file: SeekableFile, size: int) -> tuple[Range, ...]:
     """Return the bytes of each MP4 file in a concatenated file; empty for a single one or none.
 
     A new one begins at a box `ftyp` followed by another `moov`; the decoder skips all but the first. Leaves the file at
-    its
-    start.
+    its start.
     """
     begins: list[int] = []
     at, holds_tracks = 0, True

@@ -23,10 +23,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z
 
 @dataclass(frozen=True, slots=True)
 class StartTime:
-    """`seconds` since 1970 by the recorder's clock and zone, accurate to `within`; two files are comparable only if
-    they have
-    the same one of `SOURCES`.
-    """
+    """Seconds since 1970 by the recorder's clock and zone, accurate to `within`; comparable for equal `source`."""
 
     seconds: float
     within: float

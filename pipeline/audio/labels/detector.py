@@ -34,9 +34,8 @@ def spans(probable: Probabilities, length: int, options: SpeechOptions) -> tuple
     The rules are those of `voice.activity.runs`; two spans that padding would join meet in the middle.
     """
     frame, duration = FRAME / SAMPLE_RATE, length / SAMPLE_RATE
-    intervals = [
-        (r.first * frame, min(r.last * frame, duration)) for r in runs(probable, options.threshold, MIN_SILENCE)
-    ]
+    speech = runs(probable, options.threshold, MIN_SILENCE)
+    intervals = [(run.first * frame, min(run.last * frame, duration)) for run in speech]
     intervals = [(start, end) for start, end in intervals if end - start > MIN_SPEECH]
     padded = []
     for i, (start, end) in enumerate(intervals):

@@ -27,14 +27,12 @@ def find(audio: Audio, channel: int) -> tuple[Span, ...]:
         return ()
     flat = moves <= FLAT
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flat, [False]])))
-    channel_level = float(np.quantile(levels[levels > FLAT], 0.98)) if (levels > FLAT).any() else 0.0
+    level = float(np.quantile(levels[levels > FLAT], 0.98)) if (levels > FLAT).any() else 0.0
 
     def cuts_into_sound(first: int, last: int) -> bool:
         before = float(levels[max(0, first - CONTEXT) : first].max(initial=0.0))
         after = float(levels[last : last + CONTEXT].max(initial=0.0))
-        return before >= max(LOUD, RELATIVE * channel_level) or min(before, after) >= max(
-            LOUD, BOTH_SIDES * channel_level
-        )
+        return before >= max(LOUD, RELATIVE * level) or min(before, after) >= max(LOUD, BOTH_SIDES * level)
 
     return tuple(
         Span(first * FRAME / SAMPLE_RATE, last * FRAME / SAMPLE_RATE)

@@ -1,5 +1,4 @@
-"""Storage of pressed keys: always their number, the digits only if a workspace enables it and no card can be among
-them.
+"""Storage of pressed keys: always their number; the digits only if enabled and not possibly a card's.
 
 Card numbers have 12 to 19 digits (ISO/IEC 7812), entered at once or in groups with pauses, followed by the date and the
 security code, which must not be stored (PCI DSS 3.3). Check digits are not verified: with a missed key a card number
@@ -45,10 +44,8 @@ def _harmless(labels: Labels) -> set[int]:
 
 def _entries(labels: Labels) -> Iterator[list[Label]]:
     """Yield the keys of all channels in order of time, split at pauses of `ENTRY_SECONDS`."""
-    pressed = sorted(
-        (label for channel in labels for label in channel if label.kind is LabelKind.DTMF),
-        key=lambda label: label.start,
-    )
+    keys = (label for channel in labels for label in channel if label.kind is LabelKind.DTMF)
+    pressed = sorted(keys, key=lambda label: label.start)
     entry: list[Label] = []
     end = 0.0
     for label in pressed:
@@ -67,8 +64,7 @@ def _digits(entry: Sequence[Label]) -> int:
     for label in entry:
         digits = "".join(key for key in label.detail or "" if key.isdigit())
         twin = any(
-            counted_label.start < label.end and label.start < counted_label.end and digits in counted_digits
-            for counted_label, counted_digits in counted
+            other.start < label.end and label.start < other.end and digits in earlier for other, earlier in counted
         )
         counted.append((label, "" if twin else digits))
     return sum(len(digits) for _, digits in counted)

@@ -22,8 +22,7 @@ def label(audio: Audio, options: SpeechOptions) -> tuple[tuple[Label, ...], ...]
     """Return each channel's labels, from 0 to the duration, without gaps or overlap.
 
     An empty recording has no labels. Channels are read in blocks; the figures per 20 ms that stay in memory took 38 MB
-    per
-    hour. Raises the errors of `Audio.read`.
+    per hour. Raises the errors of `Audio.read`.
     """
     return tuple(_label_channel(audio, channel, options) for channel in range(audio.channels))
 

@@ -45,10 +45,8 @@ def machines(frames: Frames, playing: Mask) -> Mask:
     """Return which of the pieces that `find` marked are machines: mains hum, motors, fans, a mobile phone's buzz.
 
     Music moves to other notes; a machine repeats its lines, in whatever order a codec reproduces them. The share of
-    moments
-    with a line that was not the strongest in the two seconds before: real music 3.8 % or more of ten seconds, machines
-    up
-    to 3 %, a motor with an uneven load up to 5 %, through mu-law, GSM and AMR at 4.75 kbit/s.
+    moments with a line that was not the strongest in the two seconds before: real music 3.8 % or more of ten seconds,
+    machines up to 3 %, a motor with an uneven load up to 5 %, through mu-law, GSM and AMR at 4.75 kbit/s.
     """
     humming = np.zeros(len(frames), bool)
     for first, last in runs(playing):
@@ -72,8 +70,7 @@ def mistaken(frames: Frames, music: Mask, first: int, last: int, probability: fl
     """Return whether detected speech, frames `first` to `last`, is a moment of the music around it.
 
     `probability` is the detector's mean. Only short, uncertain moments with music right before and after qualify:
-    speech
-    over music lasts longer.
+    speech over music lasts longer.
     """
     if (last - first) / STEP > MISTAKEN_SECONDS or probability > MISTAKEN_PROBABILITY:
         return False

@@ -2,8 +2,8 @@
 
 A tone is a run of frames whose power is in one or two narrow clusters of constant frequency and level; no voice stays
 that steady for long. Its meaning follows from frequency and cadence (ITU-T E.180 and its supplement 2: 425 Hz in most
-of the world, 440 + 480 Hz North America, 400 + 450 Hz United Kingdom; 350 + 440 Hz dial tone; 480 + 620 Hz busy;
-950, 1400, 1800 Hz special information tone) or from the frequency alone (ITU-T T.30: 1100 and 2100 Hz).
+of the world, 440 + 480 Hz North America, 400 + 450 Hz United Kingdom; 350 + 440 Hz dial tone; 480 + 620 Hz busy; 950,
+1400, 1800 Hz special information tone) or from the frequency alone (ITU-T T.30: 1100 and 2100 Hz).
 """
 
 from collections.abc import Sequence
@@ -182,9 +182,8 @@ def near(frequency: float, nominal: float, tolerance: float = 25.0) -> bool:
 
 def _regular(group: Sequence[SteadyTone], pauses: Sequence[float]) -> bool:
     """Return whether tones have equal lengths, and pauses one length or, in a double ring, two."""
-    lengths = sorted(tone.seconds for tone in group)[1:] or [
-        group[0].seconds
-    ]  # the first may be cut by the start of the call
+    # The shortest may be cut by the start of the call.
+    lengths = sorted(tone.seconds for tone in group)[1:] or [group[0].seconds]
     short, long = min(pauses), max(pauses)
     strays = [p for p in pauses if min(abs(p - short), abs(p - long)) > 0.12]
     return lengths[-1] - lengths[0] <= 0.12 + 0.1 * lengths[-1] and not strays

@@ -95,8 +95,7 @@ def _missed(labeled: Mask, probability: npt.NDArray[np.float32], frames: Frames,
     """Mark missed utterances: louder than their surroundings, with lines as of a voice, and some probability.
 
     Clicks and bursts of noise have no lines; a steady level for a second is no utterance; a sound that merges into
-    music is
-    its first bar.
+    music is its first bar.
     """
     missed = np.zeros(len(labeled), bool)
     loud = (frames.level > np.maximum(MIN_LEVEL, _ground(frames.level) + LOUDER)) & ~labeled
@@ -134,8 +133,7 @@ def _reaching(speech: Mask, frames: Frames, other: Mask, playing: Mask) -> Mask:
     """Add the sound adjoining speech on either side: the detector misses first and last syllables.
 
     Music is detected over seconds, so its edge may be inside the first word: if a pause separates the word from the
-    piece,
-    the word is speech.
+    piece, the word is speech.
     """
     reached = speech.copy()
     reach = round(REACH * STEP)

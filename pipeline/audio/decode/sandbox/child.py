@@ -5,9 +5,7 @@ python -I -m pipeline.audio.decode.sandbox.child ORDER
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = (
-    "1"  # before numpy, since no thread may start later
-)
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before numpy; no thread may start later
 
 import itertools
 import json

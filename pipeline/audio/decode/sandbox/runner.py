@@ -49,8 +49,7 @@ def messages(file: int, order: Order, seconds: float) -> Generator[Message, None
 
     The descriptor's position is used. Raises `DecoderFailed` if the recording is at fault: it crashed the decoder or
     exceeded the order's limits; `EngineLost` if the process could not be started or was killed from outside, and
-    `TimedOut`
-    after `seconds`, or if the caller has left.
+    `TimedOut` after `seconds`, or if the caller has left.
     """
     with tempfile.TemporaryFile() as errors, _started(file, order, errors) as child:
         assert child.stdout is not None
