@@ -62,8 +62,8 @@ class CallError(Exception):
         return str(self.args[0])
 
 
-def told(error: BaseException) -> str:
-    """Return what a record or an event may say of a failure: the message of a `CallError`, else the class alone.
+def public_message(error: BaseException) -> str:
+    """Return the text about a failure for records and events: the message of a `CallError`, else the class alone.
 
     The text of other exceptions may contain addresses, secrets or words of the call: it belongs in the log.
     """
@@ -103,7 +103,7 @@ class RecordingTooSlow(RecordingUnreachable):
 
 
 class RecordingGone(RecordingError):
-    """The sender's server says that the recording is gone for good."""
+    """The sender's server reports that the recording is permanently gone."""
 
     code = "recording_gone"
 
@@ -274,6 +274,6 @@ class WorkerLost(CallError):
 
 
 class RunNotReproducible(CallError):
-    """A run cannot go on as it began: its configuration, or what it was to be applied to, is no longer there."""
+    """A run cannot continue: its configuration, or what it was to be applied to, is no longer available."""
 
     code = "run_not_reproducible"

@@ -1,4 +1,4 @@
-"""The options of every stage, in one model: what `serve_app.settings` fills from the environment."""
+"""The options of every stage in one model, which `serve_app.settings` fills from the environment."""
 
 from pathlib import Path
 
@@ -15,19 +15,19 @@ from pipeline.speakers.roles import RoleOptions
 
 
 class ProcessOptions(BaseModel):
-    """What the stages need besides the call."""
+    """Options of the stages."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    storage: str = Field("file://.data/recordings", description="Fsspec folder that keeps fetched recordings.")
+    storage: str = Field("file://.data/recordings", description="Fsspec folder for fetched recordings.")
     scratch: str | None = Field(
         None,
-        description="Fsspec folder that keeps decoded sound while a call is processed; every node must see it. Left "
-        "out: decoded/ in `storage`.",
+        description="Fsspec folder for decoded sound while a call is processed; every node must reach it. Unset: "
+        "decoded/ in `storage`.",
     )
     handed_in: Path | None = Field(
         None,
-        description="Folder through which commands of the service's own user hand files in; left out: none may be.",
+        description="Folder through which commands of the service's user hand files in; unset: not accepted.",
     )
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
@@ -39,5 +39,5 @@ class ProcessOptions(BaseModel):
 
     @property
     def scratch_folder(self) -> str:
-        """The fsspec address of the folder that keeps decoded sound."""
+        """Fsspec address of the folder for decoded sound."""
         return self.scratch or sound.join(self.storage, "decoded")

@@ -152,7 +152,7 @@ async def _recognize(run: CallRun) -> RecognizedCall:
 async def _then_voiceprint(
     run: CallRun, audio: AudioAnalysis, recognition: Awaitable[Recognized]
 ) -> tuple[Recognized, AudioAnalysis, Voiceprint | None]:
-    """The rep's voiceprint waits for the words: only they separate an announcement on the rep's line from the rep."""
+    """Take the rep's voiceprint after the words: only they separate an announcement on the rep's line from the rep."""
     recognized = await recognition
     refined = await refine_labels(run, audio, recognized)
     return recognized, refined, await rep_voiceprint(run, refined)

@@ -15,7 +15,7 @@ from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Roster
 from pipeline.domain.speech import Recording, Speaker, Turn
 from pipeline.domain.stage import Stage
-from pipeline.errors import CallError, RecordingUnreachable, told
+from pipeline.errors import CallError, RecordingUnreachable, public_message
 from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, process
@@ -73,7 +73,7 @@ async def row_of(
 
 def failure(error: Exception) -> dict[str, Any]:
     """Return the columns of a recording that failed."""
-    call_error = error if isinstance(error, CallError) else CallError(told(error))
+    call_error = error if isinstance(error, CallError) else CallError(public_message(error))
     return {"status": FAILED, "code": call_error.code, "error": call_error.message, "retryable": call_error.retryable}
 
 

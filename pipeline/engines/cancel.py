@@ -1,4 +1,4 @@
-"""How a function that runs in a thread or a task learns that its caller has left."""
+"""Cancellation of functions that run in a thread or a task."""
 
 import threading
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ _LEFT: ContextVar[threading.Event | None] = ContextVar("left", default=None)
 
 @contextmanager
 def cancellable() -> Iterator[threading.Event]:
-    """An event for the block and the threads that `asyncio.to_thread` starts in it; set it to stop them."""
-    left = threading.Event()
-    token = _LEFT.set(left)
+    """Yield an event for the block and the threads that `asyncio.to_thread` starts in it; set it to stop them."""
+    canceled = threading.Event()
+    token = _LEFT.set(canceled)
     try:
-        yield left
+        yield canceled
     finally:
         _LEFT.reset(token)
 
 
 def is_cancelled() -> bool:
-    """Whether the caller of this work has left."""
-    left = _LEFT.get()
-    return left is not None and left.is_set()
+    """Return whether the caller of this work has left."""
+    canceled = _LEFT.get()
+    return canceled is not None and canceled.is_set()

@@ -1,4 +1,4 @@
-"""Find the engines of a stage: built-in ones in its registry, others by the entry points of installed packages."""
+"""Finds the engines of a stage: built-in ones in its registry, others by the entry points of installed packages."""
 
 import logging
 from collections import defaultdict
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Registry(dict[str, str]):
-    """The built-in engines of a stage by the name in the settings: "module:Class", imported only where it is used.
+    """The built-in engines of a stage, by the name in the settings: "module:Class", imported only when it is used.
 
     `stage`: its name for people. `group`: the group of entry points in which packages name further engines.
     `attributes`: what settings and checks read of an engine's class.
@@ -47,7 +47,7 @@ class Registry(dict[str, str]):
         return [*self, *sorted(installed(self.group).keys() - self.keys())]
 
     def find(self, name: str) -> EntryPoint:
-        """Return where an engine is. Raises ValueError for a name that is unknown or not unique."""
+        """Return the entry point of an engine. Raises ValueError for a name that is unknown or not unique."""
         packages = installed(self.group).get(name, [])
         if len(packages) + (name in self) > 1:
             places = ["Switchboard"] * (name in self) + [package_of(point) for point in packages]
@@ -67,7 +67,7 @@ class Registry(dict[str, str]):
 
 @cache
 def installed(group: str) -> dict[str, list[EntryPoint]]:
-    """Return the entry points of a group by name: more than one where packages use the same name."""
+    """Return the entry points of a group by name: several if packages use the same name."""
     points = defaultdict(list)
     for point in entry_points(group=group):
         points[point.name].append(point)
@@ -80,7 +80,7 @@ def package_of(point: EntryPoint) -> str:
 
 
 def load_entry(point: EntryPoint, kind: str) -> Any:
-    """Import what the entry point of a package names; `kind` is what it is. Raises ValueError."""
+    """Import the object of an entry point; `kind` describes it. Raises ValueError."""
     try:
         return point.load()
     except Exception as error:  # code of another package
@@ -91,16 +91,16 @@ def load_entry(point: EntryPoint, kind: str) -> Any:
 
 
 class EngineOptions(BaseModel):
-    """What every engine of a stage can be told; values beside these fields are for the chosen engine.
+    """Options of every engine of a stage; further values are options of the chosen engine.
 
-    An engine's own options are a subclass beside its code, which forbids what it does not know.
+    An engine defines its options as a subclass next to its code, which forbids unknown ones.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)  # it may be a key
 
     STAGE: ClassVar[str]  # for people: "recognition"
     ENGINES: ClassVar[Registry]
-    OFF: ClassVar[str | None] = None  # what stands for no engine, of a stage that can be left out
+    OFF: ClassVar[str | None] = None  # the value for no engine, if the stage is optional
 
     engine: str
 
@@ -109,44 +109,46 @@ class EngineOptions(BaseModel):
         if self.engine == self.OFF:
             return self
         if type(self) is engine_class(self.ENGINES, self.engine).Options or self.model_config.get("extra") != "allow":
-            return self  # they are an engine's own
+            return self  # already the options of an engine
         try:
-            own = self.own()
-        except ValidationError as error:  # told one by one, as those of other groups are
-            found = error.errors(include_url=False, include_input=False)
-            told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or self.engine}: {fault['msg']}" for fault in found)
-            raise PydanticCustomError("engine_options", "{told}", {"told": told, "faults": found}) from None
+            engine_options = self.for_engine()
+        except ValidationError as error:  # reported one by one, as in other groups
+            faults = error.errors(include_url=False, include_input=False)
+            message = "; ".join(
+                f"{'.'.join(map(str, fault['loc'])) or self.engine}: {fault['msg']}" for fault in faults
+            )
+            raise PydanticCustomError("engine_options", "{message}", {"message": message, "faults": faults}) from None
         for name in self.model_extra or {}:
-            self.__pydantic_extra__[name] = getattr(own, name)  # type: ignore[index]  # a key is a secret from here on
+            self.__pydantic_extra__[name] = getattr(engine_options, name)  # type: ignore[index]  # a key is a secret from here on
         return self
 
     @model_serializer(mode="wrap")
     def _with_secrets(self, plain: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Secrets are written out only to a caller that asks by name; see `pipeline.net.endpoint`."""
-        told: dict[str, Any] = plain(self)
+        """Include secrets only if the caller requests them by name; see `pipeline.net.endpoint`."""
+        values: dict[str, Any] = plain(self)
         if info.mode == "json" and info.context and info.context.get(REVEAL):
-            told |= self.secrets()
-        return told
+            values |= self.secrets()
+        return values
 
     def secrets(self) -> dict[str, str]:
         """Return the secrets among the chosen engine's options, by name."""
         extra = self.model_extra or {}
         return {name: value.get_secret_value() for name, value in extra.items() if isinstance(value, SecretStr)}
 
-    def own(self) -> "EngineOptions":
-        """Return these options as the chosen engine's. Raises ValidationError for those it does not know."""
+    def for_engine(self) -> "EngineOptions":
+        """Return these options as the chosen engine's. Raises ValidationError for those that it does not have."""
         options: type[EngineOptions] = engine_class(self.ENGINES, self.engine).Options
         return options.model_validate(self.model_dump())
 
     @classmethod
     def of_engines(cls) -> Iterator[tuple[str, type["EngineOptions"]]]:
-        """Yield each engine's name and its own options, a subclass of these."""
+        """Yield each engine's name and options class, a subclass of this one."""
         for name, engine in engine_classes(cls.ENGINES):
             yield name, engine.Options
 
 
 def engine_class(registry: Registry, name: str) -> Any:
-    """Return the class of an engine, whose module is cheap to import. Raises ValueError, which says what to do."""
+    """Return the class of an engine, whose module is cheap to import. Raises ValueError with a remedy."""
     point = registry.find(name)
     if point.dist is None:
         return point.load()
@@ -160,7 +162,7 @@ def engine_class(registry: Registry, name: str) -> Any:
 
 
 def engine_classes(registry: Registry) -> Iterator[tuple[str, Any]]:
-    """Yield the name and class of each engine. One that cannot be used is logged, and is an error once it is chosen."""
+    """Yield the name and class of each engine. An unusable one is logged, and is an error once it is chosen."""
     for name in registry.names():
         try:
             engine = engine_class(registry, name)
@@ -171,12 +173,12 @@ def engine_classes(registry: Registry) -> Iterator[tuple[str, Any]]:
 
 
 def load_engine(options: EngineOptions, store: Path | None) -> Any:
-    """Return the engine that the options name, with its checkpoint loaded.
+    """Return the engine of the options, with its checkpoint loaded.
 
     `store`: the folder of the checkpoint store; None: the user's. Raises `CheckpointMissing`, `CheckpointDamaged` or
     `DeviceUnavailable`.
     """
-    engine = engine_class(options.ENGINES, options.engine)(options.own(), store)
+    engine = engine_class(options.ENGINES, options.engine)(options.for_engine(), store)
     point = options.ENGINES.find(options.engine)
     if point.dist is not None:
         engine.package = package_of(point)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """`ids`: `call_id`, `call_job_id` and `request_id`, where there are any (`job_id` is a job of Ray).
-    `trace`: the W3C `traceparent` of the open span, or the one that a sender sent.
-    `timed`: the caller of a replica wants its working time; see `pipeline.observability.work_clock`."""
+    """`ids`: `call_id`, `call_job_id` and `request_id`, if there are any (`job_id` is a job of Ray). `trace`: the W3C
+    `traceparent` of the open span, or the one that a client sent. `timed`: the caller of a replica requests its working
+    time; see `pipeline.observability.work_clock`.
+    """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     trace: str | None = None

@@ -1,6 +1,6 @@
-"""Log lines of the service's processes: with the ids of their work, and without what others wrote.
+"""Log lines of the service's processes: with the ids of their work, and without text from outside.
 
-`install` puts this upon what Ray Serve logs with in a process, as text or as JSON.
+`install` applies this to Ray Serve's loggers in a process, as text or as JSON.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Any
 from pipeline.errors import CallError
 from pipeline.observability.context import current_context
 
-OURS = ("pipeline", "db", "serve_app", "switchboard")  # whose lines go where those of Ray Serve go
+OURS = ("pipeline", "db", "serve_app", "switchboard")  # loggers that write with Ray Serve's handlers
 SERVE = "ray.serve"
 TEXT = "%%(levelname)s %%(asctime)s %s %%(process)d %%(filename)s:%%(lineno)d -- %%(message)s"
 FILE_BYTES, FILES = 10 * 2**20, 3
 _USUAL = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "log_to_stderr"}
-_FORGING = re.compile("[\x00-\x1f\x7f\u0085\u2028-\u202e\u2066-\u2069]+")  # ends a line, or turns it around
+_FORGING = re.compile("[\x00-\x1f\x7f\u0085\u2028-\u202e\u2066-\u2069]+")  # line breaks and direction marks
 _SECRETS = re.compile(
     r"(\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"'<>]*@)?([^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?", re.IGNORECASE
 )
@@ -27,7 +27,7 @@ _REMOTE_PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
 class ContextFilter(logging.Filter):
-    """Completes a record; it lets each one pass. In JSON the ids are fields; in text the call's begins the line."""
+    """Completes a record and lets each one pass. In JSON the ids are fields; a text line begins with the call's."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()
@@ -50,12 +50,11 @@ class ContextFilter(logging.Filter):
 
 
 def install() -> None:
-    """Complete the lines of this process, and write ours where Ray Serve writes its own. To be called again harms
-    nothing."""
+    """Complete the lines of this process, and write the service's lines with Ray Serve's handlers. Idempotent."""
     serve = logging.getLogger(SERVE)
     completed = ContextFilter(as_json())
     for handler in serve.handlers:
-        if not any(isinstance(one, ContextFilter) for one in handler.filters):
+        if not any(isinstance(filter_, ContextFilter) for filter_ in handler.filters):
             handler.addFilter(completed)
     for name in OURS:
         ours = logging.getLogger(name)
@@ -65,7 +64,9 @@ def install() -> None:
 
 
 def to_file(path: Path, name: str, in_json: bool) -> None:
-    """In a process without Ray, called `name`: log to a file, or `FILES`, what a replica logs by Ray Serve."""
+    """Log to `FILES` rotating files what a replica logs by Ray Serve, in a process without Ray; `name` names the
+    process.
+    """
     handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
     handler.setFormatter(JSONFormatter(name) if in_json else logging.Formatter(TEXT % name))
     serve = logging.getLogger(SERVE)
@@ -75,7 +76,7 @@ def to_file(path: Path, name: str, in_json: bool) -> None:
 
 
 class JSONFormatter(logging.Formatter):
-    """A line as Ray Serve's formatter of that name writes it: what is known of the place, and what `extra` adds."""
+    """Formats like Ray Serve's formatter of that name: component, place, and the fields of `extra`."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -96,19 +97,22 @@ class JSONFormatter(logging.Formatter):
 
 
 def as_json() -> bool:
-    """Whether this process writes JSON."""
+    """Return whether this process logs JSON."""
     return any(_is_json(handler) for handler in logging.getLogger(SERVE).handlers)
 
 
 def places(error: BaseException) -> str:
-    """Kinds and places of an error and its causes. Its text may hold what was sent: PostgreSQL's tell values. That of
-    our own errors is made for people."""
-    told: list[str] = []
+    """Return classes and places of an error and its causes, and the messages of `CallError`s, which are written for
+    people.
+
+    Other texts are left out: they may contain what was sent, such as the values in PostgreSQL's.
+    """
+    phrases: list[str] = []
     cause: BaseException | None = error
-    while cause is not None and len(told) < 5:
-        told.append(_place(cause))
+    while cause is not None and len(phrases) < 5:
+        phrases.append(_place(cause))
         cause = cause.__cause__ or cause.__context__
-    return "; after ".join(told)
+    return "; after ".join(phrases)
 
 
 def _place(error: BaseException) -> str:
@@ -117,15 +121,15 @@ def _place(error: BaseException) -> str:
     if isinstance(error, CallError):
         kind += f" ({error.message})"
     frames = [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__)]
-    frames += _REMOTE_PLACE.findall(getattr(error, "traceback_str", ""))  # of a task or an actor, as Ray tells it
+    frames += _REMOTE_PLACE.findall(getattr(error, "traceback_str", ""))  # of a task or an actor, as text by Ray
     return f"{kind} at {' > '.join(f'{Path(file).name}:{line} {name}' for file, line, name in frames[-8:])}"
 
 
 def without_secrets(text: str) -> str:
-    """`text` without the user, password, query and fragment of each URL."""
+    """Return `text` without the user, password, query and fragment of each URL."""
     return _SECRETS.sub(r"\1\2", text) if "://" in text else text
 
 
 def _is_json(handler: logging.Handler) -> bool:
-    written = getattr(handler, "target", None) or handler
-    return type(written.formatter).__name__ == "JSONFormatter"  # Ray's, which this package does not import here
+    stream = getattr(handler, "target", None) or handler
+    return type(stream.formatter).__name__ == "JSONFormatter"  # Ray's, which this package does not import here

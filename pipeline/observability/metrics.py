@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: a process records its own in memory, and the Ray agent of its node serves those of all.
+"""Metrics for Prometheus: a process records its own in memory, and the Ray agent of its node exposes those of all.
 
-Outside of a Ray (a notebook, a command, most tests) nothing is recorded: nobody could read it. Names are given without
-Ray's prefix; Prometheus sees `ray_switchboard_...` (`Metric.exposed`).
+Without Ray (a notebook, a command, most tests) nothing is recorded: nothing could read it. Names have no prefix here;
+Prometheus sees `ray_switchboard_...` (`Metric.exposed`).
 """
 
 import sys
@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-PREFIX = "ray_"  # which Ray's agent puts before every name
+PREFIX = "ray_"  # added to every name by Ray's agent
 
 
 @dataclass(eq=False)
 class Metric:
     """A metric and its row in the reference.
 
-    `process`: the deployment whose processes record it. `labels`: what values each label has; there are few of each,
-    and none holds a number, an id or anything that was sent.
+    `process`: the deployment whose processes record it. `labels`: the values of each label: few, and never a number, an
+    id or anything that was sent.
     """
 
     KIND: ClassVar[str]
@@ -31,11 +31,11 @@ class Metric:
 
     @property
     def exposed(self) -> str:
-        """The name in Prometheus."""
+        """Name in Prometheus."""
         return PREFIX + self.name
 
     def record(self, value: float, labels: dict[str, str]) -> None:
-        """Take about two microseconds. Raises ValueError for other labels than the metric has."""
+        """Record a value, in about two microseconds. Raises ValueError for labels other than the metric's."""
         if labels.keys() != self.labels.keys():
             raise ValueError(f"{self.name} has the labels {sorted(self.labels)}, not {sorted(labels)}.")
         recorder = self._recorder or self._find_ray()
@@ -49,17 +49,17 @@ class Metric:
         return self._recorder
 
     def _in_ray(self) -> Any:
-        """What records a value in this process of Ray."""
+        """Return the function that records a value in this process of Ray."""
         raise NotImplementedError
 
 
 class Counter(Metric):
-    """Only grows, from 0 when its process starts."""
+    """A number that only grows, from 0 when its process starts."""
 
     KIND = "counter"
 
     def inc(self, value: float = 1.0, **labels: str) -> None:
-        """Add `value`; nothing where it is 0."""
+        """Add `value`, unless it is 0."""
         if value > 0:
             self.record(value, labels)
 
@@ -70,12 +70,12 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value as it is now."""
+    """A current value."""
 
     KIND = "gauge"
 
     def set(self, value: float, **labels: str) -> None:
-        """NaN takes the series away until there is a value again."""
+        """Set the value; NaN removes the series until the next value."""
         self.record(value, labels)
 
     def _in_ray(self) -> Any:
@@ -85,7 +85,7 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """Values counted by bucket. Ray's agent takes the middle of its bucket for each, so that sums are estimates."""
+    """Values counted by bucket. Ray's agent counts each as the middle of its bucket, so sums are estimates."""
 
     KIND = "histogram"
 
@@ -100,7 +100,7 @@ class Histogram(Metric):
 
 BATCH_FILL = Histogram(
     "switchboard_batch_fill_ratio",
-    "Chunks in a batch of recognition, of those that it can hold. Little while much waits: the Transcriber starves.",
+    "Share of a recognition batch that is filled. Low with a long queue: the Transcriber starves.",
     "Transcriber",
     buckets=[0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0],
 )

@@ -1,4 +1,4 @@
-"""A step of the work as operators see it: a log line when it ends, and a span of its trace."""
+"""Steps of the work as operators see them: a log line at the end, and a span of the trace."""
 
 import functools
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def observed(step: str, kind: str = "internal") -> Iterator[None]:
-    """Tell how long the block took, or how it failed: the class of an error, not its text."""
+    """Log how long the block took, or how it failed: the class of an error, not its text."""
     begun = time.monotonic()
     try:
         with tracing.span(step, kind):
@@ -31,7 +31,8 @@ def observed(step: str, kind: str = "internal") -> Iterator[None]:
 def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Decorate a method of a `Replica` that other processes call: it runs in the caller's `WorkContext`, `observed`.
 
-    A caller that asked for its time gets a `TimedResult`."""
+    A caller that requested its time gets a `TimedResult`.
+    """
 
     @functools.wraps(method)
     async def answered(self: Any, *args: Any, work: WorkContext | None = None, **options: Any) -> Any:

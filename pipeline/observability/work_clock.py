@@ -1,7 +1,7 @@
-"""How long replicas work on requests: measured where they work, told to the caller with each answer.
+"""Working time of replicas on requests, measured in the replica and returned with each result.
 
-The caller alone cannot know: a request waits for a replica that starts, several callers share a replica, and a caller
-with one request keeps one replica busy, however many there are.
+The caller alone cannot measure it: a request waits for a replica that starts, several callers share a replica, and a
+caller with one request keeps one replica busy, however many there are.
 """
 
 import time
@@ -13,57 +13,57 @@ from typing import Any
 
 
 class SharedClock:
-    """Divides time equally among those that share something, a replica for example. Times are seconds of `now`."""
+    """Divides time equally among the members that share something, such as a replica. Times are seconds of `now`."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._at = now()
-        self._each = 0.0  # work of one that was there from the start
+        self._each = 0.0  # work of a member that has been present from the start
         self._begun: dict[object, float] = {}
-        self._apart: dict[object, float] = {}  # work of those that do not share now
+        self._apart: dict[object, float] = {}  # work of members that do not share now
 
-    def begin(self, one: object) -> None:
-        """`one` begins; where it has begun already, it starts over."""
+    def begin(self, member: object) -> None:
+        """Start the time of `member`, again if it has one."""
         self._advance()
-        self._apart.pop(one, None)
-        self._begun[one] = self._each
+        self._apart.pop(member, None)
+        self._begun[member] = self._each
 
-    def end(self, one: object) -> float | None:
-        """Return the work of `one` in seconds; None if it has not begun."""
+    def end(self, member: object) -> float | None:
+        """Return the work of `member` in seconds; None if it has not begun."""
         self._advance()
-        begun = self._begun.pop(one, None)
-        return self._apart.pop(one, None) if begun is None else self._each - begun
+        begun = self._begun.pop(member, None)
+        return self._apart.pop(member, None) if begun is None else self._each - begun
 
-    def so_far(self, one: object) -> float:
-        """Return the work of `one` in seconds until now; 0 if it has not begun."""
+    def so_far(self, member: object) -> float:
+        """Return the work of `member` in seconds until now; 0 if it has not begun."""
         self._advance()
-        return self._apart.get(one, self._each - self._begun.get(one, self._each))
+        return self._apart.get(member, self._each - self._begun.get(member, self._each))
 
     @contextmanager
-    def apart(self, one: object) -> Iterator[None]:
-        """`one` has no share in the time of the block: it waits for something that nobody works on here."""
-        worked = self.end(one)
+    def apart(self, member: object) -> Iterator[None]:
+        """Exclude `member` from the time of the block, in which it waits for work outside this process."""
+        worked = self.end(member)
         if worked is None:
             yield
             return
-        self._apart[one] = worked
+        self._apart[member] = worked
         try:
             yield
         finally:
-            if one in self._apart:  # it has not ended meanwhile
-                worked = self._apart.pop(one)
-                self.begin(one)
-                self._begun[one] -= worked
+            if member in self._apart:  # it has not ended in the block
+                worked = self._apart.pop(member)
+                self.begin(member)
+                self._begun[member] -= worked
 
     @contextmanager
     def shared(self) -> Iterator[Callable[[], float]]:
-        """The block shares the time. Yields a function that returns its work in seconds until now."""
-        one = object()
-        self.begin(one)
+        """Make the block a member. Yields a function that returns its work in seconds until now."""
+        member = object()
+        self.begin(member)
         try:
-            yield lambda: self.so_far(one)
+            yield lambda: self.so_far(member)
         finally:
-            self.end(one)
+            self.end(member)
 
     def _advance(self) -> None:
         now = self._now()
@@ -81,7 +81,7 @@ class TimedResult:
 
 
 tally: ContextVar[list[float | None] | None] = ContextVar("tally", default=None)
-"""Takes the seconds of each timed request; None of a replica that does not measure them."""
+"""Collects the seconds of each timed request; None from a replica that does not measure them."""
 
 
 def counted(response: Any) -> Any:

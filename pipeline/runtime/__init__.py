@@ -1,1 +1,1 @@
-"""Where the work of a call runs: threads of this process, or a Ray cluster (`actors`, the only Ray imports)."""
+"""Runs the work of a call: in threads of this process, or on a Ray cluster (`actors` and `background` import Ray)."""

@@ -51,7 +51,7 @@ from pipeline.runtime.workers import Recognition, RemoteRef, Samples, opened
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
 TRIES_WITH_OTHERS = 2  # deaths of its replica after which a request is tried alone
-TRIES_ALONE = 2  # deaths of a replica that ran nothing else, after which the request is to blame
+TRIES_ALONE = 2  # deaths of a replica that ran nothing else, after which the request counts as the cause
 CLUSTER_SECONDS = 5.0  # for which the resources of the cluster are cached
 TRIES_OF_A_TASK = 2  # for a CPU task whose process dies
 AHEAD_OF_RAY = 1  # CPU tasks that wait in Ray's queue, so that no processor waits for the next
@@ -288,7 +288,7 @@ class RayWorkers:
                 await self._wait_for_another(error)
         raise WorkerLost(
             f"The process of an engine died {TRIES_ALONE} times on this call ({method}) with nothing else running, and "
-            "before that beside others: the recording crashes it."
+            "before that together with others: the recording crashes it."
         )
 
     async def _wait_for_another(self, error: Exception) -> None:

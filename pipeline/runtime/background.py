@@ -34,11 +34,11 @@ from pipeline.runtime.workers import RemoteRef, opened
 START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its checkpoint and load
 TRIES = 3  # of a request whose engine dies
 RUN = "pipeline.runtime.actors._run"
-ENVIRONMENT = {"SWITCHBOARD_BACKGROUND": "1"}  # Ray keeps processes of another environment apart
+ENVIRONMENT = {"SWITCHBOARD_BACKGROUND": "1"}  # Ray separates processes with different environments
 
 
 class OnDemand:
-    """An engine in an actor that is started when it is asked for the first time, and again after it died."""
+    """An engine in an actor that is started with the first request, and again after it died."""
 
     def __init__(
         self, kind: type[LowPriorityEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]
@@ -49,7 +49,7 @@ class OnDemand:
         self._actor: Any = None
 
     async def ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """Return the engine's result. Raises `EngineUnavailable` where the cluster has no room for it."""
+        """Return the engine's result. Raises `EngineUnavailable` if the cluster has no room for it."""
         for _ in range(TRIES):
             if self._actor is None:
                 self._actor = await self._started()
@@ -84,7 +84,7 @@ class OnDemand:
 
 
 class Processes:
-    """Actors for CPU work, at most `room()`; each runs one function at a time, and stays for the next."""
+    """Actors for CPU work, max. `room()`; each runs one function at a time, and is reused."""
 
     def __init__(self, room: Callable[[], int]) -> None:
         self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": ENVIRONMENT})(
@@ -95,7 +95,7 @@ class Processes:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
-        """A process for the block; where the block raises anything but an error of the function, it is ended."""
+        """Yield a process for the block; it is ended if the block raises anything but an error of the function."""
         async with self._limiter.of():
             actor = self._idle.pop() if self._idle else self._make.remote(RUN)
             try:
@@ -110,13 +110,13 @@ class Processes:
                 self._idle.append(actor)
 
     def close(self) -> None:
-        """End the processes that nothing runs in."""
+        """End the idle processes."""
         while self._idle:
             ray.kill(self._idle.pop())
 
 
 class BackgroundWorkers(RayWorkers):
-    """See the module. `room`: how many CPU functions run at once."""
+    """Workers for background work; see the module. `room`: how many CPU functions run in parallel."""
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ class BackgroundWorkers(RayWorkers):
 
     @property
     def started(self) -> int:
-        """How many engines are started for this work alone."""
+        """Number of engines that were started for this work alone."""
         return sum(isinstance(engine, OnDemand) for engine in (self._transcriber, self._diarizer))
 
     def close(self) -> None:
-        """Give back what was started for this work."""
+        """End everything that was started for this work."""
         self._processes.close()
         for engine in (self._transcriber, self._diarizer):
             if isinstance(engine, OnDemand):

@@ -1,7 +1,7 @@
 """A queue that forms a batch when the device is free.
 
-Ray Serve's own `@serve.batch` closes a batch when its waiting time ends, even while the device is busy. Here
-items are collected for as long as the device works on the batch before. One item that breaks a batch fails alone.
+Ray Serve's `@serve.batch` closes a batch when its waiting time ends, even while the device is busy. Here items are
+collected for as long as the device works on the previous batch. An item that breaks a batch fails alone.
 """
 
 import asyncio
@@ -48,7 +48,9 @@ class Batcher(Generic[Item, Result]):
         self._since: dict[int, float] = {}  # when each run was begun, by the id of its list
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
-        """The results of `items`, in order; raises what `run` raised or answered for the first of them that fails."""
+        """Return the results of `items`, in order; raise what `run` raised or returned for the first of them that
+        fails.
+        """
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
         if items:
@@ -61,7 +63,7 @@ class Batcher(Generic[Item, Result]):
                 future.cancel()
 
     async def submit_alone(self, items: Sequence[Item]) -> list[Result]:
-        """As `submit`, while `paused`: in batches of these items only, ahead of all that wait."""
+        """Return the results as `submit`, while `paused`: in batches of these items only, ahead of all others."""
         results: list[Result] = []
         for first in range(0, len(items), self._size):
             batch = list(items[first : first + self._size])
@@ -81,17 +83,17 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def busy(self) -> bool:
-        """Whether a batch is in flight."""
+        """True while a batch is in flight."""
         return self._running > 0
 
     @property
     def waiting(self) -> int:
-        """Items not yet in a batch, those included whose caller has left since the last batch was formed."""
+        """Items not yet in a batch, including those whose caller has left since the last batch was formed."""
         return sum(map(len, self._waiting))
 
     @property
     def busy_seconds(self) -> float:
-        """How long the oldest run in flight has been running; 0 if none is."""
+        """Duration of the oldest run in flight; 0 without one."""
         return time.monotonic() - min(self._since.values()) if self._since else 0.0
 
     def _start(self) -> None:
@@ -108,11 +110,11 @@ class Batcher(Generic[Item, Result]):
             task.add_done_callback(self._tasks.discard)
 
     def _drop_canceled(self) -> None:
-        there = (deque(one for one in caller if not one[1].done()) for caller in self._waiting)
-        self._waiting = deque(caller for caller in there if caller)
+        callers = (deque(entry for entry in caller if not entry[1].done()) for caller in self._waiting)
+        self._waiting = deque(caller for caller in callers if caller)
 
     def _next(self, size: int) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """The next batch, of `size` items. A caller with items left goes to the end of the line."""
+        """Return the next batch, of `size` items. A caller with remaining items goes to the end of the line."""
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         while self._waiting and len(batch) < size:
             caller = self._waiting.popleft()
@@ -133,7 +135,7 @@ class Batcher(Generic[Item, Result]):
         self._since[id(batch)] = time.monotonic()
         try:
             results = await asyncio.to_thread(self._run, [item for item, _ in batch])
-            answered = list(zip(batch, results, strict=True))  # a caller without a result would wait forever
+            answered = list(zip(batch, results, strict=True))  # strict: a caller without a result would wait forever
         except Exception as error:
             if len(batch) == 1:
                 _fail(batch[0][1], error)
@@ -148,7 +150,9 @@ class Batcher(Generic[Item, Result]):
                 future.set_result(result)
         if not answered:
             for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
-                if still := [one for one in half if not one[1].done()]:  # callers leave when an item of theirs fails
+                if still := [
+                    entry for entry in half if not entry[1].done()
+                ]:  # callers leave when one of their items fails
                     await self._try(still)
 
 

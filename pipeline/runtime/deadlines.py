@@ -1,4 +1,4 @@
-"""How long a stage may take from start to finish, by the length of the audio.
+"""Deadlines of stages by the length of the audio.
 
 Far beyond what any call needs, queueing included: a deadline ends work that hangs, and work on hostile audio.
 """
@@ -17,15 +17,15 @@ ENGINE_STAGES = frozenset({Stage.RECOGNITION, Stage.DIARIZATION, Stage.RECLUSTER
 
 @dataclass(frozen=True, slots=True)
 class DeadlineOptions:
-    """After which time a stage is stopped, its work is canceled, and the call is tried again."""
+    """The time after which a stage is stopped, its work is canceled, and the call is retried."""
 
-    seconds: float = 300.0  # for a stage that runs on the CPU, whatever the length of the audio,
-    per_audio_second: float = 2.0  # plus so many for each second of audio
-    engine_seconds: float = 1800.0  # for a stage that uses an engine, which may have to start first,
-    engine_per_audio_second: float = 10.0  # plus so many for each second of audio
+    seconds: float = 300.0  # of a stage on the CPU, for any length of audio,
+    per_audio_second: float = 2.0  # plus these per second of audio
+    engine_seconds: float = 1800.0  # of a stage with an engine, which may have to start first,
+    engine_per_audio_second: float = 10.0  # plus these per second of audio
 
     def of(self, stage: Stage, audio_seconds: float) -> float:
-        """Seconds that `stage` may take for a call of `audio_seconds`."""
+        """Return the seconds that `stage` may take for a call of `audio_seconds`."""
         if stage in ENGINE_STAGES:
             return self.engine_seconds + self.engine_per_audio_second * audio_seconds
         return self.seconds + self.per_audio_second * audio_seconds
@@ -33,7 +33,7 @@ class DeadlineOptions:
 
 @asynccontextmanager
 async def deadline(stage: Stage, seconds: float) -> AsyncIterator[None]:
-    """Cancel the block after `seconds`. Raises `TimedOut` then. The block is a step that operators see."""
+    """Cancel the block after `seconds`, and observe it as a step of the stage. Raises `TimedOut`."""
     timer = asyncio.timeout(seconds)
     try:
         with observed(stage.display_name):

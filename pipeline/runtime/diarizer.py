@@ -22,7 +22,7 @@ from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.workers import Samples, spoken
 
 AHEAD = 2  # batches of one call in the queue at once: one is running while the next is read
-READERS = 8  # calls whose sound is read at once: an object store answers each after a while
+READERS = 8  # calls whose sound is read at once, against the latency of an object store
 
 Spoken = Callable[[], list[Samples]]
 Piece = Callable[[], Samples]
@@ -41,39 +41,39 @@ class DiarizerReplica(Replica):
 
     def _set_up(self, engine: Engine) -> Exclusive:
         self._engine = engine
-        self._device = threading.Lock()  # the engine is not re-entrant, and two queues lead to it
+        self._device = threading.Lock()  # the engine is not re-entrant, and two queues use it
         self._readers = ThreadPoolExecutor(READERS)
         self._parts: Batcher[Any, Any] = Batcher(self._infer, self._engine.batch_size)
         self._voices: Batcher[Spoken, Voiceprint | None] = Batcher(self._voice, size=1)
-        # One call at a time: clustering is what takes memory in a long one.
+        # One call at a time: clustering a long call takes much memory.
         self._finals: Batcher[list[Any], Diarization] = Batcher(self._finalize, size=1)
-        # A batch is read and embedded at once; between two of them other calls have their turn.
+        # A batch is read and embedded at once; other calls take turns between two batches.
         self._pieces: Batcher[Piece, Voiceprint | None] = Batcher(self._voices_of, self._engine.batch_size)
         return Exclusive(self._parts, self._voices, self._pieces, self._finals)
 
     @on_request
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
-        """Who spoke when in channel 0 of `audio`."""
+        """Return who spoke when in channel 0 of `audio`."""
         self._ready()
         inferred = await self._inferred(self._engine.parts((await audio[0]).audio), alone)
-        (found,) = await submit(self._finals, [inferred], alone)
-        return found
+        (diarization,) = await submit(self._finals, [inferred], alone)
+        return diarization
 
     @on_request
     async def voiceprint(
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> Voiceprint | None:
-        """A voiceprint of one channel's speech; None when too little was said."""
+        """Return a voiceprint of one channel's speech; None if there is too little."""
         self._ready()
         sound = (await audio[0]).audio
-        (found,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
-        return found
+        (voiceprint_,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
+        return voiceprint_
 
     @on_request
     async def voices(
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> list[Voiceprint | None]:
-        """The voice in each of several stretches of a channel, by itself; None where nothing can be told."""
+        """Return the voiceprint of each of several stretches of a channel; None for one with too little speech."""
         self._ready()
         sound = (await audio[0]).audio
         pieces = [partial(sound.cut, channel, span.start, span.end) for span in speech]
@@ -82,20 +82,20 @@ class DiarizerReplica(Replica):
     async def _inferred(self, parts: Iterator[Any], alone: bool) -> list[Any]:
         """Return the results of all parts of one call, in order."""
         loop, size = asyncio.get_running_loop(), self._engine.batch_size
-        found: list[Any] = []
+        results: list[Any] = []
         ahead: deque[asyncio.Task[list[Any]]] = deque()
         try:
             while batch := await loop.run_in_executor(self._readers, lambda: list(islice(parts, size))):
                 ahead.append(asyncio.create_task(submit(self._parts, batch, alone)))
                 if len(ahead) == AHEAD:
-                    found += await ahead.popleft()
+                    results += await ahead.popleft()
             while ahead:
-                found += await ahead.popleft()
+                results += await ahead.popleft()
         finally:
             for task in ahead:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
-        return found
+        return results
 
     def _infer(self, parts: list[Any]) -> Sequence[Any]:
         with self._device:

@@ -15,10 +15,10 @@ NICE = 19
 
 
 def lower_priority() -> None:
-    """Give this process, and all that it starts, only what others leave of the processors.
+    """Run this process and its children only on processor time that others leave.
 
     On Linux each thread has its own priority and passes it to the threads it starts. `SCHED_IDLE` yields as soon as
-    anything else wants to run; in a sandbox that does not allow it, the lowest niceness stays.
+    anything else wants to run; if a sandbox does not allow it, the lowest niceness remains.
     """
     for thread in Path("/proc/self/task").glob("*"):
         with contextlib.suppress(OSError):  # it has ended
@@ -54,7 +54,7 @@ class LowPriorityDiarizer(LowPriorityEngine):
 
 
 class LowPriorityProcess:
-    """A process for CPU work. `run` names what runs a function there: (context, function, arguments)."""
+    """A process for CPU work. `run` names the function that runs the others: (context, function, arguments)."""
 
     def __init__(self, run: str) -> None:
         lower_priority()

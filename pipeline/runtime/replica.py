@@ -1,4 +1,4 @@
-"""What the replicas of both engines have in common. Does not use Ray."""
+"""The common part of both engines' replicas. Does not use Ray."""
 
 import asyncio
 import ctypes
@@ -20,7 +20,7 @@ T = TypeVar("T")
 log = logging.getLogger("ray.serve")
 LOAD_AGAIN_SECONDS = 20.0  # after which a model that was missing is looked for again
 STUCK_SECONDS = 1800.0  # far beyond any batch, on a slow CPU too
-TIDY_SECONDS = 60.0  # after which memory is given back even under constant load
+TIDY_SECONDS = 60.0  # after which memory is returned even under constant load
 BEGUN = "begun"  # the first message to a request that runs alone
 BEGUN_SECONDS = 0.1  # for that message to arrive before the engine may die of the request
 AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
@@ -28,7 +28,7 @@ AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one befo
 
 @dataclass(frozen=True, slots=True)
 class ModelInUse:
-    """The model of an engine. `preferred` and `advice` are empty where "auto" has its preferred model."""
+    """The model of an engine. `preferred` and `advice` are empty if "auto" has its preferred model."""
 
     engine: str  # the engine's name, as in records
     preferred: str  # the model that is not available
@@ -44,7 +44,7 @@ class Exclusive:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Nothing else runs in the block; new requests wait."""
+        """Run nothing else during the block; new requests wait."""
         async with self._turn:
             try:
                 for queue in self.queues:
@@ -58,16 +58,15 @@ class Exclusive:
 
 
 class Replica:
-    """What both kinds of replicas do: load their engine, run a request alone, report their health.
+    """Loads its engine, runs a request alone, reports its health.
 
-    A replica without a model lives: it answers `EngineUnavailable`, so that calls that do not need it are completed
-    and the others wait. A request that finds it so has it look for the model again, `LOAD_AGAIN_SECONDS` after the
-    last time.
+    A replica without a model stays up: it raises `EngineUnavailable`, so that calls that do not need it are completed
+    and the others wait. Such a request makes it look for the model again, `LOAD_AGAIN_SECONDS` after the last attempt.
     """
 
     STAGE: ClassVar[str]  # for people: "recognition"
-    _exclusive: Exclusive | None = None  # None: there is no engine
-    _tidied, _tidied_at = 0, 0.0  # how many batches had been run when memory was given back last, and when that was
+    _exclusive: Exclusive | None = None  # None: no engine
+    _tidied, _tidied_at = 0, 0.0  # number of batches, and time, when memory was last returned
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
@@ -80,7 +79,7 @@ class Replica:
         self._load_engine()
 
     def _set_up(self, engine: Any) -> Exclusive:
-        """Make the queues that lead to the engine."""
+        """Return the queues of the engine."""
         raise NotImplementedError
 
     def _load_engine(self) -> None:
@@ -95,12 +94,12 @@ class Replica:
     def _look_again(self) -> None:
         try:
             self._load_engine()
-        except Exception as error:  # of the device, or ours: at the start it ends the process, and Serve starts another
+        except Exception as error:  # at the start such an error ends the process, and Serve starts another
             self._problem = f"{self.STAGE} could not be loaded: {error}"
-            log.exception("the model for %s is there and could not be loaded", self.STAGE)
+            log.exception("the model for %s exists but could not be loaded", self.STAGE)
 
     async def identity(self) -> str:
-        """Return what the engine is known by. Raises `EngineUnavailable`."""
+        """Return the identity of the engine. Raises `EngineUnavailable`."""
         self._ready()
         return await asyncio.to_thread(identity_of, getattr(self, "_engine", None))
 
@@ -124,9 +123,11 @@ class Replica:
             return self._exclusive
         idle = self._loading is None or self._loading.done()
         if idle and time.monotonic() - self._tried_at > LOAD_AGAIN_SECONDS:
-            with work_context(WorkContext()):  # no affair of the call that found it so
+            with work_context(WorkContext()):  # independent of the call that triggered it
                 self._loading = asyncio.create_task(asyncio.to_thread(self._look_again))
-        raise EngineUnavailable(f"The service has no model for {self.STAGE}. Its operator has to bring it.")
+        raise EngineUnavailable(
+            f"The service has no model for {self.STAGE}. Ask your administrator to install one: `switchboard doctor`."
+        )
 
     async def check_health(self) -> None:
         """Raise if the device hangs: it holds its thread forever, so Serve must replace the replica.
@@ -146,9 +147,9 @@ class Replica:
             await asyncio.to_thread(give_back)
 
     async def alone(self, method: str, *args: Any, work: WorkContext | None = None) -> AsyncIterator[Any]:
-        """Yield `BEGUN` as soon as nothing else runs, then what `method` answers.
+        """Yield `BEGUN` as soon as nothing else runs, then the result of `method`.
 
-        A caller that got `BEGUN` and then loses the replica knows that its request is the cause.
+        A caller that received `BEGUN` and then loses the replica knows that its request is the cause.
         """
         async with self._ready().alone():
             yield BEGUN
@@ -157,12 +158,12 @@ class Replica:
 
 
 async def submit(queue: Batcher[Any, T], items: Sequence[Any], alone: bool) -> list[T]:
-    """The results of `items`; `alone` within `Exclusive.alone` only."""
+    """Return the results of `items`; `alone` only within `Exclusive.alone`."""
     return await (queue.submit_alone(items) if alone else queue.submit(items))
 
 
 def give_back() -> bool:
-    """Give free memory back to the system; return whether there was any. Takes about 10 ms.
+    """Return free memory to the system; return whether there was any. Takes about 10 ms.
 
     glibc keeps free memory between pieces in use: after thousands of forward passes of different sizes a process holds
     twice what it needs. Does nothing with other C libraries.

@@ -12,17 +12,17 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 
-PRESENT_SECONDS = 10.0  # for which an owner that asked for a place counts as present
+PRESENT_SECONDS = 10.0  # for which an owner that requested a place counts as present
 Queue = deque[asyncio.Future[None]]
 
 
 class TaskLimiter:
-    """At most `limit()` holders at once, and `ahead` more that wait elsewhere: `async with slots.of(owner): ...`.
+    """Max. `limit()` holders at once, and `ahead` more that wait elsewhere: `async with slots.of(owner): ...`.
 
-    The owner with the fewest places comes first; of equals, the one whose last turn was longest ago. Requests of one
-    owner keep their order. While several owners are present (they asked within `PRESENT_SECONDS`), no owner takes the
-    last place in addition to others, and nothing waits ahead: an owner without a place finds a free one. An owner that
-    is alone may have all places.
+    The owner with the smallest number of places comes first; of equals, the one whose last turn was longest ago.
+    Requests of one owner keep their order. While several owners are present (they requested a place within
+    `PRESENT_SECONDS`), no owner takes the last place in addition to others, and nothing waits ahead: an owner without a
+    place finds a free one. A single owner may have all places.
 
     `limit` is called each time, so it may change; below 1 counts as 1. Belongs to one event loop.
     """
@@ -31,8 +31,8 @@ class TaskLimiter:
         self._limit, self._ahead, self._now = limit, ahead, now
         self._held: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, Queue] = {}
-        self._asked: dict[Hashable, float] = {}  # when each owner did so last
-        self._served: dict[Hashable, int] = {}  # the number of the last turn that each had
+        self._asked: dict[Hashable, float] = {}  # time of each owner's last request
+        self._served: dict[Hashable, int] = {}  # number of each owner's last turn
         self._turn = 0
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ class TaskLimiter:
         self._waiting.setdefault(owner, deque()).append(turn)
         self._give()
         try:
-            await turn  # the code that ends it has taken the place for us
+            await turn  # whatever resolves it has taken the place already
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._leave(owner)
@@ -69,10 +69,10 @@ class TaskLimiter:
                 del self._waiting[owner]
 
     def _may(self, owner: Hashable) -> bool:
-        limit, held = max(1, self._limit()), self._held.total()
+        limit, taken = max(1, self._limit()), self._held.total()
         if len(self._asked) == 1:
-            return held < limit + self._ahead
-        return held < limit - (self._held[owner] > 0)
+            return taken < limit + self._ahead
+        return taken < limit - (self._held[owner] > 0)
 
     def _drop_absent(self) -> None:
         waiting = {owner: deque(turn for turn in turns if not turn.done()) for owner, turns in self._waiting.items()}

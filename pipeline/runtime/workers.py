@@ -1,6 +1,6 @@
-"""Where heavy work runs: in this process (`LocalWorkers`) or on a Ray cluster (`actors.RayWorkers`).
+"""Runs heavy work: in this process (`LocalWorkers`) or on a Ray cluster (`actors.RayWorkers`).
 
-`process.py` knows only the protocol, so a notebook runs what production runs.
+`process.py` uses only the protocol, so a notebook runs what production runs.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ VOICE_SECONDS = 180.0  # of speech that a voiceprint is made from: more changes 
 
 
 class RemoteRef:
-    """A reference to a result that stays where it was made. Only `Workers` reads `inside`."""
+    """A reference to a result that stays in the process that computed it. Only `Workers` reads `inside`."""
 
     __slots__ = ("inside",)
 
@@ -91,10 +91,10 @@ class Workers(Protocol):
 
 
 class LocalWorkers:
-    """Everything in this process, heavy work in threads: for notebooks, `switchboard process` and tests.
+    """Runs everything in this process, heavy work in threads: for notebooks, `switchboard process` and tests.
 
-    `transcriber` is a `pipeline.asr.Engine`, `diarizer` a `pipeline.diarization.Engine`; a factory may be given
-    in place of an engine, and is then called at first use. `diarizer` may be None where no call needs it.
+    `transcriber` is a `pipeline.asr.Engine`, `diarizer` a `pipeline.diarization.Engine`, or a factory that is called at
+    first use. `diarizer` may be None if no call needs it.
     """
 
     def __init__(self, transcriber: Any, diarizer: Any) -> None:
@@ -124,7 +124,9 @@ class LocalWorkers:
         return await asyncio.to_thread(identity_of, await self._engine("diarizer"))
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """A function that checks `is_cancelled` stops when the caller leaves; any other runs to its end."""
+        """Run `fn` in a thread. If the caller leaves, a function that checks `is_cancelled` stops; any other runs to
+        its end.
+        """
         with cancellable() as canceled:
             try:
                 return await asyncio.to_thread(fn, *map(opened, args))
@@ -192,7 +194,7 @@ class LocalWorkers:
         return [done[at] for at in range(len(chunks))]
 
     async def _run(self, name: str, ask: Callable[[Any], Any]) -> Any:
-        """A thread cannot be stopped: if the caller leaves, its place stays taken until it is done."""
+        """Run `ask` in a thread, which cannot be stopped: if the caller leaves, its place stays taken until it ends."""
         engine = await self._engine(name)
         await self._room[name].acquire()
         work = asyncio.ensure_future(asyncio.to_thread(ask, engine))

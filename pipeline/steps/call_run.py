@@ -39,7 +39,7 @@ class CallRun:
         self.warnings = [*warnings]
         self.recordings = CallRecordings(workers, journal, fetcher, self.warnings)
         self.sound = DecodedSound(call, workers, roster, options, self.recordings)
-        self.seconds = 0.0  # of the call's audio, once it is known
+        self.seconds = 0.0  # of the call's audio, once known
 
     async def stage(
         self, stage: Stage, work: Callable[[], Awaitable[T]], seconds: Callable[[], float] | None = None
@@ -65,7 +65,7 @@ class CallRun:
         return deadline(stage, self.options.deadlines.of(stage, seconds))
 
     def max_audio_seconds(self) -> float:
-        """Return the most seconds of audio that the recordings can hold, by their size."""
+        """Return the maximum length of audio that the recordings can contain, by their size."""
         return sum(self.options.decode.max_sound_seconds(recording.size_bytes) for recording in self.recordings.stored)
 
     async def is_out_of_reach(self, stage: Stage) -> bool:

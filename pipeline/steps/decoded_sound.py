@@ -30,7 +30,7 @@ class DecodedSound:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a stage of this run has needed it."""
+        """True once a stage of this run has needed it."""
         return self._loading is not None
 
     async def get(self) -> RemoteRef:

@@ -1,4 +1,6 @@
-"""Requests to a language model for the calls of one process: few at a time, owners in turn, none to a dead endpoint."""
+"""Requests to a language model for the calls of one process: limited in number, with fair turns, and none to a dead
+endpoint.
+"""
 
 import logging
 from collections import defaultdict
@@ -13,13 +15,13 @@ from pipeline.analysis.engine import Keep, Spending
 from pipeline.domain.insight import ModelRequest, Unanswered
 from pipeline.runtime.task_limiter import TaskLimiter
 
-DOWN_AFTER = 3  # calls in a row for which an endpoint had no answer, after which one at a time tries it
+DOWN_AFTER = 3  # calls in a row without a response, after which one call at a time tries the endpoint
 DOWN = "endpoint_down"
 log = logging.getLogger(__name__)
 
 
 class LlmClient(Protocol):
-    """Through this `process` sends requests to a language model."""
+    """The interface through which `process` sends requests to a language model."""
 
     async def ask(
         self, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
@@ -29,7 +31,7 @@ class LlmClient(Protocol):
 
 @dataclass(slots=True)
 class ModelEndpoint:
-    """The health of an endpoint. `failed`: calls in a row for which it had no answer."""
+    """The health of an endpoint. `failed`: calls in a row without a response."""
 
     failed: int = 0
     tried: bool = False  # by a call, while it is down
@@ -40,14 +42,14 @@ class ModelEndpoint:
 
 
 class LlmScheduler:
-    """Requests of at most `places` calls at once; owners take turns, as `TaskLimiter` says.
+    """Sends the requests of max. `places` calls at once; owners take turns as in `TaskLimiter`.
 
-    A call waits for its turn as long as it takes: a slow model slows calls down, as an engine does. One that is down
+    A call waits for its turn without limit: a slow model slows calls down, as an engine does. An endpoint that is down
     does not: while one call tries it again, requests of others fail at once.
     """
 
     def __init__(self, places: int = 1, spending: Callable[[Any], Spending] | None = None) -> None:
-        """`spending` returns what counts the requests of an owner."""
+        """`spending(owner)` returns the counter of the owner's requests."""
         self._spending = spending
         self._limiter = TaskLimiter(lambda: places)
         self._endpoints: defaultdict[tuple[str | None, str | None], ModelEndpoint] = defaultdict(ModelEndpoint)

@@ -1,11 +1,11 @@
-"""Labels that name announcements, by the words and by the voices of a call (`speakers/machines.py`)."""
+"""Labels of announcements, by the words and by the voices of a call (`speakers/machines.py`)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.domain.speech import AudioAnalysis, Diarization, Recognized, Span, SpeakerSpan
 from pipeline.domain.stage import Stage
-from pipeline.errors import told
+from pipeline.errors import public_message
 from pipeline.runtime.workers import RemoteRef, Workers
 from pipeline.speakers.channel_voices import by_voice, needs_voice_check
 from pipeline.speakers.machines import Voices, refine
@@ -16,7 +16,7 @@ from pipeline.steps.call_run import NO_ENGINE, CallRun
 async def refine_labels(
     run: CallRun, audio: AudioAnalysis, recognized: Recognized, diarization: Diarization | None = None
 ) -> AudioAnalysis:
-    """Return `audio` with labels that name what machines say. Every later stage reads these."""
+    """Return `audio` with refined labels of machines, which every later stage reads."""
     voices = await _machine_voices(run, audio, recognized, diarization)
     async with run.deadline(Stage.SPEAKERS, audio.duration):
         labels = await run.workers.compute(refine, audio.labels, recognized.texts, voices)
@@ -28,7 +28,8 @@ async def _machine_voices(
 ) -> Voices:
     """Return the voice of each piece in channels whose words suggest a machine; nothing for other calls.
 
-    Nor if the stored sound of a call that was processed before this stage existed is gone: words decide then.
+    Nothing either if the stored sound of a call that was processed before this stage existed is gone: words decide
+    then.
     """
     spans = diarization.spans if diarization else ()
     stretches = await run.workers.compute(needs_voice_check, recognized.texts, len(audio.labels), spans)
@@ -37,7 +38,7 @@ async def _machine_voices(
     try:
         return await run.stage(Stage.VOICES, lambda: _cluster_call_voices(run, stretches))
     except NO_ENGINE as error:
-        run.warnings.append(f"Announcements were told from people by their words alone: {told(error)}")
+        run.warnings.append(f"Announcements were detected by their words alone: {public_message(error)}")
         return ()
 
 

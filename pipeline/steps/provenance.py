@@ -1,8 +1,8 @@
-"""What produced the result of each stage, as a digest: a result is used again only where the same would produce it.
+"""The origin of each stage's result as a digest: a result is reused only if the same inputs would produce it.
 
-A digest covers the engine (its name, its own options, its checkpoint by content), the options and the code of the
-stage, and the stages before it. So another analysis step recognizes nothing again, and another model does. What is
-known of a call (roster, terms, metadata) is no part of it: a change of those runs the speakers and the analysis again.
+A digest covers the engine (its name, options and checkpoint by content), the options and the code of the stage, and the
+stages before it. So another analysis step recognizes nothing again, and another model does. Facts about a call (roster,
+terms, metadata) are not part of it: a change of those runs the speakers and the analysis again.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ Producers = dict[Stage, str]
 
 
 async def producers(workers: Workers, options: ProcessOptions) -> Producers:
-    """What would produce each stage's result now; without the stages of an engine that has no model."""
+    """Return what would produce each stage's result now, without the stages of an engine that has no model."""
     recognition = diarizer = None
     with contextlib.suppress(EngineUnavailable, CheckpointMissing, CheckpointDamaged):
         recognition = await workers.recognition()
@@ -42,25 +42,25 @@ async def producers(workers: Workers, options: ProcessOptions) -> Producers:
 
 
 def of_engines(options: ProcessOptions, recognition: Recognition | None, diarizer: str | None) -> Producers:
-    """As `producers`, for engines that are known; `diarizer` is what `Workers.diarizer` says."""
+    """Return the producers for identified engines; `diarizer` is the result of `Workers.diarizer`."""
     if recognition is None:
         return {}
-    made: Producers = {}
+    digests: Producers = {}
 
     def add(stage: Stage, *facts: Any) -> None:
-        made[stage] = digest_of(stage, code_digest(*CODE[stage]), *facts)
+        digests[stage] = digest_of(stage, code_digest(*CODE[stage]), *facts)
 
     add(Stage.AUDIO, options.speech.model_dump(mode="json"), recognition.max_chunk_seconds, recognition.packing)
-    add(Stage.PROSODY, made[Stage.AUDIO], options.analysis.tone_by_voice)
-    add(Stage.RECOGNITION, made[Stage.AUDIO], recognition.identity, options.safety.model_dump(mode="json"))
+    add(Stage.PROSODY, digests[Stage.AUDIO], options.analysis.tone_by_voice)
+    add(Stage.RECOGNITION, digests[Stage.AUDIO], recognition.identity, options.safety.model_dump(mode="json"))
     if diarizer is None:
-        return made
+        return digests
     voices = (diarizer, _calibration(options))
-    add(Stage.DIARIZATION, made[Stage.AUDIO], diarizer)
-    add(Stage.RECLUSTERING, made[Stage.DIARIZATION], made[Stage.RECOGNITION], *voices)
-    add(Stage.VOICES, made[Stage.DIARIZATION], made[Stage.RECOGNITION], *voices)
-    add(Stage.VOICEPRINT, made[Stage.RECOGNITION], *voices)
-    return made
+    add(Stage.DIARIZATION, digests[Stage.AUDIO], diarizer)
+    add(Stage.RECLUSTERING, digests[Stage.DIARIZATION], digests[Stage.RECOGNITION], *voices)
+    add(Stage.VOICES, digests[Stage.DIARIZATION], digests[Stage.RECOGNITION], *voices)
+    add(Stage.VOICEPRINT, digests[Stage.RECOGNITION], *voices)
+    return digests
 
 
 @cache
@@ -78,7 +78,7 @@ def code_digest(*parts: str) -> str:
 
 
 def _calibration(options: ProcessOptions) -> str:
-    """A digest of the calibration that is set; those that ship are a part of the code."""
+    """Return a digest of the calibration that is set; built-in ones are part of the code."""
     path = options.roles.calibration
     if path is None:
         return ""

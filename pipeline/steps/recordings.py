@@ -7,7 +7,7 @@ from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import NOT_RECORDED, Stage
-from pipeline.errors import NotFetched, RecordingError, StorageError, told
+from pipeline.errors import NotFetched, RecordingError, StorageError, public_message
 from pipeline.fetch import handed_in
 from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.storage import all_stored, flaw_of
@@ -54,11 +54,12 @@ class RecordingFetcher:
                 raise failure
         if not recordings:
             raise failures[0] if failures else RecordingError("The call has no recording to fetch.")
-        warnings += [f"One of the two recordings could not be fetched: {told(failure)}" for failure in failures]
+        warnings += [
+            f"One of the two recordings could not be fetched: {public_message(failure)}" for failure in failures
+        ]
         return recordings, warnings
 
     def _is_final(self, failure: BaseException) -> bool:
-        """Whether the recording will not be requested again."""
         return isinstance(failure, RecordingError) and (self._last_try or not failure.retryable)
 
     async def _fetch_one(self, url: str, channel: int, stored: Recording | None, warnings: list[str]) -> Recording:

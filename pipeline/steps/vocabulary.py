@@ -1,4 +1,4 @@
-"""Names and terms that a call may contain, for recognition to listen for."""
+"""Names and terms that a call may contain, as vocabulary for recognition."""
 
 from collections.abc import Iterable
 
@@ -7,21 +7,21 @@ from pipeline.domain.insight import Contact, Member, Roster
 
 
 def vocabulary(call: Call, roster: Roster) -> tuple[str, ...]:
-    """The most relevant first, without repetitions (case does not matter).
+    """Return names and terms by relevance, without repetitions (case does not matter).
 
-    Who handles the call, the contact with the other number and their company, the workspace's terms, then the other
-    members and their aliases. An engine takes as many from the front as it has room for. Contacts that the numbers do
-    not name are left out: a name that is listened for is also heard where another was said.
+    The order: the member who handles the call, the contact with the other number and their company, the workspace's
+    terms, then the other members and their aliases. An engine takes as many from the front as fit. Contacts with other
+    numbers are left out: a name in the vocabulary is also recognized when another one was said.
     """
     handling = str(call.user_id) if call.user_id else None
     first = [member for member in roster.members if member.user_id == handling]
     others = [member for member in roster.members if member.user_id != handling]
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for word in (*_members(first), *_contacts(call, roster), *roster.terms, *_members(others)):
         tidy = " ".join(word.split())
         if tidy:
-            found.setdefault(tidy.casefold(), tidy)
-    return tuple(found.values())
+            words.setdefault(tidy.casefold(), tidy)
+    return tuple(words.values())
 
 
 def _members(members: Iterable[Member]) -> Iterable[str]:
@@ -30,8 +30,8 @@ def _members(members: Iterable[Member]) -> Iterable[str]:
 
 def _contacts(call: Call, roster: Roster) -> Iterable[str]:
     numbers = {_digits(number, roster.default_country) for number in _other_numbers(call)} - {None}
-    known = (contact for contact in roster.contacts if _digits(contact.phone, roster.default_country) in numbers)
-    return (word for contact in known for word in _words(contact))
+    contacts = (contact for contact in roster.contacts if _digits(contact.phone, roster.default_country) in numbers)
+    return (word for contact in contacts for word in _words(contact))
 
 
 def _words(contact: Contact) -> Iterable[str]:
@@ -39,14 +39,14 @@ def _words(contact: Contact) -> Iterable[str]:
 
 
 def _other_numbers(call: Call) -> tuple[str, ...]:
-    """The other party's number; both where the sender does not say who placed the call."""
+    """Return the other party's number; both if the direction is unknown."""
     if call.outgoing is None:
         return call.from_number, call.to_number
     return (call.to_number,) if call.outgoing else (call.from_number,)
 
 
 def _digits(number: str | None, region: str | None) -> str | None:
-    """The number in E.164; None where it cannot be read as one."""
+    """Return the number in E.164; None if it cannot be parsed."""
     import phonenumbers
 
     try:

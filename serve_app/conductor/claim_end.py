@@ -41,7 +41,7 @@ class ClaimEnd:
     unsettled: list[UsedSlot] = field(default_factory=list)
 
     async def complete(self, lease: Lease, outcome: Outcome, producers: Producers) -> Any:
-        """Write the record of the call; if a submission has changed it, return the call: the claim goes on then.
+        """Write the record of the call; if a submission has changed it, return the call: the claim continues then.
 
         Raises LeaseLost.
         """
@@ -67,9 +67,9 @@ class ClaimEnd:
         await self.conclude(lambda: jobs.fetched(self.database, lease, warnings))
 
     async def fetch_again(self, lease: Lease) -> None:
-        """Queue a call whose stored recording is gone, to be fetched again; a lost job is passed over."""
+        """Queue a call whose stored recording is gone, to be fetched again; a lost job is ignored."""
         if lease.job.kind != "process":
-            error = StorageError("The stored recording is gone, so nothing of it can be made again.")
+            error = StorageError("The stored recording is gone, so it cannot be processed again.")
             await self.retry_or_fail(lease, error)
             return
         with contextlib.suppress(LeaseLost):
@@ -77,7 +77,7 @@ class ClaimEnd:
             self.rtfx.leave(lease.job.job_id)
 
     async def retry_or_fail(self, lease: Lease, error: CallError) -> None:
-        """Queue the job for another attempt, or fail it, as `decide` says; a lost job is passed over."""
+        """Queue the job for another attempt, or fail it, as `decide` decides; a lost job is ignored."""
         decision = decide(error, lease.job, lease.clock.now(), self.options)
         what = "failed" if decision.retry_in is None else f"retried in {decision.retry_in:.0f} s"
         log_decision(logging.WARNING, lease, f"{what} (attempt {lease.job.attempts}): {error.code}: {error.message}")

@@ -78,5 +78,5 @@ class JobClaims:
 
     @property
     def _may_take_over(self) -> bool:
-        """Whether the database has been reachable long enough for other processes to renew their leases."""
+        """True once the database has been reachable long enough for other processes to renew their leases."""
         return time.monotonic() - self._contact_since > self._options.lease_seconds

@@ -1,4 +1,4 @@
-"""Fetches the recordings of one call; then the call waits for its turn to run."""
+"""Fetches the recordings of one call; then the call is queued."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from serve_app.conductor.spending import WaitOut
 
 @dataclass(slots=True)
 class FetchJob:
-    """Fetches with the secrets of recording servers, which leave this process in requests only."""
+    """Fetches with the credentials of recording servers, which leave this process in requests only."""
 
     database: Database
     workers: Workers
@@ -32,8 +32,8 @@ class FetchJob:
     journal_of: Callable[[Lease], Journal]
     end: ClaimEnd
     wait_out: WaitOut
-    sealer: Sealer  # opens the credentials of recording servers
-    urls: UrlSealer  # opens the addresses of recordings
+    sealer: Sealer  # of the credentials of recording servers
+    urls: UrlSealer  # of the addresses of recordings
 
     async def run(self, lease: Lease) -> None:
         """Fetch the recordings and queue the call. Raises `CallError`, `LeaseLost`."""

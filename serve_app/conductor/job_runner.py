@@ -1,4 +1,4 @@
-"""Runs one job until it is completed, to be retried, failed, or lost to another Conductor."""
+"""Runs one job until it is completed, retried, failed, or lost to another Conductor."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ log = logging.getLogger("ray.serve")
 
 
 class InternalError(EngineError):
-    """Something unexpected went wrong in the pipeline."""
+    """An unexpected error in the pipeline."""
 
     code = "internal_error"
 
@@ -42,8 +42,8 @@ class JobRunner:
             done = "fetched" if lease.fetching else "completed"
             log_decision(logging.INFO, lease, f"{done} in {time.monotonic() - started:.1f} s")
         except LeaseLost:
-            lost = f"job {lease.job.job_id} was superseded, or claimed by another Conductor"
-            log_decision(logging.INFO, lease, lost)
+            reason = f"job {lease.job.job_id} was superseded, or claimed by another Conductor"
+            log_decision(logging.INFO, lease, reason)
         except NotFetched:
             await self.end.fetch_again(lease)
         except CallError as error:

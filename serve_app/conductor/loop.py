@@ -126,7 +126,7 @@ class ConductorLoop(LeaseLoop[Lease]):
                 self._lose(self._running.by_id[job_id][1])
 
     async def _check_peers(self) -> None:
-        """Every second: free the leases of Conductors that died on this machine, and claim a quarantined job."""
+        """Free the leases of Conductors that died on this machine, and claim a quarantined job, once per second."""
         if time.monotonic() - self._checked_at < PEERS_SECONDS:
             return
         self._checked_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Which process this is, among all machines that share a database, and whether another one of this machine is dead."""
+"""Identifies this process among all machines that share a database, and detects dead ones on this machine."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def machine() -> str:
-    """The name of this machine since it was booted and of this process namespace, for people and for comparison.
+    """Return the name of this machine since its boot and of this process namespace, for people and for comparison.
 
     Neither a host name nor the number of a process namespace is unique: cloud images share the former, and the first
-    namespace of every Linux has the same number. The boot id is drawn at random when a kernel starts. Empty where
-    there is none (not Linux): processes of such machines are never taken for dead.
+    namespace of every Linux has the same number. The boot id is random for each start of a kernel. Empty without one
+    (not Linux): processes of such machines never count as dead.
     """
     try:
         boot, namespace = BOOT_ID.read_text().strip(), Path("/proc/self/ns/pid").readlink().name
@@ -27,22 +27,22 @@ def machine() -> str:
 
 
 def worker_name() -> str:
-    """A name for a worker of this process: machine, process number and start, and what tells two workers apart."""
+    """Return a unique name for a worker of this process: machine, process number and start, and a random part."""
     return f"{machine()}:{os.getpid()}@{_started(psutil.Process())}:{uuid.uuid4().hex[:6]}"
 
 
 def is_dead(worker: str) -> bool:
-    """True when `worker`, a `worker_name`, was a process of this very machine that is no more.
+    """Return whether `worker`, a `worker_name`, was a process of this machine that has ended.
 
-    Of other machines, of earlier boots, and of names of another form nothing is known: False.
+    False for other machines, earlier boots, and names of another form: nothing is known about those.
     """
-    there, _, process = worker.rpartition(":")[0].rpartition(":")
+    machine_name, _, process = worker.rpartition(":")[0].rpartition(":")
     number, _, started = process.partition("@")
-    if not there or there != machine() or not number.isdecimal():
+    if not machine_name or machine_name != machine() or not number.isdecimal():
         return False
     try:
-        found = psutil.Process(int(number))
-        return found.status() == psutil.STATUS_ZOMBIE or _started(found) != started
+        candidate = psutil.Process(int(number))
+        return candidate.status() == psutil.STATUS_ZOMBIE or _started(candidate) != started
     except psutil.NoSuchProcess:
         return True
     except psutil.AccessDenied:
@@ -50,7 +50,7 @@ def is_dead(worker: str) -> bool:
 
 
 def _started(process: psutil.Process) -> str:
-    """When a process began, in ticks since the boot: a process number is given out again, this is not."""
+    """Return the start of a process in ticks since the boot: process numbers are reused, this is not."""
     try:
         return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
     except FileNotFoundError as error:

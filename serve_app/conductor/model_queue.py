@@ -1,4 +1,4 @@
-"""The calls of a Conductor that wait for a language model: nothing here works on them in the meantime."""
+"""The calls of a Conductor that wait for a language model, and need no processor in the meantime."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pipeline.steps.llm_requests import LlmScheduler
 
 
 class ModelQueue:
-    """Counts calls while they wait for their turn and for the answer; `len()` returns how many they are."""
+    """Counts calls while they wait for their turn and for the response; `len()` is their number."""
 
     def __init__(self, llm: LlmScheduler, on_change: Callable[[], None]) -> None:
         """`on_change` is called when a call begins to wait: there is room for another one."""
@@ -30,7 +30,7 @@ class ModelQueue:
     async def ask(
         self, lease: Lease, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
     ) -> dict[str, Unanswered]:
-        """Send requests as `LlmScheduler.ask`. Raises LeaseLost where an answer cannot be recorded any longer."""
+        """Send requests as `LlmScheduler.ask`. Raises LeaseLost if a response cannot be recorded any longer."""
         self._jobs.add(lease.job.job_id)
         self._on_change()
         try:

@@ -1,4 +1,4 @@
-"""Makes passages of calls that are due, in the Conductor's replica: claims them, has a CPU task embed, stores."""
+"""Embeds the passages of due calls in the Conductor's replica: claims calls, embeds in a CPU task, stores."""
 
 import asyncio
 import logging
@@ -15,18 +15,18 @@ from pipeline.embedding import EmbeddingOptions, embed
 from pipeline.errors import CallError
 from serve_app.conductor.lease_loop import LeaseLoop
 
-AT_ONCE = 2  # calls of one Conductor: beside those that it works on
+AT_ONCE = 2  # calls of one Conductor, in addition to those that it processes
 LEASE_SECONDS = 900.0
 EMBED_SECONDS = 600.0  # for one call: three hours of speech take one or two minutes
 POLL_SECONDS = 2.0
-TROUBLE_SECONDS = 60.0  # between two lines of the log, and two looks for a model that is not the index's
+TROUBLE_SECONDS = 60.0  # between two log lines, and two checks of a model that is not the index's
 log = logging.getLogger("ray.serve")
 
 Compute = Callable[..., Awaitable[Any]]  # `Workers.compute`
 
 
 class PassageLoop(LeaseLoop[DueCall]):
-    """Works off `passages_due`. Where no embedding engine is named, it has nothing to do."""
+    """Processes `passages_due`; does nothing without an embedding engine."""
 
     def __init__(self, database: Database, compute: Compute, options: EmbeddingOptions, store: Path | None) -> None:
         super().__init__(database, "passages")
@@ -35,7 +35,7 @@ class PassageLoop(LeaseLoop[DueCall]):
         self._store = store
         self._running: dict[asyncio.Task[None], DueCall] = {}
         self._logged_at = -TROUBLE_SECONDS
-        self._model: str | None = None  # that the index is of, once it is ours
+        self._model: str | None = None  # of the index, once it is the configured one
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"embed": self._work} if self._options.on else {}
@@ -47,7 +47,7 @@ class PassageLoop(LeaseLoop[DueCall]):
         await passages.release(self._database, leases)
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running calls `drain_seconds`, give the rest back."""
+        """Claim nothing more, give running calls `drain_seconds`, release the rest."""
         await self._shut_down(drain_seconds)
 
     async def _work(self) -> None:
@@ -63,21 +63,21 @@ class PassageLoop(LeaseLoop[DueCall]):
                 await self._sleep(POLL_SECONDS)
 
     async def _is_ours(self) -> bool:
-        """Whether the index is of our model; the first model that there is becomes the index's."""
+        """Return whether the index belongs to the configured model; an empty index takes the first model."""
         if self._model is None and time.monotonic() - self._logged_at >= TROUBLE_SECONDS:
             try:
-                ours, _ = await self._compute(embed, *self._engine, ())
+                model, _ = await self._compute(embed, *self._engine, ())
             except CallError as error:
                 self._log_problem(f"no model for search by meaning: {error.message}")
                 return False
-            stored = await passages.switch_on(self._database, ours)
-            if stored != ours:
+            stored = await passages.switch_on(self._database, model)
+            if stored != model:
                 self._log_problem(
-                    f"calls are searched by meaning with {stored}, and the settings name {ours}: "
-                    "`switchboard search index` makes all passages again"
+                    f"the index of search by meaning was built with {stored}, but the settings name {model}: "
+                    "rebuild it with `switchboard search index`"
                 )
                 return False
-            self._model = ours
+            self._model = model
         return self._model is not None
 
     @property
@@ -95,13 +95,15 @@ class PassageLoop(LeaseLoop[DueCall]):
             log.error("passages: unexpected failure, the lease runs out", exc_info=task.exception())
 
     async def _embed(self, due: DueCall) -> None:
-        made = passages_of(due.turns)
+        call_passages = passages_of(due.turns)
         try:
             async with asyncio.timeout(EMBED_SECONDS):
-                model, vectors = await self._compute(embed, *self._engine, tuple(one.text for one in made))
+                model, vectors = await self._compute(
+                    embed, *self._engine, tuple(passage.text for passage in call_passages)
+                )
         except (CallError, TimeoutError) as error:
             log.warning("passages of call %d, attempt %d: %s", due.call_pk, due.attempts, error or "too slow")
             await self._wait_out(lambda: passages.postpone(self._database, due))
             return
-        if not await self._wait_out(lambda: passages.store(self._database, due, model, made, vectors)):
-            self._model = None  # the words have changed, or the index is another model's by now: look
+        if not await self._wait_out(lambda: passages.store(self._database, due, model, call_passages, vectors)):
+            self._model = None  # the words have changed, or the index has another model now: check

@@ -1,4 +1,4 @@
-"""The jobs that a Conductor runs, and how many more it may start: the limits on calls, guests, fetches and suspects."""
+"""The jobs that a Conductor runs, and the limits on calls, guests, fetches and suspects."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ JobTask = asyncio.Task[None]
 
 
 class RunningJobs:
-    """Counts running jobs by what they take: a place for a call, a place for a fetch, or the whole Conductor.
+    """Counts running jobs by what they use: a place for a call, a place for a fetch, or the whole Conductor.
 
     A suspect is a quarantined job, which may kill its worker: no other call starts until it has ended.
     """
@@ -48,34 +48,34 @@ class RunningJobs:
 
     @property
     def room(self) -> int:
-        """How many more jobs may be started now."""
+        """Number of further jobs that may start now."""
         return 0 if self.closed or self.suspect else max(0, self._options.calls_at_once - self._places_taken)
 
     @property
     def guest_room(self) -> int:
-        """How many more beyond that, of workspaces with no call running."""
+        """Number of further jobs beyond `room`, of workspaces with no call running."""
         places = self._options.calls_at_once + self._options.GUESTS
         free = min(self._options.GUESTS, max(0, places - self._places_taken))
         return 0 if self.closed or self.suspect else free
 
     @property
     def fetch_room(self) -> int:
-        """How many more fetches may be started now.
+        """Number of further fetches that may start now.
 
-        They do not count as running calls: a slow recording server keeps no other call from running.
+        They do not count as running calls: a slow recording server must not keep other calls from running.
         """
         fetching = len(self.by_id) - self._calls
         return 0 if self.closed else self._options.FETCH_CONCURRENCY - fetching
 
     @property
     def _places_taken(self) -> int:
-        """Running calls, without those that wait for a language model.
+        """Running calls, except those that wait for a language model.
 
-        Only so many wait: if the model is slower than calls arrive, they stay in the queue.
+        Only a limited number waits: if the model is slower than calls arrive, they stay in the queue.
         """
         return self._calls - min(self._waiting_for_model(), self._options.ASKING * self._options.calls_at_once)
 
     @property
     def _calls(self) -> int:
-        """Running calls, without those whose recordings are being fetched."""
+        """Running calls, except those whose recordings are being fetched."""
         return sum(not lease.fetching for lease in self.leases)

@@ -53,9 +53,9 @@ from serve_app.settings import Settings
 
 IDLE_SECONDS = 30.0  # after which engines of a run are closed
 LOOK_SECONDS = 1.0  # between two checks for work
-FRESH_SECONDS = 0.2  # for which the answer whether the queue has work is cached: a new call waits for a piece
+FRESH_SECONDS = 0.2  # for which "the queue has work" is cached: a new call waits for one piece in any case
 TIDY_SECONDS = 60.0
-REFUSED_SECONDS = 60.0  # for which a run that cannot be processed is not tried again
+REFUSED_SECONDS = 60.0  # until a run that cannot be processed is tried again
 log = logging.getLogger("ray.serve")
 
 
@@ -150,13 +150,13 @@ class RunLoop(LeaseLoop[RunLease]):
                 await self._sleep(min(LOOK_SECONDS, self._options.lease_seconds / 3))
 
     async def _renew(self) -> None:
-        held = [lease for lease, _ in self._running.values()]
-        for key in await run_calls.renew(self._database, held, self._options.lease_seconds) if held else ():
+        leases = [lease for lease, _ in self._running.values()]
+        for key in await run_calls.renew(self._database, leases, self._options.lease_seconds) if leases else ():
             if key in self._running:
                 self._lose(self._running[key][1])
 
     async def _tidy(self) -> None:
-        """Requeue calls of dead processes, and end runs whose calls were erased, once in a while."""
+        """Requeue calls of dead processes, and end runs whose calls were erased, at most every `TIDY_SECONDS`."""
         if time.monotonic() - self._tidied_at < min(TIDY_SECONDS, self._options.lease_seconds):
             return
         self._tidied_at = time.monotonic()
@@ -188,7 +188,7 @@ class RunLoop(LeaseLoop[RunLease]):
             log.info("call %s of run %s: lost", lease.lease.call.call_id, lease.run_id)
         except NotFetched:
             await self._fail(
-                lease, RunNotReproducible("The stored recording is gone: nothing can be made of it again.")
+                lease, RunNotReproducible("The stored recording is gone, so it cannot be processed again.")
             )
         except CallError as error:
             await self._fail(lease, error)
@@ -224,7 +224,7 @@ class RunLoop(LeaseLoop[RunLease]):
                 return prepared
             at, refusal = self._refused.get(lease.run_id, (0.0, None))
             if refusal is not None and time.monotonic() - at < REFUSED_SECONDS:
-                raise refusal  # for each further call: no engine is started that cannot be used
+                raise refusal  # for each further call, without starting an engine
             try:
                 self._prepared[lease.run_id] = prepared = await self._prepared_now(lease)
             except CallError as error:
@@ -234,7 +234,7 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _prepared_now(self, lease: RunLease) -> Prepared:
         if not any(key[0] in self._prepared for key in self._running):
-            self._close_engines()  # of the run before: one set of engines at a time
+            self._close_engines()  # of the previous run: one set of engines at a time
         stored = lease.configuration and lease.configuration["settings"]
         try:
             options = options_of(stored or resolved(lease.settings, self._settings), self._settings)
@@ -283,6 +283,6 @@ class RunLoop(LeaseLoop[RunLease]):
 def _differs(fixed: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     changed = [name for name in ("settings", "engines", "code") if fixed.get(name) != current.get(name)]
     return (
-        f"The run began with other {' and '.join(changed)} than this service has now: results would not be of one "
-        "configuration. Create a new run."
+        f"The run began with other {' and '.join(changed)} than this service has now, so its results would mix "
+        "configurations. Create a new run."
     )

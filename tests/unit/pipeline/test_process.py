@@ -286,7 +286,7 @@ async def test_with_a_channel_for_each_party_no_diarizer_is_needed(transcriber: 
     found = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), journal)
     assert {turn.speaker for turn in found.transcript.turns} >= {"rep", "customer"}
     # "One moment, please." may stand alone or not: the pause behind it lies on the bound, and is read from word times.
-    by_words = "Announcements were told from people by their words alone: No diarization pipeline here."
+    by_words = "Announcements were detected by their words alone: No diarization pipeline here."
     assert [told for told in found.warnings if told != by_words] == [
         "The voice of the rep was not compared: No diarization pipeline here."
     ]

@@ -64,7 +64,7 @@ class Engines:
         self._settings, self.own, self.other = settings, own, other
 
     def workers(self, options: RunOptions) -> Workers:
-        same = options.asr == self._settings.asr.own().model_dump(mode="json")
+        same = options.asr == self._settings.asr.for_engine().model_dump(mode="json")
         return self.own if same else self.other
 
     def room(self) -> int:
@@ -241,7 +241,7 @@ async def test_calls_that_changed_since_are_skipped_and_told(
     with pytest.raises(runs.RunRefused, match="its data changed since"):
         await promotion.promote(world.database, world.workspace_id, run.run_id)
     await world.submit(recording_url="https://pbx.example/another.wav")
-    with pytest.raises(runs.RunRefused, match="another recording came since"):
+    with pytest.raises(runs.RunRefused, match="it has another recording now"):
         await promotion.promote(world.database, world.workspace_id, run.run_id)
 
 

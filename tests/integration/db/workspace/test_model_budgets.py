@@ -84,7 +84,7 @@ async def limit(world: World, **limits: float | None) -> ModelUsage:
 
 
 async def used(world: World) -> ModelUsage:
-    return await llm_usage.of_today(world.database, world.workspace_id)
+    return await llm_usage.usage_today(world.database, world.workspace_id)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_it_is_logged_once_a_day_for_a_workspace(
     await limit(world, tokens=0)
     with caplog.at_level(logging.INFO, logger="ray.serve"):
         await asyncio.gather(*(ask(asking, world, endpoint) for _ in range(5)))
-    assert caplog.text.count("is asked nothing more today") == 1 and not endpoint.asked
+    assert caplog.text.count("no further requests to the language model today") == 1 and not endpoint.asked
 
 
 async def test_who_changed_a_budget_is_kept(world: World) -> None:

@@ -66,7 +66,7 @@ def test_its_options_are_settings_and_those_of_another_engine_are_refused(
 ) -> None:
     assert "SWITCHBOARD_ASR__MIN_FRAMES" in {one.variable for one in documented()}
     monkeypatch.setenv("SWITCHBOARD_ASR__MIN_FRAMES", "9")
-    assert Settings().asr.own().min_frames == 9  # type: ignore[attr-defined]
+    assert Settings().asr.for_engine().min_frames == 9  # type: ignore[attr-defined]
     monkeypatch.setenv("SWITCHBOARD_ASR__BEAM_SIZE", "3")
     with pytest.raises(ValidationError, match=r"asr\n +beam_size: Extra inputs are not permitted"):
         Settings()

@@ -37,8 +37,8 @@ def no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dev").mkdir()
     monkeypatch.setattr(device, "DEVICES", tmp_path / "dev")
     monkeypatch.setattr(device, "DRIVER", tmp_path / "version")
-    monkeypatch.setattr(doctor, "KNOWN_TO_DRIVER", tmp_path / "gpus")
-    monkeypatch.setattr(doctor, "ON_THE_BUS", tmp_path / "bus")
+    monkeypatch.setattr(doctor, "DRIVER_GPUS", tmp_path / "gpus")
+    monkeypatch.setattr(doctor, "PCI_DEVICES", tmp_path / "bus")
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_an_actor_to_which_ray_gave_no_share_of_the_gpu_computes_on_the_cpu(
 
 async def test_a_replica_whose_gpu_is_of_no_use_lives_and_says_why(old_driver: None) -> None:
     replica = TranscriberReplica({"model": "base", "device": "auto"})
-    assert "has a GPU, and CTranslate2 cannot use it" in str(await replica.problem())
+    assert "has a GPU, but CTranslate2 cannot use it" in str(await replica.problem())
     with pytest.raises(EngineUnavailable):  # calls wait, none fails
         await replica.recognition()
 

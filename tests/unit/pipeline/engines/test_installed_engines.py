@@ -85,7 +85,7 @@ def test_an_installed_engine_has_a_name_options_and_settings_like_a_built_in_one
     install("acme_ears", ENGINE, "switchboard.asr", "ears = acme_ears:Engine")
     assert asr.ENGINES.names() == ["faster-whisper", "openai", "onnx", "ears"]
     options = AsrOptions.model_validate({"engine": "ears", "loudness": 2})
-    assert options.own().loudness == 2.0  # type: ignore[attr-defined]
+    assert options.for_engine().loudness == 2.0  # type: ignore[attr-defined]
     assert asr.engine_class(options).__module__ == "acme_ears"
     assert "SWITCHBOARD_ASR__LOUDNESS" in {setting.variable for setting in documented()}
 
