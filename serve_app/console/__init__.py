@@ -1,1 +1,1 @@
-"""The console: calls, transcripts and tasks as pages for people. Nothing of Ray outside `deployment.py`."""
+"""The console: server-rendered pages. Only `deployment.py` imports Ray."""

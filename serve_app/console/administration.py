@@ -1,32 +1,34 @@
-"""What administrators change on the workspace's page: keys, deliveries of webhooks, voices.
+"""Keys, webhook deliveries and voice profiles. Changes need a session whose key has the scope `admin`."""
 
-For sessions whose key has the scope `admin`.
-"""
-
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from starlette.responses import Response
 
+from db.events import deliveries as event_views
 from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
+from db.events.types import PARTS, type_names
+from db.secrets.recording_urls import shown
 from db.voices import voiceprints
 from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
-from db.workspace import admin_log, keys
+from db.workspace import admin_log, directory, keys
 from db.workspace.admin_log import Actor, NotAdmin
 from db.workspace.keys import KeyInfo
 from pipeline.errors import UnknownTeam
 from pipeline.speakers.policy import Voices
 from serve_app.console import sentences
-from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
 
 PAGE = "/workspace"
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
+MAX_DELIVERIES = MAX_VOICES = 50
 ACTIONS = {"approve": (voiceprints.approve, "approved"), "discard": (voiceprints.remove, "discarded")}
 
 
 def actor(visit: Visit) -> Actor:
-    """Who changes something. Raises `NotAllowed` for a session whose key has not the scope `admin`."""
+    """Return the actor for the log of changes. Raises `NotAllowed` if the session's key lacks the scope `admin`."""
     viewer = visit.viewer
     if not viewer.may_admin:
         raise NotAllowed(sentences.ADMIN_ONLY)
@@ -34,12 +36,12 @@ def actor(visit: Visit) -> Actor:
 
 
 async def create_key(visit: Visit) -> Response:
-    """The page that shows the new key's secret, once. The form sent again leads back: there is the key already."""
+    """Create a key and show its secret once. A resubmitted form redirects, since its key exists already."""
     by = actor(visit)
     form = await read_form(visit.request)
     name = " ".join(form.get("name", "").replace("\x00", "").split())
     scopes = [scope for scope in keys.SCOPES if form.get(f"scope-{scope}")]
-    if not name or len(name) > LONGEST_NAME or not scopes:
+    if not name or len(name) > MAX_NAME_LENGTH or not scopes:
         return visit.problem(sentences.KEY_INCOMPLETE, 400)
     team = by.team_id or uuid_of(form.get("team"))
     try:
@@ -54,7 +56,7 @@ async def create_key(visit: Visit) -> Response:
         )
     except keys.KeyExists:
         return visit.go(PAGE)
-    except keys.OutlivesItsMaker:
+    except keys.KeyOutlivesParent:
         return visit.problem(sentences.KEY_OUTLIVES, 409)
     except (UnknownTeam, UnicodeEncodeError):
         raise NotUnderstood from None
@@ -76,7 +78,7 @@ async def revoke_key(visit: Visit) -> Response:
 
 
 async def replay_failed(visit: Visit) -> Response:
-    """Send what failed at an endpoint again."""
+    """Resend all failed deliveries of an endpoint."""
     by = actor(visit)
     endpoint = await endpoint_of(visit, visit.id())
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, "all that failed")
@@ -85,7 +87,7 @@ async def replay_failed(visit: Visit) -> Response:
 
 
 async def replay_one(visit: Visit) -> Response:
-    """Send one event again to one endpoint, taken or not."""
+    """Resend one event to one endpoint, delivered or not."""
     by = actor(visit)
     endpoint, event_id = await endpoint_of(visit, visit.id()), visit.id("event")
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, f"event {event_id}")
@@ -96,7 +98,7 @@ async def replay_one(visit: Visit) -> Response:
 
 
 async def judge_voice(visit: Visit) -> Response:
-    """Approve or discard a sample of a member's voice. Voices are of all teams: a viewer of one may not."""
+    """Approve or delete a voiceprint. Voiceprints are workspace-wide, so viewers limited to one team may not."""
     by = actor(visit)
     action = (await read_form(visit.request)).get("action", "")
     if action not in ACTIONS:
@@ -118,7 +120,7 @@ async def judge_voice(visit: Visit) -> Response:
 
 
 async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID, detail: str = "") -> None:
-    """Before it is done, as readings are. Raises `NotAllowed` where the session may no longer."""
+    """Log a change before it is made. Raises `NotAllowed` if the session has lost the scope."""
     try:
         async with admin_log.changing(visit.database, visit.viewer.workspace_id, by) as change:
             await change.note(action, kind, object_id, "", detail, visit.viewer.team_id)
@@ -127,22 +129,57 @@ async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID
 
 
 async def _key(visit: Visit) -> KeyInfo:
-    for key in await keys.of_reader(visit.database, visit.reader, visit.id()):
+    for key in await keys.list_keys(visit.database, visit.reader, visit.id()):
         return key
     raise NotFound
 
 
 async def endpoint_of(visit: Visit, endpoint_id: UUID) -> Endpoint:
-    """Raises `NotFound` for one that the viewer's page does not show."""
-    for one in await endpoints.list_endpoints(visit.database, visit.viewer.workspace_id):
-        if one.endpoint_id == endpoint_id and visit.viewer.team_id in (None, one.team_id):
-            return one
+    """Return an endpoint that the viewer may see. Raises `NotFound`."""
+    for endpoint in await endpoints.list_endpoints(visit.database, visit.viewer.workspace_id):
+        if endpoint.endpoint_id == endpoint_id and visit.viewer.team_id in (None, endpoint.team_id):
+            return endpoint
     raise NotFound
 
 
 def uuid_of(text: str | None) -> UUID | None:
-    """The id in a form; None for none. Raises `NotUnderstood`."""
+    """Parse an id from a form; None if empty. Raises `NotUnderstood`."""
     try:
         return UUID(text) if text else None
     except ValueError:
         raise NotUnderstood from None
+
+
+class OfTeam(Protocol):
+    @property
+    def team_id(self) -> UUID | None: ...
+
+
+T = TypeVar("T", bound=OfTeam)
+
+
+async def workspace(visit: Visit) -> Response:
+    """Render the page. It shows no secrets, and URLs without their query."""
+    database, home, team = visit.database, visit.viewer.workspace_id, visit.viewer.team_id
+    hooks = _of_team(await endpoints.list_endpoints(database, home), team)
+    urls = {hook.endpoint_id: shown(hook.url) for hook in hooks}
+    deliveries = await event_views.list_deliveries(database, home, limit=MAX_DELIVERIES) if hooks else []
+    return visit.page(
+        "workspace.html",
+        new_key=uuid4(),
+        new_webhook=uuid4(),
+        types=type_names(),
+        parts=PARTS,
+        scopes=("submit", "read", "edit", "admin"),
+        keys=_of_team(await keys.list_keys(database, home), team),
+        endpoints=hooks,
+        urls=urls,
+        standings=await event_views.standings(database, home),
+        deliveries=[delivery for delivery in deliveries if delivery.endpoint_id in urls],
+        voices=await voiceprints.list_(database, home, MAX_VOICES) if team is None else [],
+        teams={row.team_id: row.name for row in await directory.list_teams(database, home)},
+    )
+
+
+def _of_team(items: Iterable[T], team: UUID | None) -> list[T]:
+    return [item for item in items if team in (None, item.team_id)]

@@ -1,5 +1,3 @@
-"""The console as an ASGI application: its routes on one screen. Nothing of Ray in here."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,7 +18,6 @@ from serve_app.console import (
     editing,
     people,
     problems,
-    queue,
     runs,
     sign_in,
     sound,
@@ -28,20 +25,19 @@ from serve_app.console import (
     trends,
     views,
     webhooks,
-    workspace,
 )
 from serve_app.console.guard import Guard
-from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
+from serve_app.console.waveform import WaveformCache
 from serve_app.experiments.comparison_cache import ComparisonCache
-from serve_app.records.query_embedding import Questions
+from serve_app.records.query_embedding import QueryEmbedder
 from serve_app.settings import Settings
 
 POOL_SIZE = 4
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    """Every page. All but those of signing in are for who is signed in."""
+    """Return all routes. All but those for signing in need a session."""
     return [
         site.open_route("/sign-in", sign_in.sign_in),
         site.open_route("/sign-in", sign_in.open_session, "POST"),
@@ -71,8 +67,8 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/calibrations/{id}/calls/{call}", calibrations.review),
         site.route("/calibrations/{id}/calls/{call}", calibrations.answer, "POST"),
         site.route("/calibrations/{id}/hand-in", calibrations.hand_in, "POST"),
-        site.route("/queue", queue.queue),
-        site.route("/workspace", workspace.workspace),
+        site.route("/queue", calls.queue),
+        site.route("/workspace", administration.workspace),
         site.route("/workspace/keys", administration.create_key, "POST"),
         site.route("/workspace/keys/{id}/revoke", administration.revoke_key, "POST"),
         site.route("/workspace/webhooks", webhooks.create_webhook, "POST"),
@@ -90,33 +86,33 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/people/members/{id}", people.edit_member),
         site.route("/people/members/{id}", people.change_member, "POST"),
         site.route("/calls/{id}/audio", sound.audio),
-        site.route("/calls/{id}/outline", call.outline),
+        site.route("/calls/{id}/waveform", call.waveform),
         Mount("/static", Files(directory=STATIC), name="static"),
     ]
 
 
 class Files(StaticFiles):
-    """Static files; one that is asked for by its content may be kept for ever."""
+    """Static files; a URL with a version can be cached permanently."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if response.status_code == 200:
-            kept = b"v=" in scope.get("query_string", b"")
-            response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
+            is_versioned = b"v=" in scope.get("query_string", b"")
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if is_versioned else "no-cache"
         return response
 
 
 def build_console(settings: Settings, source_header: str | None = None) -> FastAPI:
-    """The application. `source_header`: the header in which our own proxy, and nobody else, tells the sender's address;
-    None: it is the connection's."""
+    """Build the application. `source_header`: header in which our proxy sends the client address; None: use the
+    connection's address."""
     site = Site(settings, source_header)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        site.outliner = Outliner(settings.process_options().scratch_folder, settings.decode)
+        site.waveforms = WaveformCache(settings.process_options().scratch_folder, settings.decode)
         site.comparisons = ComparisonCache()
         site.sounds = SoundFolder(settings.decode, settings.api.SOUND_BYTES, settings.api.DECODERS)
-        site.questions = Questions(settings.embedding, settings.checkpoints)
+        site.questions = QueryEmbedder(settings.embedding, settings.checkpoints)
         site.questions.start()
         try:
             async with await Database.open(settings.require_database_url(), pool_size=POOL_SIZE) as database:

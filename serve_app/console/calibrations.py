@@ -1,6 +1,6 @@
-"""Calibrations in pages: how far each is, a reviewer's own answers of a call, and how far reviewers agree.
+"""Pages of calibrations: progress, a reviewer's answers for a call, agreement of reviewers.
 
-A reviewer is the key that opened the session. Calibrations are of all teams: a viewer of one team sees none.
+A reviewer is the key that opened the session. Calibrations are workspace-wide: viewers limited to one team see none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,39 +20,42 @@ from pipeline.domain.questions import NOT_SAID, SAID, Question
 from serve_app.console import sentences
 from serve_app.console.call import lanes_of, read
 from serve_app.console.conversation import Conversation
-from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, Visit
+from serve_app.console.site import NotAllowed, NotFound, Visit, read_form
 
-MOST_ANSWER = 300  # characters
-MOST_BYTES, MOST_FIELDS = 512 * 1024, 250  # of a form: a hundred questions, two fields each
+MAX_ANSWER_LENGTH = 300  # characters
+MAX_FORM_BYTES, MAX_FORM_FIELDS = 512 * 1024, 250  # of a form: a hundred questions, two fields each
 
 
 async def list_calibrations(visit: Visit) -> Response:
-    """All of the workspace, the latest first."""
-    found = await reviews.list_calibrations(visit.database, visit.reader)
-    return visit.page("calibrations.html", calibrations=found, me=str(visit.viewer.key_id))
+    calibrations = await reviews.list_calibrations(visit.database, visit.reader)
+    return visit.page("calibrations.html", calibrations=calibrations, me=str(visit.viewer.key_id))
 
 
 async def calibration(visit: Visit) -> Response:
-    """How far each reviewer is; the viewer's own calls; the result, for those who handed in, and all once closed."""
+    """Render progress and the viewer's calls; after submission or closing also the agreement."""
     sheet = await _sheet(visit)
-    left = sum(len(sheet.questions) - len(call.answers) for call in sheet.calls)
-    shared: dict[str, Any] = {"sheet": sheet, "one": sheet.calibration, "may_review": _may_review(visit), "left": left}
+    unanswered = sum(len(sheet.questions) - len(call.answers) for call in sheet.calls)
+    shared: dict[str, Any] = {
+        "sheet": sheet,
+        "one": sheet.calibration,
+        "may_review": _may_review(visit),
+        "unanswered": unanswered,
+    }
     if sheet.handed_in_at is None and sheet.calibration.closed_at is None:
         return visit.page("calibration.html", **shared)
-    found = await _agreement(visit)
+    agreement = await _agreement(visit)
     return visit.page(
         "calibration.html",
         **shared,
-        found=found,
-        names={who.reviewer: who.name for who in found.reviewers},
-        titles={asked.question: asked.title for asked in found.questions},
-        starts=await reviews.evidence_starts(visit.database, visit.reader, found.disagreements),
+        found=agreement,
+        names={who.reviewer: who.name for who in agreement.reviewers},
+        titles={asked.question: asked.title for asked in agreement.questions},
+        starts=await reviews.evidence_starts(visit.database, visit.reader, agreement.disagreements),
     )
 
 
 async def review(visit: Visit) -> Response:
-    """A call to listen to, and the questions, with what this reviewer answered; none of the machine's answers."""
+    """Render a call with the questions and this reviewer's answers, but without automatic answers."""
     sheet = await _sheet(visit)
     call_id, answers = _call_of(visit, sheet)
     _reviewer(visit)
@@ -64,7 +67,7 @@ async def review(visit: Visit) -> Response:
         answers=answers,
         offered=offered,
         call=record.call,
-        number=1 + [one.call_id for one in sheet.calls].index(call_id),
+        number=1 + [call.call_id for call in sheet.calls].index(call_id),
         conversation=conversation,
         part=conversation.parts[0] if conversation and conversation.parts else None,
         waiting=conversation.parts[1:] if conversation else (),
@@ -75,15 +78,15 @@ async def review(visit: Visit) -> Response:
 
 
 async def answer(visit: Visit) -> Response:
-    """Keep what is answered of a call, and lead to the next one that is not answered wholly."""
+    """Save answers for a call; redirect to the next call with unanswered questions."""
     sheet = await _sheet(visit)
     call_id, _ = _call_of(visit, sheet)
     who = _reviewer(visit)
-    form = await read_form(visit.request, MOST_BYTES, MOST_FIELDS)
-    given = answers_of(sheet.questions, form)
+    form = await read_form(visit.request, MAX_FORM_BYTES, MAX_FORM_FIELDS)
+    answers = answers_of(sheet.questions, form)
     try:
-        if given:
-            await reviews.answer(visit.database, visit.reader, who, visit.id(), call_id, given)
+        if answers:
+            await reviews.answer(visit.database, visit.reader, who, visit.id(), call_id, answers)
     except AnswerUnfit:
         return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except CalibrationRefused:
@@ -96,7 +99,7 @@ async def answer(visit: Visit) -> Response:
 
 
 async def hand_in(visit: Visit) -> Response:
-    """Hand in what the viewer answered."""
+    """Submit the viewer's answers."""
     sheet = await _sheet(visit)
     who = _reviewer(visit)
     try:
@@ -110,29 +113,28 @@ async def hand_in(visit: Visit) -> Response:
 
 
 def offered(asked: Question) -> list[str]:
-    """The answers to choose from; none where one is written."""
-    told = {"yes/no": ["yes", "no"], "tracker": [SAID, NOT_SAID], "choice": [*asked.choices, NOT_SAID]}
-    return [*told[asked.type], NOT_APPLICABLE] if asked.type in told else []
+    """Return the choices for a question; none for free text."""
+    choices = {"yes/no": ["yes", "no"], "tracker": [SAID, NOT_SAID], "choice": [*asked.choices, NOT_SAID]}
+    return [*choices[asked.type], NOT_APPLICABLE] if asked.type in choices else []
 
 
 def answers_of(asked: Iterable[Question], form: Mapping[str, str]) -> Answers:
-    """What a form answers, by key; without the questions that it leaves open. `instead-KEY` says that nothing is
-    written."""
-    found: dict[str, str | None] = {}
-    for one in asked:
-        written = " ".join(form.get(f"answer-{one.key}", "").replace("\x00", "").split())[:MOST_ANSWER]
-        instead = form.get(f"instead-{one.key}", "")
-        if told := instead if instead in (NOT_SAID, NOT_APPLICABLE) else written:
-            found[one.key] = None if told == NOT_SAID else told
-    return found
+    """Return the answers of a form by key, without unanswered questions. `instead-KEY` replaces a written answer."""
+    answers: dict[str, str | None] = {}
+    for question in asked:
+        written = " ".join(form.get(f"answer-{question.key}", "").replace("\x00", "").split())[:MAX_ANSWER_LENGTH]
+        instead = form.get(f"instead-{question.key}", "")
+        if answer := instead if instead in (NOT_SAID, NOT_APPLICABLE) else written:
+            answers[question.key] = None if answer == NOT_SAID else answer
+    return answers
 
 
 def _following(sheet: ReviewSheet, call_id: UUID) -> UUID | None:
-    """The next call after this one, around the end, with a question that is not answered."""
-    ids = [one.call_id for one in sheet.calls]
+    """Return the next call with an unanswered question, wrapping around at the end."""
+    ids = [call.call_id for call in sheet.calls]
     at = ids.index(call_id) if call_id in ids else 0
     around = [*sheet.calls[at:], *sheet.calls[:at]]
-    return next((one.call_id for one in around if len(one.answers) < len(sheet.questions)), None)
+    return next((call.call_id for call in around if len(call.answers) < len(sheet.questions)), None)
 
 
 def _may_review(visit: Visit) -> bool:
@@ -140,20 +142,19 @@ def _may_review(visit: Visit) -> bool:
 
 
 def _reviewer(visit: Visit) -> Editor:
-    """Raises `NotAllowed` for a session that may only read, and one that a link opened: its name may be of several."""
+    """Raise `NotAllowed` for read-only sessions, and for sessions from a link: several people may use one name."""
     if not _may_review(visit):
         raise NotAllowed(sentences.NO_REVIEWER)
     return _self(visit)
 
 
 def _self(visit: Visit) -> Editor:
-    """The viewer as reviewers are known: by the key; by the session where there is none, which reviewed nothing."""
+    """Return the viewer as a reviewer: the key, or the session if it was opened by a link (it has no reviews)."""
     viewer = visit.viewer
     return Editor(viewer.key_id, viewer.session_id, viewer.name if viewer.key_id else str(viewer.session_id))
 
 
 async def _sheet(visit: Visit) -> ReviewSheet:
-    """Raises `NotFound`."""
     try:
         return await reviews.sheet(visit.database, visit.reader, _self(visit), visit.id())
     except NoSuchCalibration:
@@ -161,18 +162,18 @@ async def _sheet(visit: Visit) -> ReviewSheet:
 
 
 def _call_of(visit: Visit, sheet: ReviewSheet) -> tuple[UUID, Answers]:
-    """The call in the path, and what is answered of it. Raises `NotFound`."""
-    wanted = visit.id("call")
-    for one in sheet.calls:
-        if one.call_id == wanted:
-            return wanted, one.answers
+    """Return the call id in the path and its answers. Raises `NotFound`."""
+    call_id = visit.id("call")
+    for call in sheet.calls:
+        if call.call_id == call_id:
+            return call_id, call.answers
     raise NotFound
 
 
 async def _agreement(visit: Visit) -> Agreement:
-    """The result, with a note of who reads it."""
-    found = (await reviews.agreement(visit.database, visit.reader, _self(visit), visit.id())).agreement
+    """Return the agreement, and log the access to its calls."""
+    agreement = (await reviews.agreement(visit.database, visit.reader, _self(visit), visit.id())).agreement
     who = visit.viewer.key_id or visit.viewer.session_id
-    call_ids = [one.call_id for one in found.calls]
+    call_ids = [call.call_id for call in agreement.calls]
     await access_log.note(visit.database, visit.reader, who, call_ids, "record", "calibration")
-    return found
+    return agreement

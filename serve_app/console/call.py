@@ -1,5 +1,3 @@
-"""One call: what was said, what follows from it, and why the service thinks so."""
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,20 +22,23 @@ from serve_app.console.site import NotFound, NotUnderstood, Visit, etag_of
 from serve_app.operations.estimates import engine_work, whole_cost
 from serve_app.records.advice import advice, waiting_advice
 
-SHOWN_DOUBTS = 200  # in the panel; more are marked in the text only
-UNSURE_ONLY = ("unsure",)  # doubts of single words: marked where they stand
+MAX_LISTED_DOUBTS = 200  # in the panel; all are marked in the text
+POLL_WAIT_SECONDS = 0.8  # then the page polls again
+MAX_LANES = 3  # of a mixed recording; further speakers have none
+PAUSE = 0.25  # seconds around a turn that still belong to its speaker
+UNSURE_ONLY = ("unsure",)  # doubts about single words, marked in the text only
 
 
 async def call(visit: Visit) -> Response:
-    """The page. A call that is still worked on looks for news by itself."""
+    """Render the page. It polls while the call is being processed."""
     record = await read(visit, "record")
     conversation = Conversation.of(record)
     done = await stages_done(visit.database, visit.reader, record.call.call_id)
     team = next(
         (
-            one.name
-            for one in await directory.list_teams(visit.database, visit.viewer.workspace_id)
-            if one.team_id == record.call.team_id
+            team_.name
+            for team_ in await directory.list_teams(visit.database, visit.viewer.workspace_id)
+            if team_.team_id == record.call.team_id
         ),
         None,
     )
@@ -49,7 +50,7 @@ async def call(visit: Visit) -> Response:
         conversation=conversation,
         part=conversation.parts[0] if conversation and conversation.parts else None,
         waiting=conversation.parts[1:] if conversation else (),
-        found={one.step: one for one in record.findings},
+        found={finding_.step: finding_ for finding_ in record.findings},
         lanes=lanes_of(conversation) if conversation else [],
         doubts=list(_doubts(conversation)) if conversation else [],
         tone=charts.tone_over_time(conversation) if conversation else None,
@@ -70,44 +71,52 @@ async def call(visit: Visit) -> Response:
 
 
 async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
-    """What the forms offer, and the names behind the ids of edits."""
+    """Return the options of the forms, and names by the ids in edits."""
     members = []
     if visit.viewer.may_edit or record.edits:
         members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     team = visit.viewer.team_id
-    offered = [one for one in members if team in (None, one.team_id) or one.team_id is None]
-    wanted = {
-        UUID(str(v)) for one in record.edits if one.kind is EditKind.CONTACT for v in (one.machine, one.person) if v
+    offered = [member for member in members if team in (None, member.team_id) or member.team_id is None]
+    contact_ids = {
+        UUID(str(id_))
+        for edit in record.edits
+        if edit.kind is EditKind.CONTACT
+        for id_ in (edit.machine, edit.person)
+        if id_
     }
-    contacts = await people_list.contacts_by_id(visit.database, visit.reader, wanted)
-    names = {one.contact_id: one.name or one.company or one.phone or one.email for one in contacts}
-    own = visit.viewer.may_edit and (record.answers or record.trackers)
-    asked = await questions.list_questions(visit.database, visit.reader, visit.viewer.workspace_id) if own else []
+    contacts = await people_list.contacts_by_id(visit.database, visit.reader, contact_ids)
+    names = {
+        contact.contact_id: contact.name or contact.company or contact.phone or contact.email for contact in contacts
+    }
+    needs_choices = visit.viewer.may_edit and (record.answers or record.trackers)
+    asked = (
+        await questions.list_questions(visit.database, visit.reader, visit.viewer.workspace_id) if needs_choices else []
+    )
     return {
-        "choices": {one.question.key: list(one.question.choices) for one in asked},
+        "choices": {question.question.key: list(question.question.choices) for question in asked},
         "shown_answer": shown_answer,
         "members": offered,
-        "named": {str(one.user_id): one.name for one in members} | names,
+        "named": {str(member.user_id): member.name for member in members} | names,
         "agent_id": record.agent_user_id or "",
     }
 
 
 async def turns(visit: Visit) -> Response:
-    """One part of the conversation, for a page that has scrolled to it."""
+    """Render a part of the conversation, loaded when the page scrolls to it."""
     record = await read(visit, "transcript")
     conversation = Conversation.of(record)
     number = visit.request.path_params["part"]
     if conversation is None or number >= len(conversation.parts):
         raise NotUnderstood
     part = conversation.parts[number]
-    reading = "reading" in visit.request.query_params  # beside a review, where nothing is corrected
+    reading = "reading" in visit.request.query_params  # a review: no corrections
     shown = {"conversation": conversation, "part": part, "reasons": REASONS, "call": record.call, "reading": reading}
     return visit.page("_turns.html", **shown)
 
 
 async def read(visit: Visit, what: str | None, machine: bool = False, call_id: UUID | None = None) -> CallRecord:
-    """A call, that in the path unless another is meant, and a note of who read what of it; None: nothing that was
-    said. `machine`: without what people corrected. Raises `NotFound`."""
+    """Return a call, by default the one in the path, and log the access to `what`; None: nothing confidential is read.
+    `machine`: without manual corrections. Raises `NotFound`."""
     call_id = call_id or visit.id()
     async with visit.database.transaction(visit.reader, snapshot=True) as connection:
         record = await views.read_call(connection, call_id, machine)
@@ -119,52 +128,57 @@ async def read(visit: Visit, what: str | None, machine: bool = False, call_id: U
 
 
 async def note(visit: Visit, call_id: UUID, what: str, detail: str = "console") -> None:
-    """Note who reads or hears a call: the session's key, or the session that a link opened."""
+    """Log an access under the session's key, or under the session if it was opened by a link."""
     who = visit.viewer.key_id or visit.viewer.session_id
     await access_log.note(visit.database, visit.reader, who, [call_id], what, detail)
 
 
 @dataclass(frozen=True, slots=True)
 class WaveformLane:
-    """One line of the waveform: the sound of a channel, or of a speaker of a mixed recording."""
+    """A line of the waveform: a channel, or a speaker of a mixed recording."""
 
     name: str
     side: str
 
 
 def lanes_of(conversation: Conversation) -> list[WaveformLane]:
-    """One for each party: of separated channels the rep's first; of a mixed recording one for each speaker."""
-    say = {"rep": "Rep", "customer": "Customer"}
+    """Return a lane per party: the agent's first if channels are separated, else one per speaker."""
+    say = {"rep": "Agent", "customer": "Customer"}
     by_side = {conversation.sides[label]: name for label, name in conversation.names.items()}
     if conversation.transcript.layout.kind.separated:
         return [WaveformLane(by_side.get(side, say[side]), side) for side in ("rep", "customer")]
-    speakers = conversation.transcript.speakers[:3]
+    speakers = conversation.transcript.speakers[:MAX_LANES]
     return [
-        WaveformLane(conversation.names.get(one.label, one.label), conversation.sides[one.label]) for one in speakers
+        WaveformLane(conversation.names.get(speaker.label, speaker.label), conversation.sides[speaker.label])
+        for speaker in speakers
     ] or [WaveformLane("", "other")]
 
 
 def _doubts(conversation: Conversation) -> Iterator[Doubt]:
-    """What is worth a line of its own: stretches, and text that was taken out."""
-    worth = (one for one in conversation.transcript.doubts if one.reasons != UNSURE_ONLY or not one.kept)
-    for number, one in enumerate(sorted(worth, key=lambda doubt: doubt.start)):
-        if number == SHOWN_DOUBTS:
+    """Yield the listed doubts: stretches, and text removed from the transcript."""
+    worth = (doubt for doubt in conversation.transcript.doubts if doubt.reasons != UNSURE_ONLY or not doubt.kept)
+    for number, doubt in enumerate(sorted(worth, key=lambda doubt: doubt.start)):
+        if number == MAX_LISTED_DOUBTS:
             return
-        yield one
+        yield doubt
 
 
 def _work(record: CallRecord, done: Sequence[StageDone]) -> Iterator[Mapping[str, Any]]:
-    """What was done for the call: each job with its seconds, and after how many of them each stage was done."""
+    """Yield the call's jobs with their seconds, and the seconds after which each stage was done."""
     for job in record.jobs:
         ran = job.finished_at and job.started_at and (job.finished_at - job.started_at).total_seconds()
         began = job.started_at
-        own = [one for one in done if one.job_id == job.job_id and began is not None and one.recorded_at >= began]
-        stages = [(one.stage, (one.recorded_at - began).total_seconds()) for one in own if began is not None]
+        job_stages = [
+            stage for stage in done if stage.job_id == job.job_id and began is not None and stage.recorded_at >= began
+        ]
+        stages = [
+            (stage.stage, (stage.recorded_at - began).total_seconds()) for stage in job_stages if began is not None
+        ]
         yield {"job": job, "seconds": ran, "stages": stages}
 
 
 def _advice(record: CallRecord) -> str | None:
-    """What can be done where a call failed, or waits because of a failure."""
+    """Return advice for a call that failed or waits for a retry."""
     call_ = record.call
     if call_.failure is not None:
         return advice(call_.failure.code, call_.call_id)
@@ -173,24 +187,15 @@ def _advice(record: CallRecord) -> str | None:
     return None
 
 
-PATIENCE = 0.8  # seconds that a page waits for an outline before it asks again
-
-
-LANES = 3  # of a mixed recording; further speakers are drawn in none
-
-
-PAUSE = 0.25  # seconds around a turn that still belong to its speaker
-
-
-async def outline(visit: Visit) -> Response:
-    """One byte for each slice, lane after lane; 202 while it is being made."""
+async def waveform(visit: Visit) -> Response:
+    """Return one byte per slice, lane after lane; 202 while the waveform is being computed."""
     record = await read(visit, None)
     conversation = Conversation.of(record)
     if conversation is None or not record.recordings or record.job_id is None:
         raise NotFound
     try:
-        machine = await read(visit, None, machine=True)  # the outline is kept as the machine has the channels
-        peaks = await visit.site.outliner.get(visit.database, visit.reader, machine, PATIENCE)
+        machine = await read(visit, None, machine=True)  # it is stored in the order of the detected channels
+        peaks = await visit.site.waveforms.get(visit.database, visit.reader, machine, POLL_WAIT_SECONDS)
     except TimeoutError:
         return Response(status_code=202, headers={"Retry-After": "1"})
     if peaks is None:
@@ -204,9 +209,9 @@ async def outline(visit: Visit) -> Response:
 
 
 def by_speaker(peaks: Peaks, conversation: Conversation) -> Peaks:
-    """A mixed recording's outline with a lane for each speaker, where they speak: shape (lanes, slices)."""
+    """Split the waveform of a mixed recording into a lane per speaker: shape (lanes, slices)."""
     transcript = conversation.transcript
-    labels = [speaker.label for speaker in transcript.speakers[:LANES]]
+    labels = [speaker.label for speaker in transcript.speakers[:MAX_LANES]]
     if not labels:
         return peaks[:1]
     count = peaks.shape[1]

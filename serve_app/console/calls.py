@@ -1,5 +1,3 @@
-"""The list of calls: filters in the URL, live, in pages."""
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -11,6 +9,7 @@ from uuid import UUID
 from starlette.responses import HTMLResponse, Response
 
 from db.core.pages import InvalidCursor
+from db.queue import backlog
 from db.search import call_list, saved_views
 from db.search.call_list import CallFilter, CallLine
 from db.search.semantic import OtherModel, closest_calls
@@ -19,13 +18,15 @@ from db.workspace.directory import DirectoryMember, Team
 from pipeline.domain.call import CallState
 from serve_app.console import labels, outcomes
 from serve_app.console.site import NotUnderstood, Visit, etag_of
+from serve_app.operations.estimates import Estimate
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
 ROWS = 50
-LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between two looks, while calls are worked on and while none is
-LONGEST = 200  # characters of a search
+BOOLEANS = {"true": True, "false": False}
+LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between polls, while calls are processed and while none are
+MAX_FILTER_LENGTH = 200  # characters of a search
 FIELDS = (
-    *("q", "by", "who", "state", "direction", "tone", "language", "tasks", "team", "member", "from", "to"),
+    *("text", "by", "name", "status", "outgoing", "tone", "language", "openTasks", "teamId", "userId", "from", "to"),
     *("answer", "score"),
 )
 
@@ -35,37 +36,37 @@ async def home(visit: Visit) -> Response:
 
 
 async def calls(visit: Visit) -> Response:
-    """The page, or its list alone where a page that is open asks for it."""
+    """Render the page, or only its list for polling."""
     form = asked_for(visit.request.query_params)
     cursor = visit.request.query_params.get("cursor") or None
     try:
-        wanted = filter_of(form, visit.wording.zone)
-        page = await _listed(visit, form, wanted, cursor)
+        call_filter = filter_of(form, visit.wording.zone)
+        page = await _listed(visit, form, call_filter, cursor)
     except (ValueError, InvalidCursor):
         raise NotUnderstood from None
     asked = {name: value for name, value in form.items() if value}
     listed: dict[str, Any] = {
         "days": _grouped(form, page.items, visit.wording.zone),
-        "trouble": page.trouble,
+        "trouble": page.problem,
         "query": urlencode(asked),
         "asked": bool(asked),
-        "still": bool(cursor) or _by_meaning(form),  # a look at other pages than the first, or a question asked again
+        "still": bool(cursor) or _by_meaning(form),  # no polling on later pages and for searches by meaning
         "cursor": cursor,
         "following": page.next and urlencode(asked | {"cursor": page.next}),
         "seconds": LIVE_SECONDS if any(_moves(line) for line in page.items) else QUIET_SECONDS,
-        "searched": form["q"],
-        "scored_by": wanted.scorecard,
+        "searched": form["text"],
+        "scored_by": call_filter.scorecard,
         "submit_url": f"{visit.site.settings.base_url}/submit",
     }
     if visit.request.headers.get("hx-request") and not visit.request.headers.get("hx-history-restore-request"):
         return _part(visit, listed)
     teams = [] if visit.viewer.team_id else await directory.list_teams(visit.database, visit.viewer.workspace_id)
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
-    members = [one for one in members if visit.viewer.team_id in (None, one.team_id) or one.team_id is None]
+    members = [member for member in members if visit.viewer.team_id in (None, member.team_id) or member.team_id is None]
     answers, scores = await outcomes.choices(visit)
     chips = list(_chips(visit, form, teams, members, [*answers, *scores]))
     views = await saved_views.list_views(visit.database, visit.reader)
-    view = next((one for one in views if one.query == listed["query"]), None)
+    view = next((saved for saved in views if saved.query == listed["query"]), None)
     return visit.page(
         "calls.html",
         form=form,
@@ -83,65 +84,67 @@ async def calls(visit: Visit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A page of calls. `trouble`: why they could not be searched by meaning."""
+    """A page of calls. `problem`: why a search by meaning is not possible."""
 
     items: tuple[CallLine, ...]
     next: str | None
-    trouble: str = ""
+    problem: str = ""
 
 
-async def _listed(visit: Visit, form: Mapping[str, str], wanted: CallFilter, cursor: str | None) -> _Listed:
-    """By words, or the calls whose passages are most like a question. Raises ValueError and `InvalidCursor`."""
+async def _listed(visit: Visit, form: Mapping[str, str], call_filter: CallFilter, cursor: str | None) -> _Listed:
+    """List calls by words, or by similarity of passages to a question. Raises ValueError, `InvalidCursor`."""
     if not _by_meaning(form):
-        page = await call_list.list_calls(visit.database, visit.reader, wanted, cursor, ROWS)
+        page = await call_list.list_calls(visit.database, visit.reader, call_filter, cursor, ROWS)
         return _Listed(page.items, page.next)
-    if wanted.name is not None:
-        return _Listed((), None, "Search by meaning takes no name; put it into the words.")
+    if call_filter.name is not None:
+        return _Listed((), None, "A search by meaning cannot be combined with a name. Add the name to the search text.")
     try:
-        model, vector = await visit.site.questions.vector(form["q"])
-        return _Listed(await closest_calls(visit.database, visit.reader, vector, model, wanted, ROWS), None)
+        model, vector = await visit.site.questions.vector(form["text"])
+        return _Listed(await closest_calls(visit.database, visit.reader, vector, model, call_filter, ROWS), None)
     except SwitchedOff:
-        return _Listed((), None, "Search by meaning is switched off.")
+        return _Listed((), None, "Search by meaning is turned off.")
     except OtherModel:
-        return _Listed((), None, "Calls are being prepared for search by meaning, or an operator has to begin it.")
+        return _Listed(
+            (), None, "The index for search by meaning is not ready. Contact your administrator if this persists."
+        )
     except EmbedderNotReady:
-        return _Listed((), None, "Search by meaning is not ready. Try again in a few seconds.")
+        return _Listed((), None, "Search by meaning is starting. Try again in a few seconds.")
 
 
 def _by_meaning(form: Mapping[str, str]) -> bool:
-    return form["by"] == "meaning" and bool(form["q"])
+    return form["by"] == "meaning" and bool(form["text"])
 
 
 def _part(visit: Visit, listed: Mapping[str, Any]) -> Response:
-    """The list, with a mark of its content: a look that finds nothing new costs the browser nothing."""
+    """Render the list with an ETag, so that a poll without news returns 304."""
     body = bytes(visit.page("_calls.html", **listed).body).decode()
     etag = etag_of(body)
     return visit.unchanged(etag) or HTMLResponse(body, headers={"ETag": etag})
 
 
-def asked_for(given: Mapping[str, str]) -> dict[str, str]:
-    """The value of each field, empty where none was given."""
-    return {name: given.get(name, "").strip()[:LONGEST] for name in FIELDS}
+def asked_for(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the value of each filter; empty if missing."""
+    return {name: parameters.get(name, "").strip()[:MAX_FILTER_LENGTH] for name in FIELDS}
 
 
 def filter_of(form: Mapping[str, str], zone: tzinfo) -> CallFilter:
-    """What a form asks for; days are the viewer's. Raises ValueError."""
-    if form["state"] and form["state"] not in labels.STATES:
-        raise ValueError("no such state")
+    """Build the filter; days are in the viewer's time zone. Raises ValueError."""
+    if form["status"] and form["status"] not in labels.STATES:
+        raise ValueError("unknown status")
     last = _midnight(form["to"], zone)
     return CallFilter(
-        states=(form["state"],) if form["state"] else (),
+        states=(form["status"],) if form["status"] else (),
         started_from=_midnight(form["from"], zone),
         started_before=last and last + timedelta(days=1),
-        outgoing={"out": True, "in": False}.get(form["direction"]),
-        team_id=UUID(form["team"]) if form["team"] else None,
-        user_id=UUID(form["member"]) if form["member"] else None,
+        outgoing=BOOLEANS.get(form["outgoing"]),
+        team_id=UUID(form["teamId"]) if form["teamId"] else None,
+        user_id=UUID(form["userId"]) if form["userId"] else None,
         language=form["language"] or None,
         tone=form["tone"] or None,
-        open_tasks=True if form["tasks"] == "open" else None,
-        text=None if _by_meaning(form) else form["q"] or None,
-        name=form["who"] or None,
-        **outcomes.wanted(form),
+        open_tasks=BOOLEANS.get(form["openTasks"]),
+        text=None if _by_meaning(form) else form["text"] or None,
+        name=form["name"] or None,
+        **outcomes.filter_fields(form),
     )
 
 
@@ -151,27 +154,27 @@ def _midnight(day: str, zone: tzinfo) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Calls that started on one day of the viewer's; None: calls in another order than by their start."""
+    """Calls that started on one day in the viewer's time zone. `day` is None if calls are not ordered by start."""
 
     day: date | None
     lines: tuple[CallLine, ...]
 
 
 def days_of(lines: tuple[CallLine, ...], zone: tzinfo) -> Iterator[Day]:
-    """In the order of the lines."""
-    for day, own in groupby(lines, key=lambda line: line.call.start_time.astimezone(zone).date()):
-        yield Day(day, tuple(own))
+    """Group consecutive lines by day."""
+    for day, group in groupby(lines, key=lambda line: line.call.start_time.astimezone(zone).date()):
+        yield Day(day, tuple(group))
 
 
 def _grouped(form: Mapping[str, str], lines: tuple[CallLine, ...], zone: tzinfo) -> list[Day]:
-    """By day; what is most like a question comes first, whatever its day."""
+    """Group lines by day; results of a search by meaning stay in one group, the most similar first."""
     if _by_meaning(form):
         return [Day(None, lines)] if lines else []
     return list(days_of(lines, zone))
 
 
 def _moves(line: CallLine) -> bool:
-    """Whether a call may change within seconds."""
+    """Return whether a call can change within seconds."""
     call = line.call
     waits = call.next_try is not None and call.next_try > datetime.now(UTC) + timedelta(minutes=1)
     return call.state == CallState.TRANSCRIBING and not waits
@@ -179,7 +182,7 @@ def _moves(line: CallLine) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A filter that is on, and the query without it."""
+    """An active filter, and the query without it."""
 
     label: str
     value: str
@@ -194,33 +197,55 @@ def _chips(
     groups: list[outcomes.Group],
 ) -> Iterator[Chip]:
     say = visit.wording.say
-    known = {
-        "state": labels.STATES,
+    names_by_field = {
+        "status": labels.STATES,
         "tone": labels.TONES,
-        "direction": {"in": "Incoming", "out": "Outgoing"},
-        "tasks": {"open": "Open"},
+        "outgoing": labels.DIRECTIONS,
+        "openTasks": labels.OPEN_TASKS,
     }
-    names = {"team": {str(one.team_id): one.name for one in teams}}
-    names["member"] = {str(one.user_id): one.name for one in members}
-    told = {value: f"{heading}: {name}" for heading, some in groups for value, name in some}
-    names |= {"answer": told, "score": told}
+    names = {"teamId": {str(team.team_id): team.name for team in teams}}
+    names["userId"] = {str(member.user_id): member.name for member in members}
+    choices = {value: f"{heading}: {name}" for heading, some in groups for value, name in some}
+    names |= {"answer": choices, "score": choices}
     for field, label in CHIPS.items():
         if value := form[field]:
-            shown = say(known[field].get(value, value)) if field in known else names.get(field, {}).get(value, value)
+            shown = (
+                say(names_by_field[field].get(value, value))
+                if field in names_by_field
+                else names.get(field, {}).get(value, value)
+            )
             others = {name: other for name, other in form.items() if other and name != field}
             yield Chip(say(label), shown, urlencode(others))
 
 
 CHIPS = {
-    "state": "State",
-    "direction": "Direction",
-    "tone": "Tone",
+    "status": "Status",
+    "outgoing": "Direction",
+    "tone": "Sentiment",
     "language": "Language",
-    "tasks": "Tasks",
-    "team": "Team",
-    "member": "Member",
+    "openTasks": "Tasks",
+    "teamId": "Team",
+    "userId": "Member",
     "from": "From",
     "to": "To",
     "answer": "Answer",
     "score": "Score",
 }
+
+
+async def queue(visit: Visit) -> Response:
+    """Render the queue; the page polls."""
+    teams = await backlog.team_queues(visit.database, visit.reader)
+    downloading = sum(team.fetching for team in teams)
+    busy = any(team.queued or team.running for team in teams)
+    seconds = await drain_seconds(visit) if busy else None
+    shown: dict[str, Any] = {"teams": teams, "downloading": downloading, "busy": busy, "seconds": seconds}
+    if not visit.request.headers.get("hx-request"):
+        return visit.page("queue.html", **shown)
+    body = bytes(visit.page("_queue.html", **shown).body).decode()
+    return visit.unchanged(etag_of(body)) or HTMLResponse(body, headers={"ETag": etag_of(body)})
+
+
+async def drain_seconds(visit: Visit) -> float:
+    """Estimate the seconds until the queue is empty, other workspaces included, since they share the engines."""
+    return Estimate(await backlog.backlog(visit.database), visit.site.settings.scaling.assumed_rtfx).drain_time()

@@ -1,5 +1,3 @@
-"""What charts show, as plain geometry: templates draw it as SVG."""
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +6,12 @@ if TYPE_CHECKING:
     from serve_app.console.conversation import Conversation
 
 WIDTH = 1000.0  # of a chart over time, in its own units
-LEAST = 3.0  # width of a mark, so that short turns are seen
+MIN_MARK_WIDTH = 3.0  # so that short turns are visible
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One party's part of a bar. `at` and `share` are of the whole, 0..1."""
+    """One party's part of a bar; `at` and `share` are fractions of the whole."""
 
     label: str
     name: str
@@ -25,7 +23,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A turn on a line of time. `x`, `width` in `WIDTH`; `score` from -1 to 1."""
+    """A turn on a time axis; `x` and `width` in units of `WIDTH`, `score` from -1 to 1."""
 
     x: float
     width: float
@@ -36,19 +34,19 @@ class Mark:
 
 
 def talk_share(statistics: "Finding | None", conversation: "Conversation") -> list[Share]:
-    """How the talk was shared out, by party in the order of the speakers; empty where nobody spoke."""
+    """Return the parties' shares of talk time, in the order of speakers; empty without speech."""
     parties = (statistics.value.get("parties") if statistics else None) or {}
-    found, at = [], 0.0
+    shares, at = [], 0.0
     for label, figures in parties.items():
         share = float(figures.get("talk_ratio") or 0.0)
         name = conversation.names.get(label, label)
-        found.append(Share(label, name, conversation.sides.get(label, "other"), at, share, figures))
+        shares.append(Share(label, name, conversation.sides.get(label, "other"), at, share, figures))
         at += share
-    return found if at > 0 else []
+    return shares if at > 0 else []
 
 
 def tone_over_time(conversation: "Conversation") -> list[Mark]:
-    """Turns that have a tone other than neutral, as marks above or below a line; at most one for each unit."""
+    """Return a mark for each turn whose sentiment is not neutral."""
     transcript = conversation.transcript
     seconds = max(transcript.duration, 1.0)
     scores = {"positive": 1.0, "negative": -1.0}
@@ -56,7 +54,7 @@ def tone_over_time(conversation: "Conversation") -> list[Mark]:
     for turn in transcript.turns:
         label = conversation.tones.get(turn.index, "neutral")
         if label in scores and not turn.machine:
-            x, width = turn.start / seconds * WIDTH, max((turn.end - turn.start) / seconds * WIDTH, LEAST)
+            x, width = turn.start / seconds * WIDTH, max((turn.end - turn.start) / seconds * WIDTH, MIN_MARK_WIDTH)
             side = conversation.sides.get(turn.speaker, "other")
             marks.append(Mark(round(x, 1), round(width, 1), scores[label], label, side, turn.start))
     return marks

@@ -1,5 +1,3 @@
-"""Console: the Serve deployment of the pages. A thin wrapper around `serve_app.console.app`."""
-
 import os
 
 from fastapi import FastAPI
@@ -11,7 +9,7 @@ from serve_app.settings import Settings
 
 
 class ConsoleReplica:
-    """Builds the pages in the replica, from the settings of its own node."""
+    """Builds the application in the replica, from the settings of the replica's node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.console.app import build_console
@@ -21,10 +19,10 @@ class ConsoleReplica:
         return build_console(Settings(), SOURCE_HEADER if behind_haproxy else None)
 
     async def check_health(self) -> None:
-        """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""
+        """Pass if the event loop runs. An unavailable PostgreSQL does not make the replica unhealthy."""
 
     async def pid(self) -> int:
-        """The process that runs this replica, for operators and fault tests."""
+        """Return the id of the replica's process, for operators and fault tests."""
         return os.getpid()
 
 

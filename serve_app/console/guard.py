@@ -1,9 +1,9 @@
-"""What every request passes before a page sees it: where it came from, who asks, and what the browser may do.
+"""Request checks and response headers of all pages.
 
-- A request that changes something must come from our own pages (Sec-Fetch-Site, or else Origin): no other site's form
-  or script can use the session's cookie, nor sign a browser in to somebody else's.
-- The cookie is HttpOnly and SameSite=Lax, and Secure wherever the browser came by TLS.
-- Pages run scripts and styles of our own files only. Nothing is loaded from elsewhere.
+- A request that changes something must come from the console's own pages (Sec-Fetch-Site, or else Origin), so that no
+  other site can use the session's cookie or sign a browser in to a different session.
+- The cookie is HttpOnly and SameSite=Lax, and Secure if the browser connected by TLS.
+- Scripts and styles come from the console's own files only. Nothing is loaded from other hosts.
 """
 
 import secrets
@@ -24,9 +24,9 @@ POLICY = (
 
 
 class Guard:
-    """ASGI: refuses requests of other sites, writes the headers that bind the browser, and draws the page's nonce.
+    """ASGI middleware: rejects cross-site requests, sets security headers and creates the page's nonce.
 
-    The nonce is for the one style sheet that the waveform brings along; handlers find it in `request.state.nonce`.
+    The nonce is for the waveform's style sheet; handlers read it from `request.state.nonce`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -39,7 +39,7 @@ class Guard:
         nonce = secrets.token_urlsafe(16)
         scope.setdefault("state", {})["nonce"] = nonce
 
-        async def bound(message: Message) -> None:
+        async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["Content-Security-Policy"] = POLICY.format(nonce=nonce)
@@ -51,15 +51,15 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        if scope["method"] not in SAFE and not is_ours(headers):
-            refused = PlainTextResponse("This request did not come from a page of this console.", 403)
-            await refused(scope, receive, bound)
+        if scope["method"] not in SAFE and not is_same_origin(headers):
+            response = PlainTextResponse("Cross-site request rejected.", 403)
+            await response(scope, receive, send_secured)
             return
-        await self._app(scope, receive, bound)
+        await self._app(scope, receive, send_secured)
 
 
-def is_ours(headers: Headers) -> bool:
-    """Whether a request came from a page of ours, or from no page at all (a program, which has no cookie to abuse)."""
+def is_same_origin(headers: Headers) -> bool:
+    """Return whether a request came from the console's pages, or from no page (a program, which has no cookie)."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
@@ -68,7 +68,7 @@ def is_ours(headers: Headers) -> bool:
 
 
 def session_of(request: Request) -> str | None:
-    """The secret that the browser shows, or None."""
+    """Return the session secret in the cookie, or None."""
     return request.cookies.get(COOKIE) or None
 
 
@@ -87,5 +87,5 @@ def _path(request: Request) -> str:
 
 
 def _by_tls(request: Request) -> bool:
-    """Also where a proxy in front of us ends TLS and says so: believed, since it can only make the cookie stricter."""
+    """Trust X-Forwarded-Proto too: it can only make the cookie stricter."""
     return request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"

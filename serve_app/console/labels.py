@@ -1,4 +1,4 @@
-"""What things are called on the pages: states, stages, kinds of sound, findings. In English; `wording` translates."""
+"""Display names in English; `wording` translates them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -15,9 +15,16 @@ STATES: Mapping[str, str] = {
     "completed": "Completed",
     "failed": "Failed",
 }
+DIRECTIONS: Mapping[str, str] = {"false": "Incoming", "true": "Outgoing"}
+OPEN_TASKS: Mapping[str, str] = {"true": "Open tasks", "false": "No open tasks"}
 TONES: Mapping[str, str] = {"positive": "Positive", "neutral": "Neutral", "negative": "Negative"}
-SIDES: Mapping[str, str] = {"rep": "Rep", "customer": "Customer", "other": "Speaker", "machine": "Recorded voice"}
-OWNERS: Mapping[str, str] = {"rep": "Us", "customer": "Customer", "other": "Someone else", "unknown": "Not said"}
+SIDES: Mapping[str, str] = {"rep": "Agent", "customer": "Customer", "other": "Speaker", "machine": "Recorded voice"}
+OWNERS: Mapping[str, str] = {
+    "rep": "Our team",
+    "customer": "Customer",
+    "other": "Third party",
+    "unknown": "Unassigned",
+}
 TASK_KINDS: Mapping[str, str] = {
     "commitment": "Commitment",
     "request": "Request",
@@ -28,120 +35,136 @@ OUTCOMES: Mapping[str, str] = {
     "voicemail": "Voicemail",
     "wrong_number": "Wrong number",
     "follow_up": "Follow-up agreed",
-    "refused": "Refused",
+    "refused": "Declined",
     "resolved": "Resolved",
-    "no_speech": "Nobody spoke",
+    "no_speech": "No speech",
 }
 ANSWERS: Mapping[str, str] = {"yes": "Yes", "no": "No"}
 OUTCOMES_OF_ANSWERS: Mapping[str, str] = {
     **ANSWERS,
-    "said": "Said",
-    "not said": "Not said",
-    "": "Not said",
+    "said": "Mentioned",
+    "not said": "Not mentioned",
+    "": "Not mentioned",
     "n/a": "Not applicable",
 }
-RESULTS: Mapping[str, str] = {"passed": "Passed", "failed": "Not passed", "auto-failed": "Failed automatically"}
-NO_ANSWERS: Mapping[str, str] = {"not_said": "Not said", "not_asked": "Not asked"}
+RESULTS: Mapping[str, str] = {"passed": "Passed", "failed": "Not passed", "auto-failed": "Auto-fail"}
+NO_ANSWERS: Mapping[str, str] = {"not_said": "Not mentioned", "not_asked": "Not evaluated"}
 SOUNDS: Mapping[LabelKind, str] = {
     LabelKind.RINGBACK: "Ringing",
     LabelKind.BUSY: "Busy tone",
-    LabelKind.DTMF: "Keys pressed",
+    LabelKind.DTMF: "Keypad tones",
     LabelKind.MUSIC: "Hold music",
     LabelKind.ANNOUNCEMENT: "Announcement",
     LabelKind.VOICEMAIL: "Voicemail greeting",
     LabelKind.BEEP: "Beep",
-    LabelKind.GAP: "Missing from the recording",
+    LabelKind.GAP: "Gap in the recording",
 }
 LAYOUTS: Mapping[str, str] = {
     "mono": "One channel; speakers separated by voice",
     "identical": "Two identical channels; speakers separated by voice",
-    "one_sided": "Only one channel carries sound; speakers separated by voice",
-    "stereo": "One channel for each party",
-    "two_files": "One file for each party",
+    "one_sided": "Audio on one channel only; speakers separated by voice",
+    "stereo": "One channel per party",
+    "two_files": "One file per party",
 }
 DIRECTION_SOURCES: Mapping[str, str] = {
-    "sender": "as the phone system said",
-    "talk": "from what was said",
-    "numbers": "from the numbers",
+    "sender": "from the phone system",
+    "talk": "from the conversation",
+    "numbers": "from the phone numbers",
 }
 AGENT_SOURCES: Mapping[str, str] = {
-    "sender": "as the phone system said",
-    "voice": "by voice",
-    "greeting": "by the greeting",
-    "talk": "from what was said",
-    "person": "as a person said",
+    "sender": "from the phone system",
+    "voice": "from the voice",
+    "greeting": "from the greeting",
+    "talk": "from the conversation",
+    "person": "corrected manually",
 }
 MATCHES: Mapping[str, str] = {
-    "number": "known by the number",
-    "name": "known by the name",
-    "email": "known by the e-mail address",
-    "company": "known by the company",
+    "number": "matched by phone number",
+    "name": "matched by name",
+    "e-mail": "matched by email address",
+    "number and name": "matched by phone number and name",
+    "company": "matched by company",
 }
 SLICES: Mapping[str, str] = {
     "language": "Language",
-    "layout": "Layout",
-    "duration": "Length",
-    "agent": "Member",
+    "layout": "Channels",
+    "duration": "Duration",
+    "agent": "Agent",
 }
 DURATIONS: Mapping[str, str] = {
     "under 1 min": "under 1 min",
     "1 to 5 min": "1 to 5 min",
     "5 to 15 min": "5 to 15 min",
-    "15 min and more": "15 min and more",
+    "over 15 min": "over 15 min",
+}
+DELIVERY_STATES: Mapping[str, str] = {
+    "waiting": "waiting",
+    "behind": "waiting",
+    "sending": "sending",
+    "delivered": "delivered",
+    "failed": "failed",
+}
+VOICE_STATES: Mapping[str, str] = {
+    "enrolled": "enrolled",
+    "waiting": "waiting for approval",
+    "quarantined": "quarantined",
+    "removed": "deleted",
+    "unassigned": "not assigned",
+    "recognized": "recognized",
 }
 RUN_STATES: Mapping[str, str] = {
     "waiting": "Waiting",
     "running": "In progress",
     "completed": "Completed",
     "canceled": "Canceled",
-    "promoted": "Is the record",
+    "promoted": "Live",
 }
 EDIT_KINDS: Mapping[str, str] = {
-    "text": "Words",
+    "text": "Text",
     "speaker": "Speaker",
-    "roles": "Parties",
-    "agent": "Our side",
-    "contact": "Contact",
+    "roles": "Roles",
+    "agent": "Agent",
+    "contact": "Customer",
     "task": "Task",
     "answer": "Answer",
 }
 EDIT_STATES: Mapping[str, str] = {
-    "superseded": "a later correction counts",
-    "not-applied": "not applied: what it corrects is no longer there",
+    "superseded": "replaced by a later correction",
+    "not-applied": "not applied: the text has changed",
 }
 FACTS: Mapping[str, str] = {
     "name": "Name",
     "company": "Company",
-    "email": "E-mail",
+    "email": "Email",
     "phone": "Phone",
     "address": "Address",
 }
 
 
-def some(names: Mapping[str, str], wanted: Iterable[str]) -> list[tuple[str, str]]:
-    """Those of a table that are wanted, with their names."""
-    return [(one, names[one]) for one in wanted]
+def some(names: Mapping[str, str], keys: Iterable[str]) -> list[tuple[str, str]]:
+    """Return pairs of key and display name."""
+    return [(key, names[key]) for key in keys]
 
 
 def stage(name: str | None) -> str:
-    """The stage of a running job as people read it; empty for none."""
+    """Return the display name of a stage; empty for None."""
     return Stage.display_name_of(name).capitalize() if name else ""
 
 
 def run_state(run: Run) -> str:
-    """The state of a run, one of `RUN_STATES`."""
+    """Return the key in `RUN_STATES`."""
     if run.promoted_at is not None:
         return "promoted"
     return "waiting" if run.is_waiting else run.state
 
 
-def day(told: object) -> date:
-    """The day of an answer, ISO 8601."""
-    return date.fromisoformat(str(told))
+def day(answer: object) -> date:
+    """Parse an answer that is an ISO 8601 date."""
+    return date.fromisoformat(str(answer))
 
 
 def phone(number: str) -> str:
-    """A number as it is written internationally; as it came where it is none."""
+    """Format a phone number internationally; return anything else unchanged."""
     if not number.startswith("+"):
         return number
     try:

@@ -1,6 +1,6 @@
-"""Teams and members of a workspace: listed for everybody, made and changed by sessions whose key has the scope `admin`.
+"""Teams and members of a workspace. Changes need a session whose key has the scope `admin`.
 
-As over the API, a key of a team changes that team's name and members; what is of all teams takes one of the workspace.
+As in the API, a team's key changes that team's name and members; workspace-wide changes need a key of the workspace.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -16,8 +16,7 @@ from db.workspace.directory import DirectoryMember, Team
 from serve_app.api import bodies
 from serve_app.console import sentences
 from serve_app.console.administration import actor
-from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit
+from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit, read_form
 
 PAGE = "/people"
 B = TypeVar("B", bound=BaseModel)
@@ -25,15 +24,15 @@ T = TypeVar("T")
 
 
 async def people(visit: Visit) -> Response:
-    """The page: teams with their members. A viewer of one team sees that team, and members of all teams."""
-    home, own = visit.viewer.workspace_id, visit.viewer.team_id
-    teams = [one for one in await directory.list_teams(visit.database, home) if own in (None, one.team_id)]
+    """Render teams and members. A viewer limited to one team sees that team and workspace-wide members."""
+    home, team_id = visit.viewer.workspace_id, visit.viewer.team_id
+    teams = [team for team in await directory.list_teams(visit.database, home) if team_id in (None, team.team_id)]
     members = await directory.list_members(visit.database, home)
     return visit.page(
         "people.html",
         teams=teams,
-        members=[one for one in members if own in (None, one.team_id) or one.team_id is None],
-        names={one.team_id: one.name for one in teams},
+        members=[member for member in members if team_id in (None, member.team_id) or member.team_id is None],
+        names={team.team_id: team.name for team in teams},
         new_team=uuid4(),
         new_member=uuid4(),
     )
@@ -41,28 +40,27 @@ async def people(visit: Visit) -> Response:
 
 async def create_team(visit: Visit) -> Response:
     by, form = actor(visit), await read_form(visit.request)
-    _of_workspace(visit)
+    _require_workspace_key(visit)
     new = _body(bodies.NewTeam, form, team_id=form.get("id"), channels_swapped="channels_swapped" in form)
-    made = directory.create_team(
+    creation = directory.create_team(
         visit.database, visit.viewer.workspace_id, new.name, new.team_id, new.channels_swapped, by
     )
-    return await _back(visit, made)
+    return await _back(visit, creation)
 
 
 async def edit_team(visit: Visit) -> Response:
-    """The form of a team."""
     team = await _team(visit)
     actor(visit)
     return visit.page("edit_team.html", team=team)
 
 
 async def change_team(visit: Visit) -> Response:
-    """Change a team, or remove it where nothing uses it."""
+    """Update a team, or delete it if nothing uses it."""
     team, by, form = await _team(visit), actor(visit), await read_form(visit.request)
     if form.get("action") != "remove":
-        changes = _body(bodies.TeamChanges, form, channels_swapped="channels_swapped" in form).given()
+        changes = _body(bodies.TeamChanges, form, channels_swapped="channels_swapped" in form).sent_fields()
         return await _back(visit, directory.update_team(visit.database, team, changes, by))
-    _of_workspace(visit)
+    _require_workspace_key(visit)
     try:
         return await _back(visit, removal.remove_unused_team(visit.database, team.workspace_id, team.team_id, by))
     except removal.TeamInUse:
@@ -75,12 +73,11 @@ async def create_member(visit: Visit) -> Response:
     new = _body(
         bodies.NewMember, form, user_id=chosen or form.get("id"), team_id=_team_id(visit, form), aliases=_aliases(form)
     )
-    wanted = (visit.viewer.workspace_id, new.name, new.user_id, new.team_id, new.aliases)
-    return await _back(visit, directory.add_member(visit.database, *wanted, by=by, new=True), chosen)
+    fields = (visit.viewer.workspace_id, new.name, new.user_id, new.team_id, new.aliases)
+    return await _back(visit, directory.add_member(visit.database, *fields, by=by, new=True), chosen)
 
 
 async def edit_member(visit: Visit) -> Response:
-    """The form of a member."""
     member = await _member(visit)
     actor(visit)
     teams = await directory.list_teams(visit.database, visit.viewer.workspace_id)
@@ -88,20 +85,20 @@ async def edit_member(visit: Visit) -> Response:
 
 
 async def change_member(visit: Visit) -> Response:
-    """Change a member, or remove it with its voice profile."""
+    """Update a member, or delete it with its voice profile."""
     member, by, form = await _member(visit), actor(visit), await read_form(visit.request)
     if form.get("action") == "remove":
         return await _back(visit, directory.remove_member(visit.database, member, by))
-    changes = _body(bodies.MemberChanges, form, team_id=_team_id(visit, form), aliases=_aliases(form)).given()
+    changes = _body(bodies.MemberChanges, form, team_id=_team_id(visit, form), aliases=_aliases(form)).sent_fields()
     return await _back(visit, directory.update_member(visit.database, member, changes, by))
 
 
 async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:
-    """Do it and lead to the page. The form that is sent again finds its id taken, and leads there, too; an id that was
-    `chosen` is somebody else's."""
+    """Await the change and redirect. A resubmitted form, whose id exists, redirects too, but an id that the user has
+    `chosen` belongs to another member."""
     try:
         await work
-    except directory.AlreadyThere:
+    except directory.AlreadyExists:
         if chosen:
             raise PageProblem(sentences.ID_TAKEN, 409) from None
     except directory.NoSuchTeam:
@@ -114,7 +111,7 @@ async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:
 
 
 def _body(model: type[B], form: Mapping[str, str], **given: Any) -> B:
-    """A form as the API's body. Raises `PageProblem`."""
+    """Validate a form as the API's body. Raises `PageProblem`."""
     try:
         return model.model_validate({"name": form.get("name", "").replace("\x00", ""), **given})
     except ValidationError:
@@ -122,33 +119,34 @@ def _body(model: type[B], form: Mapping[str, str], **given: Any) -> B:
 
 
 def _aliases(form: Mapping[str, str]) -> list[str]:
-    return [one.strip() for one in form.get("aliases", "").replace("\x00", "").split(",") if one.strip()]
+    return [alias.strip() for alias in form.get("aliases", "").replace("\x00", "").split(",") if alias.strip()]
 
 
 def _team_id(visit: Visit, form: Mapping[str, str]) -> str | None:
-    """The team that a form names; of a viewer of one team that one. None: all teams."""
-    own = visit.viewer.team_id
-    return str(own) if own is not None else form.get("team") or None
+    """Return the team in a form, or the viewer's team. None: all teams."""
+    team_id = visit.viewer.team_id
+    return str(team_id) if team_id is not None else form.get("team") or None
 
 
-def _of_workspace(visit: Visit) -> None:
-    """Raises `NotAllowed` for a viewer of one team."""
+def _require_workspace_key(visit: Visit) -> None:
+    """Raise `NotAllowed` for a viewer limited to one team."""
     if visit.viewer.team_id is not None:
         raise NotAllowed(sentences.OF_ALL_TEAMS)
 
 
 async def _team(visit: Visit) -> Team:
-    found = await directory.find_team(visit.database, visit.reader, visit.id())
-    if found is None:
+    team = await directory.find_team(visit.database, visit.reader, visit.id())
+    if team is None:
         raise NotFound
-    return found
+    return team
 
 
 async def _member(visit: Visit) -> DirectoryMember:
-    """Raises `NotFound`, and `NotAllowed` for a member of all teams and a viewer of one."""
-    found = await directory.find_member(visit.database, visit.reader, visit.id())
-    if found is None:
+    """Return the member in the path. Raises `NotFound`, and `NotAllowed` for a workspace-wide member and a viewer
+    limited to one team."""
+    member = await directory.find_member(visit.database, visit.reader, visit.id())
+    if member is None:
         raise NotFound
-    if visit.viewer.team_id not in (None, found.team_id):
+    if visit.viewer.team_id not in (None, member.team_id):
         raise NotAllowed(sentences.OF_ALL_TEAMS)
-    return found
+    return member

@@ -1,5 +1,3 @@
-"""Signing in with a key of scope `read` or a one-time link, signing out, and the sessions that are open."""
-
 from starlette.responses import Response
 
 from db.workspace import directory, keys
@@ -7,9 +5,8 @@ from db.workspace import sessions as console_sessions
 from db.workspace.admin_log import NotAdmin
 from pipeline.domain.call import Sender
 from serve_app.console import sentences
-from serve_app.console.forms import read_form
 from serve_app.console.guard import drop_session, keep_session, session_of
-from serve_app.console.site import LANGUAGE, NotAllowed, NotFound, Visit, Visitor
+from serve_app.console.site import LANGUAGE, NotAllowed, NotFound, Visit, Visitor, read_form
 from serve_app.console.wording import choose_language
 
 READ = "read"
@@ -17,8 +14,8 @@ LANGUAGE_SECONDS = 365 * 24 * 3600
 
 
 async def sign_in(visitor: Visitor) -> Response:
-    """The form. Those who are signed in already are led on."""
-    back = _own_path(visitor.request.query_params.get("next"))
+    """Render the sign-in form; redirect if already signed in."""
+    back = _safe_path(visitor.request.query_params.get("next"))
     secret = session_of(visitor.request)
     if secret:
         visitor.site.limiter.charge(visitor.site.source(visitor.request))
@@ -29,9 +26,9 @@ async def sign_in(visitor: Visitor) -> Response:
 
 
 async def open_session(visitor: Visitor) -> Response:
-    """Take a key, or the secret of a link; answers with the cookie of a new session."""
+    """Open a session with a key or a link's secret, and set its cookie."""
     form = await read_form(visitor.request)
-    back = _own_path(form.get("next"))
+    back = _safe_path(form.get("next"))
     agent = visitor.request.headers.get("user-agent", "")
     if link := form.get("link", "").strip():
         secret, problem = await _by_link(visitor, link, agent)
@@ -52,15 +49,15 @@ async def close_session(visit: Visit) -> Response:
 
 
 async def sessions(visit: Visit) -> Response:
-    """The sessions that were opened with the viewer's key; for administrators, all that they may end."""
+    """List the sessions of the viewer's key; for administrators, all that they may end."""
     home = visit.viewer.workspace_id
-    found = await console_sessions.list_sessions(visit.database, home, visit.viewer)
-    teams = {one.team_id: one.name for one in await directory.list_teams(visit.database, home)}
-    return visit.page("sessions.html", sessions=found, teams=teams)
+    open_sessions = await console_sessions.list_sessions(visit.database, home, visit.viewer)
+    teams = {team.team_id: team.name for team in await directory.list_teams(visit.database, home)}
+    return visit.page("sessions.html", sessions=open_sessions, teams=teams)
 
 
 async def revoke_session(visit: Visit) -> Response:
-    """End one of them; what an administrator ends of others is in the change log. Raises `NotFound` for any other."""
+    """End a session; ending another key's session is logged. Raises `NotFound` for sessions that are not listed."""
     session_id, viewer = visit.id(), visit.viewer
     done = await console_sessions.revoke(visit.database, session_id, viewer.workspace_id, viewer)
     if not done and viewer.may_admin:
@@ -74,9 +71,9 @@ async def revoke_session(visit: Visit) -> Response:
 
 
 async def set_language(visitor: Visitor) -> Response:
-    """Keep the language that somebody chose in a cookie."""
+    """Store the chosen language in a cookie."""
     form = await read_form(visitor.request)
-    response = visitor.go(_own_path(form.get("next")))
+    response = visitor.go(_safe_path(form.get("next")))
     language = choose_language(form.get("language"), "")
     response.set_cookie(
         LANGUAGE, language, max_age=LANGUAGE_SECONDS, path=visitor.root or "/", httponly=True, samesite="lax"
@@ -94,7 +91,7 @@ async def _by_link(visitor: Visitor, link: str, agent: str) -> tuple[str | None,
 
 
 async def _by_key(visitor: Visitor, key: str, agent: str) -> tuple[str | None, str]:
-    """A key that lacks the scope is told so: who shows it knows it anyway."""
+    """Report a missing scope; the holder of a valid key may know that."""
     sender = await _find_key(visitor, key) if key else None
     if sender is None:
         return None, sentences.NOT_A_KEY
@@ -106,14 +103,14 @@ async def _by_key(visitor: Visitor, key: str, agent: str) -> tuple[str | None, s
 async def _find_key(visitor: Visitor, key: str) -> Sender | None:
     source = visitor.site.source(visitor.request)
     visitor.site.limiter.charge(source)
-    found = None if keys.is_no_key(key) else await keys.find(visitor.database, key)
-    if found is not None:
+    sender = None if keys.is_malformed(key) else await keys.find(visitor.database, key)
+    if sender is not None:
         visitor.site.limiter.refund(source)
-    return found
+    return sender
 
 
-def _own_path(path: str | None) -> str:
-    """A path of ours to lead to; the list of calls for anything else."""
+def _safe_path(path: str | None) -> str:
+    """Return a path of the console to redirect to; the list of calls for anything else."""
     if not path or not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable():
         return "/calls"
     return path

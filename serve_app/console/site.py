@@ -1,5 +1,3 @@
-"""What all pages share: the database, the templates, and who is looking."""
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -7,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 from uuid import UUID
 
 from jinja2 import ChainableUndefined, Environment, PackageLoader
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -28,55 +26,56 @@ from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
-    from serve_app.console.outline import Outliner
+    from serve_app.console.waveform import WaveformCache
     from serve_app.experiments.comparison_cache import ComparisonCache
-    from serve_app.records.query_embedding import Questions
+    from serve_app.records.query_embedding import QueryEmbedder
 
 STATIC = Path(__file__).with_name("static")
-LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies: what a viewer chose, where the browser is
-UNKNOWN_PER_SECOND = 1.0  # look-ups of sessions, keys and links that do not exist, from one address; ten at once
+LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies
+UNKNOWN_PER_SECOND = 1.0  # failed look-ups of sessions, keys and links per address; bursts of ten
 RETRY_SECONDS = 5
-MOST_SEEN = 4096  # sessions whose look-ups are not limited, because they were good
+MAX_FORM_BYTES, MAX_FORM_FIELDS = 16 * 1024, 50
+MAX_SEEN_SESSIONS = 4096  # recently valid sessions, whose look-ups are not limited
 
 
 class SignInNeeded(Exception):
-    """Nobody is signed in, or not any more."""
+    """The request has no valid session."""
 
 
 class NotFound(Exception):
-    """There is no such page, or nothing that this viewer may see."""
+    """The page does not exist, or the viewer may not see it."""
 
 
 class NotAllowed(Exception):
-    """The session may not do this. What it says instead of "read only": title and advice, as its argument."""
+    """The session lacks a permission. Optional argument: title and advice, instead of "Read-only access"."""
 
 
 class PageProblem(Exception):
-    """What a page answers instead: title and advice, each a text of the catalog, and a status."""
+    """An error page: title and advice, each a text of the catalog, and a status."""
 
-    def __init__(self, said: tuple[str, str], status: int) -> None:
-        super().__init__(said, status)
-        self.said, self.status = said, status
+    def __init__(self, text: tuple[str, str], status: int) -> None:
+        super().__init__(text, status)
+        self.text, self.status = text, status
 
 
 class NotUnderstood(Exception):
-    """An address or a form holds something that cannot be."""
+    """An address or a form has an invalid value."""
 
 
 @dataclass
 class Site:
-    """One replica's pages. `database` is there once the application has started."""
+    """State shared by all pages of a replica. Fields without a default are set when the application starts."""
 
     settings: Settings
     source_header: str | None = None
     database: Database = field(init=False)
     limiter: UnknownKeyLimiter = field(default_factory=lambda: UnknownKeyLimiter(UNKNOWN_PER_SECOND, RETRY_SECONDS))
     templates: Environment = field(init=False)
-    questions: "Questions" = field(init=False)  # there once the application has started
-    sounds: "SoundFolder" = field(init=False)  # there once the application has started
-    outliner: "Outliner" = field(init=False)
+    questions: "QueryEmbedder" = field(init=False)
+    sounds: "SoundFolder" = field(init=False)
+    waveforms: "WaveformCache" = field(init=False)
     comparisons: "ComparisonCache" = field(init=False)
-    _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of sessions that were good lately
+    _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of recently valid sessions
 
     def __post_init__(self) -> None:
         self.templates = Environment(
@@ -86,7 +85,7 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.templates.filters |= {"translated": _translated, "pair": _pair}
+        self.templates.filters |= {"translated": _translated, "options": _as_options}
         self.templates.globals |= {
             "clock": clock,
             "asset": asset,
@@ -96,7 +95,7 @@ class Site:
         }
 
     def route(self, path: str, page: "Page", method: str = "GET") -> Route:
-        """A route that only who is signed in gets to."""
+        """Create a route that needs a session."""
 
         async def answer(request: Request) -> Response:
             viewer = await self._viewer(request)
@@ -105,7 +104,7 @@ class Site:
         return Route(path, answer, methods=[method], name=page.__name__)
 
     def open_route(self, path: str, page: "OpenPage", method: str = "GET") -> Route:
-        """A route for anybody."""
+        """Create a public route."""
 
         async def answer(request: Request) -> Response:
             return await page(Visitor(self, request, self.wording(request)))
@@ -113,7 +112,7 @@ class Site:
         return Route(path, answer, methods=[method], name=page.__name__)
 
     async def _viewer(self, request: Request) -> Viewer:
-        """Raises `SignInNeeded`, and `Unavailable` for an address that shows many sessions that do not exist."""
+        """Return the viewer. Raises `SignInNeeded`, and `Unavailable` for an address with many invalid sessions."""
         secret = session_of(request)
         if secret is None:
             raise SignInNeeded
@@ -128,7 +127,7 @@ class Site:
         if not seen:
             self.limiter.refund(source)
         self._seen[digest] = None
-        while len(self._seen) > MOST_SEEN:
+        while len(self._seen) > MAX_SEEN_SESSIONS:
             self._seen.popitem(last=False)
         return viewer
 
@@ -137,11 +136,10 @@ class Site:
         return Wording(language, choose_zone(request.cookies.get(ZONE), zone))
 
     def source(self, request: Request) -> str:
-        """See `source_of`."""
         return source_of(request, self.source_header)
 
     def to_sign_in(self, request: Request) -> Response:
-        """Lead to the sign-in page and back; a part of a page has the whole page led there."""
+        """Redirect to the sign-in page, and back afterwards; for htmx requests, redirect the whole page."""
         root = request.scope.get("root_path", "")
         path = request.url.path.removeprefix(root) or "/"
         if request.headers.get("hx-request"):
@@ -158,7 +156,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Visitor:
-    """One request of somebody, signed in or not."""
+    """A request, signed in or not."""
 
     site: Site
     request: Request
@@ -166,7 +164,7 @@ class Visitor:
 
     @property
     def root(self) -> str:
-        """The path that the console lies under, without a slash at its end."""
+        """Path prefix of the console, without a trailing slash."""
         return str(self.request.scope.get("root_path", "")).rstrip("/")
 
     @property
@@ -177,12 +175,12 @@ class Visitor:
         text = self.site.templates.get_template(template).render(self._context() | context)
         return HTMLResponse(text, status)
 
-    def problem(self, said: tuple[str, str], status: int) -> HTMLResponse:
-        """A page that says what is wrong, and what to do."""
-        return self.page("problem.html", status, title=said[0], advice=said[1])
+    def problem(self, text: tuple[str, str], status: int) -> HTMLResponse:
+        """Render a page with a problem and what to do about it."""
+        return self.page("problem.html", status, title=text[0], advice=text[1])
 
     def go(self, path: str) -> RedirectResponse:
-        """Lead to another page of ours."""
+        """Redirect to a page of the console."""
         return RedirectResponse(self.root + path, 303)
 
     def _context(self) -> dict[str, Any]:
@@ -200,7 +198,7 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Visit(Visitor):
-    """One request of somebody who is signed in."""
+    """A request with a session."""
 
     viewer: Viewer
 
@@ -209,20 +207,20 @@ class Visit(Visitor):
 
     @property
     def reader(self) -> Reader:
-        """The scope of all that the viewer may see."""
+        """Scope of the data that the viewer may see."""
         return Reader(self.viewer.workspace_id, self.viewer.team_id)
 
     def id(self, name: str = "id") -> UUID:
-        """The id in the path. Raises `NotFound`."""
+        """Return the id in the path. Raises `NotFound`."""
         try:
             return UUID(self.request.path_params[name])
         except ValueError:
             raise NotFound from None
 
     def unchanged(self, etag: str) -> Response | None:
-        """A 304 where the browser has this version already."""
-        known = self.request.headers.get("if-none-match")
-        return Response(status_code=304, headers={"ETag": etag}) if known == etag else None
+        """Return a 304 if the browser has this version."""
+        etag_seen = self.request.headers.get("if-none-match")
+        return Response(status_code=304, headers={"ETag": etag}) if etag_seen == etag else None
 
 
 Page = Callable[[Visit], Awaitable[Response]]
@@ -230,13 +228,12 @@ OpenPage = Callable[[Visitor], Awaitable[Response]]
 
 
 def _translated(items: Iterable[tuple[str, str]], say: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Values with their names in the viewer's language, for a choice."""
+    """Translate the names of options."""
     return [(value, say(name)) for value, name in items]
 
 
-def _pair(items: Iterable[Any], id_: str) -> list[tuple[str, str]]:
-    """Ids with names, for a choice."""
-    return [(str(getattr(one, id_)), one.name) for one in items]
+def _as_options(items: Iterable[Any], id_: str) -> list[tuple[str, str]]:
+    return [(str(getattr(item, id_)), item.name) for item in items]
 
 
 def etag_of(text: str) -> str:
@@ -245,9 +242,28 @@ def etag_of(text: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The path of a static file under the console's, with a mark of its content: it may be kept for ever."""
+    """Return the path of a static file with a digest of its content, so that it can be cached permanently."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
     return f"/static/{name}?v={digest}"
+
+
+class FormRefused(Exception):
+    """The body is not a form, or too large."""
+
+
+async def read_form(request: Request, most: int = MAX_FORM_BYTES, fields: int = MAX_FORM_FIELDS) -> dict[str, str]:
+    """Return the fields of a URL-encoded form; the last one for repeated names. Raises `FormRefused`."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise FormRefused
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise FormRefused
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=fields))
+    except (ValueError, ClientDisconnect):
+        raise FormRefused from None
 
 
 __all__ = [

@@ -1,5 +1,3 @@
-"""A call's recording to listen to. Files, ranges and decoding are the API's (`serve_app.api`)."""
-
 import asyncio
 import struct
 from collections.abc import Awaitable
@@ -13,18 +11,18 @@ from db.voices.voiceprints import NoVoiceprint
 from pipeline.errors import RecordingError, StorageError
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
-from serve_app.api.sound import CHANNELS, WantedSound
+from serve_app.api.sound import CHANNELS, SoundRequest
 from serve_app.console.call import note, read
 from serve_app.console.conversation import Conversation
 from serve_app.console.site import NotFound, NotUnderstood, Visit
 
 _PLAIN = 1  # WAVE_FORMAT_PCM
 MIXED = "mixed"
-VOICE_SECONDS = 60.0  # of a sample; people judge it by less
+MAX_VOICE_SECONDS = 60.0
 
 
 async def audio(visit: Visit) -> Response:
-    """The recording, whole or by range; `channel`: rep or customer alone, of separated ones."""
+    """Return the recording or a range of it; `channel`: only rep or customer, if channels are separated."""
     channel = visit.request.query_params.get("channel", MIXED)
     if channel not in (MIXED, *CHANNELS):
         raise NotUnderstood
@@ -38,9 +36,9 @@ async def audio(visit: Visit) -> Response:
 
 
 async def voice(visit: Visit) -> Response:
-    """What a sample of a voice was made of: what our side says in the call, without pauses and the other party.
+    """Return the agent's speech in a call, from which the voiceprint was computed, without pauses and other parties.
 
-    Voices are of all teams: a viewer of one finds none.
+    Voiceprints are workspace-wide: viewers limited to one team get 404.
     """
     if visit.viewer.team_id is not None:
         raise NotFound
@@ -48,29 +46,29 @@ async def voice(visit: Visit) -> Response:
         await voiceprints.show(visit.database, visit.id(), visit.viewer.workspace_id)
     except NoVoiceprint:
         raise NotFound from None
-    record = await read(visit, None, machine=True)  # the sample is of whom the machine took for our side
+    record = await read(visit, None, machine=True)  # the voiceprint is of the detected agent
     spans = voice_spans(Conversation.of(record))
     if not record.recordings or record.layout is None or not spans:
         raise NotFound
     channel = "rep" if record.layout.kind.separated else MIXED
     await note(visit, record.call.call_id, "audio", "voice")
-    return await _sound(visit, _decoded(visit, WantedSound(record.recordings, record.layout, channel, spans), "voice"))
+    return await _sound(visit, _decoded(visit, SoundRequest(record.recordings, record.layout, channel, spans), "voice"))
 
 
 def voice_spans(conversation: Conversation | None) -> tuple[tuple[float, float], ...]:
-    """The seconds in which our side speaks, the first ones, up to `VOICE_SECONDS`."""
-    found, left = [], VOICE_SECONDS
+    """Return the first spans of the agent's speech, up to `MAX_VOICE_SECONDS`."""
+    spans, remaining = [], MAX_VOICE_SECONDS
     for turn in conversation.transcript.turns if conversation else ():
-        if left > 0 and not turn.machine and conversation and conversation.sides.get(turn.speaker) == "rep":
-            found.append((turn.start, min(turn.end, turn.start + left)))
-            left -= turn.end - turn.start
-    return tuple(found)
+        if remaining > 0 and not turn.machine and conversation and conversation.sides.get(turn.speaker) == "rep":
+            spans.append((turn.start, min(turn.end, turn.start + remaining)))
+            remaining -= turn.end - turn.start
+    return tuple(spans)
 
 
 async def _sound(visit: Visit, finding: Awaitable[Stored | None]) -> Response:
     try:
         stored = await finding
-        if stored is None:  # being decoded; the player asks again
+        if stored is None:  # being decoded; the player retries
             return Response(status_code=503, headers={"Retry-After": "2"})
         return await answer(visit.request, stored)
     except NoSuchRange as error:
@@ -82,29 +80,29 @@ async def _sound(visit: Visit, finding: Awaitable[Stored | None]) -> Response:
 async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | None:
     call_id = record.call.call_id
     if channel == MIXED and len(record.recordings) == 1:
-        (one,) = record.recordings
-        if await asyncio.to_thread(_plays, one.uri):
-            return Stored(one.uri, f'"{one.sha256}"', str(call_id))
+        (recording,) = record.recordings
+        if await asyncio.to_thread(_plays, recording.uri):
+            return Stored(recording.uri, f'"{recording.sha256}"', str(call_id))
     assert record.layout is not None
-    return await _decoded(visit, WantedSound(record.recordings, record.layout, channel), channel)
+    return await _decoded(visit, SoundRequest(record.recordings, record.layout, channel), channel)
 
 
-async def _decoded(visit: Visit, wanted: WantedSound, name: str) -> Stored | None:
-    """None while it is being decoded."""
-    path = await visit.site.sounds.get(wanted, visit.site.settings.api.SOUND_WAIT_SECONDS)
-    return None if path is None else Stored(path.as_uri(), f'"{wanted.name}"', f"{visit.id()}-{name}")
+async def _decoded(visit: Visit, request: SoundRequest, name: str) -> Stored | None:
+    """Return the decoded sound; None while it is being decoded."""
+    path = await visit.site.sounds.get(request, visit.site.settings.api.SOUND_WAIT_SECONDS)
+    return None if path is None else Stored(path.as_uri(), f'"{request.name}"', f"{visit.id()}-{name}")
 
 
 def _plays(uri: str) -> bool:
-    """Whether every browser plays a stored file: PCM in WAV of one or two channels, or FLAC.
+    """Return whether every browser plays a stored file: PCM in WAV with one or two channels, or FLAC.
 
-    Compressed files keep time less exactly, and words are to be highlighted when they are heard: those are decoded.
-    Raises OSError where it is gone.
+    Seeking in other compressed files is too inexact to highlight words, so they are decoded. Raises OSError if the file
+    is missing.
     """
     fs, path = fsspec.core.url_to_fs(uri)
     head, size = bytes(fs.cat_file(path, 0, 64)), int(fs.size(path))
     if head[:4] == b"RIFF" and head[8:16] == b"WAVEfmt " and len(head) >= 36:
         declared, form, channels, _, _, _, bits = struct.unpack_from("<IHHIIHH", head, 16)
-        whole = struct.unpack_from("<I", head, 4)[0] + 8 <= size  # a header that promises more misleads the player
+        whole = struct.unpack_from("<I", head, 4)[0] + 8 <= size  # players trust the length in the header
         return form == _PLAIN and channels in (1, 2) and bits in (8, 16) and declared in (16, 18) and whole
     return head.startswith(b"fLaC")

@@ -1,5 +1,3 @@
-"""Tasks across calls, by when they are due."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -17,31 +15,31 @@ from serve_app.console import labels
 from serve_app.console.site import NotUnderstood, Visit
 
 ROWS = 100
-FIELDS = ("owner", "member", "team", "done")
+FIELDS = ("owner", "ownerUserId", "teamId", "done")
 
 
 async def tasks(visit: Visit) -> Response:
-    """Open tasks, those due first at the top; `done=yes`: those that were ticked off."""
+    """Render open tasks by due date; with `done=true`, completed ones."""
     form = {name: visit.request.query_params.get(name, "") for name in FIELDS}
     cursor = visit.request.query_params.get("cursor") or None
     try:
-        wanted = TaskFilter(
-            done=form["done"] == "yes",
+        task_filter = TaskFilter(
+            done=form["done"] == "true",
             owner=form["owner"] if form["owner"] in labels.OWNERS else None,
-            owner_user_id=UUID(form["member"]) if form["member"] else None,
-            team_id=UUID(form["team"]) if form["team"] else None,
+            owner_user_id=UUID(form["ownerUserId"]) if form["ownerUserId"] else None,
+            team_id=UUID(form["teamId"]) if form["teamId"] else None,
         )
-        page = await task_list.list_tasks(visit.database, visit.reader, wanted, cursor, ROWS)
+        page = await task_list.list_tasks(visit.database, visit.reader, task_filter, cursor, ROWS)
     except (ValueError, InvalidCursor):
         raise NotUnderstood from None
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     asked = {name: value for name, value in form.items() if value}
-    done = {name: value for name, value in asked.items() if name != "done"} | ({} if form["done"] else {"done": "yes"})
+    done = {name: value for name, value in asked.items() if name != "done"} | ({} if form["done"] else {"done": "true"})
     return visit.page(
         "tasks.html",
         groups=list(by_due(page.items, datetime.now(visit.wording.zone).date())),
         form=form,
-        members={str(one.user_id): one.name for one in members},
+        members={str(member.user_id): member.name for member in members},
         owners=[(owner, urlencode(asked | {"owner": owner})) for owner in ("", *labels.OWNERS)],
         following=page.next and urlencode(asked | {"cursor": page.next}),
         cursor=cursor,
@@ -51,7 +49,7 @@ async def tasks(visit: Visit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class DueGroup:
-    """Tasks that are due at about the same time. `late`: they should be done by now."""
+    """Tasks with similar due dates; `late`: overdue."""
 
     name: str
     late: bool
@@ -59,17 +57,17 @@ class DueGroup:
 
 
 def by_due(lines: tuple[TaskLine, ...], today: date) -> Iterator[DueGroup]:
-    """In the order of the lines, which is that of their dates."""
-    for name, own in groupby(lines, key=lambda line: when(line.due_date, today)):
-        yield DueGroup(name, name == "Overdue", tuple(own))
+    """Group tasks, which are ordered by due date."""
+    for name, group in groupby(lines, key=lambda line: when(line.due_date, today)):
+        yield DueGroup(name, name == "Overdue", tuple(group))
 
 
 def when(due: date | None, today: date) -> str:
-    """What people call a due date."""
+    """Name a due date relative to today."""
     if due is None:
-        return "Without a date"
+        return "No due date"
     if due < today:
         return "Overdue"
     if due <= today + timedelta(days=1):
         return "Today" if due == today else "Tomorrow"
-    return "Within a week" if due <= today + timedelta(days=7) else "Later"
+    return "Next 7 days" if due <= today + timedelta(days=7) else "Later"

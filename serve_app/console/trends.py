@@ -1,5 +1,3 @@
-"""Volume, tone, outcomes, talk ratio and tasks by team and week, as charts."""
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -14,45 +12,52 @@ from serve_app.console import labels, outcomes
 from serve_app.console.site import Visit
 
 WEEKS = 12
-ENDINGS = ("resolved", "follow_up", "voicemail", "wrong_number", "no_speech", "refused")  # in a column, upwards
+ENDINGS = (
+    "resolved",
+    "follow_up",
+    "voicemail",
+    "wrong_number",
+    "no_speech",
+    "refused",
+)  # of a column, from the bottom up
 WIDTH, HEIGHT, GAP = 480.0, 120.0, 6.0  # of a chart, in its own units
 
 
-Part = tuple[str, float, object]  # of a column: its kind, its height from 0 to 1, what it says
+Part = tuple[str, float, object]  # of a column: kind, height from 0 to 1, tooltip
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One piece of a week's column. `kind`: its class; `x`, `y`, `width`, `height` in the chart's units."""
+    """A segment of a week's column. `kind`: CSS class; `x`, `y`, `width`, `height` in the chart's units."""
 
     x: float
     y: float
     width: float
     height: float
     kind: str
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True, slots=True)
 class TeamTrend:
-    """One team's charts. `most`: calls of its fullest week, the height of the chart."""
+    """Charts of a team. `max_calls`: calls in the busiest week, the height of the chart."""
 
     name: str
     weeks: tuple[TeamWeek | None, ...]
-    most: int
+    max_calls: int
     volume: tuple[Bar, ...]
     tone: tuple[Bar, ...]
     talk: tuple[Bar, ...]
     outcomes: tuple[Bar, ...]
     tasks: tuple[Bar, ...]
-    most_tasks: int  # of one week
-    ended: tuple[str, ...]  # the outcomes that there are, in the order of `ENDINGS`
+    max_tasks: int  # in one week
+    ended: tuple[str, ...]  # outcomes that occur, in the order of `ENDINGS`
     scores: tuple["TeamScores", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TeamScores:
-    """One team's mean scores by a scorecard, by week, and as a chart."""
+    """A team's mean scores on a scorecard, by week and as a chart."""
 
     title: str
     weeks: tuple[ScoreWeek | None, ...]
@@ -60,21 +65,21 @@ class TeamScores:
 
 
 async def trends(visit: Visit) -> Response:
-    """The last weeks of each team that the viewer may see."""
+    """Render the last weeks of each team that the viewer may see."""
     zone = str(getattr(visit.wording.zone, "key", "UTC"))
-    found = await team_weeks(visit.database, visit.reader, zone, WEEKS)
-    names = {one.team_id: one.name for one in await directory.list_teams(visit.database, visit.viewer.workspace_id)}
+    weeks = await team_weeks(visit.database, visit.reader, zone, WEEKS)
+    names = {team.team_id: team.name for team in await directory.list_teams(visit.database, visit.viewer.workspace_id)}
     today = datetime.now(visit.wording.zone).date()
-    last = max((one.week for one in found), default=today - timedelta(days=today.weekday()))
+    last = max((week.week for week in weeks), default=today - timedelta(days=today.weekday()))
     first = last - timedelta(weeks=WEEKS - 1)
     mondays = [first + timedelta(weeks=at) for at in range(WEEKS)]
     cards = await outcomes.card_scores(visit, zone, mondays)
     teams = [
         replace(
-            trend(names.get(team, ""), [one for one in found if one.team_id == team], mondays, visit.wording.say),
+            trend(names.get(team, ""), [week for week in weeks if week.team_id == team], mondays, visit.wording.say),
             scores=tuple(_scores(card.title, card.teams[team], visit) for card in cards if team in card.teams),
         )
-        for team in sorted({one.team_id for one in found}, key=lambda team: names.get(team, ""))
+        for team in sorted({week.team_id for week in weeks}, key=lambda team: names.get(team, ""))
     ]
     return visit.page("trends.html", teams=teams, cards=cards, mondays=mondays, width=WIDTH, height=HEIGHT)
 
@@ -82,51 +87,50 @@ async def trends(visit: Visit) -> Response:
 def _scores(title: str, weeks: tuple[ScoreWeek | None, ...], visit: Visit) -> TeamScores:
     wording = visit.wording
 
-    def told(one: ScoreWeek) -> str:
-        return f"{wording.number(one.score, 1)} · {wording.count(one.calls, '{n} call', '{n} calls')}"
+    def tooltip(week: ScoreWeek) -> str:
+        return f"{wording.number(week.score, 1)} · {wording.count(week.calls, '{n} call', '{n} calls')}"
 
-    return TeamScores(title, weeks, tuple(_columns(weeks, lambda one: [("volume", one.score / 100, told(one))])))
+    return TeamScores(title, weeks, tuple(_columns(weeks, lambda week: [("volume", week.score / 100, tooltip(week))])))
 
 
-def trend(name: str, found: Sequence[TeamWeek], mondays: Sequence[date], say: Callable[[str], str]) -> TeamTrend:
-    """The charts of one team's weeks. `say`: in the viewer's language."""
-    by_week = {one.week: one for one in found}
+def trend(name: str, team_weeks_: Sequence[TeamWeek], mondays: Sequence[date], say: Callable[[str], str]) -> TeamTrend:
+    """Build a team's charts; `say` translates."""
+    by_week = {week.week: week for week in team_weeks_}
     weeks = tuple(by_week.get(monday) for monday in mondays)
-    most = max((one.calls for one in found), default=1)
-    most_tasks = max((one.tasks for one in found), default=0)
-    there = {outcome for one in found for outcome in one.outcomes}
+    max_calls = max((week.calls for week in team_weeks_), default=1)
+    max_tasks = max((week.tasks for week in team_weeks_), default=0)
+    there = {outcome for week in team_weeks_ for outcome in week.outcomes}
     return TeamTrend(
         name,
         weeks,
-        most,
-        tuple(_columns(weeks, lambda one: [("volume", one.calls / most, one.calls)])),
+        max_calls,
+        tuple(_columns(weeks, lambda week: [("volume", week.calls / max_calls, week.calls)])),
         tuple(_columns(weeks, _tones)),
-        tuple(_columns(weeks, lambda one: [("volume", one.talk_ratio or 0.0, round((one.talk_ratio or 0) * 100))])),
-        tuple(_columns(weeks, lambda one: _outcomes(one, say))),
-        tuple(_columns(weeks, lambda one: _tasks(one, most_tasks, say))),
-        most_tasks,
-        tuple(one for one in ENDINGS if one in there),
+        tuple(_columns(weeks, lambda week: [("volume", week.talk_ratio or 0.0, round((week.talk_ratio or 0) * 100))])),
+        tuple(_columns(weeks, lambda week: _outcomes(week, say))),
+        tuple(_columns(weeks, lambda week: _tasks(week, max_tasks, say))),
+        max_tasks,
+        tuple(outcome for outcome in ENDINGS if outcome in there),
     )
 
 
 def _outcomes(week: TeamWeek, say: Callable[[str], str]) -> list[Part]:
-    """Shares of the calls of which it is known how they ended."""
-    counts = [(one, week.outcomes.get(one, 0)) for one in ENDINGS]
-    known = sum(count for _, count in counts) or 1
-    return [(kind, count / known, f"{say(labels.OUTCOMES[kind])}: {count}") for kind, count in counts]
+    """Return shares of the calls with a known outcome."""
+    counts = [(outcome, week.outcomes.get(outcome, 0)) for outcome in ENDINGS]
+    total = sum(count for _, count in counts) or 1
+    return [(kind, count / total, f"{say(labels.OUTCOMES[kind])}: {count}") for kind, count in counts]
 
 
 def _tasks(week: TeamWeek, most: int, say: Callable[[str], str]) -> list[Part]:
-    """Done ones at the bottom."""
     counts = (("done", week.tasks_done, "Done"), ("open", week.tasks - week.tasks_done, "Open"))
     return [(kind, count / (most or 1), f"{say(name)}: {count}") for kind, count, name in counts]
 
 
 def _tones(week: TeamWeek) -> list[Part]:
-    """Shares of the calls whose tone is known, negative ones at the bottom."""
-    known = week.positive + week.neutral + week.negative or 1
+    """Return shares of the calls with a known sentiment, negative at the bottom."""
+    total = week.positive + week.neutral + week.negative or 1
     parts = (("negative", week.negative), ("neutral", week.neutral), ("positive", week.positive))
-    return [(kind, count / known, count) for kind, count in parts]
+    return [(kind, count / total, count) for kind, count in parts]
 
 
 W = TypeVar("W", TeamWeek, ScoreWeek)

@@ -1,5 +1,3 @@
-"""Saved views of the list of calls. All who see the same calls share them; who may edit changes them."""
-
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import Response
@@ -8,19 +6,18 @@ from db.search import saved_views
 from db.search.saved_views import NameTaken, TooManyViews
 from serve_app.console import sentences
 from serve_app.console.calls import asked_for, filter_of
-from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
 
 
 async def save_view(visit: Visit) -> Response:
-    """Save the filters that the page shows under a name; a view of that name gets them instead of its own."""
+    """Save filters as a view; a view with the same name is overwritten."""
     form = await _form(visit)
-    wanted = asked_for(dict(parse_qsl(form.get("query", ""))))
+    fields = asked_for(dict(parse_qsl(form.get("query", ""))))
     try:
-        filter_of(wanted, visit.wording.zone)
+        filter_of(fields, visit.wording.zone)
     except ValueError:
         raise NotUnderstood from None
-    query = urlencode({name: value for name, value in wanted.items() if value})
+    query = urlencode({name: value for name, value in fields.items() if value})
     if not query:
         raise NotUnderstood
     try:
@@ -33,21 +30,21 @@ async def save_view(visit: Visit) -> Response:
 
 
 async def change_view(visit: Visit) -> Response:
-    """Rename or delete one."""
+    """Rename or delete a view."""
     form = await _form(visit)
     action, view_id = form.get("action"), visit.id()
     try:
         if action == "rename":
-            found = await saved_views.rename(visit.database, visit.reader, view_id, form.get("name", ""))
+            done = await saved_views.rename(visit.database, visit.reader, view_id, form.get("name", ""))
         elif action == "delete":
-            found = await saved_views.remove(visit.database, visit.reader, view_id)
+            done = await saved_views.remove(visit.database, visit.reader, view_id)
         else:
             raise NotUnderstood
     except NameTaken:
         return visit.problem(sentences.VIEW_NAME_TAKEN, 409)
     except ValueError:
         return visit.problem(sentences.VIEW_UNNAMED, 400)
-    if not found:
+    if not done:
         raise NotFound
     return visit.go("/calls")
 

@@ -16,26 +16,25 @@ from db.workspace.admin_log import NotAdmin, NotInDirectory
 from pipeline.errors import AddressForbidden
 from serve_app.console import sentences
 from serve_app.console.administration import PAGE, actor, endpoint_of, uuid_of
-from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, PageProblem, Visit
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, PageProblem, Visit, read_form
 from serve_app.webhooks import signing
 from serve_app.webhooks.post import Poster
 
 T = TypeVar("T")
-LONGEST_URL, LONGEST_DESCRIPTION = 2_000, 200
-LOOK_SECONDS = 10.0  # for the address of a host
-OVERLAP_SECONDS = 24 * 3600.0  # in which the secret before a new one signs, too
+MAX_URL_LENGTH, MAX_DESCRIPTION_LENGTH = 2_000, 200
+RESOLVE_SECONDS = 10.0  # for the host name
+OVERLAP_SECONDS = 24 * 3600.0  # in which the previous secret signs too
 
 
 async def create_webhook(visit: Visit) -> Response:
-    """The page that shows the secret, once. The form sent again leads back: there is the webhook already."""
+    """Create a webhook and show its secret once. A resubmitted form redirects, since its webhook exists already."""
     by, form = actor(visit), await read_form(visit.request)
     url = await _url(visit, form)
     events, parts = _chosen(form)
     secret = signing.new_secret()
     sealed = visit.site.settings.sealer().seal(secret)
     team = visit.viewer.team_id or uuid_of(form.get("team"))
-    wanted = (
+    fields = (
         visit.viewer.workspace_id,
         url,
         sealed,
@@ -47,25 +46,25 @@ async def create_webhook(visit: Visit) -> Response:
         uuid_of(form.get("id")),
     )
     try:
-        made = await _done(endpoints.add(visit.database, *wanted))
+        endpoint = await _done(endpoints.add(visit.database, *fields))
     except EndpointExists:
         return visit.go(PAGE + "#webhooks")
     except TooManyEndpoints:
         raise PageProblem(sentences.TOO_MANY_WEBHOOKS, 409) from None
     except NotInDirectory:
         raise NotUnderstood from None
-    return visit.page("new_webhook.html", url=made.url, secret=secret, overlap=False)
+    return visit.page("new_webhook.html", url=endpoint.url, secret=secret, overlap=False)
 
 
 async def edit_webhook(visit: Visit) -> Response:
-    """The form of a webhook, with its whole address: an administrator may know it."""
+    """Render the form of a webhook, with its whole URL: only administrators see it."""
     endpoint = await endpoint_of(visit, visit.id())
     actor(visit)
     return visit.page("edit_webhook.html", endpoint=endpoint, types=type_names(), parts=PARTS)
 
 
 async def change_webhook(visit: Visit) -> Response:
-    """Change, disable, enable or remove one, or give it another secret."""
+    """Update, disable, enable or delete a webhook, or rotate its secret."""
     endpoint = await endpoint_of(visit, visit.id())
     by, form = actor(visit), await read_form(visit.request)
     action, database = form.get("action", "save"), visit.database
@@ -89,7 +88,7 @@ async def change_webhook(visit: Visit) -> Response:
 
 
 async def _rotate(visit: Visit, endpoint: Endpoint) -> Response:
-    """The page that shows the new secret, once."""
+    """Rotate the secret and show the new one once."""
     secret = signing.new_secret()
     sealed = visit.site.settings.sealer().seal(secret)
     if await _done(endpoints.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit))) is None:
@@ -105,12 +104,12 @@ async def _done(work: Awaitable[T]) -> T:
 
 
 async def _url(visit: Visit, form: Mapping[str, str]) -> str:
-    """The address in a form. Raises `PageProblem` where no events may be sent there, or its host has no address."""
+    """Return the URL in a form. Raises `PageProblem` if it is not allowed or its host cannot be resolved."""
     url = form.get("url", "").strip()
-    if not 0 < len(url) <= LONGEST_URL:
+    if not 0 < len(url) <= MAX_URL_LENGTH:
         raise PageProblem(sentences.FORM_INCOMPLETE, 400)
     try:
-        async with asyncio.timeout(LOOK_SECONDS):
+        async with asyncio.timeout(RESOLVE_SECONDS):
             await Poster(visit.site.settings.webhooks, visit.site.settings.fetch.ca_file).look(url)
     except AddressForbidden as error:
         raise PageProblem((sentences.WEBHOOK_REFUSED, error.message), 400) from None
@@ -122,12 +121,12 @@ async def _url(visit: Visit, form: Mapping[str, str]) -> str:
 
 
 def _chosen(form: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Types of events and parts of records. Raises `PageProblem` for no type."""
-    events = [one for one in type_names() if form.get(f"event-{one}")]
+    """Return event types and parts of records. Raises `PageProblem` without any type."""
+    events = [event for event in type_names() if form.get(f"event-{event}")]
     if not events:
         raise PageProblem(sentences.NO_EVENTS, 400)
-    return events, [one for one in PARTS if form.get(f"include-{one}")]
+    return events, [part for part in PARTS if form.get(f"include-{part}")]
 
 
 def _description(form: Mapping[str, str]) -> str:
-    return " ".join(form.get("description", "").replace("\x00", "").split())[:LONGEST_DESCRIPTION]
+    return " ".join(form.get("description", "").replace("\x00", "").split())[:MAX_DESCRIPTION_LENGTH]

@@ -1,7 +1,4 @@
-"""The words of the pages in the viewer's language, and figures and times as they are written there.
-
-The source text is English; `locale/LANGUAGE.po` has another language's (one `msgid`, one `msgstr` each).
-"""
+"""Translation and localized formats. The source language is English; `locale/LANGUAGE.po` has the translations."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,24 +19,24 @@ SOURCE = "en"
 
 @cache
 def languages() -> tuple[str, ...]:
-    """English, and what there is a catalog for."""
+    """Return English and the languages with a catalog."""
     return (SOURCE, *sorted(path.stem for path in FOLDER.glob("*.po")))
 
 
 def choose_language(chosen: str | None, accepted: str) -> str:
-    """The language that was chosen, or else the first that the browser accepts (an Accept-Language header)."""
+    """Return the chosen language, or else the first one that the Accept-Language header allows."""
     if chosen in languages():
         return str(chosen)
-    wanted = [part.partition(";")[0].strip() for part in accepted.split(",") if part.strip()]
+    accepted_languages = [part.partition(";")[0].strip() for part in accepted.split(",") if part.strip()]
     try:
-        return negotiate_locale(wanted, list(languages()), sep="-") or SOURCE
+        return negotiate_locale(accepted_languages, list(languages()), sep="-") or SOURCE
     except (UnknownLocaleError, ValueError):
         return SOURCE
 
 
-def choose_zone(named: str | None, otherwise: str) -> tzinfo:
+def choose_zone(preferred: str | None, otherwise: str) -> tzinfo:
     """The time zone called `named`, or else the other one, or else UTC."""
-    for name in (named, otherwise):
+    for name in (preferred, otherwise):
         try:
             if name and len(name) < 64:
                 return ZoneInfo(name)
@@ -60,7 +57,7 @@ def _catalog(language: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Wording:
-    """One viewer's language and time zone."""
+    """A viewer's language and time zone."""
 
     language: str
     zone: tzinfo
@@ -70,30 +67,30 @@ class Wording:
         return Locale.parse("en_US" if self.language == SOURCE else self.language)
 
     def say(self, text: str, **facts: object) -> str:
-        """The text in the viewer's language; `{name}` in it is replaced by a fact."""
-        found = _catalog(self.language).get(text, text)
-        return found.format(**facts) if facts else found
+        """Translate a text; `{name}` in it is replaced by a fact."""
+        translation = _catalog(self.language).get(text, text)
+        return translation.format(**facts) if facts else translation
 
-    def count(self, number: int, one: str, many: str) -> str:
+    def count(self, number: int, singular: str, plural: str) -> str:
         """`one` or `many`, each with `{n}` in it."""
-        return self.say(one if number == 1 else many, n=self.number(number))
+        return self.say(singular if number == 1 else plural, n=self.number(number))
 
     def number(self, value: float, digits: int = 0) -> str:
         return str(format_decimal(round(value, digits), locale=self.locale))
 
     def fixed(self, value: float, digits: int) -> str:
-        """With all its digits, for what is compared: 0.00, not 0."""
+        """Format with all digits (0.00, not 0)."""
         return str(format_decimal(value, f"0.{'0' * digits}", locale=self.locale))
 
     def percent(self, share: float) -> str:
         return str(format_percent(share, locale=self.locale))
 
     def moment(self, at: datetime, length: str = "medium") -> str:
-        """Date and time on the viewer's clock."""
+        """Format date and time in the viewer's time zone."""
         return str(format_datetime(at, length, tzinfo=self.zone, locale=self.locale))
 
     def start(self, at: datetime) -> str:
-        """Date and time of day on the viewer's clock, to the minute."""
+        """Format date and time to the minute, in the viewer's time zone."""
         day = format_date(at.astimezone(self.zone).date(), "medium", locale=self.locale)
         return f"{day}, {self.time(at)}"
 
@@ -101,7 +98,7 @@ class Wording:
         return str(format_time(at, "short", tzinfo=self.zone, locale=self.locale))
 
     def day(self, at: datetime | date) -> str:
-        """A day as people name it: today, yesterday, or with its weekday."""
+        """Format a day: today, yesterday, tomorrow, or a date."""
         on = at.astimezone(self.zone).date() if isinstance(at, datetime) else at
         today = datetime.now(self.zone).date()
         near = {0: "Today", -1: "Yesterday", 1: "Tomorrow"}.get((on - today).days)
@@ -117,14 +114,14 @@ class Wording:
         return str(format_date(on, pattern, locale=self.locale))
 
     def language_name(self, code: str) -> str:
-        """A language as the viewer calls it; the code of an unknown one."""
+        """Return the name of a language; its code if unknown."""
         return str(self.locale.languages.get(code, code)).capitalize()
 
     def span(self, seconds: float) -> str:
-        """A length in the largest unit that fits, such as "3 minutes"."""
+        """Format a duration in the largest unit that fits, such as "3 minutes"."""
         return str(format_timedelta(timedelta(seconds=seconds), threshold=1.2, locale=self.locale))
 
 
 def missing(language: str, texts: Iterable[str]) -> list[str]:
-    """Those that a catalog lacks."""
+    """Return the texts that a catalog lacks."""
     return sorted(set(texts) - _catalog(language).keys())

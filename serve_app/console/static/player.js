@@ -4,8 +4,8 @@
 (() => {
   const player = document.getElementById("player");
   if (!player || !window.WaveSurfer) return;
-  const { audio: source, outline, seconds: told } = player.dataset;
-  const seconds = Number(told);
+  const { audio: source, waveform, seconds: duration } = player.dataset;
+  const seconds = Number(duration);
   const audio = document.getElementById("audio");
   const button = document.getElementById("play");
   const now = document.getElementById("now");
@@ -209,7 +209,7 @@
   // The waveform: outlines come from the server, so that nothing is decoded here.
   let wave = null;
   const draw = async () => {
-    const answer = await fetch(outline, { headers: { Accept: "application/octet-stream" } });
+    const answer = await fetch(waveform, { headers: { Accept: "application/octet-stream" } });
     if (answer.status === 202) { setTimeout(draw, 1500); return; }
     const box = document.getElementById("wave");
     const waits = box.querySelector(".wait");

@@ -104,7 +104,7 @@ async def sign_in(chromium: Browser, postgres_url: str, tmp_path: Path) -> Async
             visitors.append(made)
             listen(made.page, made.faults)
             await made.page.goto(f"{url}/sign-in")
-            await made.page.get_by_label("Key", exact=True).fill(secret)
+            await made.page.get_by_label("API key", exact=True).fill(secret)
             await made.page.get_by_role("button", name="Sign in").click()
             await made.page.wait_for_url("**/calls")
             return made

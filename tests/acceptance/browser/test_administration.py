@@ -36,7 +36,7 @@ async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_re
     await page.keyboard.type("Ticket system")
     await page.get_by_label("submit", exact=True).focus()
     await page.keyboard.press(" ")
-    await page.get_by_role("button", name="Create a key").focus()
+    await page.get_by_role("button", name="Create key").focus()
     await page.keyboard.press("Enter")
     secret = await page.locator(".secret code").inner_text()
     assert re.fullmatch(r"sb_\S{30,}", secret)
@@ -46,7 +46,7 @@ async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_re
     row = page.get_by_role("row", name="Ticket system")
     assert secret not in await page.content()
     await row.locator("summary").click()
-    await row.get_by_role("button", name="Revoke for good").click()
+    await row.get_by_role("button", name="Revoke key").click()
     await expect(row).to_contain_text("revoked")
     assert await keys.find(office.world.database, secret) is None
 
@@ -55,7 +55,7 @@ async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_re
 async def test_what_failed_is_sent_again(office: Visitor) -> None:
     page = office.page
     await office.open("/workspace")
-    await page.locator("#deliveries + div").get_by_role("button", name="Send again").first.click()
+    await page.locator("#deliveries + div").get_by_role("button", name="Resend").first.click()
     await expect(page.locator("#deliveries + div tbody tr").first).not_to_contain_text("failed")
 
 
@@ -83,9 +83,9 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Visitor, s
         await summary.click()
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
     assert await grave(page, office.faults) == []
-    await page.get_by_label("What the key is for").fill("Ticket system")
+    await page.get_by_label("Key name").fill("Ticket system")
     await page.get_by_label("read", exact=True).check()
-    await page.get_by_role("button", name="Create a key").click()
+    await page.get_by_role("button", name="Create key").click()
     await expect(page.locator(".secret")).to_be_visible()
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
     assert await grave(page, office.faults) == []
@@ -94,7 +94,7 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Visitor, s
 async def test_a_member_is_added_and_changed_by_keys_alone(office: Visitor) -> None:
     page = office.page
     await page.goto(f"{office.url}/people")
-    await page.get_by_text("Add a member").first.focus()
+    await page.get_by_text("Add member").first.focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
     await page.keyboard.type("Dana Wolf")
@@ -102,7 +102,7 @@ async def test_a_member_is_added_and_changed_by_keys_alone(office: Visitor) -> N
     await page.keyboard.type("Dana, Ms Wolf")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("row", name="Dana Wolf")).to_contain_text("Dana, Ms Wolf")
-    await page.get_by_role("link", name="Change Dana Wolf").focus()
+    await page.get_by_role("link", name="Edit Dana Wolf").focus()
     await page.keyboard.press("Enter")
     await page.get_by_label("Name", exact=True).fill("Dana Berg")
     await page.keyboard.press("Enter")
@@ -114,15 +114,15 @@ async def test_a_member_is_added_and_changed_by_keys_alone(office: Visitor) -> N
 @pytest.mark.slow
 async def test_a_view_is_saved_picked_and_deleted(office: Visitor) -> None:
     page = office.page
-    await page.goto(f"{office.url}/calls?state=completed&direction=in")
-    await page.get_by_text("Save this view").click()
-    await page.get_by_placeholder("Name of the view").fill("Done, incoming")
+    await page.goto(f"{office.url}/calls?status=completed&outgoing=false")
+    await page.get_by_text("Save view").click()
+    await page.get_by_placeholder("View name").fill("Done, incoming")
     await page.keyboard.press("Enter")
     await expect(page.locator(".views summary strong")).to_have_text("Done, incoming")
     await page.goto(f"{office.url}/calls")
     await page.locator(".views summary").click()
     await page.get_by_role("link", name="Done, incoming").click()
-    await page.wait_for_url("**/calls?state=completed&direction=in")
+    await page.wait_for_url("**/calls?status=completed&outgoing=false")
     await page.get_by_text("Rename or delete").click()
     await page.get_by_role("button", name="Delete view").click()
     await expect(page.locator(".views")).to_have_count(0)
@@ -136,7 +136,7 @@ async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Vi
     home = world.workspace_id
     member = await directory.add_member(world.database, home, "Dana Wolf", aliases=["Ms Wolf"], team_id=world.team_id)
     (endpoint,) = await endpoints.list_endpoints(world.database, home)
-    await saved_views.save(world.database, Reader(home), "Completed ones", "state=completed")
+    await saved_views.save(world.database, Reader(home), "Completed ones", "status=completed")
     await page.set_viewport_size({"width": width, "height": 844})
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     for path in (
@@ -147,8 +147,8 @@ async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Vi
         "/workspace",
         "/sessions",
         "/trends",
-        "/calls?state=completed",
-        "/calls?direction=in",
+        "/calls?status=completed",
+        "/calls?outgoing=false",
     ):
         await page.goto(f"{office.url}{path}")
         for summary in await page.locator("main summary").all():

@@ -1,4 +1,4 @@
-"""What a reviewer does with a calibration, in a browser: listen, answer by keys, hand in, look where others differ."""
+"""What a reviewer does with a calibration, in a browser: listen, answer by keys, submit, look where others differ."""
 
 from pathlib import Path
 
@@ -52,9 +52,9 @@ async def test_calls_are_reviewed_handed_in_and_compared(
         await page.get_by_label("call is recorded").select_option(notice)
         await page.get_by_label("Why?", exact=True).press("Enter")
         await arrived(then)
-    await page.get_by_text("Hand in", exact=True).last.click()
+    await page.get_by_text("Submit", exact=True).last.click()
     await sound("whole")
-    await page.get_by_role("button", name="Hand in for good").click()
+    await page.get_by_role("button", name="Submit answers").click()
     table = page.get_by_role("region", name="Disagreements")
     await expect(table.get_by_role("row")).to_have_count(3)
     await sound("result")

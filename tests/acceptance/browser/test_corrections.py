@@ -61,14 +61,14 @@ async def test_a_word_is_double_clicked_and_corrected_and_the_correction_undone(
     await page.keyboard.type("invitation")
     await page.get_by_role("button", name="Save", exact=True).first.click()
     await expect(page.locator(".w.edited")).to_have_text("invitation")
-    await expect(page.locator(".w.edited")).to_have_attribute("title", "Machine: invoice")
+    await expect(page.locator(".w.edited")).to_have_attribute("title", "Original: invoice")
     await expect(page.locator("#turn1")).to_be_focused()
     edit = page.locator("#edits li").first
     await expect(edit).to_contain_text("invoice → invitation")
     await expect(edit).to_contain_text("Ana, ")
     await page.reload()
     await expect(page.locator("#turn1 .said p")).to_contain_text("my invitation is wrong")
-    await page.get_by_role("button", name="Undo: Words").click()
+    await page.get_by_role("button", name="Undo: Text").click()
     await expect(page.locator("#turn1 .said p")).to_contain_text("my invoice is wrong")
     await expect(page.locator("#edits li")).to_contain_text("undone by Ana")
 
@@ -88,7 +88,7 @@ async def test_a_turn_is_corrected_by_keys_alone(desk: Desk) -> None:
     await page.keyboard.press("Control+a")
     await page.keyboard.type("Hello Anna, my voice is wrong.")
     await page.keyboard.press("Shift+Tab")
-    await page.keyboard.press("r")  # the rep, in the list of speakers
+    await page.keyboard.press("a")  # the agent, in the list of speakers
     await page.keyboard.press("Tab")
     await page.keyboard.press("Control+Enter")
     await expect(page.locator("#turn1")).to_contain_text("Hello Anna, my voice is wrong.")
@@ -115,13 +115,13 @@ async def test_a_form_answers_from_the_moment_it_has_the_focus(desk: Desk) -> No
 async def test_the_parties_agent_and_contact_are_set(desk: Desk) -> None:
     page = desk.page
     await desk.open()
-    await page.get_by_role("button", name="Swap the parties").click()
+    await page.get_by_role("button", name="Swap agent and customer").click()
     await expect(page.locator("#turn0.customer")).to_have_count(1)
     await expect(page.locator(".lane.rep")).to_have_count(1)
-    await page.get_by_label("Agent is").select_option(label="Bob Stone")
+    await page.get_by_label("Agent", exact=True).select_option(label="Bob Stone")
     await page.locator(".assign button").click()
     await expect(page.locator("h1")).to_contain_text("Bob Stone")
-    await page.get_by_label("Contact is").fill("adam")
+    await page.get_by_label("Customer", exact=True).fill("adam")
     await page.get_by_role("button", name="Eve Adams").click()
     await expect(page.locator("h1")).to_contain_text("Eve Adams")
     await expect(page.locator("#edits li")).to_have_count(3)
@@ -179,18 +179,18 @@ async def test_an_answer_is_corrected_with_a_comment_and_the_score_follows(
     await desk.open(f"/calls/{call_id}")
     score = page.locator(".scorecard h2")
     await expect(score).to_have_text("Service 50")
-    await page.get_by_label("Correct the answer: notice").click()
+    await page.get_by_label("Correct answer: notice").click()
     form = page.locator("details.override[open] form")
     await form.get_by_label("Answer").select_option("said")
     await form.get_by_role("button", name="Save").click()
     await expect(score).to_have_text("Service 50")  # the comment is missing
-    await form.get_by_label("Why").fill("before the beep")
+    await form.get_by_label("Reason").fill("before the beep")
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
     assert await grave(page, desk.visitor.faults) == []
     await form.get_by_role("button", name="Save").click()
     await expect(score).to_have_text("Service 100")
-    await expect(page.locator("#own-questions")).to_contain_text("Ana: before the beep")
-    await expect(page.locator("#edits li")).to_contain_text("Answer notice: Not said → Said")
+    await expect(page.locator("#questions")).to_contain_text("Ana: before the beep")
+    await expect(page.locator("#edits li")).to_contain_text("Answer notice: Not mentioned → Mentioned")
     await page.screenshot(path=tmp_path / "card.png", full_page=True)
     await page.get_by_role("button", name="Undo: Answer").click()
     await expect(score).to_have_text("Service 50")
@@ -208,14 +208,14 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(desk: Desk, scheme
     await page.set_viewport_size({"width": width, "height": 844})
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     await desk.open()
-    await page.get_by_label("Correct the turn at 0:00").click()
+    await page.get_by_label("Correct turn at 0:00").click()
     await expect(page.locator("form.correcting textarea")).to_be_focused()
     await page.keyboard.type("Good day")
     await page.locator("form.correcting .primary").click()
     await expect(page.locator(".w.edited").first).to_be_visible()
-    await page.get_by_label("Contact is").focus()
+    await page.get_by_label("Customer", exact=True).focus()
     await expect(page.locator("#contact-choices li")).to_have_count(1)
-    await page.get_by_label("Correct the turn at 0:03").click()
+    await page.get_by_label("Correct turn at 0:03").click()
     await page.get_by_role("button", name="Done: Call back").click()
     for path in (None, "/tasks"):
         if path:

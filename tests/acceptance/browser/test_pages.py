@@ -45,7 +45,7 @@ async def test_the_list_is_moved_through_by_keys_and_filtered(page: Page, consol
     await page.keyboard.press("/")
     await page.keyboard.type("invoice")
     await page.keyboard.press("Enter")
-    await page.wait_for_url("**/calls?q=invoice")
+    await page.wait_for_url("**/calls?text=invoice")
     await expect(rows).not_to_have_count(len(console.calls))
     await expect(page.locator(".hit").first).to_contain_text("invoice")
     await page.keyboard.press("j")
@@ -53,7 +53,7 @@ async def test_the_list_is_moved_through_by_keys_and_filtered(page: Page, consol
     await page.wait_for_url("**/calls/*#t=*")
     await expect(page.locator(".w.now")).to_contain_text("invoice")
     await page.keyboard.press("u")
-    await page.wait_for_url("**/calls?q=invoice")
+    await page.wait_for_url("**/calls?text=invoice")
 
 
 async def test_a_call_appears_and_moves_on_without_reload(page: Page, console: Console) -> None:
@@ -191,7 +191,7 @@ async def test_axe_finds_nothing_grave(watched: Watched, console: Console, schem
     page = watched.page
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     call_id = console.calls[TWO_LANES]
-    for path in ("/calls", f"/calls/{call_id}", "/tasks", "/trends", "/queue", "/sessions", "/calls?q=zzz"):
+    for path in ("/calls", f"/calls/{call_id}", "/tasks", "/trends", "/queue", "/sessions", "/calls?text=zzz"):
         await page.goto(console.url + path)
         assert await grave(page, watched.faults) == [], path
 
@@ -207,7 +207,7 @@ async def test_who_has_a_key_signs_in_and_out(chromium: Browser, console: Consol
     context = await chromium.new_context()
     page = await context.new_page()
     await page.goto(console.url + "/tasks")
-    await page.get_by_label("Key", exact=True).fill(await console.key())
+    await page.get_by_label("API key", exact=True).fill(await console.key())
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url("**/tasks")
     await page.locator(".menu summary").click()

@@ -27,7 +27,7 @@ async def test_a_run_is_followed_compared_promoted_and_taken_back(sign_in: SignI
     await work(world, *WORSE)
     await expect(page.get_by_text("6 of 6 calls")).to_be_visible(timeout=30_000)  # without a reload
     await page.get_by_role("link", name="Compare").click()
-    await expect(page.get_by_role("region", name="The calls that differ most")).to_be_visible(timeout=180_000)
+    await expect(page.get_by_role("region", name="Calls that differ most")).to_be_visible(timeout=180_000)
     await page.get_by_label("Beside").select_option("base")
     await page.get_by_label("Gold set").select_option("desk@1")
     await page.get_by_role("button", name="Compare").click()
@@ -35,13 +35,13 @@ async def test_a_run_is_followed_compared_promoted_and_taken_back(sign_in: SignI
     assert await grave(page, faults) == []
     await page.set_viewport_size({"width": 390, "height": 800})
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
-    await page.get_by_text("Make it the record").click()
-    await page.get_by_role("button", name="Replace 6 records").click()
-    await expect(page.get_by_text("The record of 6 calls since")).to_be_visible()
-    await page.get_by_text("Restore the records of before").click()
-    await page.get_by_role("button", name="Restore 6 records").click()
-    await expect(page.get_by_text("Make it the record")).to_be_visible()
-    worst = page.get_by_role("region", name="The calls that differ most")
+    await page.get_by_text("Make live").click()
+    await page.get_by_role("button", name="Replace 6 transcripts").click()
+    await expect(page.get_by_text("Live for 6 calls since")).to_be_visible()
+    await page.get_by_text("Roll back").click()
+    await page.get_by_role("button", name="Restore 6 transcripts").click()
+    await expect(page.get_by_text("Make live")).to_be_visible()
+    worst = page.get_by_role("region", name="Calls that differ most")
     await worst.get_by_role("link").first.click(timeout=180_000)
     await page.wait_for_url("**/calls/*#t=7.00")
 
@@ -55,7 +55,7 @@ async def test_a_set_is_measured_without_reload_and_its_worst_call_opens(sign_in
     await page.get_by_role("link", name="Quality").click()
     await page.get_by_label("Metric").select_option("cpwer")
     await page.get_by_role("button", name="Measure").click()
-    worst = page.get_by_role("region", name="The worst calls")
+    worst = page.get_by_role("region", name="Worst calls")
     await expect(worst).to_be_visible(timeout=180_000)
     assert await grave(page, faults) == []
     await page.set_viewport_size({"width": 390, "height": 800})

@@ -74,7 +74,7 @@ async def test_a_key_is_created_shown_once_and_revoked(site: httpx.AsyncClient, 
 async def test_the_last_admin_key_stays_and_bad_forms_are_told(site: httpx.AsyncClient, world: World) -> None:
     key_id = await signed_in(site, world, "admin")
     answer = await site.post(f"/workspace/keys/{key_id}/revoke")
-    assert answer.status_code == 409 and "Create another one first" in answer.text
+    assert answer.status_code == 409 and "Create another admin key first" in answer.text
     assert (await site.post("/workspace/keys", data={"name": " ", "scope-read": "1"})).status_code == 400
     assert (await site.post("/workspace/keys", data={"name": "x"})).status_code == 400
     other = await new_world(world.database)
@@ -86,7 +86,7 @@ async def test_deliveries_are_sent_again_one_or_all_that_failed(site: httpx.Asyn
     endpoint = await webhook(world)
     one = await failed(world, endpoint)
     await signed_in(site, world, "admin")
-    assert "Send again" in (await site.get("/workspace")).text
+    assert "Resend" in (await site.get("/workspace")).text
     path = f"/workspace/webhooks/{endpoint.endpoint_id}"
     assert (await site.post(f"{path}/events/{one.event_id}/replay")).status_code == 303
     assert (await state_of(world, one)) in ("waiting", "behind")
@@ -115,7 +115,7 @@ async def test_a_voice_is_listened_to_approved_and_discarded(site: httpx.AsyncCl
     assert (await site.post(f"/workspace/voices/{uuid4()}", data={"action": "approve"})).status_code == 404
     nobody = await voice(world, named=False)
     answer = await site.post(f"/workspace/voices/{nobody}", data={"action": "approve"})
-    assert answer.status_code == 409 and "whose voice" in answer.text
+    assert answer.status_code == 409 and "Voice not assigned" in answer.text
 
 
 async def test_nobody_else_changes_anything(site: httpx.AsyncClient, world: World) -> None:
@@ -174,11 +174,17 @@ async def test_a_key_of_a_team_makes_keys_of_that_team(site: httpx.AsyncClient, 
 
 
 @pytest.mark.parametrize(
-    "language, told", [("en", "All that waits is done in about"), ("de", "Alles, was wartet, ist in etwa")]
+    ("language", "downloading", "queued"),
+    [
+        ("en", "Nothing in the queue; 1 call waits for its recording", "Queue empty in about"),
+        ("de", "Nichts in der Warteschlange; 1 Anruf wartet auf seine Aufnahme", "Warteschlange in etwa"),
+    ],
 )
-async def test_the_queue_says_how_long_it_takes(
-    site: httpx.AsyncClient, world: World, language: str, told: str
+async def test_the_queue_page_tells_downloads_from_queued_calls(
+    site: httpx.AsyncClient, world: World, language: str, downloading: str, queued: str
 ) -> None:
     await world.submit(recording_url="https://store.example/a.wav")
     await signed_in(site, world)
-    assert told in (await site.get("/queue", headers={"Accept-Language": language})).text
+    assert downloading in (await site.get("/queue", headers={"Accept-Language": language})).text
+    await world.execute("UPDATE jobs SET state = 'queued'")
+    assert queued in (await site.get("/queue", headers={"Accept-Language": language})).text

@@ -52,15 +52,15 @@ async def test_a_reviewer_answers_hands_in_and_sees_the_others_only_then(site: h
     here = f"/calibrations/{calibration}"
     page = seen(await site.get(here))
     assert "Ana 2 of 2" in page and "Bob 1 of 2 –" in page and "0 of 3" in page
-    assert "pairs of answers" not in page and "Hand in for good" not in page
+    assert "pairs of answers" not in page and "Submit answers" not in page
     form = (await site.get(f"{here}/calls/{one}")).text
     assert "Ana says so" not in form and form.count("selected>") == form.count('value="1" selected>') == 1, "the speed"
-    assert "Own questions" not in form, "nothing of the machine"
+    assert "Questions" not in form, "nothing of the machine"
     assert "offer you an appointment" in " ".join(Parsed(form).seen.split()), "what was said is read beside it"
     assert 'class="correct"' not in form, "a review corrects nothing"
-    assert form.count("not answered yet") == 2
+    assert form.count("Not answered") == 2
     early = await site.post(f"{here}/hand-in")
-    assert "Something is not answered yet" in seen(early, 409)
+    assert "Answers missing" in seen(early, 409)
     saved = await site.post(f"{here}/calls/{one}", data=ANSWERS)
     assert (saved.status_code, saved.headers["location"]) == (303, f"{here}/calls/{other}"), "the next one"
     form = (await site.get(f"{here}/calls/{one}")).text
@@ -70,13 +70,13 @@ async def test_a_reviewer_answers_hands_in_and_sees_the_others_only_then(site: h
     assert (await site.post(f"{here}/calls/{other}", data=later)).headers["location"] == f"{here}/calls/{other}"
     saved = await site.post(f"{here}/calls/{other}", data={"answer-notice": "not said"})
     assert saved.headers["location"] == here, "all is answered"
-    assert "Ana says so" not in (page := (await site.get(here)).text) and "Hand in for good" in page
+    assert "Ana says so" not in (page := (await site.get(here)).text) and "Submit answers" in page
     assert (await site.post(f"{here}/hand-in")).headers["location"] == here
     page = seen(await site.get(here))
-    assert "67% of 6 pairs" in page and "Not handed in: Bob." in page
-    assert "Was an appointment offered? 4 2 50% 75%" in page and "Ana" in page.split("How strict")[-1]
+    assert "67% agreement across 6 pairs" in page and "not included: Bob" in page
+    assert "Was an appointment offered? 4 2 50% 75%" in page and "Ana" in page.split("Reviewer strictness")[-1]
     stays = await site.post(f"{here}/calls/{one}", data=ANSWERS)
-    assert "These answers stay as they are" in seen(stays, 409)
+    assert "Answers can no longer be changed" in seen(stays, 409)
     assert " disabled" in (await site.get(f"{here}/calls/{one}")).text
     reads = await world.rows("SELECT what, detail FROM reads WHERE detail = 'calibration'")
     assert {row["what"] for row in reads} == {"record"}
@@ -99,7 +99,7 @@ async def test_a_disagreement_opens_the_call_at_the_second_of_the_machines_answe
     )
     assert start["at"] > 0 and f"/calls/{one}#t={start['at']:.2f}" in links
     assert f"/calls/{one}" in links, "nobody said the notice: there is no second"
-    assert "Yes No Yes" in seen(page) and "Not said Said Not said" in seen(page)
+    assert "Yes No Yes" in seen(page) and "Not mentioned Mentioned Not mentioned" in seen(page)
 
 
 async def test_who_is_no_reviewer_is_refused_and_others_find_nothing(site: httpx.AsyncClient, world: World) -> None:
@@ -129,7 +129,7 @@ async def test_who_is_no_reviewer_is_refused_and_others_find_nothing(site: httpx
 
 
 async def refused(site: httpx.AsyncClient, here: str, call_id: UUID) -> None:
-    told = "Reviewing takes a key of your own"
+    told = "Personal key required"
     assert told in seen(await site.get(here))
     assert told in seen(await site.get(f"{here}/calls/{call_id}"), 403)
     for path, form in ((f"{here}/calls/{call_id}", ANSWERS), (f"{here}/hand-in", {})):

@@ -60,24 +60,24 @@ async def test_a_set_is_measured_and_the_worst_call_is_one_click_from_its_sound(
     await signed_in(site, world)
     assert "No gold sets yet" in (await site.get("/comparison")).text
     calls = await gold_set(world)
-    page = await shown(site, "/comparison?set=desk@1&by=wer")
+    page = await shown(site, "/comparison?gold=desk@1&by=wer")
     assert "words wrong, normalized (WER)" in page and "0.6 %" in page
     first = page[page.index("data-row") :][:200]
     assert f'href="/calls/{calls[0]}#t=0.00"' in first and "3.3 %" in page, "one word of thirty"
     assert "invoice" not in page and "service desk" not in page, "no word of the calls"
-    german = await shown(site, "/comparison?set=desk&by=cpwer", **{"Accept-Language": "de"})
-    assert "0,6 %" in german and "Wörter falsch oder beim falschen Sprecher (cpWER)" in german
-    assert (await site.get("/comparison?set=desk@2")).status_code == 404
-    assert (await site.get("/comparison?set=other")).status_code == 404
-    unknown = await shown(site, "/comparison?set=desk&by=bleu")
-    assert "Where most words" not in unknown and "0.6 %" in unknown, "the usual metric"
+    german = await shown(site, "/comparison?gold=desk&by=cpwer", **{"Accept-Language": "de"})
+    assert "0,6 %" in german and "Wortfehler mit Sprecherzuordnung (cpWER)" in german
+    assert (await site.get("/comparison?gold=desk@2")).status_code == 404
+    assert (await site.get("/comparison?gold=other")).status_code == 404
+    unknown = await shown(site, "/comparison?gold=desk&by=bleu")
+    assert "0.6 %" in unknown, "the usual metric"
 
 
 async def test_sets_are_not_for_viewers_of_one_team(site: httpx.AsyncClient, world: World) -> None:
     await gold_set(world, 1)
     await signed_in(site, world, world.team_id)
     assert "No gold sets yet" in (await site.get("/comparison")).text
-    assert (await site.get("/comparison?set=desk")).status_code == 404
+    assert (await site.get("/comparison?gold=desk")).status_code == 404
 
 
 async def test_a_console_without_the_libraries_says_so(
@@ -90,7 +90,7 @@ async def test_a_console_without_the_libraries_says_so(
     await signed_in(site, world)
     monkeypatch.setattr(comparison_cache, "measured", missing)
     for _ in range(40):
-        answer = await site.get("/comparison?set=desk")
+        answer = await site.get("/comparison?gold=desk")
         if answer.status_code != 200:
             break
         await asyncio.sleep(0.5)
@@ -103,8 +103,8 @@ async def test_a_large_set_says_how_all_of_it_is_measured(
     monkeypatch.setattr("serve_app.console.comparison.MAX_CALLS", 2)
     await gold_set(world, 3)
     await signed_in(site, world)
-    page = await shown(site, "/comparison?set=desk")
-    assert "2 calls" in page and "The set has 3 calls" in page and "switchboard gold score desk@1" in page
+    page = await shown(site, "/comparison?gold=desk")
+    assert "2 calls" in page and "The gold set has 3 calls" in page and "switchboard gold score desk@1" in page
 
 
 async def test_who_asks_meanwhile_waits_for_the_same_work_and_a_failure_is_tried_again() -> None:

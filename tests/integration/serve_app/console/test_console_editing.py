@@ -45,7 +45,7 @@ async def test_a_turn_is_corrected_word_by_word_and_undone(site: httpx.AsyncClie
     assert answer.status_code == 200 and "hx-swap-oob" in answer.text and "first" in answer.text
     assert await states(world) == [("invoice", "first invitation", True), ("is", "is much", True)]
     page = Parsed((await site.get(f"/calls/{call_id}")).text)
-    assert any(one.get("title") == "Machine: invoice" for _, one in page.elements)
+    assert any(one.get("title") == "Original: invoice" for _, one in page.elements)
     assert "Ana, " in page.seen and "Corrections" in page.seen
     (edit, *_) = [one["action"] for tag, one in page.elements if tag == "form" and "/undo" in (one.get("action") or "")]
     assert (await site.post(str(edit))).status_code == 303
@@ -82,12 +82,15 @@ async def test_agent_and_contact_are_chosen(site: httpx.AsyncClient, world: Worl
     call_id = await finished(world)
     await editing(site, world)
     await site.post(f"/calls/{call_id}/edit", data={"kind": "agent", "old": "", "new": str(bob.user_id)})
-    choices = await site.get(f"/calls/{call_id}/contacts?q=adams")
-    assert "Eve Adams" in choices.text and "No contact" in (await site.get(f"/calls/{call_id}/contacts?q=zzz")).text
+    choices = await site.get(f"/calls/{call_id}/contacts?text=adams")
+    assert (
+        "Eve Adams" in choices.text
+        and "No matching contacts" in (await site.get(f"/calls/{call_id}/contacts?text=zzz")).text
+    )
     await site.post(f"/calls/{call_id}/edit", data={"kind": "contact", "old": "", "new": eve.contact_id})
     page = Parsed((await site.get(f"/calls/{call_id}")).text)
-    assert "Bob Stone · Eve Adams" in " ".join(page.seen.split()) and "as a person said" in page.seen
-    assert "Eve Adams" in (await site.get(f"/calls?member={bob.user_id}")).text
+    assert "Bob Stone · Eve Adams" in " ".join(page.seen.split()) and "corrected manually" in page.seen
+    assert "Eve Adams" in (await site.get(f"/calls?userId={bob.user_id}")).text
     bad = await site.post(f"/calls/{call_id}/edit", data={"kind": "agent", "old": str(bob.user_id), "new": "x"})
     assert bad.status_code == 400
 
@@ -105,7 +108,7 @@ async def test_a_task_is_ticked_on_both_pages_and_taken_back(site: httpx.AsyncCl
     done = await site.post(str(ticks[0]), data=form, headers={"HX-Request": "true"})
     assert 'aria-pressed="true"' in done.text and "<script" not in done.text and "Ana, " in done.text
     assert (await site.get("/tasks")).text.count('class="task-title"') == 1
-    assert "Done: Ana" in Parsed((await site.get("/tasks?done=yes")).text).seen
+    assert "Done: Ana" in Parsed((await site.get("/tasks?done=true")).text).seen
     back = await site.post(str(ticks[0]), data={"done": "no"})
     assert back.status_code == 303 and (await site.get("/tasks")).text.count('class="task-title"') == 2
 

@@ -47,19 +47,19 @@ async def test_a_run_stands_beside_the_records_beside_another_run_and_against_a_
     page = (await site.get("/comparison")).text
     assert "6 of 6" in page and "asr.model=whisper-tiny" in page and "hx-trigger" not in page
     page = await shown(site, f"/comparison/runs/{tiny.run_id}")
-    assert "10 %" in page and "if the records were right" in page, "3 of 30 words"
-    assert "Which one is better shows on a gold set" in page and "tone 6" in page
+    assert "10 %" in page and "relative to Live" in page, "3 of 30 words"
+    assert "To find out which is better" in page and "tone 6" in page
     first = page[page.index("data-row") :][:200]
     assert f'href="/calls/{min(map(str, calls))}#t=7.00"' in first, "the worst call opens where its words differ"
     assert "borrow" not in page and "service desk" not in page, "no word of the calls"
-    page = await shown(site, f"/comparison/runs/{tiny.run_id}?other={base.run_id}&set=desk@1")
+    page = await shown(site, f"/comparison/runs/{tiny.run_id}?other={base.run_id}&gold=desk@1")
     assert "tiny is worse by" in page and "10.6 %" in page and "2.8 %" in page
     german = await shown(site, f"/comparison/runs/{base.run_id}", **{"Accept-Language": "de"})
-    assert "gemessen an den Datensätzen" in german and "Abgeschlossen" in german
+    assert "bezogen auf Live" in german and "Abgeschlossen" in german
     await made(world, "other", calls[:1], *TALK)
     for query, why in (
         (f"?other={tiny.run_id}", "A run cannot be compared with itself"),
-        ("?set=nothing", None),
+        ("?gold=nothing", None),
         ("?other=nothing", None),
     ):
         answer = await site.get(f"/comparison/runs/{tiny.run_id}{query}")
@@ -75,7 +75,7 @@ async def test_a_run_under_way_is_followed_and_says_what_failed(site: httpx.Asyn
     assert "Waiting" in page and "0 of 2 calls" in page and "every 2s" in page and "Compare" not in page
     assert "every 5s" in (await site.get("/comparison")).text
     await work(world, fails=True)
-    page = (await site.get(f"/comparison/runs/{run.run_id}?status")).text
+    page = (await site.get(f"/comparison/runs/{run.run_id}?progress")).text
     assert "2 failed" in page and "run_not_reproducible" in page and "every 2s" not in page
 
 
@@ -84,7 +84,7 @@ async def test_a_run_that_ended_while_it_was_followed_leads_to_its_comparison(
 ) -> None:
     await signed_in(site, world)
     run = await made(world, "base", await gold_set(world, 1), *OTHER)
-    page = (await site.get(f"/comparison/runs/{run.run_id}?status")).text
+    page = (await site.get(f"/comparison/runs/{run.run_id}?progress")).text
     assert "1 of 1 calls" in page and ">Compare</a>" in page and "<select" not in page
 
 
@@ -94,18 +94,18 @@ async def test_administrators_promote_a_run_and_take_it_back(site: httpx.AsyncCl
     at = f"/comparison/runs/{run.run_id}"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     await signed_in(site, world)
-    assert "Make it the record" not in (await site.get(at)).text
+    assert "Make live" not in (await site.get(at)).text
     assert (await site.post(f"{at}/promote", headers=form)).status_code == 403
     assert "borrow" not in await words(world, calls[0])
     await signed_in(site, world, scopes=("read", "admin"))
-    assert "Replace 2 records" in (await site.get(at)).text
+    assert "Replace 2 transcripts" in (await site.get(at)).text
     for _ in range(2):  # a second click leads back, too
         answer = await site.post(f"{at}/promote", headers=form)
         assert (answer.status_code, answer.headers["location"]) == (303, at)
     assert "borrow" in await words(world, calls[0])
     page = (await site.get(at)).text
-    assert "The record of 2 calls since" in page and "Restore 2 records" in page
-    assert "Is the record" in (await site.get("/comparison")).text
+    assert "Live for 2 calls since" in page and "Restore 2 transcripts" in page
+    assert "Live" in (await site.get("/comparison")).text
     assert (await site.post(f"{at}/rollback", headers=form)).status_code == 303
     assert "borrow" not in await words(world, calls[0])
     assert (await site.post(f"{at}/delete", headers=form)).status_code == 404

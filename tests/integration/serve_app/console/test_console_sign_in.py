@@ -35,7 +35,7 @@ async def test_behind_tls_the_cookie_goes_nowhere_without(site: httpx.AsyncClien
 async def test_a_key_that_may_only_submit_is_told_so(site: httpx.AsyncClient, world: World) -> None:
     _, secret = await key_of(world, scopes=("submit",))
     answer = await site.post("/sign-in", data={"key": secret})
-    assert answer.status_code == 403 and "may submit calls, not read them" in answer.text
+    assert answer.status_code == 403 and "has no read access" in answer.text
     assert not await is_signed_in(site)
 
 
@@ -129,7 +129,7 @@ async def test_an_administrator_sees_and_ends_all_sessions_of_the_workspace(
     victim = site.cookies[COOKIE]
     await signed_in(site, world, scopes=("read", "admin"))
     page = (await site.get("/sessions")).text
-    assert page.count("/revoke") == 3 and EVIL not in page and "by a link" in page
+    assert page.count("/revoke") == 3 and EVIL not in page and "via link" in page
     found = await console_sessions.list_sessions(world.database, world.workspace_id)
     (theirs,) = [one for one in found if one.name == EVIL]
     assert (await site.post(f"/sessions/{theirs.session_id}/revoke")).status_code == 303

@@ -50,7 +50,7 @@ async def test_the_outline_has_a_lane_for_each_party_and_is_kept(
     await recorded(world, call_id, tmp_path)
     await signed_in(site, world)
     for _ in range(60):
-        answer = await site.get(f"/calls/{call_id}/outline")
+        answer = await site.get(f"/calls/{call_id}/waveform")
         if answer.status_code == 200:
             break
     lanes = np.frombuffer(answer.content, np.uint8).reshape(2, -1)
@@ -61,7 +61,7 @@ async def test_the_outline_has_a_lane_for_each_party_and_is_kept(
     (row,) = await world.rows("SELECT * FROM waveforms")
     assert bytes(row["peaks"]) == answer.content
     await world.execute("UPDATE recordings SET uri = 'file:///gone'")
-    assert (await site.get(f"/calls/{call_id}/outline")).content == answer.content
+    assert (await site.get(f"/calls/{call_id}/waveform")).content == answer.content
     assert (await site.get(f"/calls/{call_id}/audio")).status_code == 404
 
 

@@ -11,7 +11,7 @@ from db.search import saved_views
 from tests.postgres import World, new_world
 from tests.support.console_site import EVIL, signed_in
 
-SAD = "state=completed&tone=negative"
+SAD = "status=completed&tone=negative"
 
 
 async def views(world: World, team: UUID | None = None) -> dict[str, str]:
@@ -26,7 +26,7 @@ async def view_id(world: World, name: str) -> UUID:
 
 async def test_filters_are_saved_picked_changed_renamed_and_deleted(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world, scopes=("read", "edit"))
-    page = (await site.get(f"/calls?{SAD}&direction=")).text
+    page = (await site.get(f"/calls?{SAD}&outgoing=")).text
     assert 'action="/views"' in page and f'name="query" value="{SAD.replace("&", "&amp;")}"' in page
     saved = await site.post("/views", data={"name": f" Sad \n {EVIL}", "query": f"cursor=x&{SAD}&other=1"})
     assert (saved.status_code, saved.headers["location"]) == (303, f"/calls?{SAD}")
@@ -36,10 +36,10 @@ async def test_filters_are_saved_picked_changed_renamed_and_deleted(site: httpx.
     path = f"/views/{await view_id(world, 'Sad ' + EVIL)}"
     assert (await site.post(path, data={"action": "rename", "name": "Sad"})).status_code == 303
     await site.post("/views", data={"name": "Sad", "query": "tone=negative"})
-    await site.post("/views", data={"name": "Ours", "query": "direction=out"})
-    assert await views(world) == {"Ours": "direction=out", "Sad": "tone=negative"}
+    await site.post("/views", data={"name": "Ours", "query": "outgoing=true"})
+    assert await views(world) == {"Ours": "outgoing=true", "Sad": "tone=negative"}
     taken = await site.post(path, data={"action": "rename", "name": "Ours"})
-    assert taken.status_code == 409 and "Another view has this name" in taken.text
+    assert taken.status_code == 409 and "Name already in use" in taken.text
     assert (await site.post(path, data={"action": "delete"})).status_code == 303
     assert list(await views(world)) == ["Ours"]
     assert (await site.post(path, data={"action": "delete"})).status_code == 404
@@ -52,9 +52,9 @@ async def test_what_is_no_view_is_refused(site: httpx.AsyncClient, world: World,
         {"name": "x" * 61, "query": SAD},
         {"name": "nothing is asked", "query": ""},
         {"name": "none of ours", "query": "color=red"},
-        {"name": "no such state", "query": "state=lost"},
+        {"name": "no such state", "query": "status=lost"},
         {"name": "no day", "query": "from=yesterday"},
-        {"name": "no team", "query": "team=sales"},
+        {"name": "no team", "query": "teamId=sales"},
     ]:
         with subtests.test(form["name"]):
             assert (await site.post("/views", data=form)).status_code == 400
@@ -63,12 +63,12 @@ async def test_what_is_no_view_is_refused(site: httpx.AsyncClient, world: World,
 
 async def test_there_are_at_most_fifty(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world, scopes=("read", "edit"))
-    for number in range(saved_views.MOST_VIEWS):
+    for number in range(saved_views.MAX_VIEWS):
         await saved_views.save(world.database, Reader(world.workspace_id), f"view {number}", SAD)
     answer = await site.post("/views", data={"name": "one more", "query": SAD})
-    assert answer.status_code == 409 and "There are 50 views already" in answer.text
-    assert len(await views(world)) == saved_views.MOST_VIEWS
-    assert (await site.post("/views", data={"name": "view 7", "query": "q=invoice"})).status_code == 303
+    assert answer.status_code == 409 and "Maximum of 50 views reached" in answer.text
+    assert len(await views(world)) == saved_views.MAX_VIEWS
+    assert (await site.post("/views", data={"name": "view 7", "query": "text=invoice"})).status_code == 303
     team = Reader(world.workspace_id, world.team_id)
     await saved_views.save(world.database, team, "a team has its own", SAD)
 
