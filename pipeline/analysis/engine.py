@@ -6,15 +6,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from pipeline.analysis.step import all_steps
-from pipeline.domain.insight import (
-    Finding,
-    Material,
-    ModelAnswers,
-    ModelRequest,
-    ModelText,
-    ToneByVoice,
-    Unanswered,
-)
+from pipeline.domain.insight import Finding, Material, ModelAnswers, ModelRequest, ModelText, ToneByVoice, Unanswered
 from pipeline.engines.registry import Registry, engine_class
 from pipeline.net.endpoint import Address, ApiKey
 
@@ -68,10 +60,7 @@ class AsksModel(Protocol):
 
 
 ENGINES = Registry(
-    {
-        "rules": "pipeline.analysis.step:Rules",
-        "llm": "pipeline.analysis.llm:LanguageModel",
-    },
+    {"rules": "pipeline.analysis.step:Rules", "llm": "pipeline.analysis.llm:LanguageModel"},
     stage="analysis",
     group="switchboard.analysis",
     attributes=(),
@@ -113,8 +102,9 @@ class AnalysisOptions(BaseModel):
     tone_by_voice: ToneByVoice = Field(
         "customers",
         description="Whose voice counts, in addition to the words, for the strength of sentiment: customers, nobody or "
-        "everybody. Emotions of employees must not be inferred from their voices in the European Union (AI Act, Article "
-        "5(1)(f)): for agents, and for anyone not confirmed as a customer, only words count unless this is everybody.",
+        "everybody. Emotions of employees must not be inferred from their voices in the European Union (AI Act, "
+        "Article 5(1)(f)): for agents, and for anyone not confirmed as a customer, only words count unless this is "
+        "everybody.",
     )
     language: str | None = Field(
         None,

@@ -124,9 +124,8 @@ def spoken_spans(material: Material) -> SpokenSpans:
 def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
     """Return the spans of other sounds in any channel, by a `LabelKind`'s value."""
     spans_by_kind: dict[str, list[Span]] = {}
-    for label in sorted(
-        (each for channel in material.transcript.labels for each in channel), key=lambda each: each.start
-    ):
+    labels = [label for channel in material.transcript.labels for label in channel]
+    for label in sorted(labels, key=lambda label: label.start):
         if label.kind not in NOT_SOUND:
             spans_by_kind.setdefault(label.kind.value, []).append(Span(label.start, label.end))
     return {name: union(spans) for name, spans in spans_by_kind.items()}
@@ -178,9 +177,8 @@ def _crossed(material: Material, spoken: SpokenSpans) -> OverlapRecords:
         party_pack, word_middles = pack(language.get(overlap.by, whole)), middles.get(overlap.by, [])
         first, last = bisect_left(word_middles, overlap.by_span.start), bisect_right(word_middles, overlap.by_span.end)
         inside = words[overlap.by][first:last] if word_middles else []
-        crossed.append(
-            (overlap.by, classify(overlap, inside, party_pack if party_pack.known else pack(whole)), overlap.duration)
-        )
+        kind = classify(overlap, inside, party_pack if party_pack.known else pack(whole))
+        crossed.append((overlap.by, kind, overlap.duration))
     return crossed
 
 

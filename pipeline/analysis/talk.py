@@ -50,22 +50,23 @@ class SpokenTurn:
         return self.role is Role.REP and not self.turn.machine
 
 
+Turns = tuple[SpokenTurn, ...]
+
+
 def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}
 
 
-_last: list[tuple[Transcript, tuple[SpokenTurn, ...]]] = []  # max. one: every step reads the same transcript
+_last: list[tuple[Transcript, Turns]] = []  # max. one: every step reads the same transcript
 
 
-def read(material: Material, machines: bool = False) -> tuple[SpokenTurn, ...]:
+def read(material: Material, machines: bool = False) -> Turns:
     """Return every turn of a party, in order; with `machines` also those of announcements and recorded greetings.
 
     A turn in a language without a pack is read with the pack of the call.
     """
     transcript = material.transcript
-    turns = next(
-        (turns for last, turns in _last[:] if last is transcript), None
-    )  # equality would cost as much as reading
+    turns = next((turns for last, turns in _last[:] if last is transcript), None)  # equality is as slow as reading
     if turns is None:
         role_of, whole = roles(transcript), pack(transcript.language)
         turns = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)

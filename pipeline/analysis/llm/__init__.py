@@ -1,6 +1,5 @@
 """Engine with a language model behind any OpenAI-compatible endpoint. Its statements count only if the transcript
-supports
-them.
+supports them.
 """
 
 from pipeline.analysis.llm.engine import LanguageModel

@@ -117,11 +117,7 @@ def schema(limited: bool = True) -> dict[str, Any]:
     """
     model_schema = ModelAnswer.model_json_schema()
     objects = [model_schema, *model_schema["$defs"].values()] if limited else []
-    for name, described in (
-        (name, field_schema)
-        for definition in objects
-        for name, field_schema in definition.get("properties", {}).items()
-    ):
+    for name, described in (item for definition in objects for item in definition.get("properties", {}).items()):
         if described.get("type") == "array":
             described["maxItems"] = _ITEMS[name]
         elif name in _CHARACTERS and described.get("type") == "string":
@@ -153,9 +149,8 @@ def complete_items(text: str) -> tuple[ModelAnswer, int]:
     }
     complete["outcome"] = data.get("outcome") if _whole(StatedOutcome, data.get("outcome")) else None
     items = sum(map(len, (complete["tasks"], complete["summary"], complete["topics"], complete["tones"])))
-    return ModelAnswer.model_validate(complete), items + sum(map(bool, complete["contact"].values())) + bool(
-        complete["outcome"]
-    )
+    items += sum(map(bool, complete["contact"].values())) + bool(complete["outcome"])
+    return ModelAnswer.model_validate(complete), items
 
 
 def _whole(model: type[_Stated], value: Any) -> bool:

@@ -93,8 +93,7 @@ class ModelClient:
 
     def _adapt(self, fault: dict[str, Any]) -> bool:
         """Change the request after a rejection; return False if nothing is left to change. Without a parameter in the
-        error
-        message, the response format counts as rejected.
+        error message, the response format counts as rejected.
         """
         fault_text = str(fault.get("param") or "") + " " + str(fault.get("message") or "")
         if "context" in fault_text and "length" in fault_text:
@@ -132,8 +131,7 @@ class ModelClient:
 
     async def _post_metered(self, body: dict[str, Any]) -> Reply:
         """Send a metered request. Without a response the expected cost stays, since the endpoint may have processed it,
-        unless
-        no connection was made. Raises `BudgetReached`.
+        unless no connection was made. Raises `BudgetReached`.
         """
         if self._spending is None:
             return await self._post(body)
@@ -193,32 +191,26 @@ async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], sec
         return Reply(response.status_code, response.headers, bytes(received))
 
 
-async def _settle(reserved: ReservedRequest, reply: Reply, estimated_prompt_tokens: int) -> None:
+async def _settle(reserved: ReservedRequest, reply: Reply, estimate: int) -> None:
     """Settle by the reported `usage`, else by the length of prompt and response. Rejected requests cost nothing."""
     if reply.status != 200:
         await reserved.settle(0, 0)
         return
     data = _json(reply.body)
     usage = data.get("usage") if isinstance(data, dict) else None
-    prompt_tokens, completion_tokens = (
-        usage.get(f"{kind}_tokens") if isinstance(usage, dict) else None for kind in ("prompt", "completion")
-    )
-    if (
-        isinstance(prompt_tokens, int)
-        and isinstance(completion_tokens, int)
-        and min(prompt_tokens, completion_tokens) >= 0
-    ):
-        await reserved.settle(prompt_tokens, completion_tokens)
+    usage = usage if isinstance(usage, dict) else {}
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0:
+        await reserved.settle(prompt, completion)
         return
     try:
         text = _completion(reply.body).text
     except NoAnswer:
         text = reply.body.decode(errors="replace")
-    await reserved.settle(estimated_prompt_tokens, tokens(text), estimated=True)
+    await reserved.settle(estimate, tokens(text), estimated=True)
 
 
 def _json(body: bytes) -> Any:
-    """Return the `error` object of a rejection; Ollama and others send a plain message instead."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

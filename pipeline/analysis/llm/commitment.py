@@ -13,7 +13,7 @@ from pipeline.analysis.rules.commitments.clauses import LISTENER, SPEAKER, THIRD
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
 from pipeline.analysis.rules.commitments.replies import REPLY_WITHIN
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -26,7 +26,7 @@ _PARTIES = {Role.REP: "rep", Role.CUSTOMER: "customer"}
 class Commitments:
     """Probabilities that the sentences of a call commit their speaker, their listener or a third person."""
 
-    def __init__(self, turns: tuple[SpokenTurn, ...], now: datetime) -> None:
+    def __init__(self, turns: Turns, now: datetime) -> None:
         """Classify all clauses of `turns`, which exclude machines: they commit to nothing."""
         self._turns = turns
         self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
@@ -34,7 +34,7 @@ class Commitments:
         self._sentences: dict[tuple[int, int], dict[str, float]] = {}
         weights = shipped_weights()
 
-        def judge(candidate: Candidate, around: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Candidate | None:
+        def judge(candidate: Candidate, around: Turns, verdict: RuleVerdict) -> Candidate | None:
             probabilities = dict(zip(CLASSES, weights.probabilities(features(candidate, around, verdict)), strict=True))
             highest = self._sentences.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
             for who, probability in probabilities.items():
@@ -56,9 +56,8 @@ class Commitments:
         if owner == "unknown":
             return self.by_anybody(evidence) if speaker else self._commits(at, evidence, (SPEAKER, LISTENER, THIRD))
         if owner == "other":  # a third person: the agent speaks for them, or agrees
-            return (
-                self._commits(at, evidence, (THIRD, SPEAKER)) if speaker == "rep" else self._is_accepted(at, evidence)
-            )
+            by_rep = speaker == "rep"
+            return self._commits(at, evidence, (THIRD, SPEAKER)) if by_rep else self._is_accepted(at, evidence)
         if speaker == owner:  # an agent also commits colleagues
             return self._commits(at, evidence, (SPEAKER, THIRD) if owner == "rep" else (SPEAKER,))
         return self._is_accepted(at, evidence)
@@ -96,8 +95,7 @@ class Commitments:
 
     def _is_accepted(self, at: int, evidence: Evidence) -> bool:
         """Return whether the other party agrees right after: by a promise of the same, or by assent to a proposal that
-        ends
-        the turn. "Okay" is no assent to a claim about another person.
+        ends the turn. "Okay" is no assent to a claim about another person.
         """
         turn, touched = self._turns[at], self._touched(at, evidence)
         reply = next((later for later in self._turns[at + 1 : at + 1 + REPLY_WITHIN] if _differ(later, turn)), None)
@@ -122,9 +120,8 @@ def _differ(reply: SpokenTurn, turn: SpokenTurn) -> bool:
 
 
 def _refuses(reply: SpokenTurn) -> bool:
-    return any(
-        reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline") for sentence in reply.sentences
-    )
+    texts = [sentence.text for sentence in reply.sentences]
+    return any(reply.pack.matches("tasks", key, text) for key in ("refuse", "decline") for text in texts)
 
 
 def _accepts(reply: SpokenTurn) -> bool:

@@ -18,15 +18,7 @@ from pipeline.analysis.questions.step import QuestionsStep, answer, track
 from pipeline.analysis.questions.step import finding as finding_of
 from pipeline.analysis.rules.summary.summary import SummaryStep
 from pipeline.analysis.step import run_all
-from pipeline.domain.insight import (
-    Finding,
-    Material,
-    ModelAnswers,
-    ModelRequest,
-    ModelText,
-    ModelTexts,
-    Unanswered,
-)
+from pipeline.domain.insight import Finding, Material, ModelAnswers, ModelRequest, ModelText, ModelTexts, Unanswered
 
 CUT_OFF = "the model's answer was cut off at the token limit; its complete parts are used"
 log = logging.getLogger(__name__)
@@ -45,8 +37,7 @@ class LanguageModel:
     rule.
 
     `timeout_seconds` limits all requests. If the answer for one part of the call is missing, the rules analyze the
-    whole
-    call: half a list of tasks would look complete.
+    whole call: half a list of tasks would look complete.
     """
 
     def __init__(self, options: AnalysisOptions) -> None:
@@ -84,11 +75,9 @@ class LanguageModel:
         if not _has_words(material):
             return built
         analyzed = _with_findings(material, built)
-        findings = self._analyzed(analyzed, built, answers)
-        return tuple(
-            self._answered(finding, analyzed, answers) if finding.step == QuestionsStep.name else finding
-            for finding in findings
-        )
+        findings = {finding.step: finding for finding in self._analyzed(analyzed, built, answers)}
+        findings[QuestionsStep.name] = self._answered(findings[QuestionsStep.name], analyzed, answers)
+        return tuple(findings.values())
 
     def _of_call(self, material: Material) -> list[ModelRequest]:
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
@@ -99,14 +88,12 @@ class LanguageModel:
             for part, prompt in zip(pieces, prompts, strict=True)
         ]
 
-    def _of_questions(self, material: Material, asked_questions: Sequence[AskedQuestion]) -> list[ModelRequest]:
+    def _of_questions(self, material: Material, asked: Sequence[AskedQuestion]) -> list[ModelRequest]:
         """Return the requests for the workspace's questions: one for each part."""
-        pieces = parts(material.transcript, self._options.max_transcript_tokens) if asked_questions else []
-        prompts = [questions.messages(asked_questions, part) for part in pieces]
-        answer_schema = questions.schema(asked_questions)
-        return [
-            ModelRequest(key_of(self._options, prompt), "questions", tuple(prompt), answer_schema) for prompt in prompts
-        ]
+        pieces = parts(material.transcript, self._options.max_transcript_tokens) if asked else []
+        prompts = [questions.messages(asked, part) for part in pieces]
+        form = questions.schema(asked)
+        return [ModelRequest(key_of(self._options, prompt), "questions", tuple(prompt), form) for prompt in prompts]
 
     def _analyzed(self, material: Material, built: tuple[Finding, ...], answers: ModelAnswers) -> tuple[Finding, ...]:
         try:
@@ -121,10 +108,9 @@ class LanguageModel:
         findings: dict[str, Finding] = {}
         for finding in built:
             by_template = finding.step == SummaryStep.name and material.roster.summary is not None
-            with_findings = replace(material, findings={**material.findings, **findings})
-            findings[finding.step] = self._finding(
-                SummaryStep().run(with_findings) if by_template else finding, reading, material
-            )
+            so_far = replace(material, findings={**material.findings, **findings})
+            by_rule = SummaryStep().run(so_far) if by_template else finding
+            findings[finding.step] = self._finding(by_rule, reading, material)
         return tuple(findings.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:
@@ -138,16 +124,15 @@ class LanguageModel:
 
     def _answered(self, built: Finding, material: Material, answers: ModelAnswers) -> Finding:
         """Return the finding with the answers to the workspace's questions."""
-        asked_questions = questions.asked(material)
-        if not asked_questions:
+        asked = questions.asked(material)
+        if not asked:
             return built
-        by_phrases = [
-            answer(question, material) for question in material.roster.questions if question.type != "tracker"
-        ]
-        trackers = [track(question, material) for question in material.roster.questions if question.type == "tracker"]
+        defined = material.roster.questions
+        by_phrases = [answer(question, material) for question in defined if question.type != "tracker"]
+        trackers = [track(question, material) for question in defined if question.type == "tracker"]
         try:
-            texts = [_text_of(request, answers).text for request in self._of_questions(material, asked_questions)]
-            model_answers = questions.answered(texts, material, asked_questions, by_phrases)
+            texts = [_text_of(request, answers).text for request in self._of_questions(material, asked)]
+            model_answers = questions.answered(texts, material, asked, by_phrases)
         except Exception as error:  # its message may contain the request, including the key
             why = str(error) if isinstance(error, NoAnswer) else f"its answer cannot be used ({type(error).__name__})"
             if not isinstance(error, NotAsked):

@@ -21,8 +21,7 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
     """Return the model's tasks, and those that are very likely by rule.
 
     `stated_by` names the source of each; `confidence` is higher where both agree. None if the model stated tasks and
-    the
-    transcript supports none of them.
+    the transcript supports none of them.
     """
     if reading.stated["tasks"] and not reading.tasks:
         return None
@@ -109,21 +108,13 @@ def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding 
     if material.roster.summary is None:
         value |= {
             "text": " ".join(sentence.text for sentence in reading.sentences),
-            "sentences": [
-                {
-                    "text": sentence.text,
-                    "speaker": None,
-                    "turns": [sentence.evidence.turn],
-                    "evidence": asdict(sentence.evidence),
-                }
-                for sentence in reading.sentences
-            ],
+            "sentences": [{**_cited(sentence), "speaker": None} for sentence in reading.sentences],
         }
         evidence = tuple(sentence.evidence for sentence in reading.sentences)
     if outcome:
         value |= {"outcome": outcome.text, "outcome_evidence": asdict(outcome.evidence)}
     if reading.topics:
-        value["topics"] = [_topic(topic) for topic in reading.topics]
+        value["topics"] = [_cited(topic) for topic in reading.topics]
     return replace(built, value=value, evidence=evidence, note=None)
 
 
@@ -137,8 +128,8 @@ def _outcome(reading: ReadAnswer, built: Finding, material: Material) -> Grounde
     return stated if fits.get(stated.text, by_rule is None and not open_tasks) else None
 
 
-def _topic(topic: GroundedText) -> dict[str, Any]:
-    return {"text": topic.text, "turns": [topic.evidence.turn], "evidence": asdict(topic.evidence)}
+def _cited(stated: GroundedText) -> dict[str, Any]:
+    return {"text": stated.text, "turns": [stated.evidence.turn], "evidence": asdict(stated.evidence)}
 
 
 def tone_of_voice(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:

@@ -112,12 +112,9 @@ def messages(questions: Sequence[AskedQuestion], part: PromptPart) -> list[Messa
     """Return the instructions with the questions, and the transcript in a block that no speaker can close."""
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
-    instructions = INSTRUCTIONS.format(questions="\n".join(map(_line, questions)))
+    system = INSTRUCTIONS.format(questions="\n".join(map(_line, questions)))
     return [
-        {
-            "role": "system",
-            "content": f"{instructions}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}",
-        },
+        {"role": "system", "content": f"{system}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}"},
         {"role": "user", "content": f"BEGIN {mark}\n{text}\nEND {mark}"},
     ]
 
@@ -157,8 +154,7 @@ def answered(
 
 def _with_overused_quotes(answers: Mapping[str, QuestionAnswer]) -> list[str]:
     """Return the questions whose quote answers too many others: a small model that fills in a form puts the words it
-    has
-    read last under every question.
+    has read last under every question.
     """
     uses = Counter(answer.evidence for answer in answers.values())
     return [key for key, answer in answers.items() if uses[answer.evidence] > MAX_PER_QUOTE]
@@ -189,23 +185,20 @@ def stated(text: str) -> Mapping[str, Any]:
     return data
 
 
-def _answer(
-    asked_question: AskedQuestion, data: Any, grounding: Grounding, material: Material
-) -> QuestionAnswer | None:
+def _answer(asked: AskedQuestion, data: Any, grounding: Grounding, material: Material) -> QuestionAnswer | None:
     try:
         stated_answer = _StatedAnswer.model_validate(data)
     except ValidationError:
         return None  # null or truncated
     evidence = grounding.evidence(stated_answer.quote)
-    turn = next((turn for turn in asked_question.turns.turns if evidence and turn.turn.index == evidence.turn), None)
-    if evidence is None or turn is None or not asked_question.turns.holds(evidence):
+    turn = next((turn for turn in asked.turns.turns if evidence and turn.turn.index == evidence.turn), None)
+    if evidence is None or turn is None or not asked.turns.holds(evidence):
         return None
-    value = _value(asked_question.question, stated_answer.answer, evidence, turn, material)
+    value = _value(asked.question, stated_answer.answer, evidence, turn, material)
     if value is None:
         return None
-    return spoken_answer(
-        asked_question.question, value, turn, evidence, "model", round(CONFIDENCE * mean_confidence(evidence, turn), 2)
-    )
+    confidence = round(CONFIDENCE * mean_confidence(evidence, turn), 2)
+    return spoken_answer(asked.question, value, turn, evidence, "model", confidence)
 
 
 def _value(
@@ -218,19 +211,15 @@ def _value(
     if question.type == "choice":
         return next((choice for choice in question.choices if choice.casefold() == text.casefold()), None)
     if question.type == "number":
-        return next(
-            (number.value for number in numbers(straighten(evidence.quote), turn.pack) if _same(number.value, answer)),
-            None,
-        )
+        values = (number.value for number in numbers(straighten(evidence.quote), turn.pack))
+        return next((value for value in values if _same(value, answer)), None)
     if question.type == "date":
         now = dates.local(material.call.start_time, material.roster.time_zone)
         due = dates.find(straighten(evidence.quote), turn.pack, now)
         return due.day.isoformat() if due and due.day else None
     spoken = {token.stem for token in tokens(_words(material), turn.turn.language[:2])}
-    answer_tokens = tokens(text, turn.turn.language[:2])
-    return (
-        text if answer_tokens and all(token.stem in spoken for token in answer_tokens) else evidence.quote[:MAX_ANSWER]
-    )
+    words = tokens(text, turn.turn.language[:2])
+    return text if words and all(token.stem in spoken for token in words) else evidence.quote[:MAX_ANSWER]
 
 
 def _same(value: str | float, answer: str | float) -> bool:

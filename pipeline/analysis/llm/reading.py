@@ -54,14 +54,11 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
     tasks = (_task(stated, grounding) for stated in answer.tasks)
     grounded_facts = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
     outcome = _text(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
+    sentences = _grounded(answer.summary, grounding)
     reading = ReadAnswer(
         tasks=tuple(task for task in tasks if task),
         facts={name: fact for name, fact in grounded_facts if fact},
-        sentences=tuple(
-            sentence
-            for sentence in _grounded(answer.summary, grounding)
-            if grounding.is_supported(sentence.text, sentence.evidence)
-        ),
+        sentences=tuple(text for text in sentences if grounding.is_supported(text.text, text.evidence)),
         topics=_grounded(answer.topics, grounding),
         tones=_grounded_tones(answer, grounding),
         outcome=outcome,
@@ -80,11 +77,8 @@ def _grounded(stated: Sequence[StatedSentence | StatedTopic], grounding: Groundi
 
 def _grounded_tones(answer: ModelAnswer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
     tones = {tone.speaker: _text(tone.label, grounding.evidence(tone.quote)) for tone in answer.tones}
-    return {
-        label: (tone, SCORES[tone.text])
-        for label, tone in tones.items()
-        if tone and _is_by_speaker(label, tone, grounding)
-    }
+    grounded = {label: tone for label, tone in tones.items() if tone and _is_by_speaker(label, tone, grounding)}
+    return {label: (tone, SCORES[tone.text]) for label, tone in grounded.items()}
 
 
 def _text(text: str, evidence: Evidence | None) -> GroundedText | None:

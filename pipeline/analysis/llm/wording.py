@@ -5,11 +5,12 @@ proposal they accepted: never in words that only the other party uses elsewhere.
 """
 
 import re
+from collections.abc import Iterable
 
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS
 from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.language.pack import Pack, straighten
 
@@ -52,14 +53,13 @@ class CallWording:
     `translated`: titles are in another language than the call, so that only figures can be compared.
     """
 
-    def __init__(self, turns: tuple[SpokenTurn, ...], translated: bool) -> None:
+    def __init__(self, turns: Turns, translated: bool) -> None:
         self._turns, self._translated = turns, translated
         self._place = {turn.turn.index: at for at, turn in enumerate(turns)}
 
     def title_supported(self, title: str, owner: str, evidence: Evidence) -> bool:
         """Return whether the call supports a title: half of its words, and every number, occur in the quoted turn, in
-        the
-        proposal that it accepts, or in the owner's words; and no word is used only by other speakers.
+        the proposal that it accepts, or in the owner's words; and no word is used only by other speakers.
         """
         at = self._place.get(evidence.turn)
         if at is None:
@@ -77,8 +77,7 @@ class CallWording:
 
     def sentence_supported(self, sentence: str, evidence: Evidence) -> bool:
         """Return whether a sentence is about its quote and this call: one of its words is in the quoted turn, a third
-        of them
-        in the call, every number in words of the quoted speaker.
+        of them in the call, every number in words of the quoted speaker.
         """
         at = self._place.get(evidence.turn)
         if at is None:
@@ -111,11 +110,11 @@ class CallWording:
         return [before] if any(proposes(sentence) for sentence in before.sentences[-1:]) else []
 
 
-def _stems(turns: "list[SpokenTurn] | tuple[SpokenTurn, ...]") -> frozenset[str]:
+def _stems(turns: Iterable[SpokenTurn]) -> frozenset[str]:
     return frozenset(stem for turn in turns for stem in stems(turn.text, turn.pack))
 
 
-def _figures(turns: "list[SpokenTurn] | tuple[SpokenTurn, ...]") -> frozenset[str]:
+def _figures(turns: Iterable[SpokenTurn]) -> frozenset[str]:
     return frozenset(figure for turn in turns for figure in figures(turn.text, turn.pack))
 
 

@@ -114,9 +114,8 @@ def find(phrases: Iterable[str], turn: SpokenTurn, language: str) -> Iterator[Ph
     words, forms = tokens(turn.turn.text, language), _known(turn.turn.text, language)
     for phrase in phrases:
         elements = _elements(phrase, language)
-        may_match = all(
-            element.prefix or element is _GAP or element.text in forms or element.stem in forms for element in elements
-        )
+        whole_words = (element for element in elements if not element.prefix and element is not _GAP)
+        may_match = all(element.text in forms or element.stem in forms for element in whole_words)
         for place in range(len(words) if elements and may_match else 0):
             if (end := _end(elements, 0, words, place)) is not None:
                 yield PhraseMatch(turn, words[place].first, words[end - 1].last)

@@ -25,9 +25,8 @@ class QuestionsStep:
     def run(self, material: Material) -> Finding:
         asked = material.roster.questions
         answers = [answer(question, material) for question in asked if question.type != "tracker"]
-        return finding(
-            answers, [track(question, material) for question in asked if question.type == "tracker"], material
-        )
+        trackers = [track(question, material) for question in asked if question.type == "tracker"]
+        return finding(answers, trackers, material)
 
 
 def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult], material: Material) -> Finding:
@@ -100,13 +99,11 @@ def _with(match: PhraseMatch, value: SpokenValue) -> Evidence:
 
 def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
     """Return the choice with the most matches; the first of equals."""
-    places_by_choice = {
-        value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()
-    }
-    spoken_choices = [(value, places) for value, places in places_by_choice.items() if places]
-    if not spoken_choices:
+    matches = {value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()}
+    choices = [(value, places) for value, places in matches.items() if places]
+    if not choices:
         return None
-    value, places = min(spoken_choices, key=lambda entry: (-len(entry[1]), entry[1][0][1].start))
+    value, places = min(choices, key=lambda entry: (-len(entry[1]), entry[1][0][1].start))
     return value, *places[0]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, LISTENER, SPEAKER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import Turns
 
 FILE = Path(__file__).parent / "weights.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)
@@ -40,7 +40,7 @@ class CommitmentWeights:
         powers = [math.exp((total - top) / SCALE) for total in sums]
         return tuple(power / sum(powers) for power in powers)
 
-    def judge(self, candidate: Candidate, turns: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Candidate | None:
+    def judge(self, candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> Candidate | None:
         """Return the candidate with its probability and actor if it is likely enough; None otherwise.
 
         The form of an accepted offer or request decides the actor.

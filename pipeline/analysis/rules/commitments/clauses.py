@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
 FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "oblige", "present", "open")
@@ -106,7 +106,7 @@ def plain(text: str, words: Pack) -> PlainClause:
     return PlainClause("".join(c for c, _ in remaining), tuple(i for _, i in remaining))
 
 
-def candidates(turns: tuple[SpokenTurn, ...], at: int, now: datetime, agreed: date | None) -> Iterator[Candidate]:
+def candidates(turns: Turns, at: int, now: datetime, agreed: date | None) -> Iterator[Candidate]:
     """Yield the clauses of one turn that may be a commitment, in order."""
     turn = turns[at]
     for number, sentence in enumerate(turn.sentences):
@@ -155,12 +155,7 @@ def _form_matches(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
 
 
 def _due(
-    text: str,
-    clause: tuple[int, int],
-    verb: tuple[int, int] | None,
-    words: Pack,
-    now: datetime,
-    agreed: date | None,
+    text: str, clause: tuple[int, int], verb: tuple[int, int] | None, words: Pack, now: datetime, agreed: date | None
 ) -> dates.Due | None:
     """Return the due expression of the clause, in places of `text`. "From receipt" counts from the agreed day."""
     first, last = clause

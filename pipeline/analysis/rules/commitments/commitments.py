@@ -15,15 +15,15 @@ from pipeline.analysis.rules.commitments.features import RuleVerdict
 from pipeline.analysis.rules.commitments.replies import answer, is_answered_by_promise
 from pipeline.analysis.rules.commitments.rules import in_call, quoted, ruled_out, to_be_done
 from pipeline.analysis.rules.commitments.titles import content
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import SpokenTurn, Turns
 
 GREETING = 4  # first turns, where an answering machine greets
 
-Judge = Callable[[Candidate, tuple[SpokenTurn, ...], RuleVerdict], Candidate | None]
+Judge = Callable[[Candidate, Turns, RuleVerdict], Candidate | None]
 """Returns the candidate with its actor and probability, or None if it is no commitment."""
 
 
-def commitments(turns: tuple[SpokenTurn, ...], now: datetime, judge: Judge) -> list[Candidate]:
+def commitments(turns: Turns, now: datetime, judge: Judge) -> list[Candidate]:
     """Return the candidates that are commitments, in order, each with the sentence before it and its due date."""
     accepted: list[Candidate] = []
     agreed: date | None = None
@@ -58,13 +58,13 @@ def _greeting_of_a_machine(turn: SpokenTurn, at: int) -> bool:
     return at < GREETING and turn.pack.matches("summary", "voicemail", turn.text)
 
 
-def _settled(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime, judge: Judge) -> Candidate | None:
+def _settled(candidate: Candidate, turns: Turns, now: datetime, judge: Judge) -> Candidate | None:
     candidate = dated(candidate, turns, now)
     judged = judge(candidate, turns, verdict(candidate, turns, now))
     return replace(judged, due=day_of(judged, turns, now)) if judged else None
 
 
-def verdict(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> RuleVerdict:
+def verdict(candidate: Candidate, turns: Turns, now: datetime) -> RuleVerdict:
     """Return the verdict of the rules alone."""
     against, during = ruled_out(candidate), in_call(candidate)
     is_open = candidate.form != FREE and to_be_done(candidate)

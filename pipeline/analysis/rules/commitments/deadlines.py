@@ -7,14 +7,14 @@ from datetime import date, datetime
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
 SHORT = 8  # max. words of a sentence that only names the day
 
 
-def dated(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> Candidate:
+def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
     """Return the candidate with the day of the sentence before it, if its form needs one: "Thursday at ten. Does that
     suit?"
 
@@ -31,7 +31,7 @@ def dated(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) ->
     return candidate
 
 
-def _answers_to_when(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> Iterator[dates.Due]:
+def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
     question, *answers = turns[candidate.at + 1 : candidate.at + 3] or (None,)
     if question is None or not answers or candidate.number < len(candidate.turn.sentences) - 1:
         return
@@ -46,7 +46,7 @@ def echoed(due: dates.Due, reply: SpokenTurn, now: datetime) -> bool:
     return any(repeated and repeated.day is not None and repeated.day == due.day for repeated in dues)
 
 
-def day_of(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> dates.Due | None:
+def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
     """Return the day in the clause; else in the short sentence after it, in the reply, or in the answer to "when?"."""
     if candidate.due is None or candidate.due.day is None:
         for due in _days_after(candidate, turns, now):
@@ -54,7 +54,7 @@ def day_of(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -
     return moved(candidate, turns, now) or candidate.due
 
 
-def _days_after(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> Iterator[dates.Due]:
+def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
     turn = candidate.turn
     if candidate.form in ("commit", "present", "third", "offer", FREE) and candidate.due is None:
         for sentence in turn.sentences[max(0, candidate.number - 1) : candidate.number]:
@@ -63,12 +63,10 @@ def _days_after(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: dateti
         yield from only_day(sentence.text, turn.pack, now)
     asked = False
     for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 3]):
-        is_same_speaker = reply.turn.speaker == turn.turn.speaker
-        if not is_same_speaker and _asks_when(reply):
+        is_same = reply.turn.speaker == turn.turn.speaker
+        if not is_same and _asks_when(reply):
             asked = True
-        elif (is_same_speaker and asked) or (
-            not is_same_speaker and at == 0 and candidate.actor == LISTENER and not _vague(candidate)
-        ):
+        elif asked if is_same else at == 0 and candidate.actor == LISTENER and not _vague(candidate):
             for sentence in reply.sentences:
                 yield from only_day(sentence.text, reply.pack, now)
                 yield from _assent_with_day(sentence, now)
@@ -100,7 +98,7 @@ def only_day(text: str, words: Pack, now: datetime) -> Iterator[dates.Due]:
         yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 
-def moved(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> dates.Due | None:
+def moved(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
     """Return the other party's alternative day if the speaker repeats it: the day they agreed on."""
     if candidate.due is None or candidate.due.day is None:
         return None

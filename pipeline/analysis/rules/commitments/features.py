@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.language.pack import Pack, pack
 
 SHORT_WORD = 3  # max. characters of a word that is a feature as a whole
@@ -44,7 +44,7 @@ class RuleVerdict:
     holds: bool
 
 
-def features(candidate: Candidate, turns: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> list[str]:
+def features(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> list[str]:
     """Return every feature of the candidate once, sorted."""
     language = candidate.words.language or ""
     names = set(_of_words(language, _tokens(candidate)))
@@ -154,7 +154,7 @@ def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
         yield "mark conditional sentence"
 
 
-def _around(candidate: Candidate, turns: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Iterator[str]:
+def _around(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> Iterator[str]:
     """Yield features of the turns before and after: the question, and the other party's reply."""
     last = candidate.number == len(candidate.turn.sentences) - 1
     yield from (f"answer {verdict.answer} {candidate.form}", f"last sentence {last}")

@@ -2,12 +2,12 @@ from datetime import datetime
 
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, Candidate
 from pipeline.analysis.rules.commitments.deadlines import echoed, only_day
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import SpokenTurn, Turns
 
 REPLY_WITHIN = 2  # turns in which an offer or a request may be accepted
 
 
-def answer(candidate: Candidate, turns: tuple[SpokenTurn, ...], now: datetime) -> bool | None:
+def answer(candidate: Candidate, turns: Turns, now: datetime) -> bool | None:
     """Return whether the other party accepts (True) or declines (False) in the next turn; None if neither."""
     if candidate.form not in AGREED_FORMS and candidate.number < len(candidate.turn.sentences) - 1:
         return None  # the reply is to the last sentence
@@ -31,7 +31,7 @@ def _is_promise(reply: SpokenTurn) -> bool:
     return any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer", "promise"))
 
 
-def is_answered_by_promise(candidate: Candidate, turns: tuple[SpokenTurn, ...]) -> bool:
+def is_answered_by_promise(candidate: Candidate, turns: Turns) -> bool:
     """Return whether the reply is a promise, which shows that a request with an unlisted verb requests an action."""
     reply = next((turn for turn in turns[candidate.at + 1 :] if turn.turn.speaker != candidate.turn.turn.speaker), None)
     return reply is not None and _is_promise(reply)

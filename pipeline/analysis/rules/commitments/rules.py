@@ -8,13 +8,12 @@ _OPENING, _CLOSING = "“„«", "”»"
 
 def ruled_out(candidate: Candidate) -> bool:
     words, form = candidate.words, candidate.form
-    if _is_hypothetical(candidate) or (
-        form != "appointment" and words.matches("tasks", "done", _own_clause(candidate))
-    ):
+    clause = _own_clause(candidate)
+    if _is_hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", clause)):
         return True
     if words.matches("tasks", "idiom", candidate.clause) or words.matches("tasks", "refuse", _after_no(candidate)):
         return True
-    if form not in ("commit", "request") and words.matches("dates", "past", _own_clause(candidate)):
+    if form not in ("commit", "request") and words.matches("dates", "past", clause):
         return True
     return form not in ("request", "offer", "appointment") and _is_question(candidate)
 
@@ -85,8 +84,7 @@ def _by_speaker(candidate: Candidate) -> bool:
 
 def _needs_day(candidate: Candidate) -> bool:
     """Return whether only a day makes it a commitment: otherwise a listed verb suffices, or an action for the other
-    party
-    ("le separo ...").
+    party ("le separo ...").
     """
     words, form = candidate.words, candidate.form
     if form == "request":

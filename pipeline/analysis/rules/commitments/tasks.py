@@ -1,8 +1,7 @@
 """Open tasks after the call, with owner and due date.
 
 `clauses.py` finds forms of commitment, `commitments.py` selects commitments, `titles.py` names them; here each becomes
-a
-task, and `dedupe.py` merges repetitions.
+a task, and `dedupe.py` merges repetitions.
 """
 
 from dataclasses import asdict, replace
@@ -100,12 +99,9 @@ def _kind(candidate: Candidate) -> str:
 
 def _for_readers(extracted: ExtractedTask, agent: str | None) -> ExtractedTask:
     """Adapt a task to readers outside the call: with the agent as owner, and the party instead of "you"."""
-    speaker, words = extracted.candidate.sentence.role, extracted.candidate.words
-    owner = agent if extracted.task.owner == "rep" else None
-    return replace(
-        extracted,
-        task=replace(extracted.task, title=for_readers(extracted.task.title, speaker, words), owner_user_id=owner),
-    )
+    task, candidate = extracted.task, extracted.candidate
+    title = for_readers(task.title, candidate.sentence.role, candidate.words)
+    return replace(extracted, task=replace(task, title=title, owner_user_id=agent if task.owner == "rep" else None))
 
 
 def _plain(extracted: ExtractedTask) -> dict[str, Any]:

@@ -71,10 +71,8 @@ def _clause_start(candidate: Candidate) -> int:
 def _verb_start(candidate: Candidate) -> int:
     """Return the start of the verb with its pronouns ("vous l'enverrai")."""
     start = candidate.match.start("verb")
-    matches = (
-        pattern.search(candidate.text, candidate.first, start)
-        for pattern in candidate.words.patterns("tasks", "clitics")
-    )
+    patterns = candidate.words.patterns("tasks", "clitics")
+    matches = (pattern.search(candidate.text, candidate.first, start) for pattern in patterns)
     return next((match.start() for match in matches if match), start)
 
 

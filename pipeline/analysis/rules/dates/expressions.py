@@ -14,7 +14,7 @@ from pipeline.analysis.rules.dates.calendar_rules import RULES, DateMatch
 from pipeline.analysis.rules.dates.time_of_day import TimeOfDay, amount, find_times
 from pipeline.language.pack import Pack, pack, straighten
 
-MAX_CHARACTERS_APART = 16  # between a day and its time of day: "on Friday, say at about three"
+MAX_DISTANCE = 16  # between a day and its time of day: "on Friday, say at about three"
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
 
@@ -44,10 +44,8 @@ def find(
     """Return the due expression of a sentence: the longest match of the pack's rules; the last of equals.
 
     With `verb`, the characters of the verb, the expression that belongs to it: tomorrow in "I'll ring you tomorrow
-    about
-    the visit on Friday the twentieth". "By then" and "before you come" refer to the day `agreed`. A time of day without
-    a
-    day is today's if it is still ahead, else that of `agreed`.
+    about the visit on Friday the twentieth". "By then" and "before you come" refer to the day `agreed`. A time of day
+    without a day is today's if it is still ahead, else that of `agreed`.
     """
     straight = straighten(text)
     matches, times = _rule_matches(straight, words.language)
@@ -62,8 +60,7 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
     """Return the longest match, or that of the verb.
 
     A match that describes a thing ("the invoice of Monday") comes last; one behind the verb or at the head of its
-    clause
-    comes first, and of those the nearest.
+    clause comes first, and of those the nearest.
     """
     if verb is None:
         return matches[0]
@@ -71,9 +68,8 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
     def rank(candidate: _RuleMatch) -> tuple[bool, bool, int]:
         _, _, first, last = candidate
         before = text[:first]
-        is_attribute = any(
-            p.search(text[first:last]) or p.search(before) for p in words.patterns("dates", "attributive")
-        )
+        patterns = words.patterns("dates", "attributive")
+        is_attribute = any(pattern.search(text[first:last]) or pattern.search(before) for pattern in patterns)
         inner = last <= verb[0] and len(_HEAD.split(before)[-1].split()) > MAX_LEAD
         return is_attribute, inner, max(first - verb[1], verb[0] - last, 0)
 
@@ -133,11 +129,7 @@ def _timed(text: str, due: Due | None, times: tuple[TimeOfDay, ...], now: dateti
         later = time.is_certain and time.text > now.strftime("%H:%M")
         day = now.date() if later else agreed
         return Due(text[time.first : time.last], time.first, time.last, day, time.text) if time.is_certain else None
-    near = [
-        candidate
-        for candidate in times
-        if max(due.first, candidate.first) - min(due.last, candidate.last) <= MAX_CHARACTERS_APART
-    ]
+    near = [time for time in times if max(due.first, time.first) - min(due.last, time.last) <= MAX_DISTANCE]
     if not near:
         return due
     time = near[0]

@@ -89,13 +89,6 @@ def _minutes(name: str, hour: int | None, minute: int | None) -> int | None:
         return 12 * 60 if name == "noon" else 23 * 60 + 59
     if hour is None or minute is None or hour > 24:
         return None
-    offsets = {
-        "clock": minute,
-        "past": minute,
-        "half": 30,
-        "quarter": 15,
-        "half_to": -30,
-        "quarter_to": -15,
-        "to": -minute,
-    }
+    offsets = {"half": 30, "quarter": 15, "half_to": -30, "quarter_to": -15}
+    offsets |= {"clock": minute, "past": minute, "to": -minute}
     return hour * 60 + offsets[name] if name in offsets else None

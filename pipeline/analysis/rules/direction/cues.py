@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.analysis.rules.people.introductions import SpokenName, addresses, between_pauses, introductions, parts
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -32,7 +32,7 @@ class CueMatch:
     evidence: Evidence
 
 
-def find_cues(turns: tuple[SpokenTurn, ...], contacts: set[str], ours: set[str]) -> tuple[CueMatch, ...]:
+def find_cues(turns: Turns, contacts: set[str], ours: set[str]) -> tuple[CueMatch, ...]:
     """Return the first match of each cue. `contacts`: words of known names, folded; `ours`: the team's whole names.
 
     The opening of a call that continues an earlier one is ignored.
@@ -49,7 +49,7 @@ def find_cues(turns: tuple[SpokenTurn, ...], contacts: set[str], ours: set[str])
     return tuple(first.values())
 
 
-def _machines(turns: tuple[SpokenTurn, ...]) -> Iterator[CueMatch]:
+def _machines(turns: Turns) -> Iterator[CueMatch]:
     machine = next((turn for turn in turns[:OPENING_TURNS] if turn.role in _LABEL and _is_machine(turn)), None)
     if machine is not None and machine.sentences:
         yield CueMatch(f"{_LABEL[machine.role]}:machine_answers", machine.sentences[0].evidence())
@@ -61,7 +61,7 @@ def _is_machine(turn: SpokenTurn) -> bool:
     return turn.turn.machine or (greets and turn.pack.matches("summary", "voicemail", turn.text))
 
 
-def _wrong_number(turns: tuple[SpokenTurn, ...]) -> Iterator[CueMatch]:
+def _wrong_number(turns: Turns) -> Iterator[CueMatch]:
     """Find a wrong number: a party that says they misdialed is the caller; if the agent reports it, the customer is."""
     for turn in turns:
         if turn.pack.matches("direction", "my_mistake", turn.text):
@@ -72,7 +72,7 @@ def _wrong_number(turns: tuple[SpokenTurn, ...]) -> Iterator[CueMatch]:
             return
 
 
-def _phrases(turns: tuple[SpokenTurn, ...], keys: tuple[str, ...]) -> Iterator[CueMatch]:
+def _phrases(turns: Turns, keys: tuple[str, ...]) -> Iterator[CueMatch]:
     for turn in turns:
         for key in keys:
             evidence = next(_matches(turn, key), None)
@@ -88,7 +88,7 @@ def _matches(turn: SpokenTurn, key: str) -> Iterator[Evidence]:
                 yield sentence.evidence(match.span())
 
 
-def _first_turns(turns: tuple[SpokenTurn, ...], contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
+def _first_turns(turns: Turns, contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
     if not turns or not turns[0].sentences:
         return
     yield from _answers(turns[0])
@@ -167,10 +167,6 @@ def _names_company(turn: SpokenTurn) -> bool:
     unlikely = turn.pack.words("people", "not_names") | turn.pack.words("people", "greetings")
     head = [word for word in turn.text.replace(".", ",").split(",")[0].split() if word]
     called = {part for spoken in addresses(turn) for part in parts(spoken.name)} if _greets(turn) else set()
-    capitalized = [
-        word for word in head if word.lower().strip("¿?¡!") not in unlikely and not called & set(parts(word))
-    ]
+    rest = [word for word in head if word.lower().strip("¿?¡!") not in unlikely and not called & set(parts(word))]
     titled = any(word.lower().strip(".") in turn.pack.words("people", "titles") for word in head)
-    return (
-        bool(capitalized) and not titled and len(head) <= SHORT + 1 and all(word[:1].isupper() for word in capitalized)
-    )
+    return bool(rest) and not titled and len(head) <= SHORT + 1 and all(word[:1].isupper() for word in rest)

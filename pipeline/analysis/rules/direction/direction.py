@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.analysis.rules.direction.cues import find_cues
 from pipeline.analysis.rules.people.introductions import parts
-from pipeline.analysis.talk import SpokenTurn, read
+from pipeline.analysis.talk import Turns, read
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.speech import Role
 from pipeline.language.pack import missing
@@ -35,9 +35,8 @@ class DirectionStep:
         weighed = spoken_cues + numbers
         weight = sum(cue.weight for cue in weighed)
         if abs(weight) < MIN_LOG_ODDS:
-            return Finding(
-                self.name, self.version, _value(None, None, weighed), note=_undecided_reason(material, turns, weighed)
-            )
+            reason = _undecided_reason(material, turns, weighed)
+            return Finding(self.name, self.version, _value(None, None, weighed), note=reason)
         evidence = tuple(cue.evidence for cue in weighed if cue.evidence and (cue.weight > 0) == (weight > 0))
         talk = sum(cue.weight for cue in spoken_cues)
         source = "talk" if abs(talk) >= MIN_LOG_ODDS and (talk > 0) == (weight > 0) else "numbers"
@@ -55,7 +54,7 @@ class Cue:
     evidence: Evidence | None
 
 
-def cues(material: Material, turns: tuple[SpokenTurn, ...]) -> list[Cue]:
+def cues(material: Material, turns: Turns) -> list[Cue]:
     """Return the cues in the talk that have a weight."""
     contacts = {part for contact in material.roster.contacts for part in parts(contact.name)}
     ours = {member.name for member in material.roster.members}
@@ -81,11 +80,9 @@ def _of_numbers(material: Material) -> Iterator[Cue]:
     Contacts from an inferred direction do not count: one wrong inference would confirm itself forever.
     """
     contacts = material.roster.contacts
-    contact_numbers = {_digits(contact.phone) for contact in contacts if contact.phone and not contact.inferred}
-    caller, callee = (
-        _digits(material.call.from_number) in contact_numbers,
-        _digits(material.call.to_number) in contact_numbers,
-    )
+    known_phones = {_digits(contact.phone) for contact in contacts if contact.phone and not contact.inferred}
+    call = material.call
+    caller, callee = _digits(call.from_number) in known_phones, _digits(call.to_number) in known_phones
     if caller != callee:
         yield Cue("contact_placed" if caller else "contact_received", -CONTACT if caller else CONTACT, None)
 
@@ -98,7 +95,7 @@ def _value(outgoing: bool | None, source: str | None, weighed: list[Cue]) -> dic
     return {"outgoing": outgoing, "source": source, "cues": [asdict(cue) for cue in weighed]}
 
 
-def _undecided_reason(material: Material, turns: tuple[SpokenTurn, ...], weighed: list[Cue]) -> str:
+def _undecided_reason(material: Material, turns: Turns, weighed: list[Cue]) -> str:
     if not turns:
         return "no speech in this call"
     if not any(turn.pack.known for turn in turns):

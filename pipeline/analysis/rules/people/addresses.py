@@ -5,19 +5,19 @@ from dataclasses import replace
 from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.spelling import letter_at
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 
-RefersToCaller = Callable[[tuple[SpokenTurn, ...], int, Sentence], bool]
+RefersToCaller = Callable[[Turns, int, Sentence], bool]
 
 
-def address_of(turns: tuple[SpokenTurn, ...], refers_to_caller: RefersToCaller) -> Fact | None:
+def address_of(turns: Turns, refers_to_caller: RefersToCaller) -> Fact | None:
     """Return the other party's address: the last one with a number, else the first."""
     facts = list(_addresses(turns, refers_to_caller))
     numbered = [fact for fact in facts if any(sign.isdigit() for sign in fact.text)]
     return numbered[-1] if numbered else _numbered(facts[0], turns, refers_to_caller) if facts else None
 
 
-def _numbered(street: Fact, turns: tuple[SpokenTurn, ...], refers_to_caller: RefersToCaller) -> Fact:
+def _numbered(street: Fact, turns: Turns, refers_to_caller: RefersToCaller) -> Fact:
     """Add a house number from another sentence ("Orchard Terrace." - "Number twelve?")."""
     for at, turn in enumerate(turns):
         for sentence in turn.sentences:
@@ -30,7 +30,7 @@ def _numbered(street: Fact, turns: tuple[SpokenTurn, ...], refers_to_caller: Ref
     return street
 
 
-def _addresses(turns: tuple[SpokenTurn, ...], refers_to_caller: RefersToCaller) -> Iterator[Fact]:
+def _addresses(turns: Turns, refers_to_caller: RefersToCaller) -> Iterator[Fact]:
     for at, turn in enumerate(turns):
         is_asked = at > 0 and turns[at - 1].pack.matches("contact", "address_asked", turns[at - 1].text)
         keys = ("address", "address_shape") if is_asked else ("address",)

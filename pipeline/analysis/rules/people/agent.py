@@ -16,7 +16,7 @@ from pipeline.analysis.rules.people.introductions import (
     spoken_of,
 )
 from pipeline.analysis.rules.people.phonetics import alike, folded
-from pipeline.analysis.talk import SpokenTurn, read
+from pipeline.analysis.talk import SpokenTurn, Turns, read
 from pipeline.domain.insight import Finding, Material, Member
 from pipeline.domain.speech import Role
 
@@ -59,14 +59,8 @@ class AgentStep:
     def _by_name(self, claim: AgentClaim, members: tuple[Member, ...]) -> Finding:
         """Return the member who matches the name best, if the lead is clear."""
         spoken = claim.spoken
-        fitting = sorted(
-            (
-                (score, member)
-                for member in members
-                if (score := fit(spoken.name, member)) > 0 and _title_fits(member, spoken)
-            ),
-            key=lambda item: -item[0],
-        )
+        scored = ((fit(spoken.name, member), member) for member in members if _title_fits(member, spoken))
+        fitting = sorted((item for item in scored if item[0] > 0), key=lambda item: -item[0])
         clear = len(fitting) == 1 or (len(fitting) > 1 and fitting[0][0] - fitting[1][0] >= MIN_LEAD)
         if clear:
             score, member = fitting[0]
@@ -121,7 +115,7 @@ def _in_order(words: list[str], parts: list[str]) -> bool:
     return all(word in rest for word in words)
 
 
-def _claims(turns: tuple[SpokenTurn, ...], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
+def _claims(turns: Turns, members: tuple[Member, ...]) -> Iterator[AgentClaim]:
     """Yield claims in order of trust, the last one counts: names the customer uses, transfers, the agent's own words.
 
     Of these the last one in the call, so the agent who handled the matter after a transfer.
@@ -139,9 +133,7 @@ def _fits(claim: AgentClaim, members: tuple[Member, ...]) -> bool:
     return any(fit(claim.spoken.name, member) for member in members)
 
 
-def _by_rep(
-    turns: tuple[SpokenTurn, ...], members: tuple[Member, ...], addressed: list[AgentClaim]
-) -> list[AgentClaim]:
+def _by_rep(turns: Turns, members: tuple[Member, ...], addressed: list[AgentClaim]) -> list[AgentClaim]:
     """Return claims in the agent's own words, in order: members' names, or after a transfer any name."""
     ours = [turn for turn in turns if turn.role is not Role.CUSTOMER and not turn.turn.machine]
     claims = sorted(_introductions(ours, members), key=lambda claim: (claim.turn, claim.weight))
@@ -185,7 +177,7 @@ def _asked_for(turn: SpokenTurn, spoken: SpokenName) -> bool:
     return any(spoken.evidence.quote.rstrip("?.,!") + "?" in sentence.text for sentence in turn.sentences)
 
 
-def _addressed(turns: tuple[SpokenTurn, ...], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
+def _addressed(turns: Turns, members: tuple[Member, ...]) -> Iterator[AgentClaim]:
     names = _names(members)
     for at, turn in enumerate(turns):
         theirs = turn.role is Role.CUSTOMER and not turn.turn.machine
@@ -203,14 +195,14 @@ def _addressed(turns: tuple[SpokenTurn, ...], members: tuple[Member, ...]) -> It
                     yield AgentClaim(turn.turn.index, spoken, 0.8)
 
 
-def _asks_for_another(turns: tuple[SpokenTurn, ...], at: int) -> bool:
+def _asks_for_another(turns: Turns, at: int) -> bool:
     """Return whether the turn asks for an absent person: "Can I speak to Laura?" without "Speaking." as the reply."""
     if not turns[at].pack.matches("direction", "asks_for", turns[at].text):
         return False
     return not _is_confirmed(turns, at)
 
 
-def _is_confirmed(turns: tuple[SpokenTurn, ...], at: int) -> bool:
+def _is_confirmed(turns: Turns, at: int) -> bool:
     """Return whether the agent replies to be that person: "Speaking.", "Elle-même"."""
     reply = turns[at + 1] if at + 1 < len(turns) else None
     return reply is not None and reply.role is Role.REP and reply.pack.matches("people", "thats_me", reply.text)
@@ -244,7 +236,7 @@ def _surnames(members: tuple[Member, ...]) -> set[str]:
     return {parts[-1] for member in members if len(parts := member.name.split()) > 1}
 
 
-def _transferred(turns: tuple[SpokenTurn, ...], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
+def _transferred(turns: Turns, members: tuple[Member, ...]) -> Iterator[AgentClaim]:
     """Yield names of members whom we transfer the call to, if our side speaks again."""
     for at, turn in enumerate(turns):
         if turn.role is Role.REP and any(later.role is Role.REP for later in turns[at + 1 :]):

@@ -17,7 +17,7 @@ from pipeline.analysis.rules.people.introductions import (
     trimmed,
 )
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
 from pipeline.language.pack import JOINT, Pack, straighten
@@ -31,7 +31,7 @@ OPENING = 3  # turns of the customer that introduce the company
 _FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 
 
-def company_of(turns: tuple[SpokenTurn, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+def company_of(turns: Turns, contacts: tuple[Contact, ...]) -> Fact | None:
     """Return the company they call from or answer with; else a contact's company that either party names."""
     theirs = 0
     for before, turn in zip((None, *turns), turns, strict=False):
@@ -101,8 +101,7 @@ def _without_articles(match: re.Match[str], pack: Pack) -> tuple[int, int] | Non
 
 def _beside_name(turn: SpokenTurn) -> Fact | None:
     """Return the company after their own name ("Gareth Pugh here, over at Pugh Motors", "Uhlig, Steuerbüro Hagedorn"),
-    or a
-    kind of business that is calling ("it's the Rowan Tree Nursery").
+    or a kind of business that is calling ("it's the Rowan Tree Nursery").
     """
     after = (
         "|".join(sorted(map(re.escape, turn.pack.words("people", "company_after")), key=len, reverse=True)) or "(?!)"
@@ -187,7 +186,7 @@ def _may_be_firm(name: str, pack: Pack) -> bool:
     return _is_business(name, pack) or bool(re.search(r" (?:and|und|y|et|&) ", name))
 
 
-def _apposed(turns: tuple[SpokenTurn, ...]) -> Fact | None:
+def _apposed(turns: Turns) -> Fact | None:
     """Return the company after the name in an introduction ("Olivia Chen here, Blue Harbor.")."""
     theirs = [turn for turn in turns if turn.by_customer]
     for turn in theirs[:2]:
@@ -229,7 +228,7 @@ def _company_name(text: str, pack: Pack) -> str | None:
     return text if is_name else None
 
 
-def _known_company(turns: tuple[SpokenTurn, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+def _known_company(turns: Turns, contacts: tuple[Contact, ...]) -> Fact | None:
     names = known_companies(contacts)
     for at, turn in enumerate(turns):
         for sentence in turn.sentences:
@@ -246,7 +245,7 @@ def _known_company(turns: tuple[SpokenTurn, ...], contacts: tuple[Contact, ...])
     return None
 
 
-def company_in_part(turns: tuple[SpokenTurn, ...], contact: Contact) -> Fact | None:
+def company_in_part(turns: Turns, contact: Contact) -> Fact | None:
     """Return the matched contact's company, by one word of it: "here at the Meridian"."""
     person_words = set(folded(contact.name or "").split())
     words = [word.strip(".,&") for word in (contact.company or "").split()]
@@ -276,7 +275,7 @@ def _kinds_of_business(language: str | None) -> frozenset[str]:
     return frozenset(map(folded, pack_of(language).words("people", "business")))
 
 
-def may_be_town(company: Fact | None, turns: tuple[SpokenTurn, ...]) -> bool:
+def may_be_town(company: Fact | None, turns: Turns) -> bool:
     """Return whether it is one word after "from" that is no kind of business ("C'est Thérèse Dupuis, de Visé.")."""
     turn = next((turn for turn in turns if company and turn.turn.index == company.evidence.turn), None)
     if company is None or turn is None or len(company.text.split()) > 1 or _is_business(company.text, turn.pack):

@@ -7,7 +7,7 @@ from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.facts import extract
 from pipeline.analysis.rules.people.match import Party, match, same_company, same_person
 from pipeline.analysis.rules.people.names import completed
-from pipeline.analysis.talk import SpokenTurn, read
+from pipeline.analysis.talk import Turns, read
 from pipeline.domain.insight import Contact, Finding, Material
 from pipeline.language.pack import missing
 
@@ -51,7 +51,7 @@ class ContactsStep:
         return Finding(self.name, self.version, value, evidence, matched["confidence"], _note(turns, material))
 
 
-def _note(turns: tuple[SpokenTurn, ...], material: Material) -> str | None:
+def _note(turns: Turns, material: Material) -> str | None:
     unknown = bool(turns) and not any(turn.pack.known for turn in turns)
     return missing(material.transcript.language) if unknown else None
 
@@ -62,7 +62,7 @@ def _telephone(material: Material, region: str | None) -> tuple[tuple[str, ...],
     return tuple(number for raw in numbers if (number := e164(raw, region))), side
 
 
-def _town_as_address(facts: dict[str, Fact], contact: Contact, turns: tuple[SpokenTurn, ...]) -> dict[str, Fact]:
+def _town_as_address(facts: dict[str, Fact], contact: Contact, turns: Turns) -> dict[str, Fact]:
     """Move a town from company to address for a contact without a company: "de Visé"."""
     if not contact.name or contact.company or not may_be_town(facts.get("company"), turns):
         return facts
@@ -71,7 +71,7 @@ def _town_as_address(facts: dict[str, Fact], contact: Contact, turns: tuple[Spok
 
 
 def _completed_by(
-    contact: Contact, facts: dict[str, Fact], suggestions: list[dict[str, Any]], turns: tuple[SpokenTurn, ...]
+    contact: Contact, facts: dict[str, Fact], suggestions: list[dict[str, Any]], turns: Turns
 ) -> dict[str, Fact]:
     """Complete the name from the contact unless it differs, and the company if a word of it is spoken."""
     result = dict(facts)

@@ -35,9 +35,7 @@ def _hint(language: str | None) -> re.Pattern[str]:
 
 def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
     plain = straighten(text)
-    addresses = [
-        TextMatch(written.group().lower(), written.start(), written.end()) for written in _WRITTEN.finditer(plain)
-    ]
+    addresses = [TextMatch(match[0].lower(), match.start(), match.end()) for match in _WRITTEN.finditer(plain)]
     if pack.get("contact", "at") and _hint(pack.language).search(plain):
         for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks preserve the places
             plain = _blanked(plain, pattern)

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -15,7 +15,7 @@ class Fact:
     spoken: str | None = None
 
 
-def refers_to_caller(turns: tuple[SpokenTurn, ...], at: int, sentence: Sentence) -> bool:
+def refers_to_caller(turns: Turns, at: int, sentence: Sentence) -> bool:
     """Return whether the customer says it, or the agent asks or reads it out and the next turn does not deny it."""
     turn = turns[at]
     if turn.role is Role.CUSTOMER:

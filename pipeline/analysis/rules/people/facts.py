@@ -14,7 +14,7 @@ from pipeline.analysis.rules.people.match import wrong_number
 from pipeline.analysis.rules.people.names import name_of
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.rules.people.spelling import spelled_words
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 
@@ -22,10 +22,7 @@ MAX_ACKNOWLEDGMENT = 6  # words of the agent between two parts of a dictation
 
 
 def extract(
-    turns: tuple[SpokenTurn, ...],
-    contacts: Iterable[Contact] = (),
-    region: str | None = None,
-    ours: frozenset[str] = frozenset(),
+    turns: Turns, contacts: Iterable[Contact] = (), region: str | None = None, ours: frozenset[str] = frozenset()
 ) -> dict[str, Fact]:
     """Return the best statement of each fact that occurs; none if roles are unknown.
 
@@ -59,7 +56,7 @@ def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
     return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
 
 
-def _name_in(email: Fact | None, turns: tuple[SpokenTurn, ...]) -> Fact | None:
+def _name_in(email: Fact | None, turns: Turns) -> Fact | None:
     """Return a first name with a suffix in the address, if no name is spoken: Rosie of rosie.t@fastmail.com."""
     pack = turns[0].pack if turns else None
     match = re.fullmatch(r"([a-z]{3,})[._][a-z]+@.*", email.text) if email else None
@@ -84,7 +81,7 @@ class _Dictation:
         return quote(turn.turn, max(0, first - start), min(len(turn.text), last - start))
 
 
-def _dictations(turns: tuple[SpokenTurn, ...]) -> Iterator[_Dictation]:
+def _dictations(turns: Turns) -> Iterator[_Dictation]:
     """Yield consecutive turns of the other party, without the agent's short turns between them."""
     run: list[SpokenTurn] = []
     for turn in (*turns, None):
@@ -105,7 +102,7 @@ def _joined(turns: list[SpokenTurn]) -> _Dictation:
     return _Dictation(text, tuple(places))
 
 
-def _email(turns: tuple[SpokenTurn, ...]) -> Fact | None:
+def _email(turns: Turns) -> Fact | None:
     """Return the last statement: corrections and read-backs follow later. Spelled letters correct its parts."""
     statements: list[tuple[int, Fact]] = []
     for at, turn in enumerate(turns):
@@ -134,7 +131,7 @@ def _read_back(statements: list[tuple[int, Fact]], address: str, turn: SpokenTur
     return bool(statements) and turn.role is Role.REP and fuzz.ratio(statements[-1][1].text, address) >= 80
 
 
-def _with_letters(address: str, turns: tuple[SpokenTurn, ...]) -> str:
+def _with_letters(address: str, turns: Turns) -> str:
     from rapidfuzz import fuzz
 
     pieces = re.split(r"([@._-])", address)
@@ -152,14 +149,14 @@ def _with_letters(address: str, turns: tuple[SpokenTurn, ...]) -> str:
     return "".join(pieces)
 
 
-def _phone(turns: tuple[SpokenTurn, ...], region: str | None) -> Fact | None:
+def _phone(turns: Turns, region: str | None) -> Fact | None:
     """Return the likeliest run of digits, the last of equals, except order numbers and the like."""
     scored = [*_numbers_in_turns(turns, region), *_tails(turns, region), *_dictated_numbers(turns, region)]
     best = max((score for score, _ in scored), default=0)
     return next((fact for score, fact in reversed(scored) if score == best), None)
 
 
-def _numbers_in_turns(turns: tuple[SpokenTurn, ...], region: str | None) -> Iterator[tuple[int, Fact]]:
+def _numbers_in_turns(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
     for at, turn in enumerate(turns):
         score = _number_kind(turns, at)
         for run in digit_runs(turn.text, turn.pack) if score >= 0 else ():
@@ -169,7 +166,7 @@ def _numbers_in_turns(turns: tuple[SpokenTurn, ...], region: str | None) -> Iter
                 yield score + _validity(run.text, region), Fact(run.text, sentence.evidence((first, last)))
 
 
-def _dictated_numbers(turns: tuple[SpokenTurn, ...], region: str | None) -> Iterator[tuple[int, Fact]]:
+def _dictated_numbers(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
     """Yield numbers that span several turns."""
     for dictation in _dictations(turns):
         first = dictation.turns[0][1]
@@ -182,7 +179,7 @@ def _dictated_numbers(turns: tuple[SpokenTurn, ...], region: str | None) -> Iter
                 yield score + _validity(run.text, region), fact
 
 
-def _tails(turns: tuple[SpokenTurn, ...], region: str | None) -> Iterator[tuple[int, Fact]]:
+def _tails(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
     """Yield numbers that the agent reads out and the customer corrects at the end: "No, it's oh one nine three"."""
     for before, turn in pairwise(turns):
         ours = next(digit_runs(before.text, before.pack), None) if before.role is Role.REP else None
@@ -202,7 +199,7 @@ def _in_address(sentence: Sentence, at: int) -> bool:
     return any(match.start("address") <= at < match.end("address") for match in matches if match)
 
 
-def _number_kind(turns: tuple[SpokenTurn, ...], at: int) -> int:
+def _number_kind(turns: Turns, at: int) -> int:
     """Return 1 if this turn or the three before mention a telephone number, -1 for another kind of number, else 0."""
     turn = turns[at]
     if turn.pack.matches("contact", "phone", turn.text):

@@ -98,8 +98,7 @@ def _behind_firm(name: str, words: Pack) -> str:
 
 def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
     """Return whether the sentence is about the person, who is then neither its speaker nor addressed: "Dr. Brook is
-    away",
-    "an appointment with Dr. Brook".
+    away", "an appointment with Dr. Brook".
     """
     at = sentence.text.find(spoken.full)
     before, after = sentence.text[: max(at, 0)], sentence.text[at + len(spoken.full) :]

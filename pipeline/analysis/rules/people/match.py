@@ -12,7 +12,7 @@ from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_known, of_title, short_form
 from pipeline.analysis.rules.people.introductions import bare
 from pipeline.analysis.rules.people.phonetics import alike, folded
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Roster
 from pipeline.domain.speech import Role
 from pipeline.language.pack import pack
@@ -33,7 +33,7 @@ class Party:
     numbers: tuple[str, ...]
     spoken_number: str | None
     facts: dict[str, Fact]
-    turns: tuple[SpokenTurn, ...] = ()
+    turns: Turns = ()
 
     @property
     def name(self) -> str | None:
@@ -85,7 +85,7 @@ class Party:
         return any(turn.role is Role.CUSTOMER and turn.pack.matches(section, key, turn.text) for turn in self.turns)
 
 
-def wrong_number(turns: tuple[SpokenTurn, ...]) -> bool:
+def wrong_number(turns: Turns) -> bool:
     """Return whether either party reports a wrong number in the opening: no such person, "what number did you dial"."""
     opening = [turn for turn in turns if turn.role is not Role.UNKNOWN and not turn.turn.machine][:OPENING_TURNS]
     return any(turn.pack.matches("people", "not_here", turn.text) for turn in opening)
@@ -139,10 +139,9 @@ def _by_number(party: Party, contacts: Iterable[Contact]) -> list[Contact]:
 def _of_number(contacts: list[Contact], party: Party) -> dict[str, Any]:
     """Match by number; a shared number needs a name to decide, and a name that fits no contact leaves doubt."""
     if party.name is None:
-        kind = "matched" if len(contacts) == 1 else "ambiguous"
-        return _result(
-            kind, contacts[0] if len(contacts) == 1 else None, contacts, "number", 0.9 if len(contacts) == 1 else None
-        )
+        if len(contacts) == 1:
+            return _result("matched", contacts[0], contacts, "number", 0.9)
+        return _result("ambiguous", None, contacts, "number", None)
     fitting = _most_similar(contacts, party, LIKE_NAME)
     if len(fitting) == 1:
         return _result("matched", fitting[0], fitting, "number and name", 0.97)
@@ -214,9 +213,8 @@ def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
     others = [contact for contact in like if not _spoken_of_as_another(contact, party)]
     if len(others) == 1 and len(like) > 1:
         return _result("matched", others[0], like, f"{doubt}, and the others are mentioned as other people", 0.7)
-    supporting = sorted(
-        ((len(_supporting_facts(contact, party)), contact) for contact in like), key=lambda item: -item[0]
-    )
+    counted = ((len(_supporting_facts(contact, party)), contact) for contact in like)
+    supporting = sorted(counted, key=lambda item: -item[0])
     if supporting[0][0] > (supporting[1][0] if len(supporting) > 1 else 0):
         best = supporting[0][1]
         return _result("matched", best, like, f"{doubt}, and {_supporting_facts(best, party)[0]}", 0.75)

@@ -26,7 +26,7 @@ from pipeline.analysis.rules.people.introductions import (
 )
 from pipeline.analysis.rules.people.phonetics import alike, folded
 from pipeline.analysis.rules.people.spelling import Remark, remarks, rewritten, spelled_words
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -50,16 +50,12 @@ class NameClaim:
 
 
 def name_of(
-    turns: tuple[SpokenTurn, ...],
-    contact_names: Iterable[str] = (),
-    companies: Iterable[str] = (),
-    ours: Iterable[str] = (),
+    turns: Turns, contact_names: Iterable[str] = (), companies: Iterable[str] = (), ours: Iterable[str] = ()
 ) -> Fact | None:
     """Return the other party's name.
 
     `contact_names` are recognized between pauses alone; `companies` (folded) are no names of people; `ours` are names
-    of
-    the team, which the agent uses for itself.
+    of the team, which the agent uses for itself.
     """
     companies, team = frozenset(companies), frozenset(map(folded, ours))
     claims = [claim for claim in _claims(turns, tuple(contact_names)) if folded(claim.spoken.name) not in companies]
@@ -107,7 +103,7 @@ def _addressed_owner(candidates: list[NameClaim], claims: list[NameClaim]) -> li
     return called if len(apart) > 1 and called else candidates
 
 
-def _with_given(best: NameClaim, turns: tuple[SpokenTurn, ...]) -> str:
+def _with_given(best: NameClaim, turns: Turns) -> str:
     """Complete the name by a separate first name ("Pawlak. Jessica mit Vornamen.")."""
     if len(bare(best.spoken.full).split()) > 1:
         return best.spoken.full
@@ -137,7 +133,7 @@ def _short_for(short: str, name: str) -> bool:
     return len(short) >= 3 and folded(name).startswith(folded(short))
 
 
-def _claims(turns: tuple[SpokenTurn, ...], contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+def _claims(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
     theirs = 0
     for at, turn in enumerate(turns):
         if turn.role is Role.CUSTOMER:
@@ -149,9 +145,7 @@ def _claims(turns: tuple[SpokenTurn, ...], contact_names: tuple[str, ...]) -> It
             yield from _claims_by_agent(turns, at, contact_names)
 
 
-def _claims_by_customer(
-    turns: tuple[SpokenTurn, ...], at: int, opening: bool, contact_names: tuple[str, ...]
-) -> Iterator[NameClaim]:
+def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
     turn, before = turns[at], next((turns[i] for i in range(at - 1, -1, -1) if turns[i].role is Role.REP), None)
     if before is not None and before is turns[at - 1] and _asks_for_another(before):
         return
@@ -162,7 +156,7 @@ def _claims_by_customer(
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
 
 
-def _claims_by_agent(turns: tuple[SpokenTurn, ...], at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
     agreed = _is_confirmed(turns, at)
     if agreed is False:
         return
@@ -238,7 +232,7 @@ def _is_weak(spoken: SpokenName, turn: SpokenTurn) -> bool:
     return starts and len(spoken.full.split()) == 1
 
 
-def _is_confirmed(turns: tuple[SpokenTurn, ...], at: int) -> bool | None:
+def _is_confirmed(turns: Turns, at: int) -> bool | None:
     """Return whether the other party confirms the question in this turn; None without question or clear answer."""
     if not turns[at].text.rstrip().endswith("?"):
         return None
@@ -250,7 +244,7 @@ def _is_confirmed(turns: tuple[SpokenTurn, ...], at: int) -> bool | None:
     return True if reply.pack.matches("contact", "confirm", reply.text) else None
 
 
-def _letters(turns: tuple[SpokenTurn, ...]) -> Iterator[tuple[str, Evidence, bool, int]]:
+def _letters(turns: Turns) -> Iterator[tuple[str, Evidence, bool, int]]:
     """Yield spelled words of the other party outside e-mail addresses: word, evidence, whether requested, turn."""
     for before, turn in zip((None, *turns), turns, strict=False):
         if not turn.by_customer or (before is not None and _asks_for_another(before)):
@@ -300,7 +294,7 @@ def _spelled(name: str, letters: str, asked: bool) -> str | None:
     return " ".join(parts)
 
 
-def _remarked(name: str, turns: tuple[SpokenTurn, ...]) -> str:
+def _remarked(name: str, turns: Turns) -> str:
     """Apply remarks about the name: "with a K", "ohne h"."""
     for before, turn in zip((None, *turns), turns, strict=False):
         if turn.role is not Role.CUSTOMER:

@@ -35,17 +35,15 @@ def letter_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, in
 
 
 def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = False) -> tuple[str, int]:
-    letters_by_name: dict[str, str] = pack.get("spelling", "letters", {})
-    for length in (
-        (4, 3, 2, 1) if tokens[at].group().lower() in _openings(pack.language, tuple(letters_by_name)) else ()
-    ):
+    letters: dict[str, str] = pack.get("spelling", "letters", {})
+    for length in (4, 3, 2, 1) if tokens[at].group().lower() in _openings(pack.language, tuple(letters)) else ():
         phrase = " ".join(token.group().lower() for token in tokens[at : at + length])
-        if phrase in letters_by_name and at + length <= len(tokens):
-            return letters_by_name[phrase], length
+        if phrase in letters and at + length <= len(tokens):
+            return letters[phrase], length
     word = tokens[at].group().lower()
     if plural and len(word) > 1:  # two Ts, dos eles
         word = re.sub(r"'?s$", "", word)
-        word = letters_by_name.get(word, word)
+        word = letters.get(word, word)
     single = len(word) == 1 and word.isalpha() and word not in pack.words("spelling", "not_letters")
     return (word, 1) if single else ("", 0)
 

@@ -50,9 +50,8 @@ def score_turn(turn: SpokenTurn) -> LexiconScore:
     total += _words(text, turn.pack, turn.role is Role.REP, counts)
     if "!" in turn.text and total:
         total += EXCLAIMED if total > 0 else -EXCLAIMED
-    return LexiconScore(
-        max(-MAX_WEIGHT, min(MAX_WEIGHT, total)), {key: times for key, times in counts.items() if times}
-    )
+    total = max(-MAX_WEIGHT, min(MAX_WEIGHT, total))
+    return LexiconScore(total, {key: times for key, times in counts.items() if times})
 
 
 def _words(text: str, pack: Pack, rep: bool, counts: Counter[str]) -> float:

@@ -39,6 +39,10 @@ class ScoredTurn:
         return TurnSentiment(self.words.negative * factor, self.words.positive * factor)
 
     @property
+    def speaker(self) -> str:
+        return self.spoken.turn.speaker
+
+    @property
     def mark(self) -> float:
         return self.likely.score
 
@@ -64,25 +68,17 @@ class SentimentStep:
             return Finding(self.name, self.version, _value(None, {}, [], []), note=why)
         arousals, weights = voices(material), shipped_weights()
         scored_turns = [_scored(turn, weights, arousals.get(turn.turn.index)) for turn in turns]
-        by_party = {
-            label: [scored for scored in scored_turns if scored.spoken.turn.speaker == label]
-            for label in roles(material.transcript)
-        }
+        labels = roles(material.transcript)
+        by_party = {label: [scored for scored in scored_turns if scored.speaker == label] for label in labels}
         parties = {label: _party(party_turns, scored_turns, weights) for label, party_turns in by_party.items()}
-        turning_points = [point for party_turns in by_party.values() if (point := _turning_point(party_turns))]
+        turning_points = [point for part in by_party.values() if (point := _turning_point(part))]
         value = _value(_overall(parties), parties, [_turn(scored) for scored in scored_turns], turning_points)
-        return Finding(
-            self.name,
-            self.version,
-            value,
-            tuple(_strongest_turns(scored_turns)),
-            _confidence(parties),
-            _note(scored_turns, material),
-        )
+        evidence, note = tuple(_strongest_turns(scored_turns)), _note(scored_turns, material)
+        return Finding(self.name, self.version, value, evidence, _confidence(parties), note)
 
 
 def _note(scored_turns: Sequence[ScoredTurn], material: Material) -> str:
-    judged = dict.fromkeys(scored.spoken.turn.speaker for scored in scored_turns if scored.voice)
+    judged = dict.fromkeys(scored.speaker for scored in scored_turns if scored.voice)
     if judged:
         return f"based on all words and the voice of {' and '.join(judged)}"
     if material.tone_by_voice == "nobody":
@@ -99,9 +95,8 @@ def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:
 
 def _scored(turn: SpokenTurn, weights: SentimentWeights, voice: VoiceArousal | None) -> ScoredTurn:
     lexicon_score = score_turn(turn)
-    return ScoredTurn(
-        turn, lexicon_score, weights.predict(turn, lexicon_score) if turn.pack.known else TurnSentiment(0.0, 0.0), voice
-    )
+    words = weights.predict(turn, lexicon_score) if turn.pack.known else TurnSentiment(0.0, 0.0)
+    return ScoredTurn(turn, lexicon_score, words, voice)
 
 
 def _score(part: Sequence[ScoredTurn]) -> float:
@@ -114,7 +109,7 @@ def _confidence(parties: dict[str, dict[str, Any] | None]) -> float | None:
 
 
 def _turn(scored: ScoredTurn) -> dict[str, Any]:
-    value = {"turn": scored.spoken.turn.index, "speaker": scored.spoken.turn.speaker}
+    value = {"turn": scored.spoken.turn.index, "speaker": scored.speaker}
     likely = scored.likely
     label = "negative" if likely.negative >= CLEAR else "positive" if likely.positive >= CLEAR else "neutral"
     value |= _plain(Tone(label, round(likely.score, 3), scored.basis))
@@ -128,19 +123,14 @@ def _party(
     words = sum(len(scored.spoken.turn.words) for scored in party_turns)
     if not party_turns or (words < MIN_WORDS and not any(scored.is_clear for scored in party_turns)):
         return None
-    others = [
-        scored.likely for scored in scored_turns if scored.spoken.turn.speaker != party_turns[0].spoken.turn.speaker
-    ]
+    others = [scored.likely for scored in scored_turns if scored.speaker != party_turns[0].speaker]
     lists = [scored.lexicon.weight for scored in party_turns]
     exclaimed = sum("!" in scored.spoken.text for scored in party_turns)
-    features = party_features(
-        [scored.likely for scored in party_turns], lists, party_turns[0].spoken.role is Role.REP, others, exclaimed
-    )
-    party_sentiment = predict_party(features, weights)
+    likely, is_rep = [scored.likely for scored in party_turns], party_turns[0].spoken.role is Role.REP
+    sentiment = predict_party(party_features(likely, lists, is_rep, others, exclaimed), weights)
     basis = ("words", "voice") if any(scored.voice for scored in party_turns) else ("words",)
-    value = _plain(Tone(party_sentiment.label, round(party_sentiment.score, 3), basis)) | {
-        "confidence": round(party_sentiment.confidence, 3)
-    }
+    value = _plain(Tone(sentiment.label, round(sentiment.score, 3), basis))
+    value["confidence"] = round(sentiment.confidence, 3)
     by_voice = {f"{label}_turns": _sounding(label, party_turns) for label in ("raised", "lowered")}
     return value | by_voice | {"over_time": _over_time(party_turns)}
 
@@ -179,7 +169,7 @@ def _turning_point(party_turns: list[ScoredTurn]) -> dict[str, Any] | None:
     first = party_turns[change.at]
     return {
         "turn": first.spoken.turn.index,
-        "speaker": first.spoken.turn.speaker,
+        "speaker": first.speaker,
         "from": before,
         "to": after,
         "why": _why(party_turns, change),
@@ -189,13 +179,11 @@ def _turning_point(party_turns: list[ScoredTurn]) -> dict[str, Any] | None:
 
 def _why(party_turns: list[ScoredTurn], change: ChangePoint) -> str:
     text = (
-        f"words score {change.before:+.2f} a turn in the {change.at} turns before, "
-        f"{change.after:+.2f} in the {len(party_turns) - change.at} from here on"
+        f"words score {change.before:+.2f} per turn in the {change.at} turns before, "
+        f"{change.after:+.2f} in the {len(party_turns) - change.at} from there on"
     )
-    parts = (
-        [scored.voice.arousal for scored in part if scored.voice]
-        for part in (party_turns[: change.at], party_turns[change.at :])
-    )
+    halves = party_turns[: change.at], party_turns[change.at :]
+    parts = ([scored.voice.arousal for scored in part if scored.voice] for part in halves)
     aroused = [fmean(part) for part in parts if part]
     if len(aroused) == 2 and abs(aroused[1] - aroused[0]) >= 0.5:
         text += f"; the voice is {'more' if aroused[1] > aroused[0] else 'less'} aroused"

@@ -2,9 +2,8 @@
 
 Arousal, not valence: raised pitch, loudness, liveliness and pace with fewer pauses mark hot anger and elation alike,
 lowered ones sadness and boredom (Banse & Scherer 1996; Juslin & Laukka 2003). So the voice never shows whether a
-speaker
-is pleased, only how strongly. Values are not compared between speakers or calls: lines differ in loudness, people in
-pitch.
+speaker is pleased, only how strongly. Values are not compared between speakers or calls: lines differ in loudness,
+people in pitch.
 
 `Material.tone_by_voice` selects whose voice is judged. By default only a customer's: inferring employees' emotions from
 their voices is prohibited in the European Union (AI Act, Article 5(1)(f)). In a mixed recording, where roles follow
@@ -60,12 +59,8 @@ def voices(material: Material) -> dict[int, VoiceArousal]:
         features = _features(turn, material.transcript, material.prosody) if is_judged else {}
         if features:
             features_by_speaker[turn.speaker][turn.index] = features
-    return {
-        index: voice
-        for turns in features_by_speaker.values()
-        if len(turns) >= MIN_TURNS
-        for index, voice in _arousals(turns).items()
-    }
+    speakers = (turns for turns in features_by_speaker.values() if len(turns) >= MIN_TURNS)
+    return {index: voice for turns in speakers for index, voice in _arousals(turns).items()}
 
 
 def judged_speakers(material: Material) -> set[str]:
@@ -76,11 +71,8 @@ def judged_speakers(material: Material) -> set[str]:
     if material.tone_by_voice == "everybody":
         return {speaker.label for speaker in speakers}
     min_confidence = 0.0 if material.transcript.layout.kind.separated else MIN_ROLE_CONFIDENCE
-    return {
-        speaker.label
-        for speaker in speakers
-        if speaker.role is Role.CUSTOMER and speaker.role_confidence >= min_confidence
-    }
+    customers = (speaker for speaker in speakers if speaker.role is Role.CUSTOMER)
+    return {speaker.label for speaker in customers if speaker.role_confidence >= min_confidence}
 
 
 def _arousals(turns: dict[int, Features]) -> dict[int, VoiceArousal]:
@@ -96,9 +88,8 @@ def _arousals(turns: dict[int, Features]) -> dict[int, VoiceArousal]:
         apart = {name: (features[name] - middle[name]) / scale[name] for name in middle if name in features}
         if len(apart) < 2:
             continue
-        signed = {
-            name: max(-MAX_DEVIATION, min(MAX_DEVIATION, -z if name == "pauses" else z)) for name, z in apart.items()
-        }
+        signed = {name: -z if name == "pauses" else z for name, z in apart.items()}
+        signed = {name: max(-MAX_DEVIATION, min(MAX_DEVIATION, z)) for name, z in signed.items()}
         standing_out = tuple(name for name, z in signed.items() if z >= RAISED)
         arousals[index] = VoiceArousal(round(fmean(signed.values()), 3), standing_out)
     return arousals

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -16,7 +16,7 @@ class CallOutcome:
     evidence: Evidence | None = None
 
 
-def outcome(turns: tuple[SpokenTurn, ...], tasks: list[dict[str, Any]]) -> CallOutcome | None:
+def outcome(turns: Turns, tasks: list[dict[str, Any]]) -> CallOutcome | None:
     """Return the outcome; None if unclear: no task is open, no party refuses or says goodbye."""
     machine = _voicemail(turns)
     if machine:
@@ -44,7 +44,7 @@ def _removes(task: dict[str, Any], removal: Evidence) -> bool:
     return bool(0 <= task["evidence"]["turn"] - removal.turn <= 1)
 
 
-def _voicemail(turns: tuple[SpokenTurn, ...]) -> Evidence | None:
+def _voicemail(turns: Turns) -> Evidence | None:
     """Return the words of the other party's machine if no person of that party speaks after it."""
     greeting = _cue(turns[:EARLY], "voicemail", (Role.CUSTOMER, Role.UNKNOWN))
     if greeting:
@@ -55,7 +55,7 @@ def _voicemail(turns: tuple[SpokenTurn, ...]) -> Evidence | None:
     return None
 
 
-def _cue(turns: tuple[SpokenTurn, ...], key: str, roles: tuple[Role, ...] = tuple(Role)) -> Evidence | None:
+def _cue(turns: Turns, key: str, roles: tuple[Role, ...] = tuple(Role)) -> Evidence | None:
     for turn in turns:
         for sentence in turn.sentences if turn.role in roles else ():
             for pattern in turn.pack.patterns("summary", key):

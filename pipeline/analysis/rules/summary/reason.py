@@ -1,7 +1,7 @@
 """Selects the sentences that best state the reason for a call."""
 
 from pipeline.analysis.rules.commitments.titles import tokens
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
@@ -19,24 +19,16 @@ LATER = -0.35  # for each turn before it
 FEW_WORDS, MIN_WORDS = 6, 3  # content words: below, an introduction or empty
 TURNS = 8  # searched at least; else half of the call
 
-MAX_POINTS_BEHIND, MAX_TURNS_APART = (
-    1.5,
-    2,
-)  # of a second sentence of the same party
+MAX_POINTS_BEHIND, MAX_TURNS_APART = (1.5, 2)  # of a second sentence of the same party
 
 
 def reason(
-    turns: tuple[SpokenTurn, ...],
-    outgoing: bool | None,
-    promises: frozenset[Evidence],
-    names: frozenset[str],
-    alone: bool = False,
+    turns: Turns, outgoing: bool | None, promises: frozenset[Evidence], names: frozenset[str], alone: bool = False
 ) -> tuple[Sentence, ...]:
     """Return the most likely sentence of the first half and, unless `alone`, a second one near it with a similar score.
 
     `outgoing`: True for an outbound call, None if unknown; `promises`: sentences that are commitments; `names`: names
-    of
-    persons in lower case, which count as empty words. Empty if no person speaks.
+    of persons in lower case, which count as empty words. Empty if no person speaks.
     """
     people = [turn for turn in turns if not turn.turn.machine]
     caller = {True: Role.REP, False: Role.CUSTOMER}.get(outgoing) if outgoing is not None else None
@@ -65,8 +57,7 @@ def _points(sentence: Sentence, at: int, people: list[SpokenTurn], caller: Role 
     points = WORD * min(meaning, MAX_WORDS) + LATER * at
     points += CALLER * (sentence.role is caller) + TROUBLE * words.matches("tone", "trouble", text)
     points += SAYS_SO * words.matches("summary", "reason", text)
-    points += ASKED * (
-        at > 0 and meaning >= MIN_WORDS and words.matches("direction", "gives_help", people[at - 1].text)
-    )
+    is_asked = at > 0 and words.matches("direction", "gives_help", people[at - 1].text)
+    points += ASKED * (is_asked and meaning >= MIN_WORDS)
     points += QUESTION * text.endswith("?") + EMPTY * (meaning < MIN_WORDS)
     return points + INTRODUCTION * (meaning < FEW_WORDS and words.matches("people", "self", text))

@@ -13,17 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 from pipeline.analysis.rules.commitments.clauses import has
-from pipeline.analysis.talk import Sentence, SpokenTurn
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.language.pack import Pack
 
 MAX_TOPICS = 5
 MAX_PHRASE_WORDS = 2  # words of a phrase
 STEM = 5  # letters that identify forms of one word
-REASON, TASK = (
-    2.0,
-    1.0,
-)  # added to a phrase in the reason for the call, or in a commitment
+REASON, TASK = (2.0, 1.0)  # added to a phrase in the reason for the call, or in a commitment
 ONCE = 1.0  # score of a single word that occurs once
 _TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|[^\w\s]")
 
@@ -43,7 +40,7 @@ class Phrase:
 
 
 def topics(
-    turns: tuple[SpokenTurn, ...], reason: tuple[Sentence, ...], tasks: list[dict[str, Any]], names: frozenset[str]
+    turns: Turns, reason: tuple[Sentence, ...], tasks: list[dict[str, Any]], names: frozenset[str]
 ) -> list[dict[str, Any]]:
     """Return max. `MAX_TOPICS`, the best first: `text`, `turns` (all that mention it) and `evidence`.
 
@@ -81,7 +78,7 @@ def _topic(phrase: Phrase, turns_of: dict[str, set[int]]) -> dict[str, Any]:
     return {"text": phrase.text, "turns": turns, "evidence": asdict(evidence)}
 
 
-def _turns(turns: tuple[SpokenTurn, ...]) -> dict[str, set[int]]:
+def _turns(turns: Turns) -> dict[str, set[int]]:
     """Return the turns that contain each stem."""
     turns_by_stem: dict[str, set[int]] = {}
     for turn in turns:
