@@ -1,18 +1,20 @@
 """Connections and transactions. `Database.transaction` is the only commit in SQLAlchemy code.
 
-A server that is silent, neither answering nor hanging up, is as good as one that is away: TCP notices it where packets
-are lost, and a deadline where something on the way takes them and nothing comes back.
+A server that neither responds nor closes the connection counts as down. TCP detects it if packets are lost, and a
+timeout detects it if something on the way accepts packets and returns none.
 
-Two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg one for the hot path of `/submit`.
-A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks at a connection before it lends
-it, and `fetch_all` tries again on a fresh one.
+There are two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg pool for the hot path of
+`/submit`. A restart of PostgreSQL does not fail the next request: SQLAlchemy's pool checks a connection before it lends
+it, and `fetch_all` retries on a new one.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from typing import Any, Final, Literal, Self
@@ -27,40 +29,38 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from db.core import isolation
-from db.core.clock import Clock
 from db.core.rows import dump_json
 
 log = logging.getLogger(__name__)
 
 OUTAGES: tuple[type[Exception], ...] = (psycopg.OperationalError, OperationalError, InterfaceError, sa.exc.TimeoutError)
-"""What a lost, restarting or overloaded PostgreSQL raises here: never the fault of the call being worked on."""
+"""Exceptions of a lost, restarting or overloaded PostgreSQL; the call being processed did not cause them."""
 
 CONNECT_SECONDS = 5
 SOCKET: dict[str, Any] = {
     "connect_timeout": CONNECT_SECONDS,
     "application_name": "switchboard",
-    # A server that vanished without a word is noticed in seconds: while we send, and while we wait for its answer.
+    # Detect a server that vanished within seconds, while sending and while waiting for its response.
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
 DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-"""For a new connection: a commit is on disk before it is reported, whatever the server, database or role says.
+"""For a new connection: a commit is on disk before it is reported, whatever the server, database or role configures.
 
-What is stricter (`on` with a synchronous standby, `remote_apply`), or waits for the local disk alone (`local`), is left
-as it is.
+Stricter settings (`on` with a synchronous standby, `remote_apply`) and `local` (the local disk alone) stay unchanged.
 """
 SERVER_SIDE = """
     SET idle_in_transaction_session_timeout = '10s';
     SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = '10s'
 """
-"""For a new connection: what a node that vanished, or was frozen, held in the server does not outlive it for long, its
-locks above all. Left alone, the server would keep its sessions for hours."""
+"""For a new connection: the server soon ends the sessions of a node that vanished or froze, and releases their locks.
+By default it would keep them for hours."""
 ANSWER_SECONDS = 30.0  # for a whole transaction; those of the service take milliseconds
 
-WORKSPACE_SETTING = "switchboard.workspace"  # what the policies of row-level security compare with
+WORKSPACE_SETTING = "switchboard.workspace"  # the policies of row-level security compare with it
 
 
 class _Everywhere(Enum):
@@ -68,24 +68,24 @@ class _Everywhere(Enum):
 
 
 EVERY_WORKSPACE: Final = _Everywhere.EVERY_WORKSPACE
-"""For the queue and for operators, who stand above workspaces; nothing a sender or a reader does needs it."""
+"""For the queue and for operators, which are not limited to a workspace; senders and readers never need it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A scope for people and programs that read: a workspace, or one team of it.
+    """Scope of reads: a workspace, or one team of it.
 
     Each statement ends after `seconds`, with psycopg's QueryCanceled inside one of `OUTAGES`.
     """
 
     workspace_id: UUID
-    team_id: UUID | None = None  # set: what belongs to this team's calls, and what teams share
+    team_id: UUID | None = None  # set: only data of this team's calls, and data that teams share
     seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """Connections of a pool, and statements that wait for one where the pool counts them."""
+    """Connections of a pool, and the statements that wait for one if the pool counts them."""
 
     used: int
     idle: int
@@ -95,7 +95,7 @@ class PoolState:
 
 Scope = UUID | Reader | Literal[_Everywhere.EVERY_WORKSPACE]
 
-_NOT_THE_CALLS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
+_SERVER_FAULTS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
 
 RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[Any, ...]]]
 
@@ -107,25 +107,41 @@ _SET_READER = sa.text(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The database's time: `at`, plus the time since by this process's monotonic clock; the wall clock is never read.
+
+    The clocks of nodes may differ. Decisions about times that the database wrote (a deadline, a retry, an age) use this
+    clock. It lags behind the server by the latency of one response.
+    """
+
+    at: datetime
+    since: float = field(default_factory=time.monotonic)
+
+    def now(self) -> datetime:
+        """Return the present time of the database."""
+        return self.at + timedelta(seconds=time.monotonic() - self.since)
+
+
 class Database:
-    """Made with `await Database.open(url)`; belongs to the event loop it was opened in."""
+    """The two pools, opened with `await Database.open(url)`. Belongs to the event loop it was opened in."""
 
     def __init__(self, url: str, pool: RawPool, engine: AsyncEngine, answer_seconds: float | None) -> None:
         self.url = url
         self._answer_seconds = answer_seconds
         self.pool = pool
         self.engine = engine
-        self._besides: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
         cls, url: str, pool_size: int = 8, wait_seconds: float = 2.0, answer_seconds: float | None = ANSWER_SECONDS
     ) -> Self:
-        """Open both pools, each of at most `pool_size` connections, made when first needed.
+        """Open both pools, each with up to `pool_size` connections, which are created when first needed.
 
-        An unreachable server is no error here, so that a replica may start before its database; a request that gets
-        no connection within `wait_seconds` raises one of `OUTAGES`. So does a transaction that has not ended after
-        `answer_seconds`; None, for a person's commands, waits as long as it takes.
+        An unreachable server is no error here, so that a replica can start before its database. A request that gets no
+        connection within `wait_seconds` raises one of `OUTAGES`, and so does a transaction that takes longer than
+        `answer_seconds`. None sets no limit, for commands run by a person.
         """
         engine = create_async_engine(
             sqlalchemy_url(url),
@@ -135,7 +151,7 @@ class Database:
             pool_timeout=30,
             connect_args=SOCKET,
             json_serializer=dump_json,
-            hide_parameters=True,  # a statement in a log must not bring signed addresses and transcripts along
+            hide_parameters=True,  # a logged statement must not contain signed addresses and transcripts
         )
         sa.event.listen(engine.sync_engine, "connect", _prepare)
         pool: RawPool = AsyncConnectionPool(
@@ -144,7 +160,7 @@ class Database:
             max_size=pool_size,
             open=False,
             timeout=wait_seconds,
-            # Fail early: the next request tries again, while the pool's own attempts wait ever longer.
+            # Fail early: the next request retries, while the pool's attempts back off.
             reconnect_timeout=2.0,
             configure=_bound_waiting,
             kwargs={**SOCKET, "autocommit": True},
@@ -156,24 +172,23 @@ class Database:
     async def transaction(
         self, scope: Scope, snapshot: bool = False, seconds: float | None = None
     ) -> AsyncIterator[AsyncConnection]:
-        """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises.
+        """Run a READ COMMITTED transaction: committed at the end of the block, rolled back if the block raises.
 
         `scope`: the workspace whose rows it may see and write, a `Reader` of it, or `EVERY_WORKSPACE`. A `snapshot`
-        only reads, and all its statements see the same state. `seconds`: how long this one may take, where that is
-        longer than others may.
+        only reads, and all its statements see the same state. `seconds`: raises the time limit of this transaction.
 
-        A server that only reads is as good as none (`OUTAGES`), and its connection is not used again; and so is one
-        that ended the transaction because this process was away for too long.
+        A read-only server raises one of `OUTAGES`, and its connection is not reused. The same holds for a server that
+        ended the transaction because this process was suspended for too long.
         """
-        async with self._answered(seconds), self.engine.connect() as connection:
+        async with self._time_limit(seconds), self.engine.connect() as connection:
             try:
                 async with connection.begin():
-                    if snapshot:  # has to be a transaction's first statement
+                    if snapshot:  # must be the first statement of a transaction
                         await connection.execute(_SNAPSHOT)
                     await _set_scope(connection, scope)
                     yield connection
             except InternalError as error:
-                if not isinstance(error.orig, _NOT_THE_CALLS):
+                if not isinstance(error.orig, _SERVER_FAULTS):
                     raise
                 await connection.invalidate()
                 raise OperationalError(error.statement, None, error.orig, hide_parameters=True) from None
@@ -181,14 +196,14 @@ class Database:
     async def rows(
         self, scope: Scope, statement: sa.Executable, values: Mapping[str, Any] | None = None, snapshot: bool = False
     ) -> Sequence[sa.Row[Any]]:
-        """The rows of a statement in a transaction of its own; see `transaction`."""
+        """Return the rows of a statement that runs in a separate transaction; see `transaction`."""
         async with self.transaction(scope, snapshot) as connection:
             return (await connection.execute(statement, values)).all()
 
     async def wakes(self, channel: str) -> AsyncIterator[None]:
-        """Yield once at the start and at each notification on `channel`, over a connection of its own.
+        """Yield once at the start and at each notification on `channel`, over a separate connection.
 
-        A hint, not a promise: poll as well. Raises psycopg.OperationalError when the connection is lost.
+        Notifications can get lost: poll as well. Raises psycopg.OperationalError when the connection is lost.
         """
         connection = await psycopg.AsyncConnection.connect(self.url, autocommit=True, **SOCKET)
         async with connection:
@@ -198,8 +213,7 @@ class Database:
                 yield
 
     @asynccontextmanager
-    async def _answered(self, seconds: float | None = None) -> AsyncIterator[None]:
-        """Raise one of `OUTAGES` where the block lasts longer than the server has time to answer."""
+    async def _time_limit(self, seconds: float | None = None) -> AsyncIterator[None]:
         allowed = self._answer_seconds and max(self._answer_seconds, seconds or 0.0)
         try:
             async with asyncio.timeout(allowed) as deadline:
@@ -207,33 +221,33 @@ class Database:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise _silent(allowed) from None
+            raise _no_response(allowed) from None
 
     def pools(self) -> dict[str, PoolState]:
-        """How the two pools stand: "statements", the raw one, and "transactions"."""
-        found = self.pool.get_stats()
-        there, idle = found.get("pool_size", 0), found.get("pool_available", 0)
-        waiting = found.get("requests_waiting", 0)
+        """Return the states of both pools: "statements", the raw pool, and "transactions"."""
+        stats = self.pool.get_stats()
+        size, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        waiting = stats.get("requests_waiting", 0)
         transactions: Any = self.engine.pool
         return {
-            "statements": PoolState(there - idle, idle, self.pool.max_size, waiting),
+            "statements": PoolState(size - idle, idle, self.pool.max_size, waiting),
             "transactions": PoolState(transactions.checkedout(), transactions.checkedin(), transactions.size()),
         }
 
     async def clock(self) -> Clock:
-        """The server's time, from now on."""
+        """Return a clock that runs from the server's present time."""
         (at,) = await self.fetch_one("SELECT now()", ())
         return Clock(at)
 
     async def fetch_one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Any:
-        """As `fetch_all`: the first row, or None."""
+        """Return the first row as `fetch_all` does, or None."""
         rows = await self.fetch_all(statement, values)
         return rows[0] if rows else None
 
     async def fetch_all(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
-        """One statement in its own transaction on the raw pool; its rows.
+        """Run one statement in a separate transaction on the raw pool and return its rows.
 
-        Run again if the connection turns out to be dead, so it must be one that may run twice.
+        It runs again if the connection turns out to be dead, so the statement must be safe to run twice.
         """
         try:
             async with asyncio.timeout(self._answer_seconds) as deadline:
@@ -241,15 +255,15 @@ class Database:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise _silent(self._answer_seconds) from None
+            raise _no_response(self._answer_seconds) from None
 
     async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         for last in (False, False, True):
-            connection = await self.pool.getconn()  # it commits by itself: nothing to end before it goes back
+            connection = await self.pool.getconn()  # in autocommit: no transaction to end before it is returned
             try:
                 return await (await connection.execute(statement, values)).fetchall()
             except psycopg.errors.ReadOnlySqlTransaction as error:
-                await connection.close()  # a server that only reads is as good as none
+                await connection.close()  # a read-only server counts as down
                 if last:
                     raise psycopg.OperationalError("the server is read-only") from error
             except psycopg.OperationalError:
@@ -257,15 +271,15 @@ class Database:
                     raise
             finally:
                 await self.pool.putconn(connection)
-            # The others are dead as well: have them all replaced. Who is canceled meanwhile does not wait.
-            await asyncio.shield(self._beside(self.pool.check()))
+            # The others are dead as well: replace them all. A canceled request does not wait for it.
+            await asyncio.shield(self._in_background(self.pool.check()))
         raise AssertionError
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Work that goes on though nobody waits for it, and ends before the pools do."""
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start background work that outlives the caller and ends before the pools close."""
         task = asyncio.create_task(work)
-        self._besides.add(task)
-        task.add_done_callback(self._besides.discard)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
         return task
 
     async def __aenter__(self) -> Self:
@@ -275,13 +289,13 @@ class Database:
         await self.close()
 
     async def close(self) -> None:
-        """Close both pools; connections in use end with their block."""
-        await asyncio.gather(*self._besides, return_exceptions=True)
+        """Close both pools; connections in use close at the end of their block."""
+        await asyncio.gather(*self._background_tasks, return_exceptions=True)
         await self.pool.close()
         await self.engine.dispose()
 
 
-def _silent(seconds: float | None) -> psycopg.OperationalError:
+def _no_response(seconds: float | None) -> psycopg.OperationalError:
     return psycopg.OperationalError(f"no answer within {seconds:g} s")
 
 
@@ -294,29 +308,29 @@ async def _set_scope(connection: AsyncConnection, scope: Scope) -> None:
 
 
 def sqlalchemy_url(url: str) -> sa.URL:
-    """A `postgresql://` URL as SQLAlchemy wants it for psycopg 3; ValueError for another kind of database."""
+    """Return a `postgresql://` URL in SQLAlchemy's form for psycopg 3. Raises ValueError for other databases."""
     parsed = sa.make_url(url)
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise ValueError(
-            f"Switchboard keeps its state in PostgreSQL only, and {parsed.drivername!r} is something else."
+            f"The database URL must begin with postgresql://, not {parsed.drivername}://: Switchboard needs PostgreSQL."
         )
     return parsed.set(drivername="postgresql+psycopg")
 
 
 async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
-    """A submission that cannot be taken in time is answered 503 rather than kept hanging."""
+    """Limit waits, so that a submission that cannot be stored in time gets a 503 instead of hanging."""
     await connection.execute("SET lock_timeout = '5s'")
     await connection.execute("SET statement_timeout = '10s'")
     await connection.execute(SERVER_SIDE)
-    # The functions called here find everything by its key; left alone, PostgreSQL plans their statements each time.
+    # The functions called here look up rows by key; by default, PostgreSQL plans their statements each time.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     await connection.execute(DURABLE)
     await connection.execute(isolation.STEP_DOWN)
-    _complain(await (await connection.execute(isolation.IS_ISOLATED)).fetchone())
+    _warn_unless_isolated(await (await connection.execute(isolation.IS_ISOLATED)).fetchone())
 
 
 class _Text(StrDumperUnknown):
-    """Text as PostgreSQL takes it: a NUL or half a surrogate pair in what was heard must not withhold the record."""
+    """Text that PostgreSQL accepts: a NUL or half a surrogate pair in a transcript must not lose the record."""
 
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(obj.replace("\x00", "").encode("utf-8", "replace").decode())
@@ -329,16 +343,16 @@ def _prepare(connection: Any, _: object) -> None:
         cursor.execute(DURABLE)
         cursor.execute(isolation.STEP_DOWN)
         cursor.execute(isolation.IS_ISOLATED)
-        _complain(cursor.fetchone())
+        _warn_unless_isolated(cursor.fetchone())
     connection.commit()
 
 
-def _complain(found: Any) -> None:
-    trouble = isolation.trouble(*found)
-    if trouble is not None:
-        _log_once(trouble)
+def _warn_unless_isolated(row: Any) -> None:
+    problem = isolation.isolation_problem(*row)
+    if problem is not None:
+        _log_once(problem)
 
 
-@cache  # each process says it once, not each connection
-def _log_once(trouble: str) -> None:
-    log.error(trouble)
+@cache  # log once per process, not per connection
+def _log_once(problem: str) -> None:
+    log.error(problem)

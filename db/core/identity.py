@@ -1,5 +1,3 @@
-"""When two URLs name one recording, and how a number reads in E.164. Pure."""
-
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import translate
@@ -27,20 +25,20 @@ SIGNING_PARAMETERS: tuple[str, ...] = (
     "token",
     "access_token",
 )
-"""Query parameters that sign an address or let it expire, case-insensitive; `*` stands for anything.
+"""Query parameters that sign an address or let it expire, case-insensitive; `*` matches anything.
 
-Amazon S3 and CloudFront, Google and Alibaba storage, Azure (only those of its parameters that change when it signs
-again), and bearer tokens.
+Amazon S3 and CloudFront, Google and Alibaba storage, Azure (only its parameters that change when it signs again), and
+bearer tokens.
 """
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def recording_identity(url: str, signing_parameters: Sequence[str] = SIGNING_PARAMETERS) -> str:
-    """The URL without what changes when it is signed again: two with the same identity name the same recording.
+    """Return the URL without the parts that change when it is signed again: equal results identify the same recording.
 
-    Leaves out signing parameters, user information, the fragment and a default port; scheme and host in lower case.
-    The other parameters keep their order. Never raises: what is no URL is its own identity.
+    Leaves out signing parameters, user information, the fragment and a default port; scheme and host in lower case. The
+    other parameters keep their order. Never raises: text that is no URL is returned unchanged.
     """
     try:
         parts = urlsplit(url)
@@ -52,13 +50,14 @@ def recording_identity(url: str, signing_parameters: Sequence[str] = SIGNING_PAR
     if port is not None and port != _DEFAULT_PORTS.get(scheme):
         host = f"{host}:{port}"
     signs = _signing(tuple(signing_parameters))
-    kept = [pair for pair in parts.query.split("&") if pair and not signs(unquote_plus(pair.partition("=")[0]).lower())]
-    return urlunsplit((scheme, host, parts.path or "/", "&".join(kept), ""))
+    parameters = [
+        pair for pair in parts.query.split("&") if pair and not signs(unquote_plus(pair.partition("=")[0]).lower())
+    ]
+    return urlunsplit((scheme, host, parts.path or "/", "&".join(parameters), ""))
 
 
 @lru_cache(maxsize=16)
 def _signing(parameters: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """Whether a name in lower case is one of them."""
     if not parameters:
         return lambda _: None
     return re.compile("|".join(translate(parameter.lower()) for parameter in parameters)).match
@@ -66,10 +65,10 @@ def _signing(parameters: tuple[str, ...]) -> Callable[[str], re.Match[str] | Non
 
 @lru_cache(maxsize=4096)
 def e164(number: str, default_country: str | None) -> str | None:
-    """The number in E.164, or None for what is none ("anonymous", a short extension, a SIP user name).
+    """Return the number in E.164, or None for anything else ("anonymous", a short extension, a SIP user name).
 
-    `default_country` (ISO 3166 alpha-2) reads national numbers, which must be valid ones there; one with + need only
-    be possible. An extension is left out, as E.164 has none.
+    `default_country` (ISO 3166 alpha-2) applies to national numbers, which must be valid there; a number with + need
+    only be possible. An extension is left out, as E.164 has none.
     """
     text = number.strip()
     if text.lower().startswith(("sip:", "sips:", "tel:")):
@@ -79,7 +78,7 @@ def e164(number: str, default_country: str | None) -> str | None:
     except phonenumbers.NumberParseException:
         return None
     international = text.startswith(("+", "＋"))
-    # "12" could be a short German number and is far more likely an extension.
+    # "12" could be a short German number but is far more likely an extension.
     if not (phonenumbers.is_possible_number(parsed) if international else phonenumbers.is_valid_number(parsed)):
         return None
     return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))

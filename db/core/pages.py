@@ -1,7 +1,7 @@
-"""Pages of lists: cursors that stay where they are while rows are added, and what a page is.
+"""Pages of lists, with cursors that stay valid while rows are added.
 
-A list is sorted by a key that does not change while it is read, with the row's id behind it. A cursor is the key and id
-of the last row that was given, so what is added before it or after it moves nothing.
+A list is sorted by a key that does not change while it is read, then by the row's id. A cursor holds the key and id of
+the last returned row, so rows added before or after it shift nothing.
 """
 
 import base64
@@ -16,20 +16,20 @@ from uuid import UUID
 
 T = TypeVar("T")
 
-MOST = 200  # rows on a page
-CHUNK = 500  # candidates at once: few enough that PostgreSQL looks each of them up by its id
-MOST_CANDIDATES = 3_000  # for one page, which ends where they end: at a million calls each costs up to 0.15 ms
+MAX_PAGE_ROWS = 200  # rows on a page
+CHUNK = 500  # candidates per query: few enough that PostgreSQL looks up each of them by its id
+MAX_CANDIDATES = 3_000  # per page, which then ends: at a million calls each costs up to 0.15 ms
 
 
 class InvalidCursor(ValueError):
-    """The cursor is not one of this list with these filters."""
+    """The cursor does not belong to this list with these filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some rows of a list. `next`: the cursor of the page behind them; None: there is none.
+    """Some rows of a list. `next`: the cursor of the next page, or None.
 
-    A page may hold fewer rows than were asked for, even none, and have a `next`.
+    A page may hold fewer rows than requested, even none, and have a `next`.
     """
 
     items: tuple[T, ...]
@@ -38,24 +38,24 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row's place in a list: the key it is sorted by, and its id."""
+    """A row's place in a list: its sort key and its id."""
 
     key: str
     row: int | str
 
-    def encode(self, of: object) -> str:
-        """The cursor of the rows behind this place. `of`: the list and its filters, which must be the same ones."""
-        text = json.dumps([self.key, self.row, _mark(of)], separators=(",", ":"))
+    def encode(self, filters: object) -> str:
+        """Return the cursor of the rows after this place. `filters`: the list and its filters, always the same."""
+        text = json.dumps([self.key, self.row, _mark(filters)], separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
     @classmethod
     def decode(
-        cls, cursor: str | None, of: object, check: Callable[[str], Any] = str, ids: type[int] | type[str] = int
+        cls, cursor: str | None, filters: object, check: Callable[[str], Any] = str, ids: type[int] | type[str] = int
     ) -> "Place | None":
-        """The place that a cursor names; None for none. `check` reads the key and may raise ValueError; `ids`: of rows,
-        numbers or UUIDs.
+        """Return the place that a cursor encodes; None for None.
 
-        Raises `InvalidCursor`.
+        `check` parses the key and may raise ValueError; `ids`: the type of row ids, numbers or UUIDs. Raises
+        `InvalidCursor`.
         """
         if cursor is None:
             return None
@@ -64,10 +64,10 @@ class Place:
             key, row, mark = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
             check(key)
             if not isinstance(key, str) or type(row) is not ids or not _is_id(row):
-                raise ValueError("not a place")
+                raise ValueError("not a place in the list")
         except (ValueError, TypeError, binascii.Error, RecursionError) as error:
             raise InvalidCursor("not a cursor") from error
-        if mark != _mark(of):
+        if mark != _mark(filters):
             raise InvalidCursor("a cursor of another list, or of other filters")
         return cls(key, row)
 
@@ -78,37 +78,39 @@ class Place:
 
 
 Candidates = Callable[[Place | None, int], Awaitable[list[Place]]]
-Kept = Callable[[list[int]], Awaitable[set[int]]]
+Matching = Callable[[list[int]], Awaitable[set[int]]]
 
 
-async def gather(candidates: Candidates, kept: Kept, place: Place | None, limit: int) -> tuple[list[int], Place | None]:
-    """Rows' ids of a page, and the place that the next one begins behind; None: there is nothing more.
+async def gather(
+    candidates: Candidates, matching: Matching, place: Place | None, limit: int
+) -> tuple[list[int], Place | None]:
+    """Return the row ids of a page and the place after which the next page begins; None: there are no more rows.
 
-    `candidates(place, count)` walks an index: at most `count` rows behind a place, in the list's order. `kept` says for
-    which of them everything else holds. Left to one statement, PostgreSQL would look for all rows of which that holds
-    before it sorts them.
+    `candidates(place, count)` walks an index: up to `count` rows after a place, in the list's order. `matching` returns
+    which of them satisfy all other conditions. In one statement, PostgreSQL would find all matching rows before it
+    sorts them.
     """
-    found: list[Place] = []
-    chunk, looked_at = limit + 1, 0  # enough where nothing else was asked for
-    while looked_at < MOST_CANDIDATES:
+    matches: list[Place] = []
+    chunk, examined = limit + 1, 0  # enough without other conditions
+    while examined < MAX_CANDIDATES:
         rows = await candidates(place, chunk)
-        good = await kept([int(row.row) for row in rows]) if rows else set()
-        found += [row for row in rows if row.row in good]
-        if len(found) > limit:
-            return [int(row.row) for row in found[:limit]], found[limit - 1]
+        matching_ids = await matching([int(row.row) for row in rows]) if rows else set()
+        matches += [row for row in rows if row.row in matching_ids]
+        if len(matches) > limit:
+            return [int(row.row) for row in matches[:limit]], matches[limit - 1]
         if len(rows) < chunk:
-            return [int(row.row) for row in found], None
+            return [int(row.row) for row in matches], None
         place = rows[-1]
-        looked_at += len(rows)
+        examined += len(rows)
         chunk = CHUNK
-    return [int(row.row) for row in found], place
+    return [int(row.row) for row in matches], place
 
 
 def aware(text: str) -> datetime:
-    """A moment in ISO 8601 with its offset. Raises ValueError."""
+    """Parse an ISO 8601 time with an offset. Raises ValueError."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
-        raise ValueError("a time without its offset")
+        raise ValueError("the time has no offset")
     return at
 
 
@@ -116,5 +118,5 @@ def _is_id(row: object) -> bool:
     return (type(row) is int and 0 <= row < 2**63) or (isinstance(row, str) and str(UUID(row)) == row)
 
 
-def _mark(of: object) -> str:
-    return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
+def _mark(filters: object) -> str:
+    return hashlib.sha256(repr(filters).encode()).hexdigest()[:12]

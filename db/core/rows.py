@@ -1,4 +1,4 @@
-"""Between rows and the domain: what is read from a table leaves this package as a frozen dataclass."""
+"""Conversion between rows and the domain: data read from a table leaves this package as a frozen dataclass."""
 
 import re
 from dataclasses import fields
@@ -22,36 +22,36 @@ _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # an escaped NUL, not an escape
 
 
 def to_call(row: sa.Row[Any]) -> Call:
-    """The merged record; `row` holds `CALL_COLUMNS`, perhaps among others."""
+    """Return the merged record; `row` holds at least `CALL_COLUMNS`."""
     return Call(**{name: row._mapping[calls.c[name]] for name in FIELDS})
 
 
-def read(kind: type[T], row: sa.Row[Any], **made: Any) -> T:
-    """Return a dataclass of the columns that are called as its fields are; `made` has what differs."""
+def read(kind: type[T], row: sa.Row[Any], **computed: Any) -> T:
+    """Return a dataclass filled from the columns named like its fields; `computed` holds the other fields."""
     columns = {field.name: row._mapping[field.name] for field in fields(kind) if field.name in row._mapping}
-    return kind(**columns | made)
+    return kind(**columns | computed)
 
 
-def columns(one: "DataclassInstance") -> dict[str, Any]:
+def columns(row: "DataclassInstance") -> dict[str, Any]:
     """Return the fields of a dataclass by name, as `read` takes them."""
-    return {field.name: getattr(one, field.name) for field in fields(one)}
+    return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
-def within(query: sa.Select[Any], column: sa.Column[Any], workspace_id: UUID | None) -> sa.Select[Any]:
-    """Return the query, narrowed to a workspace if there is one."""
-    return query if workspace_id is None else query.where(column == workspace_id)
+def filter_by(query: sa.Select[Any], column: sa.Column[Any], value: UUID | None) -> sa.Select[Any]:
+    """Return the query limited to rows whose column has the value; unchanged without a value."""
+    return query if value is None else query.where(column == value)
 
 
 def from_now(seconds: float) -> Any:
-    """Return the moment so many seconds from now, by the database's clock."""
+    """Return the time `seconds` from now, by the database's clock."""
     return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
 def dump_json(value: Any) -> str:
-    """Any domain object as JSON that PostgreSQL takes and that reads back as it was.
+    """Return any domain object as JSON that PostgreSQL accepts and that parses back to the same value.
 
-    Not-a-number and infinity become strings, which pydantic reads back as floats; NUL characters, which PostgreSQL
-    cannot hold, are left out.
+    Not-a-number and infinity become strings, which pydantic parses as floats. NUL characters, which PostgreSQL cannot
+    store, are left out.
     """
     text = to_json(value, inf_nan_mode="strings").decode()
     return _NUL.sub(r"\1", text) if "\\u0000" in text else text

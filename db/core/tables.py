@@ -1,4 +1,4 @@
-"""The tables for SQLAlchemy's expressions: names and types of columns, read from schema/tables.sql.
+"""The tables for SQLAlchemy's expressions: names and types of columns, parsed from schema/tables.sql.
 
 Rows never leave this package: readers get the domain's dataclasses.
 """

@@ -1,5 +1,3 @@
-"""What people read about events: each delivery with its attempts, and how far an endpoint is behind."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +17,7 @@ _OF_EVENTS = webhook_deliveries.join(events, events.c.id == webhook_deliveries.c
 
 @dataclass(frozen=True, slots=True)
 class DeliverySummary:
-    """One event for one endpoint. `attempts` counts those begun; `log` holds what came of them, oldest first."""
+    """One event for one endpoint. `attempts` counts started attempts; `log` holds their results, oldest first."""
 
     delivery_id: int
     endpoint_id: UUID
@@ -36,7 +34,7 @@ class DeliverySummary:
 
 @dataclass(frozen=True, slots=True)
 class EndpointProgress:
-    """How far an endpoint is. Seconds are None where nothing is unsent."""
+    """Counts of an endpoint's deliveries. The seconds are None if nothing is unsent."""
 
     unsent: int = 0
     failed: int = 0
@@ -53,20 +51,20 @@ async def list_deliveries(
     call_id: UUID | None = None,
     limit: int = 50,
 ) -> list[DeliverySummary]:
-    """The latest first."""
+    """Return deliveries, the latest first."""
     query = (
         sa.select(*webhook_deliveries.c, events.c.type, events.c.at, calls.c.call_id)
         .select_from(_OF_EVENTS.join(calls, calls.c.id == events.c.call_pk))
         .order_by(webhook_deliveries.c.id.desc())
         .limit(limit)
     )
-    wanted = {
+    conditions = {
         webhook_deliveries.c.workspace_id: workspace_id,
         webhook_deliveries.c.endpoint_id: endpoint_id,
         webhook_deliveries.c.state: state,
         calls.c.call_id: call_id,
     }
-    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    query = query.where(*(column == value for column, value in conditions.items() if value is not None))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         rows = (await connection.execute(query)).all()
         log = await connection.execute(_LOG, {"ids": [row.id for row in rows]})
@@ -77,13 +75,13 @@ async def list_deliveries(
 
 
 async def standings(database: Database, workspace_id: UUID | None = None) -> dict[UUID, EndpointProgress]:
-    """By endpoint; one that was never sent anything is left out."""
+    """Return the progress of each endpoint; endpoints without deliveries are left out."""
     query = _STANDINGS if workspace_id is None else _STANDINGS.where(webhook_deliveries.c.workspace_id == workspace_id)
     return {row[0]: EndpointProgress(*row[1:]) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)}
 
 
 async def backlog(database: Database) -> tuple[int, float]:
-    """How many deliveries of all workspaces are unsent, and for how many seconds the oldest has been."""
+    """Return the number of unsent deliveries of all workspaces, and the age of the oldest in seconds."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         count, seconds = (await connection.execute(_BACKLOG)).one()
     return count, seconds

@@ -1,23 +1,23 @@
-"""The outbox on its way: deliveries claimed and noted. Triggers write it; see `event_upkeep.py`.
+"""Sends from the outbox: claims deliveries and records attempts. Triggers write the events; see `db.events.upkeep`.
 
-A delivery is one event for one endpoint. It is leased as jobs are: `run` grows with each claim, and who noted nothing
-until the lease ran out may note nothing after it. The events of one call go to one endpoint one after another.
+A delivery is one event for one endpoint. It is leased as jobs are: `run` grows with each claim, and a sender whose
+lease expired cannot record anything. The events of one call go to one endpoint one after another.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from db.core.clock import Clock
-from db.core.database import EVERY_WORKSPACE, Database
+from db.core.database import EVERY_WORKSPACE, Clock, Database
 from db.core.rows import from_now, read
 from db.core.tables import events, webhook_attempts, webhook_deliveries, webhook_endpoints
-from db.queue.origins import brought
+from db.queue.jobs import origin_of_job
 from pipeline.errors import LeaseLost
 
 CHANNEL = "switchboard_events"
@@ -25,17 +25,17 @@ NOTIFY = sa.text(f"NOTIFY {CHANNEL}")
 
 
 class DeliveryVerdict(StrEnum):
-    """What an attempt means for its delivery."""
+    """Consequence of an attempt for its delivery."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
     FAILED = "failed"  # the schedule has run out
-    GONE = "gone"  # the receiver wants nothing more: the endpoint is disabled, the delivery kept
+    GONE = "gone"  # the receiver rejects all further events: the endpoint is disabled, the delivery kept
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a call. `data`, `record` and `transcript` are JSON as the trigger wrote it."""
+    """A change of a call. `data`, `record` and `transcript` are JSON as written by the trigger."""
 
     event_id: UUID
     type: str
@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The right to send an event to an endpoint until the lease runs out."""
+    """The right to send an event to an endpoint until the lease expires."""
 
     delivery_id: int
     run: int
@@ -58,7 +58,7 @@ class Delivery:
     call_pk: int
     url: str
     include: tuple[str, ...]
-    failing: bool  # the endpoint, when this was claimed
+    failing: bool  # the endpoint, at the claim
     clock: Clock
     sealed_secrets: tuple[str, ...] = field(repr=False)  # the newest first
     event: Event = field(repr=False)
@@ -68,34 +68,35 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of sending. `answer` is the beginning of the response's body, cleaned."""
+    """Result of one attempt to send. `answer` is the beginning of the response's body, cleaned."""
 
     at: datetime
     seconds: float
-    status: int | None  # None: no answer
+    status: int | None  # None: no response
     outcome: str
     answer: str = ""
 
 
-# Beside the present secret the one before it, until its time is over.
+# The present secret and, until its overlap ends, the previous one.
 SEALED_SECRETS: sa.Label[Any] = sa.literal_column(
     "CASE WHEN webhook_endpoints.previous_until > now() AND webhook_endpoints.previous_secret IS NOT NULL"
     " THEN ARRAY[webhook_endpoints.secret, webhook_endpoints.previous_secret]"
     " ELSE ARRAY[webhook_endpoints.secret] END"
 ).label("sealed_secrets")
 
-# As for jobs: statistics of a queue are always out of date, and a plan that sorts thousands is never the right one.
+# As for jobs: statistics of a queue are always out of date, and a plan that sorts thousands is always wrong.
 _WALK_THE_INDEX = sa.text(
     "SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)"
 )
 
-# In an order of chance, so that many slow endpoints cannot crowd out those that come later in the table.
+# In random order, so that many slow endpoints cannot crowd out those later in the table.
 _CLAIM = sa.text("""
     WITH open AS (
         SELECT e.id,
-            greatest(CASE WHEN e.failing_since IS NULL THEN :each ELSE 1 END - coalesce(busy.held, 0), 0) AS room
+            greatest(CASE WHEN e.failing_since IS NULL THEN :each ELSE 1 END - coalesce(busy.sending, 0), 0) AS room
         FROM webhook_endpoints e
-        LEFT JOIN unnest(CAST(:endpoints AS uuid[]), CAST(:held AS integer[])) AS busy (id, held) ON busy.id = e.id
+        LEFT JOIN unnest(CAST(:endpoints AS uuid[]), CAST(:sending AS integer[])) AS busy (id, sending)
+            ON busy.id = e.id
         WHERE e.disabled_at IS NULL AND coalesce(e.paused_until <= now(), true)
         ORDER BY random()
     ), due AS (
@@ -114,8 +115,8 @@ _CLAIM = sa.text("""
     RETURNING webhook_deliveries.id
 """)
 
-# The next event of the call, unless one is still before it or on its way.
-_MOVE_UP = sa.text("""
+# The next event of the call, unless an earlier one is unsent or being sent.
+_MAKE_NEXT_DUE = sa.text("""
     UPDATE webhook_deliveries SET state = 'waiting', not_before = now()
     WHERE state = 'behind' AND id = (
         SELECT min(id) FROM webhook_deliveries
@@ -124,14 +125,14 @@ _MOVE_UP = sa.text("""
     )
 """)
 
-_TAKEN = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == webhook_deliveries.c.endpoint_id).join(
-    events, events.c.id == webhook_deliveries.c.event_id
-)
+_DELIVERIES = webhook_deliveries.join(
+    webhook_endpoints, webhook_endpoints.c.id == webhook_deliveries.c.endpoint_id
+).join(events, events.c.id == webhook_deliveries.c.event_id)
 
 
 _JOB = sa.cast(events.c.data["jobId"].astext, sa.Uuid())
-_BROUGHT = tuple(
-    brought(column, webhook_deliveries.c.call_pk, _JOB, otherwise="first").label(column)
+_ORIGIN = tuple(
+    origin_of_job(column, webhook_deliveries.c.call_pk, _JOB, otherwise="first").label(column)
     for column in ("request_id", "traceparent")
 )
 
@@ -139,16 +140,16 @@ _BROUGHT = tuple(
 async def claim(
     database: Database, room: int, each: int, busy: Mapping[UUID, int], lease_seconds: float
 ) -> list[Delivery]:
-    """Claim at most `room` deliveries that are due, those due longest first, of every endpoint a share.
+    """Claim up to `room` due deliveries, the longest due first, with a share for every endpoint.
 
-    `each`: how many one endpoint may have at once, one while it fails; `busy` counts those in hand already. Several
-    processes may claim at once; no delivery goes to two of them before its lease of `lease_seconds` has run out.
+    `each`: max. deliveries of one endpoint at once, one while it fails; `busy` counts those being sent. Several
+    processes may claim at once; no delivery goes to two of them before its lease of `lease_seconds` expires.
     """
     values = {
         "room": room,
         "each": each,
         "endpoints": list(busy),
-        "held": list(busy.values()),
+        "sending": list(busy.values()),
         "ttl": lease_seconds,
     }
     async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -165,9 +166,9 @@ async def claim(
                 SEALED_SECRETS,
                 sa.func.now().label("claimed_at"),
                 *(events.c[name] for name in ("type", "at", "data", "record", "transcript")),
-                *_BROUGHT,
+                *_ORIGIN,
             )
-            .select_from(_TAKEN)
+            .select_from(_DELIVERIES)
             .where(webhook_deliveries.c.id.in_(ids))
             .order_by(webhook_deliveries.c.id)
         )
@@ -182,30 +183,30 @@ async def note(
     retry_in: float = 0.0,
     pause: float = 0.0,
 ) -> None:
-    """Keep what came of an attempt, and let the next event of the call move up where this one is done with.
+    """Record an attempt, and make the next event of the call due once this one is finished.
 
-    `retry_in`: seconds until the next attempt; `pause`: seconds for which the receiver wants nothing at all. Raises
-    LeaseLost where the delivery was taken over, or is gone with its call or endpoint.
+    `retry_in`: seconds until the next attempt; `pause`: seconds for which the receiver requested no requests. Raises
+    LeaseLost if the delivery was taken over, or deleted with its call or endpoint.
     """
     async with database.transaction(delivery.workspace_id) as connection:
         if (await connection.execute(_noted(delivery, attempt, verdict, retry_in))).first() is None:
             raise LeaseLost().with_facts(delivery_id=delivery.delivery_id, run=delivery.run)
         if verdict in (DeliveryVerdict.DELIVERED, DeliveryVerdict.FAILED):
-            await connection.execute(_MOVE_UP, {"endpoint": delivery.endpoint_id, "call": delivery.call_pk})
+            await connection.execute(_MAKE_NEXT_DUE, {"endpoint": delivery.endpoint_id, "call": delivery.call_pk})
         if verdict is not DeliveryVerdict.DELIVERED or delivery.failing:
             await connection.execute(_health(delivery.endpoint_id, attempt, verdict, pause))
 
 
 async def release(database: Database, deliveries: Sequence[Delivery]) -> None:
-    """Due again at once, nothing counted: their sender is leaving. Those it had lost already are passed over."""
+    """Make deliveries due again at once and count nothing: the sender is stopping. Lost leases are skipped."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        for delivery in sorted(deliveries, key=lambda one: one.delivery_id):
-            this = sa.update(webhook_deliveries).where(_held(delivery))
-            await connection.execute(this.values(state="waiting", not_before=sa.func.now()))
+        for delivery in sorted(deliveries, key=attrgetter("delivery_id")):
+            update = sa.update(webhook_deliveries).where(_is_leased(delivery))
+            await connection.execute(update.values(state="waiting", not_before=sa.func.now()))
         await connection.execute(NOTIFY)
 
 
-def _held(delivery: Delivery) -> sa.ColumnElement[bool]:
+def _is_leased(delivery: Delivery) -> sa.ColumnElement[bool]:
     return sa.and_(
         webhook_deliveries.c.id == delivery.delivery_id,
         webhook_deliveries.c.run == delivery.run,
@@ -214,18 +215,18 @@ def _held(delivery: Delivery) -> sa.ColumnElement[bool]:
 
 
 def _noted(delivery: Delivery, attempt: Attempt, verdict: DeliveryVerdict, retry_in: float) -> sa.Insert:
-    """The delivery's new state and the line of its log, in one statement; no row where the lease is lost."""
+    """Return the statement that updates the delivery and adds to its log; no row if the lease is lost."""
     changed = (
         sa.update(webhook_deliveries)
-        .where(_held(delivery))
+        .where(_is_leased(delivery))
         .values(**_state_after(verdict, retry_in))
         .returning(webhook_deliveries.c.id)
         .cte("changed")
     )
     line = {"number": delivery.number, "workspace_id": delivery.workspace_id, **asdict(attempt)}
     values = [sa.cast(value, webhook_attempts.c[name].type) for name, value in line.items()]
-    logged = sa.insert(webhook_attempts).from_select(["delivery_id", *line], sa.select(changed.c.id, *values))
-    return logged.returning(webhook_attempts.c.number)
+    insert = sa.insert(webhook_attempts).from_select(["delivery_id", *line], sa.select(changed.c.id, *values))
+    return insert.returning(webhook_attempts.c.number)
 
 
 def _state_after(verdict: DeliveryVerdict, retry_in: float) -> dict[str, Any]:
@@ -238,12 +239,11 @@ def _state_after(verdict: DeliveryVerdict, retry_in: float) -> dict[str, Any]:
 
 
 def _health(endpoint_id: UUID, attempt: Attempt, verdict: DeliveryVerdict, pause: float) -> sa.Update:
-    """How the endpoint stands after it."""
     table = webhook_endpoints.c
-    this = sa.update(webhook_endpoints).where(table.id == endpoint_id)
+    update = sa.update(webhook_endpoints).where(table.id == endpoint_id)
     if verdict is DeliveryVerdict.DELIVERED:
-        well = dict.fromkeys(("failing_since", "gave_up_at", "last_failure", "paused_until"))
-        return this.where(table.failing_since.is_not(None)).values(**well)
+        healthy = dict.fromkeys(("failing_since", "gave_up_at", "last_failure", "paused_until"))
+        return update.where(table.failing_since.is_not(None)).values(**healthy)
     values: dict[str, Any] = {
         "failing_since": sa.func.coalesce(table.failing_since, sa.func.now()),
         "last_failure": attempt.outcome,
@@ -255,13 +255,13 @@ def _health(endpoint_id: UUID, attempt: Attempt, verdict: DeliveryVerdict, pause
     if verdict is DeliveryVerdict.GONE:
         values["disabled_at"] = sa.func.coalesce(table.disabled_at, sa.func.now())
         values["disabled_reason"] = sa.func.coalesce(
-            table.disabled_reason, f"The receiver wants nothing more: {attempt.outcome}."
+            table.disabled_reason, f"The receiver accepts no more events: {attempt.outcome}."
         )
-    return this.values(**values)
+    return update.values(**values)
 
 
 def wakes(database: Database) -> AsyncIterator[None]:
-    """As `Database.wakes`, each time an event is written."""
+    """Yield as `Database.wakes`, each time an event is written."""
     return database.wakes(CHANNEL)
 
 

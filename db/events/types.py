@@ -1,26 +1,26 @@
-"""The types of events: one entry each. SQL functions, models, schema, help and documentation follow from this table.
+"""The types of events, one entry each. SQL functions, models, schema, help and documentation are generated from it.
 
-After a change add a migration, since SQL functions follow, and run `make generate`.
+After a change add a migration, since the SQL functions change, and run `make generate`.
 """
 
 from dataclasses import dataclass
 
 PARTS = ("record", "transcript")
-"""What an event may carry beyond ids, state and times, where its endpoint asks for it."""
+"""Optional data of an event besides ids, state and times, chosen by its endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """A type of event. A change of a call is one if `condition` holds.
+    """A type of event, raised by a change of a call for which `condition` is true.
 
     `condition` is SQL over `old` and `new`, the rows of `calls` before and after; `old` is null for a new call.
     """
 
     name: str
-    description: str  # for receivers; a first sentence that stands alone
+    description: str  # for receivers; the first sentence is a summary
     condition: str
     parts: tuple[str, ...] = ()  # those of PARTS that it may carry
-    details: str = ""  # SQL over `moved`, the row of `calls`: a JSON object of what `data` holds besides
+    details: str = ""  # SQL over `moved`, the row of `calls`: a JSON object of the additional keys of `data`
 
 
 _DELAY = """
@@ -43,13 +43,14 @@ EVENT_TYPES: tuple[EventType, ...] = (
     EventType("call.received", "A call was submitted for the first time. Sent once per call.", "old.id IS NULL"),
     EventType(
         "call.transcribing",
-        "There is a recording to process. Sent again, with another `jobId`, when another recording replaces it or a "
-        "failed one is sent again.",
+        "A recording is being processed. Sent again with another `jobId` when a different recording replaces it or a "
+        "failed one is resubmitted.",
         f"new.state = 'transcribing' AND ({_JOB_CHANGED})",
     ),
     EventType(
         "call.delayed",
-        "A try failed, and the next one is a minute or more away; `delay` says why and when. Sent once per job.",
+        "An attempt failed, and the next one is in a minute or more; `delay` has the reason and the time. Sent once "
+        "per job.",
         "new.state = 'transcribing' AND new.delayed_job = new.job_id AND old.delayed_job IS DISTINCT FROM new.job_id",
         details=_DELAY,
     ),
@@ -62,48 +63,46 @@ EVENT_TYPES: tuple[EventType, ...] = (
     ),
     EventType(
         "call.edited",
-        "People corrected the call or ticked off a task, or took that back. The record and its edits, which the API "
-        "has, say what.",
+        "A user corrected the call or completed a task, or undid it. The API returns the record and its edits.",
         "new.edited_at IS DISTINCT FROM old.edited_at AND new.edited_at IS NOT NULL",
     ),
     EventType(
         "call.promoted",
-        "The results of a run became the record, or were taken back. `run` says which run the record is of now; null: "
-        "the service's own result.",
+        "The results of a run became the record, or were rolled back. `run` is the run of the present record; null: "
+        "the live result.",
         "new.promoted_at IS DISTINCT FROM old.promoted_at AND new.promoted_at IS NOT NULL",
         PARTS,
         _PROMOTED,
     ),
     EventType(
         "tracker.matched",
-        "Trackers of the workspace were raised: their phrases were said, or a required one was not; `trackers` says "
-        "which, and at which seconds; the words are in the record. Sent with `call.completed`, and again when a later "
-        "analysis raises another one.",
+        "Trackers of the workspace matched: their phrases were said, or a required phrase was not. `trackers` lists "
+        "them with their times; the words are in the record. Sent with `call.completed`, and again when a later "
+        "analysis matches another one.",
         "new.state = 'completed' AND new.raised <> '{}' AND (old.state IS DISTINCT FROM new.state "
         "OR NOT new.raised <@ old.raised) AND old.promoted_at IS NOT DISTINCT FROM new.promoted_at",
         PARTS,
         _TRACKERS,
     ),
-    EventType("call.failed", "Processing failed; `failure` says why.", f"new.state = 'failed' AND ({_JOB_CHANGED})"),
+    EventType(
+        "call.failed", "Processing failed; `failure` has the reason.", f"new.state = 'failed' AND ({_JOB_CHANGED})"
+    ),
 )
 
 
 def type_names() -> tuple[str, ...]:
-    """Return the names of all types."""
     return tuple(kind.name for kind in EVENT_TYPES)
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """Return the parts that events of this type may carry; none for a type that is not in the table."""
+    """Return the parts that events of this type may carry; none for an unknown type."""
     return next((kind.parts for kind in EVENT_TYPES if kind.name == name), ())
 
 
 def functions() -> str:
-    """Return the SQL functions `event_types_of`, `event_parts` and `event_details`, which `write_event` and
-    `note_event` call.
-    """
+    """Return the SQL functions `event_types_of`, `event_parts` and `event_details`."""
     types = ",\n        ".join(f"CASE WHEN {kind.condition} THEN '{kind.name}' END" for kind in EVENT_TYPES)
-    carried = " ".join(
+    part_cases = " ".join(
         f"WHEN '{kind.name}' THEN ARRAY[{', '.join(repr(part) for part in kind.parts)}]::text[]" for kind in EVENT_TYPES
     )
     details = " ".join(f"WHEN '{kind.name}' THEN ({kind.details.strip()})" for kind in EVENT_TYPES if kind.details)
@@ -119,7 +118,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION event_parts(kind text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RETURN CASE kind {carried} ELSE '{{}}' END;
+    RETURN CASE kind {part_cases} ELSE '{{}}' END;
 END $$;
 
 CREATE OR REPLACE FUNCTION event_details(kind text, moved calls) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$

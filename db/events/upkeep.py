@@ -1,4 +1,4 @@
-"""Care for the outbox: replay, enabling again, what is too old, endpoints that fail for days. `events.py` sends."""
+"""Upkeep of the outbox: replays, restarts, deletion of old events, endpoints that fail for days. `outbox.py` sends."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ _LOCK_LINE = sa.text("""
     ORDER BY id FOR NO KEY UPDATE
 """)
 
-# Of the calls that are named and no others: a lock on a row here delays the next change of its call.
+# Locks only the listed calls: a lock on a row here delays the next change of its call.
 _LOCK_CALLS = sa.text("""
     SELECT id FROM webhook_deliveries
     WHERE endpoint_id = :endpoint AND call_pk = ANY (CAST(:calls AS bigint[]))
@@ -49,13 +49,13 @@ _STUCK = """
     )
     GROUP BY b.endpoint_id
 """
-# At a disabled endpoint this is no fault: what was kept too long was swept, the first of a call before the others.
+# Not an error at a disabled endpoint: the sweep deletes old events, the first of a call before the others.
 _STUCK_ANYWHERE = sa.text(
     _STUCK.format(of="b.endpoint_id IN (SELECT id FROM webhook_endpoints WHERE disabled_at IS NULL)")
 )
 _STUCK_AT = sa.text(_STUCK.format(of="b.endpoint_id = :endpoint"))
 
-# By an array of ids, for which the planner takes their index; joined with a query it would read the whole table.
+# By an array of ids, for which the planner uses their index; joined with a query it would read the whole table.
 _SWEEP = sa.text("""
     DELETE FROM events WHERE id = ANY (ARRAY(
         SELECT e.id FROM events e
@@ -85,7 +85,7 @@ _PASS_OVER = sa.text("""
 
 
 async def disable_lasting_failures(database: Database, seconds: float) -> list[tuple[UUID, str]]:
-    """Disable endpoints that took nothing for `seconds` and let a delivery run out; their ids and reasons."""
+    """Disable endpoints that accepted nothing for `seconds` and failed a delivery; return their ids and reasons."""
     table = webhook_endpoints.c
     lasting = sa.and_(
         table.disabled_at.is_(None),
@@ -93,7 +93,7 @@ async def disable_lasting_failures(database: Database, seconds: float) -> list[t
         table.failing_since < from_now(-seconds),
     )
     days = sa.func.round(sa.extract("epoch", sa.func.now() - table.failing_since) / 86400, 1)
-    reason = sa.func.concat("Nothing was taken for ", days, " days; the last failure: ", table.last_failure, ".")
+    reason = sa.func.concat("No event was accepted for ", days, " days; the last failure: ", table.last_failure, ".")
     query = (
         sa.update(webhook_endpoints)
         .where(lasting)
@@ -104,16 +104,16 @@ async def disable_lasting_failures(database: Database, seconds: float) -> list[t
 
 
 async def sweep(database: Database, seconds: float) -> int:
-    """Delete events older than `seconds` with their deliveries and log; how many.
+    """Delete events older than `seconds` with their deliveries and log; return how many.
 
-    One that is still to be sent stays, unless its endpoint is disabled.
+    Unsent events stay, unless their endpoint is disabled.
     """
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return (await connection.execute(_SWEEP, {"seconds": seconds, "rows": SWEEP_ROWS})).rowcount
 
 
 async def requeue_stuck(database: Database) -> int:
-    """Requeue events that wait behind no other; return at how many endpoints. There should be none."""
+    """Requeue events marked as behind another without one; return at how many endpoints. Expected: 0."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return await _requeue(connection, _STUCK_ANYWHERE, {})
 
@@ -126,32 +126,32 @@ async def replay(
     since: datetime | None = None,
     failed_only: bool = True,
 ) -> int:
-    """Send again: one event, those since a time, or all that failed; return how many.
+    """Send again one event, those since a time, or all that failed; return how many.
 
-    Of one call the older come first, also before those that wait already. `failed_only` leaves out what was taken.
+    The older events of a call come first, also before waiting ones. `failed_only` leaves out delivered events.
     """
     table = webhook_deliveries.c
     states = ("failed",) if failed_only else ("failed", "delivered")
-    chosen = sa.and_(table.endpoint_id == endpoint_id, table.state.in_(states))
+    is_chosen = sa.and_(table.endpoint_id == endpoint_id, table.state.in_(states))
     if event_id is not None:
-        chosen &= table.event_id == event_id
+        is_chosen &= table.event_id == event_id
     if since is not None:
-        chosen &= table.event_id.in_(sa.select(events.c.id).where(events.c.at >= since))
+        is_chosen &= table.event_id.in_(sa.select(events.c.id).where(events.c.at >= since))
     async with database.transaction(workspace_id) as connection:
-        done = await connection.execute(
+        result = await connection.execute(
             sa.update(webhook_deliveries)
-            .where(chosen)
+            .where(is_chosen)
             .values(state="behind", failures=0, not_before=sa.func.now(), finished_at=None)
             .returning(table.call_pk)
         )
-        calls = list(done.scalars())
+        calls = list(result.scalars())
         await _line_up(connection, endpoint_id, calls)
         await connection.execute(NOTIFY)
         return len(calls)
 
 
 async def restart(connection: AsyncConnection, endpoint_id: UUID, pass_over: bool) -> None:
-    """Make what waits for an endpoint due at once, on a fresh schedule; or fail it, with a line in the log."""
+    """Make an endpoint's waiting deliveries due at once on a new schedule; or fail them, with an entry in the log."""
     if pass_over:
         await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})
         await connection.execute(_PASS_OVER, {"endpoint": endpoint_id})
@@ -162,7 +162,7 @@ async def restart(connection: AsyncConnection, endpoint_id: UUID, pass_over: boo
 
 
 async def forget(database: Database, workspace_id: UUID, endpoint_id: UUID) -> int:
-    """Delete some of an endpoint's deliveries with their log, at most `SWEEP_ROWS`; how many."""
+    """Delete up to `SWEEP_ROWS` of an endpoint's deliveries with their log; return how many."""
     async with database.transaction(workspace_id) as connection:
         return (await connection.execute(_FORGET, {"endpoint": endpoint_id, "rows": SWEEP_ROWS})).rowcount
 
@@ -175,7 +175,7 @@ async def _requeue(connection: AsyncConnection, query: sa.TextClause, values: di
 
 
 async def _line_up(connection: AsyncConnection, endpoint_id: UUID, calls: Sequence[int]) -> None:
-    """Of each of `calls` the first unsent waits and the others are behind it."""
+    """Set the first unsent delivery of each call to waiting and the others to behind."""
     values = {"endpoint": endpoint_id, "calls": list(set(calls))}
-    await connection.execute(_LOCK_CALLS, values)  # nobody claims meanwhile
+    await connection.execute(_LOCK_CALLS, values)  # no sender claims in the meantime
     await connection.execute(_LINE_UP, values)

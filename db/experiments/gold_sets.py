@@ -1,4 +1,4 @@
-"""Gold sets: what people know of calls, in versions that never change."""
+"""Gold sets: human truth about calls, in immutable versions."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from db.core.tables import call_search, calls, corrections, gold_calls, gold_set
 from db.records import corrections as edits
 from db.workspace.admin_log import Actor, changing
 
-MOST_CALLS = 20_000  # in a version
+MAX_CALLS = 20_000  # in a version
 PAGE = 200  # calls in one transaction of a reader
 
 
 @dataclass(frozen=True, slots=True)
 class GoldSet:
-    """One version of a gold set. `calls`: how many it was made of; `left`: how many of them are still stored."""
+    """One version of a gold set. `calls`: their number at its creation; `left`: how many of them are still stored."""
 
     set_id: UUID
     name: str
@@ -29,17 +29,17 @@ class GoldSet:
     digest: str
     calls: int
     left: int
-    source: str  # corrections, or the format that was imported
+    source: str  # corrections, or the imported format
     made_at: datetime
     made_by: str
 
 
 class NoSuchSet(LookupError):
-    """There is no gold set, or no version of it, by that name."""
+    """No gold set has this name or version."""
 
 
 class UnknownCalls(LookupError):
-    """Calls that the workspace does not have; `names` are theirs."""
+    """Calls that the workspace does not have; `names` are their ids."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(f"{len(names)} of the calls are not in this workspace")
@@ -54,12 +54,12 @@ async def add_version(
     digest: str,
     truths: dict[UUID, Any],
 ) -> tuple[GoldSet, bool]:
-    """The next version of a set, and True; or the latest one and False, where it holds the same.
+    """Create the next version of a set and return it with True; if the latest is equal, return that with False.
 
-    `truths`: by callId, as JSON. Raises `UnknownCalls`, and ValueError for none or more than `MOST_CALLS`.
+    `truths`: by callId, as JSON. Raises `UnknownCalls`, and ValueError for none or more than `MAX_CALLS`.
     """
-    if not 0 < len(truths) <= MOST_CALLS:
-        raise ValueError(f"a gold set holds 1 to {MOST_CALLS} calls, and these are {len(truths)}")
+    if not 0 < len(truths) <= MAX_CALLS:
+        raise ValueError(f"a gold set has 1 to {MAX_CALLS} calls, not {len(truths)}")
     async with changing(database, workspace_id) as change:
         latest = (await _versions(change.connection, workspace_id, name))[:1]
         if latest and latest[0].digest == digest and latest[0].left == latest[0].calls:
@@ -69,10 +69,10 @@ async def add_version(
                 calls.c.workspace_id == workspace_id, calls.c.call_id.in_(truths)
             )
         )
-        known = {row.call_id: row.id for row in rows}
-        if missing := [str(call_id) for call_id in truths if call_id not in known]:
+        pk_by_call_id = {row.call_id: row.id for row in rows}
+        if missing := [str(call_id) for call_id in truths if call_id not in pk_by_call_id]:
             raise UnknownCalls(missing)
-        made = sa.insert(gold_sets).values(
+        inserted = sa.insert(gold_sets).values(
             workspace_id=workspace_id,
             name=name,
             version=latest[0].version + 1 if latest else 1,
@@ -81,44 +81,44 @@ async def add_version(
             source=source,
             made_by=change.by.name,
         )
-        (row,) = await change.run(made.returning(gold_sets.c.id, gold_sets.c.version))
+        (row,) = await change.run(inserted.returning(gold_sets.c.id, gold_sets.c.version))
         shared = {"set_id": row.id, "workspace_id": workspace_id}
-        for some in _batches(list(truths.items())):
-            values = [shared | {"call_pk": known[call_id], "truth": truth} for call_id, truth in some]
+        for batch in _batches(list(truths.items())):
+            values = [shared | {"call_pk": pk_by_call_id[call_id], "truth": truth} for call_id, truth in batch]
             await change.connection.execute(sa.insert(gold_calls), values)
         await change.note("created", "gold set", row.id, f"{name} v{row.version}", f"{len(truths)} calls")
         return (await _versions(change.connection, workspace_id, name))[0], True
 
 
 async def list_sets(database: Database, workspace_id: UUID, name: str | None = None) -> list[GoldSet]:
-    """All versions, by name, the latest first."""
+    """Return all versions, by name, the latest first."""
     async with database.transaction(workspace_id) as connection:
         return await _versions(connection, workspace_id, name)
 
 
 async def find(database: Database, workspace_id: UUID, name: str, version: int | None = None) -> GoldSet:
-    """A version of a set; None: the latest. Raises `NoSuchSet`."""
-    found = await list_sets(database, workspace_id, name)
-    for one in found:
-        if version in (None, one.version):
-            return one
+    """Return a version of a set; None: the latest. Raises `NoSuchSet`."""
+    versions = await list_sets(database, workspace_id, name)
+    for gold_set in versions:
+        if version in (None, gold_set.version):
+            return gold_set
     raise NoSuchSet(name)
 
 
-async def truths(database: Database, workspace_id: UUID, one: GoldSet) -> AsyncIterator[list[tuple[UUID, Any]]]:
-    """The calls of a version that are still stored, with what is known of each as JSON: by `PAGE`, by callId."""
+async def truths(database: Database, workspace_id: UUID, gold_set: GoldSet) -> AsyncIterator[list[tuple[UUID, Any]]]:
+    """Yield the stored calls of a version with the truth of each as JSON: `PAGE` at a time, by callId."""
     query = (
         sa.select(calls.c.call_id, gold_calls.c.truth)
         .join(gold_calls, gold_calls.c.call_pk == calls.c.id)
-        .where(gold_calls.c.set_id == one.set_id)
+        .where(gold_calls.c.set_id == gold_set.set_id)
         .order_by(calls.c.call_id)
         .limit(PAGE)
     )
     last: UUID | None = None
     while True:
         async with database.transaction(workspace_id) as connection:
-            behind = query if last is None else query.where(calls.c.call_id > last)
-            rows = (await connection.execute(behind)).all()
+            next_page = query if last is None else query.where(calls.c.call_id > last)
+            rows = (await connection.execute(next_page)).all()
         if rows:
             yield [(row.call_id, row.truth) for row in rows]
         if len(rows) < PAGE:
@@ -126,31 +126,33 @@ async def truths(database: Database, workspace_id: UUID, one: GoldSet) -> AsyncI
         last = rows[-1].call_id
 
 
-async def agents(database: Database, workspace_id: UUID, one: GoldSet) -> dict[UUID, str]:
-    """The members' names, by callId, of the calls of a version in which one is known."""
+async def agents(database: Database, workspace_id: UUID, gold_set: GoldSet) -> dict[UUID, str]:
+    """Return the agents' names by callId, for the calls of a version with an agent."""
     query = (
         sa.select(calls.c.call_id, members.c.name)
         .join(gold_calls, gold_calls.c.call_pk == calls.c.id)
         .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
         .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
         .join(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
-        .where(gold_calls.c.set_id == one.set_id)
+        .where(gold_calls.c.set_id == gold_set.set_id)
     )
     return {row.call_id: row.name for row in await database.rows(workspace_id, query)}
 
 
-async def remove(database: Database, workspace_id: UUID, one: GoldSet, by: Actor | None = None) -> None:
-    """Remove a version. Its calls, and other versions, stay. Raises `NoSuchSet` where somebody else was quicker."""
+async def remove(database: Database, workspace_id: UUID, gold_set: GoldSet, by: Actor | None = None) -> None:
+    """Remove a version. Its calls, and other versions, stay. Raises `NoSuchSet` if it is already removed."""
     async with changing(database, workspace_id, by) as change:
-        gone = await change.run(sa.delete(gold_sets).where(gold_sets.c.id == one.set_id).returning(gold_sets.c.id))
-        if not gone:
-            raise NoSuchSet(one.name)
-        await change.note("removed", "gold set", one.set_id, f"{one.name} v{one.version}")
+        removed = await change.run(
+            sa.delete(gold_sets).where(gold_sets.c.id == gold_set.set_id).returning(gold_sets.c.id)
+        )
+        if not removed:
+            raise NoSuchSet(gold_set.name)
+        await change.note("removed", "gold set", gold_set.set_id, f"{gold_set.name} v{gold_set.version}")
 
 
 async def _versions(connection: AsyncConnection, workspace_id: UUID, name: str | None) -> list[GoldSet]:
-    left = sa.select(sa.func.count()).where(gold_calls.c.set_id == gold_sets.c.id).scalar_subquery()
-    query = sa.select(gold_sets, gold_sets.c.id.label("set_id"), left.label("left"))
+    remaining = sa.select(sa.func.count()).where(gold_calls.c.set_id == gold_sets.c.id).scalar_subquery()
+    query = sa.select(gold_sets, gold_sets.c.id.label("set_id"), remaining.label("left"))
     query = query.where(gold_sets.c.workspace_id == workspace_id)
     if name is not None:
         query = query.where(gold_sets.c.name == name)
@@ -159,4 +161,4 @@ async def _versions(connection: AsyncConnection, workspace_id: UUID, name: str |
 
 
 def _batches(rows: list[tuple[UUID, Any]]) -> list[list[tuple[UUID, Any]]]:
-    return [rows[at : at + PAGE] for at in range(0, len(rows), PAGE)]
+    return [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]

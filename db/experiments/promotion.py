@@ -1,7 +1,8 @@
-"""A run's results become the calls' records, and are taken back: each in one transaction: readers see all or nothing.
+"""Promotes a run's results to the calls' records and rolls them back, each in one transaction: readers see all or
+nothing.
 
-What a record was is kept beside the run as it was stored, and put back as it was. People's edits are applied to the
-words that are there. What members sound like is learnt from the service's own results alone.
+The former record is stored with the run as it was, and restored exactly. Users' edits apply to the present transcript.
+Voice profiles use live results only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,15 +23,15 @@ from pipeline.domain.call import CallState
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript
 
-SECONDS = 240.0  # for the largest run: its calls are written one by one, 10 to 15 ms each beside other work
+SECONDS = 240.0  # for the largest run: writing a call takes 10 to 15 ms under other load
 FAILED = "the run has no result of it"
-REPLACED = "another recording came since"
+REPLACED = "it has another recording now"
 CHANGED = "its data changed since the run analyzed it"
 
 _TRANSCRIPT = TypeAdapter(Transcript)
 _FINDINGS = TypeAdapter(tuple[Finding, ...])
 
-# The record of a call as it is stored, to be put back without passing through another writing of numbers and times.
+# The stored record of a call, to be restored without reformatting numbers and times.
 _KEEP_FORMER = sa.text("""
     UPDATE run_calls SET promoted_at = now(), former = (
         SELECT jsonb_build_object(
@@ -46,7 +47,7 @@ _KEEP_FORMER = sa.text("""
         ) FROM transcripts t JOIN calls c ON c.id = t.call_pk WHERE t.call_pk = :call
     ) WHERE run_id = :run AND call_pk = :call
 """)
-_PUT_BACK = tuple(
+_RESTORE = tuple(
     sa.text(statement)
     for statement in (
         "DELETE FROM transcripts WHERE call_pk = :call",
@@ -63,7 +64,7 @@ _PUT_BACK = tuple(
         " WHERE r.run_id = :run AND r.call_pk = :call AND to_jsonb(k.id) <@ (r.former -> 'contacts')",
     )
 )
-_CALL_BACK = sa.text("""
+_RESTORE_CALL = sa.text("""
     UPDATE calls SET (warnings, analysis_warnings, promoted_run) = (
         SELECT ARRAY(SELECT jsonb_array_elements_text(r.former -> 'warnings')),
             ARRAY(SELECT jsonb_array_elements_text(r.former -> 'analysis_warnings')),
@@ -80,45 +81,45 @@ _INDEX = sa.text("SELECT index_call(:call)")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What a promotion, or its rollback, came to. `skipped`: by callId, why a call was left as it is."""
+class PromotionResult:
+    """Result of a promotion or its rollback. `skipped`: by callId, why a call did not change."""
 
     run: runs.Run
     calls: int
     skipped: Mapping[UUID, str] = field(default_factory=dict)
 
 
-async def promote(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> Moved:
-    """Make a run's results the records of its calls, but of those that changed since.
+async def promote(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> PromotionResult:
+    """Make a run's results the records of its calls, except calls that changed since.
 
     Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that has not ended, is promoted, or has nothing to promote.
     """
     async with changing(database, workspace_id, by, seconds=SECONDS) as change:
         run = await runs.hold(change.connection, run_id)
         if run.state == "running":
-            raise runs.RunRefused(f"The run {run.name!r} has not ended: {run.waiting + run.running} calls are left.")
+            raise runs.RunRefused(f"The run {run.name!r} has not ended: {run.waiting + run.running} calls remain.")
         if run.promoted_at is not None:
-            raise runs.RunRefused(f"The run {run.name!r} is promoted already.")
+            raise runs.RunRefused(f"The run {run.name!r} is already promoted.")
         skipped: dict[UUID, str] = {}
         rows = await _locked(change.connection, run_id)
         for row in rows:
-            if why := _not_to_promote(row):
-                skipped[row.call_id] = why
+            if reason := _not_to_promote(row):
+                skipped[row.call_id] = reason
             else:
                 await _promote(change.connection, row)
         if len(skipped) == len(rows):
-            whys = ", ".join(sorted(set(skipped.values()))) or "none of its calls is stored any longer"
-            raise runs.RunRefused(f"Nothing of the run {run.name!r} can be promoted: {whys}.")
+            reasons = ", ".join(sorted(set(skipped.values()))) or "none of its calls is still stored"
+            raise runs.RunRefused(f"Nothing of the run {run.name!r} can be promoted: {reasons}.")
         await runs.note_promotion(change.connection, run_id, change.by.name)
         await change.note("promoted", "run", run_id, run.name, f"{len(rows) - len(skipped)} calls")
-        return Moved(await runs.hold(change.connection, run_id), len(rows) - len(skipped), skipped)
+        return PromotionResult(await runs.hold(change.connection, run_id), len(rows) - len(skipped), skipped)
 
 
-async def roll_back(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> Moved:
-    """Put the records back that a promotion replaced, but of calls that got another recording since.
+async def roll_back(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> PromotionResult:
+    """Restore the records that a promotion replaced, except of calls that got another recording since.
 
-    Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that is not promoted, or where another one was promoted
-    over it.
+    Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that is not promoted, or if another run was promoted over
+    it.
     """
     async with changing(database, workspace_id, by, seconds=SECONDS) as change:
         run = await runs.hold(change.connection, run_id)
@@ -126,28 +127,27 @@ async def roll_back(database: Database, workspace_id: UUID, run_id: UUID, by: Ac
             raise runs.RunRefused(f"The run {run.name!r} is not promoted.")
         skipped: dict[UUID, str] = {}
         rows = [row for row in await _locked(change.connection, run_id) if row.is_promoted]
-        covered = [row for row in rows if row.of_run not in (None, run_id)]
-        if covered:
+        replaced_again = [row for row in rows if row.of_run not in (None, run_id)]
+        if replaced_again:
             raise runs.RunRefused(
-                f"Another run was promoted over {run.name!r} in {len(covered)} calls: roll that one back first."
+                f"Another run was promoted over {run.name!r} in {len(replaced_again)} calls: roll that one back first."
             )
         for row in rows:
             if _is_replaced(row):
                 skipped[row.call_id] = REPLACED
             else:
                 await _roll_back(change.connection, row)
-        forget = sa.update(run_calls).where(run_calls.c.run_id == run_id).values(former=sa.null(), promoted_at=None)
-        await change.run(forget)
+        update = sa.update(run_calls).where(run_calls.c.run_id == run_id).values(former=sa.null(), promoted_at=None)
+        await change.run(update)
         await runs.note_promotion(change.connection, run_id, None)
         await change.note("rolled back", "run", run_id, run.name, f"{len(rows) - len(skipped)} calls")
-        return Moved(await runs.hold(change.connection, run_id), len(rows) - len(skipped), skipped)
+        return PromotionResult(await runs.hold(change.connection, run_id), len(rows) - len(skipped), skipped)
 
 
 async def _locked(connection: AsyncConnection, run_id: UUID) -> Sequence[sa.Row[Any]]:
-    """The calls of a run, locked in the order in which everybody locks them."""
-    mine = sa.select(run_calls.c.call_pk).where(run_calls.c.run_id == run_id)
+    call_pks = sa.select(run_calls.c.call_pk).where(run_calls.c.run_id == run_id)
     await connection.execute(
-        sa.select(calls.c.id).where(calls.c.id.in_(mine)).order_by(calls.c.id).with_for_update(key_share=True)
+        sa.select(calls.c.id).where(calls.c.id.in_(call_pks)).order_by(calls.c.id).with_for_update(key_share=True)
     )
     query: sa.Select[Any] = (
         sa.select(
@@ -171,7 +171,7 @@ async def _locked(connection: AsyncConnection, run_id: UUID) -> Sequence[sa.Row[
 
 
 def _is_replaced(row: sa.Row[Any]) -> bool:
-    """Whether the record is of another recording than the run's, or will be."""
+    """Return whether the record is, or will be, of another recording than the run's."""
     return bool(row.state != CallState.COMPLETED or row.job_id != row.run_job_id or row.written_at is None)
 
 
@@ -184,34 +184,34 @@ def _not_to_promote(row: sa.Row[Any]) -> str | None:
 
 
 async def _promote(connection: AsyncConnection, row: sa.Row[Any]) -> None:
-    own = {"run": row.run_id, "call": row.call_pk}
-    await connection.execute(_KEEP_FORMER, own)
-    analyzing = (await connection.execute(_STOP_ANALYSIS, own)).all()
+    keys = {"run": row.run_id, "call": row.call_pk}
+    await connection.execute(_KEEP_FORMER, keys)
+    analyzing = (await connection.execute(_STOP_ANALYSIS, keys)).all()
     columns = [run_calls.c[name] for name in ("transcript", "findings", "warnings", "producers")]
-    mine = sa.and_(run_calls.c.run_id == row.run_id, run_calls.c.call_pk == row.call_pk)
-    made = (await connection.execute(sa.select(*columns).where(mine))).one()
+    of_call = sa.and_(run_calls.c.run_id == row.run_id, run_calls.c.call_pk == row.call_pk)
+    run_call = (await connection.execute(sa.select(*columns).where(of_call))).one()
     owner = write.Owner(row.call_pk, row.workspace_id)
-    said = _TRANSCRIPT.validate_python(made.transcript)
-    await write.write_transcript(connection, owner, row.job_id, said, made.producers)
-    notes = await write.write_findings(connection, owner, _FINDINGS.validate_python(made.findings))
+    transcript = _TRANSCRIPT.validate_python(run_call.transcript)
+    await write.write_transcript(connection, owner, row.job_id, transcript, run_call.producers)
+    notes = await write.write_findings(connection, owner, _FINDINGS.validate_python(run_call.findings))
     await corrections.follow(connection, row.call_pk, reindex=False)
-    values = {"warnings": made.warnings, "analysis_warnings": notes, "promoted_run": row.run_id}
-    moved = {"promoted_at": sa.func.clock_timestamp(), "updated_at": sa.func.now()}
-    moved["raised"] = sa.func.raised_trackers(calls.c.id)
-    await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**values, **moved))
-    await connection.execute(_INDEX, own)
+    values = {"warnings": run_call.warnings, "analysis_warnings": notes, "promoted_run": row.run_id}
+    promotion = {"promoted_at": sa.func.clock_timestamp(), "updated_at": sa.func.now()}
+    promotion["raised"] = sa.func.raised_trackers(calls.c.id)
+    await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**values, **promotion))
+    await connection.execute(_INDEX, keys)
     if analyzing:
-        await connection.execute(_ANALYZE, own)
+        await connection.execute(_ANALYZE, keys)
 
 
 async def _roll_back(connection: AsyncConnection, row: sa.Row[Any]) -> None:
-    """Where the call was analyzed again since, its words are put back, and it is analyzed again by them."""
-    own = {"run": row.run_id, "call": row.call_pk}
-    analyzing = (await connection.execute(_STOP_ANALYSIS, own)).all()
-    for statement in _PUT_BACK:
-        await connection.execute(statement, own)
+    """Restore the record; a call that was analyzed again since gets its former transcript and a new analysis."""
+    keys = {"run": row.run_id, "call": row.call_pk}
+    analyzing = (await connection.execute(_STOP_ANALYSIS, keys)).all()
+    for statement in _RESTORE:
+        await connection.execute(statement, keys)
     await corrections.follow(connection, row.call_pk, reindex=False)
-    await connection.execute(_CALL_BACK, own)
-    await connection.execute(_INDEX, own)
+    await connection.execute(_RESTORE_CALL, keys)
+    await connection.execute(_INDEX, keys)
     if analyzing or row.written_at != row.written_by_run_at:
-        await connection.execute(_ANALYZE, own)
+        await connection.execute(_ANALYZE, keys)

@@ -1,4 +1,4 @@
-"""Calibrations: reviewers answer the questions of a scorecard on the same calls, each for themselves."""
+"""Calibrations: reviewers answer the questions of a scorecard on the same calls, independently."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Scope
 from db.core.rows import read
 from db.core.tables import calibration_calls, calibration_reviews, calibrations, calls, findings, transcripts
-from db.records.corrections import Editor, machine_answers, name_of, own_answers
+from db.records.corrections import Editor, machine_answers, name_of, parse_answers
 from db.workspace import questions
 from db.workspace.admin_log import Actor, changing
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
@@ -21,12 +21,12 @@ from pipeline.domain.calibration import Agreement, Answers, Disagreement, Review
 from pipeline.domain.overrides import NOT_APPLICABLE, anchor_of, refusal, shown_answer
 from pipeline.domain.questions import Defined, Question, Scorecard
 
-MOST_CALLS = 100  # of a calibration: each is listened to by every reviewer
+MAX_CALLS = 100  # of a calibration: every reviewer listens to all of them
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReviewer:
-    """Somebody who reviews. `calls`: of how many something is answered; `handed_in_at`: None: not yet."""
+    """A reviewer. `calls`: number of calls with answers; `handed_in_at`: None until then."""
 
     reviewer: str
     name: str
@@ -36,7 +36,7 @@ class CalibrationReviewer:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A scorecard, in a version, and calls that reviewers answer it on. `closed_at`: None: reviews are handed in."""
+    """A version of a scorecard, and calls that reviewers answer it on. `closed_at` None: reviews are open."""
 
     calibration_id: UUID
     name: str
@@ -51,7 +51,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCall:
-    """A call to review, with what this reviewer answered: by key, None: nobody says it."""
+    """A call to review, with this reviewer's answers by key; None: the call does not say."""
 
     call_id: UUID
     answers: dict[str, str | None]
@@ -59,7 +59,7 @@ class CalibrationCall:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSheet:
-    """What a reviewer has to answer, and has answered; nothing of the other reviewers and of the machine."""
+    """The questions of a reviewer and their answers; without answers of other reviewers and of the machine."""
 
     calibration: Calibration
     scorecard: Scorecard
@@ -70,30 +70,30 @@ class ReviewSheet:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationAgreement:
-    """What came of a calibration, by the reviews that are handed in."""
+    """Agreement of the submitted reviews of a calibration."""
 
     calibration: Calibration
     agreement: Agreement
 
 
 class NoSuchCalibration(LookupError):
-    """There is no calibration of that name or id."""
+    """No calibration has this name or id."""
 
 
 class CalibrationRefused(ValueError):
-    """What cannot be done with a calibration as it is; the message says why and what to do."""
+    """The state of the calibration does not allow this; the message says why and what to do."""
 
 
 class CallsUnfit(CalibrationRefused):
-    """Calls that no calibration can be of."""
+    """Calls that a calibration cannot include."""
 
 
 class AnswerUnfit(CalibrationRefused):
-    """An answer that the question does not have, or to a question that is not on the scorecard."""
+    """An invalid answer, or an answer to a question that is not on the scorecard."""
 
 
 class NotInCalibration(LookupError):
-    """The calibration does not have the call."""
+    """The calibration does not include the call."""
 
 
 async def create(
@@ -105,51 +105,56 @@ async def create(
     by: Actor | None = None,
     calibration_id: UUID | None = None,
 ) -> Calibration:
-    """A calibration of completed calls by a scorecard as it is now; the machine's answers are kept as they are now.
+    """Create a calibration of completed calls with the present scorecard; the machine's present answers are stored.
 
-    `calibration_id`: an id of the maker's; the same request sent again is answered with what it made. Raises
-    `CallsUnfit`, `CalibrationRefused` where the name is taken, and `questions.NoSuchQuestion` for an unknown scorecard.
+    `calibration_id`: a client-generated id, which makes the request idempotent. Raises `CallsUnfit`,
+    `CalibrationRefused` if the name is taken, and `questions.NoSuchQuestion` for an unknown scorecard.
     """
-    wanted = list(dict.fromkeys(call_ids))
-    if not 1 <= len(wanted) <= MOST_CALLS:
-        raise CallsUnfit(f"A calibration is of 1 to {MOST_CALLS} calls, and these are {len(wanted)}.")
-    found = await questions.list_defined(database, workspace_id, workspace_id)
-    defined: dict[str, Defined] = {one.key: one for one in map(questions.definition, found)}
+    unique_ids = list(dict.fromkeys(call_ids))
+    if not 1 <= len(unique_ids) <= MAX_CALLS:
+        raise CallsUnfit(f"A calibration has 1 to {MAX_CALLS} calls, not {len(unique_ids)}.")
+    definitions = await questions.list_defined(database, workspace_id, workspace_id)
+    defined: dict[str, Defined] = {item.key: item for item in map(questions.definition, definitions)}
     card = defined.get(scorecard)
     if not isinstance(card, Scorecard):
         raise questions.NoSuchQuestion(scorecard)
-    asked = {one.question: defined[one.question] for one in card.items}
-    versions = {key: one.version for key, one in {card.key: card, **asked}.items()}
+    questions_of_card = {item.question: defined[item.question] for item in card.items}
+    versions = {key: item.version for key, item in {card.key: card, **questions_of_card}.items()}
     async with changing(database, workspace_id, by) as change:
-        for there in await change.run(
+        for existing in await change.run(
             sa.select(calibrations).where(sa.or_(calibrations.c.name == name, calibrations.c.id == calibration_id))
         ):
-            if there.id == calibration_id and (there.name, there.scorecard) == (name, scorecard):
-                return await _one(change.connection, there.id)
-            raise CalibrationRefused(f"There is a calibration {name!r}. Choose another name, or delete that one.")
-        pks = await _completed(change.connection, workspace_id, wanted)
+            if existing.id == calibration_id and (existing.name, existing.scorecard) == (name, scorecard):
+                return await _one(change.connection, existing.id)
+            raise CalibrationRefused(f"A calibration named {name!r} exists. Choose another name, or delete it.")
+        pks = await _completed(change.connection, workspace_id, unique_ids)
         values: dict[str, Any] = {"workspace_id": workspace_id, "name": name, "scorecard": card.key}
         values |= {"versions": versions, "made_by": change.by.name} | ({"id": calibration_id} if calibration_id else {})
-        (made,) = await change.run(sa.insert(calibrations).values(**values).returning(calibrations.c.id))
-        shared = {"calibration_id": made.id, "workspace_id": workspace_id}
+        (inserted,) = await change.run(sa.insert(calibrations).values(**values).returning(calibrations.c.id))
+        shared = {"calibration_id": inserted.id, "workspace_id": workspace_id}
         rows = [
-            shared | {"call_pk": pk, "position": at, "machine": await _machine(change.connection, pk, asked.values())}
+            shared
+            | {
+                "call_pk": pk,
+                "position": at,
+                "machine": await _machine(change.connection, pk, questions_of_card.values()),
+            }
             for at, pk in enumerate(pks)
         ]
         await change.connection.execute(sa.insert(calibration_calls), rows)
-        await change.note("created", "calibration", made.id, name, f"{len(rows)} calls")
-        return await _one(change.connection, made.id)
+        await change.note("created", "calibration", inserted.id, name, f"{len(rows)} calls")
+        return await _one(change.connection, inserted.id)
 
 
 async def list_calibrations(database: Database, scope: Scope) -> list[Calibration]:
-    """All that the scope may see, the latest first."""
+    """Return all calibrations that the scope may see, the latest first."""
     async with database.transaction(scope, snapshot=True) as connection:
         query = sa.select(calibrations).order_by(calibrations.c.made_at.desc(), calibrations.c.id)
         return await _read(connection, (await connection.execute(query)).all())
 
 
 async def sheet(database: Database, scope: Scope, editor: Editor, calibration_id: UUID) -> ReviewSheet:
-    """What a reviewer has to answer, and has answered. Raises `NoSuchCalibration`."""
+    """Return a reviewer's sheet. Raises `NoSuchCalibration`."""
     async with database.transaction(scope, snapshot=True) as connection:
         return await _sheet(connection, editor, calibration_id)
 
@@ -157,22 +162,22 @@ async def sheet(database: Database, scope: Scope, editor: Editor, calibration_id
 async def answer(
     database: Database, scope: Scope, editor: Editor, calibration_id: UUID, call_id: UUID, answers: Answers
 ) -> CalibrationCall:
-    """Keep a reviewer's answers of one call beside those given before; a key again replaces its answer.
+    """Store a reviewer's answers on one call in addition to earlier ones; a repeated key replaces its answer.
 
-    Raises `NoSuchCalibration`, `NotInCalibration`, `AnswerUnfit`, and `CalibrationRefused` once it is closed or handed
-    in.
+    Raises `NoSuchCalibration`, `NotInCalibration`, `AnswerUnfit`, and `CalibrationRefused` once it is closed or
+    submitted.
     """
     async with database.transaction(scope) as connection:
-        held = await _hold(connection, calibration_id)
-        own = await _sheet(connection, editor, calibration_id)
-        _still_open(own)
-        now = next((one.answers for one in own.calls if one.call_id == call_id), None)
+        calibration = await _hold(connection, calibration_id)
+        review = await _sheet(connection, editor, calibration_id)
+        _still_open(review)
+        now = next((call.answers for call in review.calls if call.call_id == call_id), None)
         if now is None:
             raise NotInCalibration
-        _check(own.questions, answers)
-        told = {**now, **answers}
-        values = {"name": await name_of(connection, editor), "answers": told}
-        keys = {"calibration_id": calibration_id, "workspace_id": held.workspace_id, "reviewer": _id(editor)}
+        _check(review.questions, answers)
+        merged = {**now, **answers}
+        values = {"name": await name_of(connection, editor), "answers": merged}
+        keys = {"calibration_id": calibration_id, "workspace_id": calibration.workspace_id, "reviewer": _id(editor)}
         pk = sa.select(calls.c.id).where(calls.c.call_id == call_id).scalar_subquery()
         await connection.execute(
             insert(calibration_reviews)
@@ -182,23 +187,23 @@ async def answer(
                 set_=values | {"answered_at": sa.func.clock_timestamp()},
             )
         )
-        return CalibrationCall(call_id, told)
+        return CalibrationCall(call_id, merged)
 
 
 async def hand_in(database: Database, scope: Scope, editor: Editor, calibration_id: UUID) -> ReviewSheet:
-    """From now on a reviewer's answers stay, and the reviewer may see those of others. Handed in again: as it is.
+    """Submit a reviewer's answers: they become final, and the reviewer may see those of others. Idempotent.
 
-    Raises `NoSuchCalibration`, and `CalibrationRefused` while something is not answered, or once it is closed.
+    Raises `NoSuchCalibration`, and `CalibrationRefused` while answers are missing, or once it is closed.
     """
     async with database.transaction(scope) as connection:
         await _hold(connection, calibration_id)
-        own = await _sheet(connection, editor, calibration_id)
-        if own.handed_in_at is not None:
-            return own
-        _still_open(own)
-        for one in own.calls:
-            if left := [asked.key for asked in own.questions if asked.key not in one.answers]:
-                raise CalibrationRefused(f"Call {one.call_id} is not answered yet: {', '.join(left)}.")
+        review = await _sheet(connection, editor, calibration_id)
+        if review.handed_in_at is not None:
+            return review
+        _still_open(review)
+        for call in review.calls:
+            if unanswered := [question.key for question in review.questions if question.key not in call.answers]:
+                raise CalibrationRefused(f"Call {call.call_id} is not answered yet: {', '.join(unanswered)}.")
         await connection.execute(
             sa.update(calibration_reviews)
             .where(
@@ -210,57 +215,66 @@ async def hand_in(database: Database, scope: Scope, editor: Editor, calibration_
 
 
 async def close(database: Database, workspace_id: UUID, calibration_id: UUID, by: Actor | None = None) -> Calibration:
-    """Nothing more is handed in, and everybody may see what came of it; closed again: as it is. Raises
-    `NoSuchCalibration`."""
+    """Close a calibration to reviews, which shows everyone the agreement. Idempotent. Raises `NoSuchCalibration`."""
     async with changing(database, workspace_id, by) as change:
-        held = await _hold(change.connection, calibration_id)
-        if held.closed_at is None:
-            closed = sa.update(calibrations).where(calibrations.c.id == calibration_id)
-            await change.run(closed.values(closed_at=sa.func.clock_timestamp()))
-            await change.note("changed", "calibration", calibration_id, held.name, "closed")
+        calibration = await _hold(change.connection, calibration_id)
+        if calibration.closed_at is None:
+            update = sa.update(calibrations).where(calibrations.c.id == calibration_id)
+            await change.run(update.values(closed_at=sa.func.clock_timestamp()))
+            await change.note("changed", "calibration", calibration_id, calibration.name, "closed")
         return await _one(change.connection, calibration_id)
 
 
 async def delete(database: Database, workspace_id: UUID, calibration_id: UUID, by: Actor | None = None) -> Calibration:
-    """Remove a calibration with its reviews; calls stay. Raises `NoSuchCalibration`."""
+    """Delete a calibration with its reviews; calls stay. Raises `NoSuchCalibration`."""
     async with changing(database, workspace_id, by) as change:
         await _hold(change.connection, calibration_id)
-        gone = await _one(change.connection, calibration_id)
+        removed = await _one(change.connection, calibration_id)
         await change.run(sa.delete(calibrations).where(calibrations.c.id == calibration_id))
-        await change.note("removed", "calibration", calibration_id, gone.name)
-        return gone
+        await change.note("removed", "calibration", calibration_id, removed.name)
+        return removed
 
 
 async def agreement(database: Database, scope: Scope, editor: Editor, calibration_id: UUID) -> CalibrationAgreement:
-    """How far those agree who handed in. Raises `NoSuchCalibration`, and `CalibrationRefused` while it is open and
-    this reviewer has not handed in."""
+    """Return the agreement of the submitted reviews.
+
+    Raises `NoSuchCalibration`, and `CalibrationRefused` while it is open and this reviewer has not submitted.
+    """
     async with database.transaction(scope, snapshot=True) as connection:
-        own = await _sheet(connection, editor, calibration_id)
-        if own.calibration.closed_at is None and own.handed_in_at is None:
-            raise CalibrationRefused("Hand in your own answers first: those of others are shown then.")
+        review = await _sheet(connection, editor, calibration_id)
+        if review.calibration.closed_at is None and review.handed_in_at is None:
+            raise CalibrationRefused("Submit your answers first to see those of others.")
         rows = (await connection.execute(_calls_of(calibration_id))).all()
-        some = (calibration_reviews.c.calibration_id == calibration_id, calibration_reviews.c.handed_in_at.is_not(None))
-        given: dict[int, dict[str, Answers]] = {row.call_pk: {} for row in rows}
-        for row in await connection.execute(sa.select(calibration_reviews).where(*some)):
-            given[row.call_pk][row.reviewer] = row.answers
-    reviewed = [ReviewedCall(row.call_id, row.machine, given[row.call_pk]) for row in rows]
-    names = {one.reviewer: one.name for one in own.calibration.reviewers if one.handed_in_at}
-    return CalibrationAgreement(own.calibration, agreement_of(own.scorecard, own.questions, reviewed, names))
+        handed_in = (
+            calibration_reviews.c.calibration_id == calibration_id,
+            calibration_reviews.c.handed_in_at.is_not(None),
+        )
+        answers_by_call: dict[int, dict[str, Answers]] = {row.call_pk: {} for row in rows}
+        for row in await connection.execute(sa.select(calibration_reviews).where(*handed_in)):
+            answers_by_call[row.call_pk][row.reviewer] = row.answers
+    reviewed = [ReviewedCall(row.call_id, row.machine, answers_by_call[row.call_pk]) for row in rows]
+    names = {reviewer.reviewer: reviewer.name for reviewer in review.calibration.reviewers if reviewer.handed_in_at}
+    return CalibrationAgreement(
+        review.calibration,
+        agreement_of(review.scorecard, review.questions, reviewed, names),
+    )
 
 
 async def evidence_starts(
-    database: Database, scope: Scope, found: Iterable[Disagreement]
+    database: Database, scope: Scope, disagreements: Iterable[Disagreement]
 ) -> dict[tuple[UUID, str], float]:
-    """Where, in seconds, the machine found its answer; by call and question, of those where it found one."""
-    wanted = {(one.call_id, one.question) for one in found}
-    of_calls = (findings.c.step == "questions", calls.c.call_id.in_({call_id for call_id, _ in wanted}))
+    """Return the time in seconds of the machine's evidence by call and question, for answers with evidence."""
+    pairs = {(item.call_id, item.question) for item in disagreements}
+    of_calls = (findings.c.step == "questions", calls.c.call_id.in_({call_id for call_id, _ in pairs}))
     query = sa.select(calls.c.call_id, findings.c.value).join(calls, calls.c.id == findings.c.call_pk).where(*of_calls)
     starts: dict[tuple[UUID, str], float] = {}
     async with database.transaction(scope) as connection:
         for row in await connection.execute(query.order_by(findings.c.version)):
-            own = own_answers(row.value).by_key()
-            told = {(row.call_id, key): start for key, one in own.items() if (start := _start(one)) is not None}
-            starts |= {place: start for place, start in told.items() if place in wanted}
+            answers = parse_answers(row.value).by_key()
+            starts_of_call = {
+                (row.call_id, key): start for key, answer in answers.items() if (start := _start(answer)) is not None
+            }
+            starts |= {place: start for place, start in starts_of_call.items() if place in pairs}
     return starts
 
 
@@ -271,50 +285,47 @@ def _start(answer: QuestionAnswer | TrackerResult) -> float | None:
 
 
 def _id(editor: Editor) -> str:
-    """By which a reviewer is known: the key, whatever its name is."""
+    """Return the id of a reviewer: the key's, independent of its name."""
     return str(editor.key_id or editor.name)
 
 
-def _still_open(own: ReviewSheet) -> None:
-    """Raises `CalibrationRefused`."""
-    if own.calibration.closed_at is not None:
-        raise CalibrationRefused(f"The calibration {own.calibration.name!r} is closed. Make another one.")
-    if own.handed_in_at is not None:
-        raise CalibrationRefused("Your answers are handed in, and stay as they are.")
+def _still_open(sheet: ReviewSheet) -> None:
+    if sheet.calibration.closed_at is not None:
+        raise CalibrationRefused(f"The calibration {sheet.calibration.name!r} is closed. Create a new one.")
+    if sheet.handed_in_at is not None:
+        raise CalibrationRefused("Your answers are submitted and final.")
 
 
-def _check(asked: Sequence[Question], answers: Answers) -> None:
-    """Raises `AnswerUnfit`."""
-    by_key = {one.key: one for one in asked}
-    for key, told in answers.items():
+def _check(questions: Sequence[Question], answers: Answers) -> None:
+    by_key = {question.key: question for question in questions}
+    for key, answer in answers.items():
         if key not in by_key:
             raise AnswerUnfit(f"{key}: not on the scorecard; its questions are {', '.join(by_key)}.")
-        if (why := refusal(by_key[key].type, by_key[key], told)) is not None:
-            raise AnswerUnfit(f"{key}: {told!r} cannot be the answer. {why}")
+        if (problem := refusal(by_key[key].type, by_key[key], answer)) is not None:
+            raise AnswerUnfit(f"{key}: {answer!r} is not a valid answer. {problem}")
 
 
-async def _completed(connection: AsyncConnection, workspace_id: UUID, wanted: Sequence[UUID]) -> list[int]:
-    """The rows' ids, in order. Raises `CallsUnfit`."""
+async def _completed(connection: AsyncConnection, workspace_id: UUID, call_ids: Sequence[UUID]) -> list[int]:
     present = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
     query = sa.select(calls.c.id, calls.c.call_id).join(transcripts, present)
-    rows = await connection.execute(query.where(calls.c.workspace_id == workspace_id, calls.c.call_id.in_(wanted)))
-    known = {row.call_id: row.id for row in rows}
-    if missing := [str(one) for one in wanted if one not in known]:
+    rows = await connection.execute(query.where(calls.c.workspace_id == workspace_id, calls.c.call_id.in_(call_ids)))
+    pk_by_call_id = {row.call_id: row.id for row in rows}
+    if missing := [str(call_id) for call_id in call_ids if call_id not in pk_by_call_id]:
         raise CallsUnfit(f"Not completed, or not of this workspace: {', '.join(missing[:5])}. Leave them out.")
-    return [known[one] for one in wanted]
+    return [pk_by_call_id[call_id] for call_id in call_ids]
 
 
-async def _machine(connection: AsyncConnection, call_pk: int, asked: Iterable[Any]) -> dict[str, str | None]:
-    """The machine's answers to these questions; not those to other wordings, nor what it could not ask."""
-    given = (await machine_answers(connection, call_pk)).by_key()
-    wording = {one.key: (one.type, one.question) for one in asked}
-    same = {key: one for key, one in given.items() if wording.get(key) == (anchor_of(one).type, anchor_of(one).wording)}
-    told = {key: shown_answer(one) for key, one in same.items()}
-    return {key: answer for key, answer in told.items() if answer != NOT_APPLICABLE}
+async def _machine(connection: AsyncConnection, call_pk: int, questions: Iterable[Any]) -> dict[str, str | None]:
+    """Return the machine's applicable answers to these questions with the same wording."""
+    all_answers = (await machine_answers(connection, call_pk)).by_key()
+    wording = {question.key: (question.type, question.question) for question in questions}
+    anchors = {key: anchor_of(answer) for key, answer in all_answers.items()}
+    same = {key for key, anchor in anchors.items() if wording.get(key) == (anchor.type, anchor.wording)}
+    shown = {key: shown_answer(answer) for key, answer in all_answers.items() if key in same}
+    return {key: answer for key, answer in shown.items() if answer != NOT_APPLICABLE}
 
 
 async def _hold(connection: AsyncConnection, calibration_id: UUID) -> sa.Row[Any]:
-    """Lock a calibration for this transaction. Raises `NoSuchCalibration`."""
     query = sa.select(calibrations).where(calibrations.c.id == calibration_id).with_for_update()
     row = (await connection.execute(query)).one_or_none()
     if row is None:
@@ -324,10 +335,10 @@ async def _hold(connection: AsyncConnection, calibration_id: UUID) -> sa.Row[Any
 
 async def _one(connection: AsyncConnection, calibration_id: UUID) -> Calibration:
     query = sa.select(calibrations).where(calibrations.c.id == calibration_id)
-    found = await _read(connection, (await connection.execute(query)).all())
-    if not found:
+    calibrations_found = await _read(connection, (await connection.execute(query)).all())
+    if not calibrations_found:
         raise NoSuchCalibration
-    return found[0]
+    return calibrations_found[0]
 
 
 async def _read(connection: AsyncConnection, rows: Sequence[sa.Row[Any]]) -> list[Calibration]:
@@ -342,9 +353,9 @@ async def _read(connection: AsyncConnection, rows: Sequence[sa.Row[Any]]) -> lis
         *(sa.func.count().label("calls"), sa.func.max(column.handed_in_at).label("handed_in_at")),
     )
     query = sa.select(*figures).where(column.calibration_id.in_(ids)).group_by(column.calibration_id, column.reviewer)
-    people: dict[UUID, list[CalibrationReviewer]] = {one: [] for one in ids}
+    reviewers: dict[UUID, list[CalibrationReviewer]] = {calibration_id: [] for calibration_id in ids}
     for row in await connection.execute(query.order_by(sa.text("name"), column.reviewer)):
-        people[row.calibration_id].append(read(CalibrationReviewer, row))
+        reviewers[row.calibration_id].append(read(CalibrationReviewer, row))
     return [
         read(
             Calibration,
@@ -352,7 +363,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[sa.Row[Any]]) -> lis
             calibration_id=row.id,
             version=row.versions[row.scorecard],
             calls=counted.get(row.id, 0),
-            reviewers=tuple(people[row.id]),
+            reviewers=tuple(reviewers[row.id]),
         )
         for row in rows
     ]
@@ -364,22 +375,27 @@ def _calls_of(calibration_id: UUID) -> sa.Select[Any]:
 
 
 async def _sheet(connection: AsyncConnection, editor: Editor, calibration_id: UUID) -> ReviewSheet:
-    one = await _one(connection, calibration_id)
+    calibration = await _one(connection, calibration_id)
     row = (await connection.execute(sa.select(calibrations).where(calibrations.c.id == calibration_id))).one()
-    card, asked = await _defined(connection, row)
+    card, questions = await _defined(connection, row)
     reviews = sa.select(calibration_reviews).where(
         calibration_reviews.c.calibration_id == calibration_id, calibration_reviews.c.reviewer == _id(editor)
     )
-    own: Mapping[int, Any] = {found.call_pk: found for found in await connection.execute(reviews)}
-    found = (await connection.execute(_calls_of(calibration_id))).all()
-    given = tuple(CalibrationCall(x.call_id, dict(own[x.call_pk].answers) if x.call_pk in own else {}) for x in found)
-    handed_in = next((review.handed_in_at for review in own.values()), None)
-    return ReviewSheet(one, card, asked, given, handed_in)
+    reviews_by_call: Mapping[int, Any] = {rows.call_pk: rows for rows in await connection.execute(reviews)}
+    rows = (await connection.execute(_calls_of(calibration_id))).all()
+    review_calls = tuple(
+        CalibrationCall(
+            call.call_id, dict(reviews_by_call[call.call_pk].answers) if call.call_pk in reviews_by_call else {}
+        )
+        for call in rows
+    )
+    handed_in = next((review.handed_in_at for review in reviews_by_call.values()), None)
+    return ReviewSheet(calibration, card, questions, review_calls, handed_in)
 
 
 async def _defined(connection: AsyncConnection, row: sa.Row[Any]) -> tuple[Scorecard, tuple[Question, ...]]:
-    """The scorecard and its questions as they were when the calibration was made, in the scorecard's order."""
-    found = await questions.load_versions(connection, row.workspace_id, row.versions)
-    (card,) = questions.only(Scorecard, found)
-    by_key = {one.key: one for one in questions.only(Question, found)}
+    """Return the scorecard and its questions in the calibration's versions, in the scorecard's order."""
+    definitions = await questions.load_versions(connection, row.workspace_id, row.versions)
+    (card,) = questions.only(Scorecard, definitions)
+    by_key = {question.key: question for question in questions.only(Question, definitions)}
     return card, tuple(by_key[item.question] for item in card.items)

@@ -1,6 +1,7 @@
-"""The calls of runs: claimed under leases with fencing, after all jobs of the queue; what came of each is kept once.
+"""The calls of runs: claimed under leases with fencing, after all jobs of the queue; each result is stored once.
 
-`claims` is the fencing number: each write of a worker finds its row by it, so that who lost a call writes nothing.
+`claims` is the fencing number: each write of a worker matches its row by it, so a worker that lost a call writes
+nothing.
 """
 
 import hashlib
@@ -13,8 +14,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.clock import Clock
-from db.core.database import EVERY_WORKSPACE, Database
+from db.core.database import EVERY_WORKSPACE, Clock, Database
 from db.core.rows import CALL_COLUMNS, dump_json, from_now, to_call
 from db.core.tables import calls, run_calls, runs
 from db.queue import stage_results
@@ -25,12 +25,12 @@ from pipeline.domain.speech import Transcript
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallError, LeaseLost
 
-MOST_CLAIMS = 5  # of a call, before a failure that may pass is final
-WAKE_SECONDS = 2.0  # the first wait of a call that failed; it doubles
+MAX_CLAIMS = 5  # of a call, before a retryable failure is final
+RETRY_SECONDS = 2.0  # the first wait of a failed call; it doubles
 
-# A run waits for every job that is due: they are of calls that somebody waits for.
+# A run waits for every due job: users wait for those calls.
 _NOTHING_DUE = sa.text("NOT EXISTS (SELECT FROM jobs WHERE state = 'queued' AND not_before <= now())")
-_AT_WORK = sa.text("""
+_IS_BUSY = sa.text("""
     SELECT EXISTS (SELECT FROM jobs WHERE state = 'queued' AND not_before <= now())
         OR EXISTS (SELECT FROM jobs WHERE state = 'running' AND lease_until > now())
 """)
@@ -38,7 +38,7 @@ _AT_WORK = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class RunLease:
-    """The right to work on a call of a run while `claims` is the newest. `lease` has the call and its process job."""
+    """The right to process a call of a run while `claims` is the newest. `lease` has the call and its process job."""
 
     run_id: UUID
     claims: int
@@ -48,13 +48,13 @@ class RunLease:
 
     @property
     def key(self) -> tuple[UUID, int]:
-        """What names the call in its run."""
+        """The identity of the call in its run."""
         return self.run_id, self.lease.call_pk
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What a run made of a call. `seconds`: of work, by stage; `producers`: of the results it rests on."""
+    """A run's result of a call. `seconds`: processing time by stage; `producers`: of the stage results used."""
 
     transcript: Transcript
     findings: tuple[Finding, ...]
@@ -64,25 +64,25 @@ class RunOutcome:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of transcript and findings: the same for the same inputs and configuration."""
+        """SHA-256 of transcript and findings: equal for equal inputs and configuration."""
         return digest_of(self.transcript, self.findings)
 
 
 def digest_of(transcript: Transcript | None, findings: Sequence[Finding]) -> str:
-    """SHA-256 of a transcript and findings in canonical JSON: stored or not, the same for the same."""
+    """Return the SHA-256 of a transcript and findings in canonical JSON, equal before and after storing."""
     plain = json.loads(dump_json([transcript, list(findings)]))
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def jobs_at_work(database: Database) -> bool:
-    """Whether a job of the queue is due or running."""
+    """Return whether a job of the queue is due or running."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        return bool(await connection.scalar(_AT_WORK))
+        return bool(await connection.scalar(_IS_BUSY))
 
 
 async def claim(database: Database, worker: str, count: int, ttl: float) -> list[RunLease]:
-    """Claim at most `count` calls of runs for `ttl` seconds, the oldest run first; none while a job is due."""
+    """Claim up to `count` calls of runs for `ttl` seconds, the oldest run first; none while a job is due."""
     due = (
         sa.select(run_calls.c.run_id, run_calls.c.call_pk)
         .join(runs, runs.c.id == run_calls.c.run_id)
@@ -92,7 +92,7 @@ async def claim(database: Database, worker: str, count: int, ttl: float) -> list
         .with_for_update(of=run_calls, skip_locked=True)
         .cte("due")
     )
-    taken = (
+    claimed = (
         sa.update(run_calls)
         .where(run_calls.c.run_id == due.c.run_id, run_calls.c.call_pk == due.c.call_pk)
         .values(
@@ -105,7 +105,7 @@ async def claim(database: Database, worker: str, count: int, ttl: float) -> list
         .returning(run_calls.c.run_id, run_calls.c.call_pk)
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        keys = [tuple(row) for row in await connection.execute(taken)]
+        keys = [tuple(row) for row in await connection.execute(claimed)]
         if not keys:
             return []
         rows = await connection.execute(
@@ -133,49 +133,51 @@ def _lease(row: sa.Row[Any]) -> RunLease:
 
 
 async def renew(database: Database, leases: Sequence[RunLease], ttl: float) -> set[tuple[UUID, int]]:
-    """Hold `leases` for `ttl` seconds from now; returns the keys of those that are lost."""
+    """Extend `leases` to `ttl` seconds from now; return the keys of those that are lost."""
     lost = set()
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        for lease in sorted(leases, key=lambda one: one.key):
-            done = await connection.execute(sa.update(run_calls).where(_held(lease)).values(not_before=from_now(ttl)))
-            if not done.rowcount:
+        for lease in sorted(leases, key=lambda lease: lease.key):
+            result = await connection.execute(
+                sa.update(run_calls).where(_is_held(lease)).values(not_before=from_now(ttl))
+            )
+            if not result.rowcount:
                 lost.add(lease.key)
     return lost
 
 
 async def workers(database: Database) -> list[str]:
-    """Who holds calls of runs."""
+    """Return the workers that hold calls of runs."""
     query = sa.select(run_calls.c.worker).distinct().where(run_calls.c.state == "running")
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return [name for name in (await connection.execute(query)).scalars() if name]
 
 
-async def abandon(database: Database, dead: Sequence[str]) -> None:
-    """End the leases of workers that are known to be dead."""
-    if not dead:
+async def abandon(database: Database, workers: Sequence[str]) -> None:
+    """End the leases of dead workers."""
+    if not workers:
         return
-    theirs = sa.and_(run_calls.c.state == "running", run_calls.c.worker.in_(dead))
+    of_dead = sa.and_(run_calls.c.state == "running", run_calls.c.worker.in_(workers))
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(run_calls).where(theirs).values(not_before=sa.func.now(), worker=None))
+        await connection.execute(sa.update(run_calls).where(of_dead).values(not_before=sa.func.now(), worker=None))
 
 
 async def release(database: Database, leases: Sequence[RunLease]) -> None:
-    """Give claimed calls back at once, as if they had not been claimed."""
+    """Return claimed calls at once, as if they had not been claimed."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        for lease in sorted(leases, key=lambda one: one.key):
-            back = {"state": "waiting", "not_before": sa.func.now(), "worker": None, "claims": run_calls.c.claims}
-            await connection.execute(sa.update(run_calls).where(_held(lease)).values(back))
+        for lease in sorted(leases, key=lambda lease: lease.key):
+            values = {"state": "waiting", "not_before": sa.func.now(), "worker": None, "claims": run_calls.c.claims}
+            await connection.execute(sa.update(run_calls).where(_is_held(lease)).values(values))
 
 
 async def record(database: Database, lease: RunLease, stage: Stage, result: Any, producer: str) -> None:
-    """Keep what a stage made, for this run and for whatever would be produced by the same. Raises LeaseLost."""
+    """Store a stage's result for this run and for other work with the same producer. Raises LeaseLost."""
     async with database.transaction(lease.lease.workspace_id) as connection:
         await _hold(connection, lease)
         await stage_results.keep(connection, lease.lease, stage, result, producer)
 
 
 async def complete(database: Database, lease: RunLease, outcome: RunOutcome) -> None:
-    """Keep what came of a call, once; the run ends with its last call. Raises LeaseLost."""
+    """Store a call's result once; the run ends with its last call. Raises LeaseLost."""
     values: dict[str, Any] = {
         "state": "done",
         "finished_at": sa.func.clock_timestamp(),
@@ -194,49 +196,50 @@ async def complete(database: Database, lease: RunLease, outcome: RunOutcome) -> 
     }
     async with database.transaction(lease.lease.workspace_id) as connection:
         await _hold(connection, lease)
-        await connection.execute(sa.update(run_calls).where(_held(lease)).values(values))
+        await connection.execute(sa.update(run_calls).where(_is_held(lease)).values(values))
         await stage_results.thin_voices(connection, lease.lease, outcome.transcript, outcome.producers)
         await _end(connection, lease.run_id)
 
 
 async def fail(database: Database, lease: RunLease, error: CallError) -> bool:
-    """Put a call back for a while, or fail it where that does not help; returns whether it failed. Raises LeaseLost."""
-    final = not error.retryable or lease.claims >= MOST_CLAIMS
+    """Requeue a call with a delay, or fail it if a retry cannot help; return whether it failed. Raises LeaseLost."""
+    final = not error.retryable or lease.claims >= MAX_CLAIMS
     values: dict[str, Any] = {"worker": None, "error_code": error.code, "error_message": error.message}
     if final:
         values |= {"state": "failed", "finished_at": sa.func.clock_timestamp()}
     else:
-        values |= {"state": "waiting", "not_before": from_now(WAKE_SECONDS * 2**lease.claims)}
+        values |= {"state": "waiting", "not_before": from_now(RETRY_SECONDS * 2**lease.claims)}
     async with database.transaction(lease.lease.workspace_id) as connection:
         await _hold(connection, lease)
-        await connection.execute(sa.update(run_calls).where(_held(lease)).values(values))
+        await connection.execute(sa.update(run_calls).where(_is_held(lease)).values(values))
         if final:
             await _end(connection, lease.run_id)
     return final
 
 
 async def _end(connection: AsyncConnection, run_id: UUID) -> None:
-    """The run is completed, if no call of it is left. Two last calls wait for each other here."""
+    """Complete the run if no call of it is open. The lock orders two last calls."""
     await connection.execute(sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update(key_share=True))
-    left = sa.exists().where(run_calls.c.run_id == run_id, run_calls.c.state.in_(("waiting", "running")))
-    done = sa.update(runs).where(runs.c.id == run_id, runs.c.state == "running", ~left)
-    await connection.execute(done.values(state="completed", finished_at=sa.func.clock_timestamp()))
+    has_open_calls = sa.exists().where(run_calls.c.run_id == run_id, run_calls.c.state.in_(("waiting", "running")))
+    update = sa.update(runs).where(runs.c.id == run_id, runs.c.state == "running", ~has_open_calls)
+    await connection.execute(update.values(state="completed", finished_at=sa.func.clock_timestamp()))
 
 
 async def end_emptied(database: Database) -> None:
-    """Complete runs whose last calls were erased while they waited."""
-    left = sa.exists().where(run_calls.c.run_id == runs.c.id, run_calls.c.state.in_(("waiting", "running")))
-    done = sa.update(runs).where(runs.c.state == "running", ~left)
+    """Complete runs whose remaining calls were erased."""
+    has_open_calls = sa.exists().where(run_calls.c.run_id == runs.c.id, run_calls.c.state.in_(("waiting", "running")))
+    update = sa.update(runs).where(runs.c.state == "running", ~has_open_calls)
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(done.values(state="completed", finished_at=sa.func.clock_timestamp()))
+        await connection.execute(update.values(state="completed", finished_at=sa.func.clock_timestamp()))
 
 
 async def _hold(connection: AsyncConnection, lease: RunLease) -> None:
-    """Lock the call of the run for this transaction. Raises LeaseLost."""
-    if (await connection.execute(sa.select(run_calls.c.call_pk).where(_held(lease)).with_for_update())).first() is None:
+    if (
+        await connection.execute(sa.select(run_calls.c.call_pk).where(_is_held(lease)).with_for_update())
+    ).first() is None:
         raise LeaseLost().with_facts(job_id=str(lease.lease.job.job_id), run=lease.claims)
 
 
-def _held(lease: RunLease) -> sa.ColumnElement[bool]:
-    mine = sa.and_(run_calls.c.run_id == lease.run_id, run_calls.c.call_pk == lease.lease.call_pk)
-    return sa.and_(mine, run_calls.c.claims == lease.claims, run_calls.c.state == "running")
+def _is_held(lease: RunLease) -> sa.ColumnElement[bool]:
+    of_call = sa.and_(run_calls.c.run_id == lease.run_id, run_calls.c.call_pk == lease.lease.call_pk)
+    return sa.and_(of_call, run_calls.c.claims == lease.claims, run_calls.c.state == "running")

@@ -1,5 +1,3 @@
-"""What runs made of calls, for readers: beside the calls' records, page by page."""
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -38,14 +36,14 @@ _EVIDENCE = TypeAdapter(tuple[Evidence, ...])
 
 @dataclass(frozen=True, slots=True)
 class RunCall:
-    """A call of a run: how far it is, and what it took."""
+    """A call of a run with its state and cost."""
 
     call_id: UUID
     state: str  # waiting, running, done, failed, canceled
     engine: str | None
     digest: str | None  # SHA-256 of transcript and findings
     audio_seconds: float | None
-    seconds: dict[str, float] | None  # of work, by stage; stages that are not there were recalled
+    seconds: dict[str, float] | None  # of work, by stage; missing stages were recalled
     error_code: str | None
     error_message: str | None
     started_at: datetime | None
@@ -55,11 +53,11 @@ class RunCall:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A call with what a run says, and what the service's record, or another run, says.
+    """A call with a run's result and the live record, or another run's result.
 
-    `live`: what the machine heard, without what people corrected; None where it is of another recording now.
-    `live_findings`, `live_seconds`: its findings, and the work on it where it is another run. `corrected`: whether
-    people corrected the call.
+    `live`: the machine's transcript without users' corrections; None if it is of another recording now.
+    `live_findings`, `live_seconds`: its findings, and processing time if it is another run. `corrected`: whether users
+    corrected the call.
     """
 
     call_id: UUID
@@ -80,7 +78,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run made of one call."""
+    """A run's result of one call."""
 
     call: RunCall
     transcript: Transcript | None
@@ -96,36 +94,36 @@ async def list_calls(
     cursor: str | None = None,
     limit: int = 100,
 ) -> Page[RunCall]:
-    """The calls of a run, in the order of their work. Raises `reading.InvalidCursor`."""
-    wanted = (str(run_id), state)
-    place = Place.decode(cursor, wanted, str)
+    """Return the calls of a run in processing order. Raises `pages.InvalidCursor`."""
+    filters = (str(run_id), state)
+    place = Place.decode(cursor, filters, str)
     query = _CALLS.where(run_calls.c.run_id == run_id).order_by(run_calls.c.call_pk).limit(limit + 1)
     if state is not None:
         query = query.where(run_calls.c.state == state)
     if place is not None:
         query = query.where(run_calls.c.call_pk > place.row)
     rows = await database.rows(scope, query)
-    more = Place("", rows[limit - 1].call_pk).encode(wanted) if len(rows) > limit else None
-    return Page(tuple(read(RunCall, row) for row in rows[:limit]), more)
+    next_cursor = Place("", rows[limit - 1].call_pk).encode(filters) if len(rows) > limit else None
+    return Page(tuple(read(RunCall, row) for row in rows[:limit]), next_cursor)
 
 
 async def show(database: Database, scope: Scope, run_id: UUID, call_id: UUID) -> RunResult | None:
-    """What a run made of one call; None where the call is not of the run."""
+    """Return a run's result of one call; None if the call is not of the run."""
     query = _CALLS.add_columns(*(run_calls.c[name] for name in ("transcript", "findings", "warnings")))
     async with database.transaction(scope) as connection:
         row = (await connection.execute(query.where(run_calls.c.run_id == run_id, calls.c.call_id == call_id))).first()
     if row is None:
         return None
-    said = None if row.transcript is None else _TRANSCRIPT.validate_python(row.transcript)
-    found = _FINDINGS.validate_python(row.findings or ())
-    return RunResult(read(RunCall, row), said, found, tuple(row.warnings or ()))
+    transcript = None if row.transcript is None else _TRANSCRIPT.validate_python(row.transcript)
+    run_findings = _FINDINGS.validate_python(row.findings or ())
+    return RunResult(read(RunCall, row), transcript, run_findings, tuple(row.warnings or ()))
 
 
 async def count_compared(
     database: Database, scope: Scope, run_id: UUID, other_id: UUID | None = None, set_id: UUID | None = None
 ) -> int:
-    """How many calls `compared` yields."""
-    query = sa.select(sa.func.count()).select_from(run_calls).where(*_which(run_id, other_id, set_id))
+    """Return how many calls `compared` yields."""
+    query = sa.select(sa.func.count()).select_from(run_calls).where(*_conditions(run_id, other_id, set_id))
     async with database.transaction(scope) as connection:
         return int(await connection.scalar(query) or 0)
 
@@ -136,51 +134,53 @@ async def compared(
     run_id: UUID,
     other_id: UUID | None = None,
     set_id: UUID | None = None,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> AsyncIterator[Compared]:
-    """Each call of a run that is done, in the order of their work; `PAGE` in a transaction.
+    """Yield each finished call of a run in processing order, with its record; `PAGE` in a transaction.
 
-    Beside its record, or what another run made of it (`other_id`; calls that are done in both). `set_id`: calls of a
-    gold set. `most`: the first ones.
+    `other_id`: compare with another run, on calls finished in both. `set_id`: only calls of a gold set. `limit`: only
+    the first calls.
     """
-    query = _COMPARED.where(*_which(run_id, other_id, set_id)).order_by(run_calls.c.call_pk)
-    last, left = 0, most
-    while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
+    query = _COMPARED.where(*_conditions(run_id, other_id, set_id)).order_by(run_calls.c.call_pk)
+    last, remaining = 0, limit
+    while remaining is None or remaining > 0:
+        size = PAGE if remaining is None else min(PAGE, remaining)
         async with database.transaction(scope, snapshot=True) as connection:
-            some = query.where(run_calls.c.call_pk > last).limit(size)
-            rows = (await connection.execute(some, {"other": other_id})).all()
+            page = query.where(run_calls.c.call_pk > last).limit(size)
+            rows = (await connection.execute(page, {"other": other_id})).all()
             records = await _findings(connection, [row.call_pk for row in rows])
-        for one in await asyncio.to_thread(_built, rows, records, other_id is not None):
-            yield one
+        for comparison in await asyncio.to_thread(_comparisons, rows, records, other_id is not None):
+            yield comparison
         if len(rows) < size:
             return
-        last, left = rows[-1].call_pk, None if left is None else left - size
+        last, remaining = rows[-1].call_pk, None if remaining is None else remaining - size
 
 
-def _which(run_id: UUID, other_id: UUID | None, set_id: UUID | None) -> list[sa.ColumnElement[bool]]:
-    wanted = [run_calls.c.run_id == run_id, run_calls.c.state == "done"]
+def _conditions(run_id: UUID, other_id: UUID | None, set_id: UUID | None) -> list[sa.ColumnElement[bool]]:
+    conditions = [run_calls.c.run_id == run_id, run_calls.c.state == "done"]
     if other_id is not None:
-        same = sa.and_(_OTHER.c.call_pk == run_calls.c.call_pk, _OTHER.c.run_id == other_id, _OTHER.c.state == "done")
-        wanted.append(sa.exists(sa.select(1).where(same).correlate(run_calls)))
+        in_other_run = sa.and_(
+            _OTHER.c.call_pk == run_calls.c.call_pk, _OTHER.c.run_id == other_id, _OTHER.c.state == "done"
+        )
+        conditions.append(sa.exists(sa.select(1).where(in_other_run).correlate(run_calls)))
     if set_id is not None:
-        known = sa.and_(gold_calls.c.call_pk == run_calls.c.call_pk, gold_calls.c.set_id == set_id)
-        wanted.append(sa.exists(sa.select(1).where(known).correlate(run_calls)))
-    return wanted
+        in_gold_set = sa.and_(gold_calls.c.call_pk == run_calls.c.call_pk, gold_calls.c.set_id == set_id)
+        conditions.append(sa.exists(sa.select(1).where(in_gold_set).correlate(run_calls)))
+    return conditions
 
 
-def _built(rows: Sequence[sa.Row[Any]], records: dict[int, tuple[Finding, ...]], runs: bool) -> list[Compared]:
-    """Much JSON: not for the event loop."""
-    made = []
+def _comparisons(rows: Sequence[sa.Row[Any]], records: dict[int, tuple[Finding, ...]], runs: bool) -> list[Compared]:
+    """Parse the rows; runs in a thread, since it is much JSON."""
+    comparisons = []
     for row in rows:
         live, steps = row.live, records.get(row.call_pk, ())
         seconds: dict[str, float] = {}
         if runs:
             live = row.other_transcript if row.other_job == row.job_id else None
             steps, seconds = _FINDINGS.validate_python(row.other_findings or ()), row.other_seconds or {}
-        elif row.former is not None:  # promoted: what is compared with is what it replaced
+        elif row.former is not None:  # promoted: compare with the record that it replaced
             live, steps = row.former["transcript"]["content"], _FINDINGS.validate_python(row.former["findings"])
-        one = read(
+        comparison = read(
             Compared,
             row,
             live=None if live is None else _TRANSCRIPT.validate_python(live),
@@ -190,26 +190,26 @@ def _built(rows: Sequence[sa.Row[Any]], records: dict[int, tuple[Finding, ...]],
             run_findings=_FINDINGS.validate_python(row.findings),
             run_warnings=tuple(row.warnings),
         )
-        made.append(one)
-    return made
+        comparisons.append(comparison)
+    return comparisons
 
 
 async def _findings(connection: AsyncConnection, call_pks: list[int]) -> dict[int, tuple[Finding, ...]]:
     query = (
         sa.select(findings).where(findings.c.call_pk.in_(call_pks)).order_by(findings.c.call_pk, findings.c.position)
     )
-    found: dict[int, tuple[Finding, ...]] = {}
+    findings_by_call: dict[int, tuple[Finding, ...]] = {}
     for row in await connection.execute(query):
-        one = read(Finding, row, evidence=_EVIDENCE.validate_python(row.evidence))
-        found[row.call_pk] = (*found.get(row.call_pk, ()), one)
-    return found
+        finding = read(Finding, row, evidence=_EVIDENCE.validate_python(row.evidence))
+        findings_by_call[row.call_pk] = (*findings_by_call.get(row.call_pk, ()), finding)
+    return findings_by_call
 
 
-_SHOWN = ("state", "engine", "digest", "audio_seconds", "seconds", "error_code", "error_message")
+_COLUMNS = ("state", "engine", "digest", "audio_seconds", "seconds", "error_code", "error_message")
 _CALLS: sa.Select[Any] = sa.select(
     run_calls.c.call_pk,
     calls.c.call_id,
-    *(run_calls.c[name] for name in _SHOWN),
+    *(run_calls.c[name] for name in _COLUMNS),
     *(run_calls.c[name] for name in ("started_at", "finished_at")),
     run_calls.c.former.is_not(None).label("promoted"),
 ).join(calls, calls.c.id == run_calls.c.call_pk)

@@ -1,4 +1,4 @@
-"""Runs: a configuration applied to a set of calls, beside their records. What came of each call: `run_calls.py`."""
+"""Runs: a configuration applied to a set of calls without changing their records. `run_calls.py` has their results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from db.core.rows import read
 from db.core.tables import calls, gold_calls, run_calls, runs
 from db.workspace.admin_log import Actor, changing
 
-MOST_CALLS = 2_000  # of a run: its promotion is one transaction
-CHOSEN = ("completed",)  # states of calls that a run can be of
+MAX_CALLS = 2_000  # of a run: its promotion is one transaction
+ELIGIBLE_STATES = ("completed",)  # of calls
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run and how far it is.
+    """A run and its progress.
 
-    `settings`: by group, those that differ from the service's. `configuration`: all of it, with engines, checkpoints
-    and code, once it has begun; `digest` is its digest.
+    `settings`: by group, those that differ from the live ones. `configuration`: all settings, with engines, checkpoints
+    and code, once it has started; `digest` is its digest.
     """
 
     run_id: UUID
@@ -32,7 +32,7 @@ class Run:
     settings: dict[str, dict[str, Any]]
     configuration: dict[str, Any] | None
     digest: str | None
-    calls: int  # when it was made
+    calls: int  # at its creation
     waiting: int
     running: int
     done: int
@@ -49,16 +49,16 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether none of its calls has had its turn."""
+        """Whether no call has started."""
         return self.state == "running" and not (self.done or self.failed or self.running)
 
     @property
     def changes(self) -> list[str]:
-        """What differs from the service's settings: "asr.model=whisper-tiny.en"."""
+        """Settings that differ from the live ones: "asr.model=whisper-tiny.en"."""
         return [f"{group}.{name}={value}" for group, values in self.settings.items() for name, value in values.items()]
 
     def seconds_left(self, now: datetime) -> float | None:
-        """How long it will still take, from how long it took so far; None while that is not known, or it has ended."""
+        """Return the expected remaining seconds; None before the first call ends, and after the last."""
         ended = self.done + self.failed
         if self.state != "running" or not ended or self.started_at is None:
             return None
@@ -66,15 +66,15 @@ class Run:
 
 
 class NoSuchRun(LookupError):
-    """There is no run of that name or id."""
+    """No run has this name or id."""
 
 
 class RunRefused(ValueError):
-    """What cannot be done with a run as it is; the message says why and what to do."""
+    """The state of the run does not allow this; the message says why and what to do."""
 
 
 class RunNameTaken(RunRefused):
-    """Another run has the name."""
+    """Another run has this name."""
 
 
 async def create(
@@ -86,61 +86,65 @@ async def create(
     by: Actor | None = None,
     run_id: UUID | None = None,
 ) -> tuple[Run, list[UUID]]:
-    """Make a run of those of the calls that are completed; returns it and the calls that are left out.
+    """Create a run of the completed calls; return it and the calls left out.
 
-    `run_id`: an id of the maker's, by which the same request sent again is answered with what it made.
+    `run_id`: a client-generated id, which makes the request idempotent.
 
     Raises `RunRefused` for no calls or too many, and for a name that another run has.
     """
-    if len(call_ids) > MOST_CALLS:
-        raise RunRefused(f"A run has at most {MOST_CALLS} calls, and these are {len(call_ids)}. Make several runs.")
+    if len(call_ids) > MAX_CALLS:
+        raise RunRefused(f"A run has max. {MAX_CALLS} calls, not {len(call_ids)}. Create several runs.")
     async with changing(database, workspace_id, by) as change:
-        for there in await change.run(_QUERY.where(sa.or_(runs.c.name == name, runs.c.id == run_id))):
-            if there.run_id == run_id and (there.name, there.settings) == (name, settings):
-                return read(Run, there), []
-            raise RunNameTaken(f"There is a run {name!r}. Choose another name, or delete that run.")
+        for existing in await change.run(_QUERY.where(sa.or_(runs.c.name == name, runs.c.id == run_id))):
+            if existing.run_id == run_id and (existing.name, existing.settings) == (name, settings):
+                return read(Run, existing), []
+            raise RunNameTaken(f"A run named {name!r} exists. Choose another name, or delete it.")
         rows = await change.run(
             sa.select(calls.c.id, calls.c.call_id, calls.c.job_id)
             .where(calls.c.workspace_id == workspace_id, calls.c.call_id.in_(call_ids))
-            .where(calls.c.state.in_(CHOSEN), calls.c.job_id.is_not(None))
+            .where(calls.c.state.in_(ELIGIBLE_STATES), calls.c.job_id.is_not(None))
             .order_by(calls.c.id)
         )
         if not rows:
-            raise RunRefused("None of the calls is completed: a run is of calls that have a record.")
+            raise RunRefused("None of the calls is completed: a run needs calls with a record.")
         values: dict[str, Any] = {"workspace_id": workspace_id, "name": name, "settings": settings, "calls": len(rows)}
         values |= {"id": run_id} if run_id else {}
-        (made,) = await change.run(sa.insert(runs).values(**values, made_by=change.by.name).returning(runs.c.id))
-        shared = {"run_id": made.id, "workspace_id": workspace_id}
+        (inserted,) = await change.run(sa.insert(runs).values(**values, made_by=change.by.name).returning(runs.c.id))
+        shared = {"run_id": inserted.id, "workspace_id": workspace_id}
         await change.connection.execute(
             sa.insert(run_calls), [shared | {"call_pk": row.id, "job_id": row.job_id} for row in rows]
         )
-        await change.note("created", "run", made.id, name, f"{len(rows)} calls")
-        known = {row.call_id for row in rows}
-        return await _one(change.connection, runs.c.id == made.id), [one for one in call_ids if one not in known]
+        await change.note("created", "run", inserted.id, name, f"{len(rows)} calls")
+        included = {row.call_id for row in rows}
+        return await _one(change.connection, runs.c.id == inserted.id), [
+            call_id for call_id in call_ids if call_id not in included
+        ]
 
 
 async def list_runs(database: Database, scope: Scope, name: str | None = None) -> list[Run]:
-    """All runs that the scope may see, or that of a name; the latest first."""
+    """Return all runs that the scope may see, or those with a name; the latest first."""
     async with database.transaction(scope) as connection:
         query = _QUERY if name is None else _QUERY.where(runs.c.name == name)
         rows = await connection.execute(query.order_by(runs.c.made_at.desc(), runs.c.id))
         return [read(Run, row) for row in rows]
 
 
-async def find(database: Database, scope: Scope, named: str | UUID) -> Run:
-    """A run by its name or its id. Raises `NoSuchRun`."""
+async def find(database: Database, scope: Scope, name_or_id: str | UUID) -> Run:
+    """Return a run by its name or id. Raises `NoSuchRun`."""
     async with database.transaction(scope) as connection:
-        return await _one(connection, _named(named))
+        return await _one(connection, _named(name_or_id))
 
 
 async def cancel(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> Run:
-    """Work on no further call of a run; what is done stays. Raises `NoSuchRun`, `RunRefused` where it has ended."""
+    """Cancel a run; finished calls stay. Raises `NoSuchRun`, `RunRefused` if it has ended."""
     async with changing(database, workspace_id, by) as change:
         run = await hold(change.connection, run_id)
         if run.state != "running":
-            raise RunRefused(f"The run {run.name!r} has ended: it is {run.state}.")
-        left = sa.update(run_calls).where(run_calls.c.run_id == run_id, run_calls.c.state.in_(("waiting", "running")))
-        await change.run(left.values(state="canceled", finished_at=sa.func.now()))
+            raise RunRefused(f"The run {run.name!r} is already {run.state}.")
+        open_calls = sa.update(run_calls).where(
+            run_calls.c.run_id == run_id, run_calls.c.state.in_(("waiting", "running"))
+        )
+        await change.run(open_calls.values(state="canceled", finished_at=sa.func.now()))
         ended = {"state": "canceled", "finished_at": sa.func.now()}
         await change.run(sa.update(runs).where(runs.c.id == run_id).values(**ended))
         await change.note("changed", "run", run_id, run.name, "canceled")
@@ -148,7 +152,7 @@ async def cancel(database: Database, workspace_id: UUID, run_id: UUID, by: Actor
 
 
 async def delete(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> Run:
-    """Remove a run with what came of it, and results of stages that nothing else rests on. Calls stay.
+    """Delete a run with its results, and stage results that nothing else uses. Calls stay.
 
     Raises `NoSuchRun`, and `RunRefused` while the record of a call is this run's.
     """
@@ -156,7 +160,7 @@ async def delete(database: Database, workspace_id: UUID, run_id: UUID, by: Actor
         run = await hold(change.connection, run_id)
         if run.promoted:
             raise RunRefused(
-                f"The record of {run.promoted} calls is that of run {run.name!r}: roll it back first, or keep it."
+                f"{run.promoted} calls have the record of run {run.name!r}: roll it back first, or keep it."
             )
         await change.connection.execute(_DROP_RESULTS, {"run": run_id})
         await change.run(sa.delete(runs).where(runs.c.id == run_id))
@@ -173,47 +177,47 @@ async def hold(connection: AsyncConnection, run_id: UUID) -> Run:
 async def begin(
     database: Database, workspace_id: UUID, run_id: UUID, configuration: Any, digest: str
 ) -> dict[str, Any]:
-    """Keep what a run is made with, the first time; returns what it is made with."""
+    """Store the configuration of a run at its first start; return the stored one."""
     first = sa.update(runs).where(runs.c.id == run_id, runs.c.configuration.is_(None))
     async with database.transaction(workspace_id) as connection:
         await connection.execute(first.values(configuration=configuration, digest=digest, started_at=sa.func.now()))
-        found = await connection.scalar(sa.select(runs.c.configuration).where(runs.c.id == run_id))
-        return dict(found or {})
+        stored = await connection.scalar(sa.select(runs.c.configuration).where(runs.c.id == run_id))
+        return dict(stored or {})
 
 
 async def note_promotion(connection: AsyncConnection, run_id: UUID, who: str | None) -> None:
-    """Keep that a run is promoted, and by whom; None: no longer."""
+    """Store by whom a run was promoted; None: it no longer is."""
     at = sa.func.clock_timestamp() if who else None
     await connection.execute(sa.update(runs).where(runs.c.id == run_id).values(promoted_at=at, promoted_by=who))
 
 
 async def calls_of_gold_set(database: Database, scope: Scope, set_id: UUID) -> list[UUID]:
-    """The calls of a version of a gold set that are still stored."""
+    """Return the stored calls of a version of a gold set."""
     query = sa.select(calls.c.call_id).join(gold_calls, gold_calls.c.call_pk == calls.c.id)
     async with database.transaction(scope) as connection:
         return list((await connection.execute(query.where(gold_calls.c.set_id == set_id))).scalars())
 
 
-async def _one(connection: AsyncConnection, *which: sa.ColumnElement[bool]) -> Run:
-    row = (await connection.execute(_QUERY.where(*which))).one_or_none()
+async def _one(connection: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> Run:
+    row = (await connection.execute(_QUERY.where(*conditions))).one_or_none()
     if row is None:
         raise NoSuchRun
     return read(Run, row)
 
 
-def _named(named: str | UUID) -> sa.ColumnElement[bool]:
+def _named(name_or_id: str | UUID) -> sa.ColumnElement[bool]:
     try:
-        return sa.or_(runs.c.id == UUID(str(named)), runs.c.name == str(named))
+        return sa.or_(runs.c.id == UUID(str(name_or_id)), runs.c.name == str(name_or_id))
     except ValueError:
-        return runs.c.name == str(named)
+        return runs.c.name == str(name_or_id)
 
 
-def _counted(*which: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
-    query = sa.select(sa.func.count()).where(run_calls.c.run_id == runs.c.id, *which)
+def _count(*conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    query = sa.select(sa.func.count()).where(run_calls.c.run_id == runs.c.id, *conditions)
     return query.correlate(runs).scalar_subquery()
 
 
-def _summed(column: Any) -> sa.ScalarSelect[float]:
+def _sum(column: Any) -> sa.ScalarSelect[float]:
     query = sa.select(sa.func.coalesce(sa.func.sum(column), 0.0)).where(run_calls.c.run_id == runs.c.id)
     return query.where(run_calls.c.state == "done").correlate(runs).scalar_subquery()
 
@@ -222,19 +226,19 @@ _WORKED = sa.text("(SELECT coalesce(sum(value::double precision), 0) FROM jsonb_
 _QUERY = sa.select(
     runs,
     runs.c.id.label("run_id"),
-    *(_counted(run_calls.c.state == state).label(state) for state in ("waiting", "running", "done", "failed")),
-    _counted(run_calls.c.former.is_not(None)).label("promoted"),
-    _summed(run_calls.c.audio_seconds).label("audio_seconds"),
-    _summed(sa.literal_column(_WORKED.text, sa.Double())).label("worked_seconds"),
+    *(_count(run_calls.c.state == state).label(state) for state in ("waiting", "running", "done", "failed")),
+    _count(run_calls.c.former.is_not(None)).label("promoted"),
+    _sum(run_calls.c.audio_seconds).label("audio_seconds"),
+    _sum(sa.literal_column(_WORKED.text, sa.Double())).label("worked_seconds"),
 )
 
-# Of the calls of a run: results that neither their record nor another run was made of.
+# Stage results of a run's calls that neither their record nor another run uses.
 _DROP_RESULTS = sa.text("""
-    DELETE FROM stage_results AS s USING run_calls AS r, jsonb_each_text(r.producers) AS made (stage, producer)
-    WHERE r.run_id = :run AND s.call_pk = r.call_pk AND s.stage = made.stage
-        AND right(s.content_key, 36) = ' by ' || made.producer
+    DELETE FROM stage_results AS s USING run_calls AS r, jsonb_each_text(r.producers) AS used (stage, producer)
+    WHERE r.run_id = :run AND s.call_pk = r.call_pk AND s.stage = used.stage
+        AND right(s.content_key, 36) = ' by ' || used.producer
         AND NOT EXISTS (SELECT FROM transcripts t
-            WHERE t.call_pk = s.call_pk AND t.producers ->> s.stage = made.producer)
+            WHERE t.call_pk = s.call_pk AND t.producers ->> s.stage = used.producer)
         AND NOT EXISTS (SELECT FROM run_calls o WHERE o.call_pk = s.call_pk AND o.run_id <> r.run_id
-            AND o.producers ->> s.stage = made.producer)
+            AND o.producers ->> s.stage = used.producer)
 """)

@@ -1,6 +1,6 @@
-"""How databases that hold calls get to the current schema (Alembic). `db.server.migrate` applies it.
+"""Migrations of existing databases to the current schema (Alembic). `db.server.migrate` applies them.
 
-`../schema` is the truth: a new database is created from it. A change of it comes with a migration that makes the same
+`../schema` is authoritative: a new database is created from it. A change of it needs a migration that makes the same
 change in existing databases, except for the text of functions: all functions are replaced in the transaction of the
 last missing migration (`env.py`). A change of functions alone needs a migration that does nothing else.
 
@@ -21,13 +21,13 @@ from db.events import types
 
 SCHEMA = Path(__file__).parents[1] / "schema"
 SQL = Path(__file__).parent / "sql"  # of migrations
-BATCH = 500  # calls in one transaction of a backfill: a submission that meets one waits for milliseconds
+BATCH = 500  # calls in one transaction of a backfill: a submission blocked by it waits for milliseconds
 
 
 def apply_sql(name: str) -> None:
     """Run one file of `sql/` in the migration's transaction.
 
-    It goes straight to the driver: SQLAlchemy would take `:` and `%` in function bodies for parameters.
+    It goes directly to the driver: SQLAlchemy would parse `:` and `%` in function bodies as parameters.
     """
     _driver(op.get_bind()).execute((SQL / name).read_text(encoding="utf-8"))
 
@@ -44,10 +44,10 @@ def apply_functions(connection: sa.Connection) -> None:
 
 
 def backfill(name: str, batch: int = BATCH) -> None:
-    """Run one file of `sql/` for the rows of all calls, `batch` calls at a time, each batch in its own transaction.
+    """Run one file of `sql/` for the rows of all calls, `batch` calls at a time, each batch in a separate transaction.
 
-    The file holds one statement over rows whose call's id is from `%(first)s` to `%(last)s`. It must change nothing
-    when it is run again: an interrupted migration begins again.
+    The file holds one statement over rows whose call's id is from `%(first)s` to `%(last)s`. It must change nothing on
+    a second run: an interrupted migration starts again.
     """
     statement = (SQL / name).read_bytes()
     with op.get_context().autocommit_block():
@@ -60,10 +60,10 @@ def backfill(name: str, batch: int = BATCH) -> None:
 
 
 def create_index(name: str, definition: str) -> None:
-    """Build an index while its table is written to. `definition`: what follows `CREATE [UNIQUE] INDEX name`, such as
-    `ON calls (created_at)`, with `UNIQUE ` before it for a unique one.
+    """Build an index without blocking writes. `definition`: the text after `CREATE [UNIQUE] INDEX name`, such as `ON
+    calls (created_at)`, with `UNIQUE ` first for a unique index.
 
-    It waits for older transactions and blocks no writer. It first removes the index of an interrupted attempt.
+    It waits for older transactions. It first removes the index of an interrupted attempt.
     """
     kind = "UNIQUE INDEX" if definition.startswith("UNIQUE ") else "INDEX"
     with op.get_context().autocommit_block():

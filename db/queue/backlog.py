@@ -1,32 +1,47 @@
-"""How much sound waits for which stage, how fast stages are, and how many replicas there are to do it.
+"""How much audio waits for which stage, how fast stages are, and how many replicas process it.
 
-A call is counted once for each engine that still has to hear it: a queued one with what its sender declared, one that
-was heard with what it really has. What is being fetched is work for Conductors alone: a server that hands recordings
-out slowly, or never, starts no engine. What is to be tried later counts nowhere but in `later`.
+A call counts once for each engine that still has to process it: a queued call with the duration its sender declared, a
+decoded one with the actual duration. Jobs that are being fetched are work for Conductors alone: a server that delivers
+recordings slowly, or never, starts no engine. Jobs to be retried later count only in `later`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.database import EVERY_WORKSPACE, Database
+from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.rows import columns, read
 from db.core.tables import engines, jobs, paces, teams, workspaces
-from db.queue.live_jobs import WAITING, in_states
 
-USUAL_SECONDS = 240.0  # of a call of unknown length, before any call was heard
-MEMORY = 50.0  # finished calls after which earlier ones count half
+USUAL_SECONDS = 240.0  # assumed for a call of unknown length, before any call was processed
+RTFX_HALF_LIFE = 50.0  # finished calls after which earlier ones count half
+
+
+LiveState = Literal["fetching", "queued", "running"]
+LIVE_STATES: tuple[LiveState, ...] = ("fetching", "queued", "running")
+WAITING: tuple[LiveState, ...] = ("fetching", "queued")
+
+# PostgreSQL uses a partial index where a condition implies its predicate. `state IN ('fetching', 'queued', 'running')`
+# implies none of them, so the query would read every job ever stored. The predicates joined by OR use each index.
+_PREDICATES: dict[LiveState, tuple[str, ...]] = {
+    "fetching": (
+        "{0}state = 'fetching' AND {0}lease_until IS NULL",
+        "{0}state = 'fetching' AND {0}lease_until IS NOT NULL",
+    ),
+    "queued": ("{0}state = 'queued'",),
+    "running": ("{0}state = 'running'",),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Live jobs that have the same left to do. `channels`: 1 mixed, 2 separated, None: not heard yet."""
+    """Live jobs with the same remaining work. `channels`: 1 mixed, 2 separated, None: not decoded yet."""
 
     running: bool
     kind: str  # process or analyze
@@ -37,13 +52,13 @@ class Group:
     calls: int
     audio_seconds: float  # of those whose length is known
     unknown: int  # calls of unknown length among them
-    team_id: UUID | None = None  # only where teams were asked for
-    fetching: bool = False  # their recordings are not here yet
+    team_id: UUID | None = None  # set by `lanes` only
+    fetching: bool = False  # their recordings are not stored yet
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRtfx:
-    """Weighted sums over finished work, from which the real-time factor follows; older work has less weight."""
+    """Weighted sums over finished work that give the real-time factor; older work weighs less."""
 
     stage: str  # a stage of `pipeline.process`, or "call": a whole call in its Conductor
     channels: int  # 1 mixed, 2 separated
@@ -54,7 +69,7 @@ class MeasuredRtfx:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What a scaling policy saw and asked for last."""
+    """Replicas that a scaling policy last saw and requested."""
 
     name: str
     replicas: int
@@ -64,35 +79,35 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """All that is known of the queue at one moment."""
+    """The queue at one moment."""
 
     groups: tuple[Group, ...]
-    later: int  # calls to be tried later
+    later: int  # calls to be retried later
     paces: tuple[MeasuredRtfx, ...]
     engines: tuple[ReplicaState, ...]
 
     @property
     def usual_seconds(self) -> float:
-        """Seconds of a call of unknown length: the mean of those that were heard."""
-        heard = [pace for pace in self.paces if pace.stage == "call"]
-        calls = sum(pace.calls for pace in heard)
-        return sum(pace.audio_seconds for pace in heard) / calls if calls else USUAL_SECONDS
+        """Assumed seconds of a call of unknown length: the mean over processed calls."""
+        transcribed = [pace for pace in self.paces if pace.stage == "call"]
+        calls = sum(pace.calls for pace in transcribed)
+        return sum(pace.audio_seconds for pace in transcribed) / calls if calls else USUAL_SECONDS
 
     @property
     def mixed_share(self) -> float:
-        """How much of the sound that has not been heard yet is mixed, 0..1: as much as of what was; 1 if none was."""
-        heard = {pace.channels: pace.audio_seconds for pace in self.paces if pace.stage == "call"}
-        total = sum(heard.values())
-        return heard.get(1, 0.0) / total if total else 1.0
+        """Expected share of mixed audio among calls not decoded yet: that among processed calls; 1 without any."""
+        seconds_by_channels = {pace.channels: pace.audio_seconds for pace in self.paces if pace.stage == "call"}
+        total = sum(seconds_by_channels.values())
+        return seconds_by_channels.get(1, 0.0) / total if total else 1.0
 
     def seconds(self, group: Group) -> float:
-        """Seconds of audio of a group, calls of unknown length counted as usual ones."""
+        """Return the seconds of audio of a group; a call of unknown length counts `usual_seconds`."""
         return group.audio_seconds + group.unknown * self.usual_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What one team has in the queue, live or not."""
+    """One team's jobs in the queue, live or not."""
 
     team_id: UUID
     team: str
@@ -104,23 +119,43 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """Where a job stands in its lane. Calls of unknown length count as usual ones."""
+    """A job's place in its lane. A call of unknown length counts `usual_seconds`."""
 
     team_id: UUID
     live: bool
     running: bool
     audio_seconds: float  # of the call itself
-    before: float  # seconds of audio that wait in the same lane before it; 0 while it is running
+    before: float  # seconds of audio queued in the same lane before it; 0 while it is running
 
 
-_WHAT = ("kind", "live", "channels", "recognized", "voice_done")
+@dataclass(frozen=True, slots=True)
+class TeamQueue:
+    """The live jobs of one team."""
+
+    team_id: UUID
+    team: str
+    fetching: int  # recordings that are being fetched or wait for it
+    queued: int
+    running: int
+    later: int  # of fetching and queued: to be retried later, after a failure
+    audio_seconds: float  # of those whose length is known
+    oldest: datetime | None  # when the longest waiting job was queued
 
 
-def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Reads the live jobs only, by their partial indexes, and no other table."""
+def in_states(states: tuple[LiveState, ...] = LIVE_STATES, table: str = "jobs") -> sa.ColumnElement[bool]:
+    """Return the condition that a job of `table` (its name or alias) is in one of the states."""
+    predicates = [predicate.format(f"{table}.") for state in states for predicate in _PREDICATES[state]]
+    return sa.literal_column(f"({' OR '.join(predicates)})", sa.Boolean)
+
+
+_WORK_COLUMNS = ("kind", "live", "channels", "recognized", "voice_done")
+
+
+def _groups(*extra: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Read the live jobs only, by their partial indexes, and no other table."""
     running: sa.ColumnElement[bool] = sa.literal_column("(state = 'running')").label("running")
     fetching: sa.ColumnElement[bool] = sa.literal_column("(state = 'fetching')").label("fetching")
-    columns = [running, fetching, *(jobs.c[name] for name in _WHAT), *more]
+    columns = [running, fetching, *(jobs.c[name] for name in _WORK_COLUMNS), *extra]
     due: sa.ColumnElement[bool] = sa.literal_column("(state = 'running' OR not_before <= now())").label("due")
     return (
         sa.select(
@@ -136,28 +171,29 @@ def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 async def backlog(database: Database) -> Backlog:
-    """The queue of all workspaces, as the scaling policies want it every few seconds."""
+    """Return the queue of all workspaces, as the scaling policies read it every few seconds."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         groups, later = _due((await connection.execute(_groups())).all())
         return Backlog(groups, later, await _paces(connection), await _engines(connection))
 
 
 _DUE = "(state = 'running' OR not_before <= now())"
-_UNHEARD = "state IN ('queued', 'running') AND kind = 'process'"
+_TO_PROCESS = "state IN ('queued', 'running') AND kind = 'process'"
 _AGES = {
     "fetch": "state = 'fetching'",
     "Conductor": "state = 'queued'",
-    "Transcriber": f"{_UNHEARD} AND NOT recognized",
-    "Diarizer": f"{_UNHEARD} AND NOT voice_done AND channels IS DISTINCT FROM 2",
+    "Transcriber": f"{_TO_PROCESS} AND NOT recognized",
+    "Diarizer": f"{_TO_PROCESS} AND NOT voice_done AND channels IS DISTINCT FROM 2",
 }
 
 
 async def ages(database: Database) -> dict[str, float]:
-    """For how many seconds the job waiting longest has waited: for its recording ("fetch"), for its turn ("Conductor"),
-    and, since it had both, for an engine; 0 where none waits. What is to be tried later does not wait."""
+    """Return the age in seconds of the oldest waiting job, 0 without one: for its recording ("fetch"), for its turn
+    ("Conductor"), and from then on for each engine. A job to be retried later does not count.
+    """
     oldest = ", ".join(
-        f"coalesce(extract(epoch FROM now() - min(queued_at) FILTER (WHERE {which})), 0)::float"
-        for which in _AGES.values()
+        f"coalesce(extract(epoch FROM now() - min(queued_at) FILTER (WHERE {condition})), 0)::float"
+        for condition in _AGES.values()
     )
     query = sa.text(f"SELECT {oldest} FROM jobs WHERE {in_states()} AND {_DUE}")  # noqa: S608 (of constants)
     async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -165,7 +201,7 @@ async def ages(database: Database) -> dict[str, float]:
 
 
 async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
-    """The same with each team's part of it; lanes by workspace, team, live first."""
+    """Return `backlog` and each team's part of it; lanes sorted by workspace, team, live first."""
     async with database.transaction(EVERY_WORKSPACE, snapshot=True) as connection:
         groups, later = _due((await connection.execute(_groups(jobs.c.team_id))).all())
         whole = Backlog(groups, later, await _paces(connection), await _engines(connection))
@@ -179,17 +215,19 @@ async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
             .join(workspaces, workspaces.c.id == teams.c.workspace_id)
             .where(teams.c.id.in_({group.team_id for group in groups}))
         )
-        found = [
-            Lane(row.id, row.name, row.workspace, live, row.share, mine)
+        lanes_of_teams = [
+            Lane(row.id, row.name, row.workspace, live, row.share, team_groups)
             for row in names
             for live in (True, False)
-            if (mine := tuple(group for group in groups if (group.team_id, group.live) == (row.id, live)))
+            if (team_groups := tuple(group for group in groups if (group.team_id, group.live) == (row.id, live)))
         ]
-    return whole, tuple(sorted(found, key=lambda lane: (lane.workspace, lane.team, str(lane.team_id), not lane.live)))
+    return whole, tuple(
+        sorted(lanes_of_teams, key=lambda lane: (lane.workspace, lane.team, str(lane.team_id), not lane.live))
+    )
 
 
 async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
-    """The workspaces of which `limit` calls or more wait, for their recording or their turn, or are worked on."""
+    """Return the workspaces with `limit` or more calls that are fetched, queued or running."""
     by_team = (
         sa.select(jobs.c.team_id, sa.func.count().label("calls")).where(in_states()).group_by(jobs.c.team_id).subquery()
     )
@@ -204,7 +242,7 @@ async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
 
 
 async def place(database: Database, job_id: UUID) -> QueuePlace | None:
-    """Where a job stands; None where it waits for no engine: it has ended, or is to be tried later."""
+    """Return a job's place; None for a job that waits for no engine: it has ended, or is to be retried later."""
     mine, other = jobs.alias("mine"), jobs.alias("other")
     usual = sa.select(
         sa.func.coalesce(
@@ -241,7 +279,7 @@ async def place(database: Database, job_id: UUID) -> QueuePlace | None:
 async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> None:
     """Add measured work to the stored sums; several Conductors may do so at once.
 
-    The older sums of a stage fade by the same factor for all channels, so they also show the mix of calls.
+    The older sums of a stage decay by the same factor for all channels, so they also show the mix of calls.
     """
     sums_of = {(pace.stage, pace.channels): pace for pace in measured}
     done: dict[str, float] = {}  # calls by stage
@@ -252,7 +290,7 @@ async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> N
     kinds = sorted(sums_of.keys() | {(stage, channels) for stage in done for channels in (1, 2)})
     rows = [sums_of.get(kind, MeasuredRtfx(*kind, 0.0, 0.0, 0.0)) for kind in kinds]  # sorted, to avoid deadlocks
     new = insert(paces).values([columns(pace) for pace in rows])
-    fade = sa.func.power(0.5, sa.case(done, value=new.excluded.stage) / MEMORY)
+    fade = sa.func.power(0.5, sa.case(done, value=new.excluded.stage) / RTFX_HALF_LIFE)
     sums = ("calls", "audio_seconds", "worked_seconds")
     added = {name: paces.c[name] * fade + new.excluded[name] for name in sums}
     async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -262,7 +300,7 @@ async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> N
 
 
 async def note_replicas(database: Database, name: str, replicas: int, wanted: int) -> None:
-    """What a scaling policy sees and asks for."""
+    """Store how many replicas a scaling policy sees and requests."""
     values: Mapping[str, Any] = {"replicas": replicas, "wanted": wanted, "seen_at": sa.func.now()}
     new = insert(engines).values(name=name, **values)
     async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -270,8 +308,8 @@ async def note_replicas(database: Database, name: str, replicas: int, wanted: in
 
 
 def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:
-    found = list(rows)
-    return tuple(read(Group, row) for row in found if row.due), sum(row.calls for row in found if not row.due)
+    all_rows = list(rows)
+    return tuple(read(Group, row) for row in all_rows if row.due), sum(row.calls for row in all_rows if not row.due)
 
 
 async def _paces(connection: AsyncConnection) -> tuple[MeasuredRtfx, ...]:
@@ -282,3 +320,24 @@ async def _paces(connection: AsyncConnection) -> tuple[MeasuredRtfx, ...]:
 async def _engines(connection: AsyncConnection) -> tuple[ReplicaState, ...]:
     rows = await connection.execute(sa.select(engines).order_by(engines.c.name))
     return tuple(read(ReplicaState, row) for row in rows)
+
+
+async def team_queues(database: Database, reader: Reader) -> list[TeamQueue]:
+    """Return the queue of each team of the reader's workspace by name; a team without jobs is listed with zeros."""
+    count = sa.func.count()
+    waits = jobs.c.state.in_(WAITING)
+    query = (
+        sa.select(
+            teams.c.id.label("team_id"),
+            teams.c.name.label("team"),
+            *(count.filter(jobs.c.state == state).label(state) for state in LIVE_STATES),
+            count.filter(waits, jobs.c.not_before > sa.func.now()).label("later"),
+            sa.func.coalesce(sa.func.sum(jobs.c.audio_seconds), 0.0).label("audio_seconds"),
+            sa.func.min(jobs.c.queued_at).filter(waits).label("oldest"),
+        )
+        .select_from(teams.outerjoin(jobs, sa.and_(jobs.c.team_id == teams.c.id, in_states())))
+        .where(teams.c.workspace_id == reader.workspace_id)
+        .group_by(teams.c.id, teams.c.name)
+        .order_by(teams.c.name)
+    )
+    return [read(TeamQueue, row) for row in await database.rows(reader, query, snapshot=True)]

@@ -1,7 +1,7 @@
-"""What a call's turn cost in the end: claims charge seconds of audio beforehand, from what is known of the call then.
+"""What a call's slot cost in the end. Claims charge seconds of audio beforehand, from what the job declares.
 
-A call of a minute may hold its place for half an hour (a damaged file, engines that time out, attempt after attempt).
-Its Conductor says afterwards what it held, and its lane pays the difference, or gets it back.
+A call of one minute may hold its slot for half an hour (a damaged file, engines that time out, repeated attempts). Its
+Conductor reports the actual time, and its lane pays the difference or gets it back.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from db.core.database import EVERY_WORKSPACE, Database
 class ChargedSlot:
     """What a claim charged a lane for a job. `paid`: seconds of audio; None: those of a usual call.
 
-    `settled_in`: the transactions that were to charge the difference; where the answer to a commit was lost, the server
-    knows which of them did.
+    `settled_in`: the transactions that were to charge the difference. If the response to a commit was lost, the server
+    can report which of them committed.
     """
 
     team_id: UUID
@@ -41,35 +41,37 @@ _SETTLE = sa.text(
     " CAST(:worked AS float8[])), CAST(pg_current_xact_id() AS text) AS transaction"
 )
 _OUTCOMES = sa.text(
-    "SELECT CAST(one AS text) AS transaction, CASE WHEN one < pg_snapshot_xmax(pg_current_snapshot())"
-    " THEN pg_xact_status(one) ELSE 'in progress' END AS outcome FROM unnest(CAST(:transactions AS xid8[])) AS one"
+    "SELECT CAST(xid AS text) AS transaction, CASE WHEN xid < pg_snapshot_xmax(pg_current_snapshot())"
+    " THEN pg_xact_status(xid) ELSE 'in progress' END AS outcome FROM unnest(CAST(:transactions AS xid8[])) AS xid"
 )
 
 
 async def settle(connection: AsyncConnection, slots: Sequence[UsedSlot]) -> list[UsedSlot]:
-    """Charge lanes the difference between what their jobs held and what their turns had cost.
+    """Charge lanes the difference between the time their jobs took and the time already charged.
 
-    In the transaction that ends what was held, as its last statement: so it is charged once, whatever dies. Returns
-    those that an earlier transaction may still charge, because the server has not noticed that nobody waits for it.
+    Runs as the last statement of the transaction that ends the jobs, so it is charged once, whatever crashes. Returns
+    the slots that an earlier transaction may still charge because the server has not noticed that its client is gone.
     """
     if not any(used.slot.settled_in for used in slots):
         await _charge(connection, slots)
         return []
-    tried = sorted({one for used in slots for one in used.slot.settled_in})
-    outcomes = {row.transaction: row.outcome for row in await connection.execute(_OUTCOMES, {"transactions": tried})}
+    transactions = sorted({transaction for used in slots for transaction in used.slot.settled_in})
+    outcomes = {
+        row.transaction: row.outcome for row in await connection.execute(_OUTCOMES, {"transactions": transactions})
+    }
     due, unknown = [], []
     for used in slots:
-        found = {outcomes[one] for one in used.slot.settled_in}
-        if "in progress" in found:
+        results = {outcomes[transaction] for transaction in used.slot.settled_in}
+        if "in progress" in results:
             unknown.append(used)
-        elif found <= {"aborted"}:  # otherwise it has been charged, or was so long ago that nobody knows
+        elif results <= {"aborted"}:  # otherwise it is charged, or too old for the server to report
             due.append(used)
     await _charge(connection, due)
     return unknown
 
 
 async def settle_lost(database: Database, slots: Sequence[UsedSlot]) -> list[UsedSlot]:
-    """Charge for jobs that their holder lost, which ended in another's transaction; return what `settle` does."""
+    """Charge for jobs that their holder lost and that ended in another transaction; return what `settle` returns."""
     if not slots:
         return []
     async with database.transaction(EVERY_WORKSPACE) as connection:

@@ -1,39 +1,37 @@
-"""The queue: leases with fencing on a table. `README.md` tells the protocol.
+"""The queue: leases with fencing on a table. `README.md` describes the protocol.
 
-A worker claims jobs for a time and renews. If it dies, its lease runs out and another worker claims the job; `run` has
-grown by then, and every write of the former holder finds no row of its own and raises `LeaseLost`.
+A worker claims jobs for a time and renews. If it dies, its lease expires and another worker claims the job. The claim
+increments `run`, so every write of the former holder matches no row and raises `LeaseLost`.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.clock import Clock
-from db.core.database import EVERY_WORKSPACE, Database
+from db.core.database import EVERY_WORKSPACE, Clock, Database
 from db.core.rows import CALL_COLUMNS, from_now, to_call
-from db.core.tables import calls, jobs, stage_results
+from db.core.tables import calls, jobs, stage_results, submissions
 from db.queue.charges import ChargedSlot, UsedSlot, settle
-from db.queue.origins import brought
 from pipeline.domain.call import Call, Job
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallError, LeaseLost, RecordingError
 
 WAKE_CHANNEL = "switchboard_jobs"
-TOLD_FROM = 60.0  # seconds of a wait that is an event (call.delayed): shorter ones are usual while a PBX still writes
-VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICEPRINT)  # stages that leave voiceprints behind
+DELAY_EVENT_AFTER_SECONDS = 60.0  # of a wait; shorter ones are usual while a PBX still writes
+VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICEPRINT)  # stages whose results hold voiceprints
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to work on a job while `job.run` is the newest, with the call as it was when the job was claimed.
 
-    `fetching`: to fetch its recordings, no more; `job.run` counts the fetches then. `warnings`: of the last fetch.
-    `slot`: what its lane was charged for it; None where nothing was.
+    `fetching`: the lease covers only fetching the recordings, and `job.run` counts the fetches. `warnings`: of the last
+    fetch. `slot`: what the claim charged the lane; None if nothing.
     """
 
     job: Job
@@ -45,15 +43,15 @@ class Lease:
     fetching: bool = False
     warnings: tuple[str, ...] = ()
     slot: ChargedSlot | None = None
-    channels_swapped: bool = False  # by a setting of its key or team, as its recording was submitted
+    channels_swapped: bool = False  # by the setting of its key or team when its recording was submitted
     request_id: str | None = None  # of the submission that led to the job
     trace: str | None = None  # its traceparent
-    queued_at: datetime | None = None  # since when the job had waited when it was claimed
+    queued_at: datetime | None = None  # before the claim
 
 
-# A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
-# the server, and after an outage that the claimer itself has seen (`take_over` false), holders have the time of a lease
-# to renew first. A job without a worker was abandoned by somebody who knows that its holder is dead.
+# A lease that expires while the server is down does not mean that its holder is dead: it could not renew. After a start
+# of the server, and after an outage seen by the claimer (`take_over` false), holders have the time of a lease to renew
+# first. A job without a worker was abandoned because its holder is dead.
 _CLAIM = sa.text(
     "SELECT claim_jobs(:worker, :count, :ttl, :quarantine_after, :suspects, :take_over, :quarantine, :backfill,"
     " :guests)"
@@ -61,23 +59,40 @@ _CLAIM = sa.text(
 
 _CLAIM_FETCHES = sa.text("SELECT claim_fetches(:worker, :count, :ttl, :take_over, :per_workspace, :per_host, true)")
 
-QUARANTINE = "quarantined"  # the stage of a suspect that is claimed and waits until no other call runs
+QUARANTINE = "quarantined"  # the stage of a claimed suspect that waits until no other call runs
 NO_QUARANTINE = 2**31 - 1
 
 _RENEW = sa.text("""
     UPDATE jobs SET lease_until = now() + make_interval(secs => :ttl)
     FROM unnest(
         CAST(:ids AS uuid[]), CAST(:calls AS bigint[]), CAST(:runs AS integer[]), CAST(:fetching AS boolean[])
-    ) AS held (id, call_pk, run, fetching)
-    WHERE jobs.id = held.id AND jobs.call_pk = held.call_pk AND CASE
-        WHEN held.fetching THEN jobs.fetch_run = held.run AND jobs.state = 'fetching'
-        ELSE jobs.run = held.run AND jobs.state = 'running'
+    ) AS lease (id, call_pk, run, fetching)
+    WHERE jobs.id = lease.id AND jobs.call_pk = lease.call_pk AND CASE
+        WHEN lease.fetching THEN jobs.fetch_run = lease.run AND jobs.state = 'fetching'
+        ELSE jobs.run = lease.run AND jobs.state = 'running'
     END
     RETURNING jobs.id
 """)
 
-_BROUGHT = tuple(
-    brought(column, calls.c.id, jobs.c.id, otherwise="latest").label(column) for column in ("request_id", "traceparent")
+
+def origin_of_job(
+    column: str, call_pk: sa.ColumnElement[int], job_id: sa.ColumnElement[UUID], otherwise: Literal["first", "latest"]
+) -> sa.ScalarSelect[Any]:
+    """Return a column of the first submission whose response was `job_id`; else of the `otherwise` submission."""
+    its_job = submissions.c.job_id == job_id
+    sign = 1 if otherwise == "first" else -1
+    return (
+        sa.select(submissions.c[column])
+        .where(submissions.c.call_pk == call_pk)
+        .order_by(its_job.is_(True).desc(), submissions.c.id * sa.case((its_job, 1), else_=sign))
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+_ORIGIN = tuple(
+    origin_of_job(column, calls.c.id, jobs.c.id, otherwise="latest").label(column)
+    for column in ("request_id", "traceparent")
 )
 _OF_LEASE = ("workspace_id", "metadata_version", "channels_swapped")
 
@@ -95,17 +110,17 @@ async def claim(
     backfill: float = 0.1,
     guests: int = 0,
 ) -> list[Lease]:
-    """Claim at most `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
+    """Claim up to `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
 
-    At most `guests` more are calls of workspaces of which none was being worked on, one of each.
+    Up to `guests` more jobs are of workspaces without running calls, one each.
 
     Calls that are not live keep the share `backfill` (above 0, below 1) of the audio while live ones wait. Teams' turns
-    are by seconds of audio and priority: `schema/functions/3_queue.sql` has the rule. A job whose lease ran out
-    counts a crash. Several workers may claim at once; no job goes to two of them.
+    are by seconds of audio and priority: `schema/functions/3_queue.sql` has the rule. A job whose lease expired counts
+    a crash. Several workers may claim at once; no job goes to two of them.
 
-    Jobs with `quarantine_after` crashes or more may be what kills their worker: `suspects` claims only those, in the
-    stage `QUARANTINE`, in which the death of their worker is not counted against them. With `take_over` False no
-    lease that merely ran out is taken over: the caller has just found the server again, as their holders may have.
+    Jobs with `quarantine_after` crashes or more may be what crashes their worker: `suspects` claims only those, in the
+    stage `QUARANTINE`, in which a crash of the worker does not count against them. With `take_over` False no lease that
+    merely expired is taken over: the caller has just reconnected, as their holders may have.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "quarantine_after": quarantine_after}
     values |= {
@@ -128,10 +143,10 @@ async def claim_fetches(
     per_host: int,
     take_over: bool = True,
 ) -> list[Lease]:
-    """Claim at most `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
+    """Claim up to `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
 
-    The workspace that fetches least comes first; none holds more than `per_workspace` at once, nor more than there is
-    room left, nor more than `per_host` of one host: `schema/functions/4_fetches.sql`. See `claim` for `take_over`.
+    The workspace with the fewest fetches comes first. None holds more than `per_workspace` at once, more than it has
+    room left, or more than `per_host` of one host: `schema/functions/4_fetches.sql`. See `claim` for `take_over`.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "take_over": take_over}
     values |= {"per_workspace": per_workspace, "per_host": per_host}
@@ -139,12 +154,12 @@ async def claim_fetches(
         return await _leases(connection, await connection.execute(_CLAIM_FETCHES, values))
 
 
-async def _leases(connection: AsyncConnection, taken: sa.CursorResult[Any]) -> list[Lease]:
-    ids = list(taken.scalars())
+async def _leases(connection: AsyncConnection, claimed: sa.CursorResult[Any]) -> list[Lease]:
+    ids = list(claimed.scalars())
     if not ids:
         return []
     rows = await connection.execute(
-        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE), *_BROUGHT)
+        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE), *_ORIGIN)
         .join(calls, calls.c.id == jobs.c.call_pk)
         .where(jobs.c.id.in_(ids))
         .order_by(jobs.c.not_before, jobs.c.created_at)
@@ -153,22 +168,22 @@ async def _leases(connection: AsyncConnection, taken: sa.CursorResult[Any]) -> l
 
 
 async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[UUID]:
-    """Hold `leases` for `ttl` seconds from now; returns the ids of those jobs that are lost."""
+    """Extend `leases` to `ttl` seconds from now and return the job ids of those that are lost."""
     if not leases:
         return set()
-    held: dict[str, Any] = {"ids": [lease.job.job_id for lease in leases], "ttl": ttl}
-    held |= {"calls": [lease.call_pk for lease in leases], "runs": [lease.job.run for lease in leases]}
-    held["fetching"] = [lease.fetching for lease in leases]
+    values: dict[str, Any] = {"ids": [lease.job.job_id for lease in leases], "ttl": ttl}
+    values |= {"calls": [lease.call_pk for lease in leases], "runs": [lease.job.run for lease in leases]}
+    values["fetching"] = [lease.fetching for lease in leases]
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        kept = set((await connection.execute(_RENEW, held)).scalars())
-    return {lease.job.job_id for lease in leases} - kept
+        renewed = set((await connection.execute(_RENEW, values)).scalars())
+    return {lease.job.job_id for lease in leases} - renewed
 
 
 async def workers(database: Database) -> list[str]:
-    """Who holds jobs, by the names given to `claim` and `claim_fetches`; not of leases that ran out a minute ago and
-    before.
+    """Return the names of workers that hold jobs, as passed to `claim` and `claim_fetches`.
 
-    Those can be claimed as they are, and a look at all of them would pass whatever a snapshot keeps of earlier ones.
+    Leases that expired more than a minute ago are left out. Those can be claimed anyway, and reading all of them would
+    scan every earlier version that a snapshot retains.
     """
     recent = jobs.c.lease_until > sa.func.now() - sa.text("interval '1 minute'")
     query = sa.select(jobs.c.worker).distinct().where(_LEASED, jobs.c.worker.is_not(None), recent)
@@ -177,16 +192,16 @@ async def workers(database: Database) -> list[str]:
 
 
 async def abandon(database: Database, workers: Sequence[str]) -> None:
-    """End the leases of `workers`, known to be dead: their jobs can be claimed at once, each counting a crash."""
+    """End the leases of dead `workers`: their jobs can be claimed at once, each with one more crash."""
     if not workers:
         return
-    held = sa.and_(_LEASED, jobs.c.worker.in_(workers))
+    is_leased = sa.and_(_LEASED, jobs.c.worker.in_(workers))
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(jobs).where(held).values(lease_until=sa.func.now(), worker=None))
+        await connection.execute(sa.update(jobs).where(is_leased).values(lease_until=sa.func.now(), worker=None))
 
 
 async def stage(database: Database, lease: Lease, stage: str) -> None:
-    """Note where the work stands, for people. Raises LeaseLost."""
+    """Store the stage that the work is in, for display. Raises LeaseLost."""
     async with database.transaction(lease.workspace_id) as connection:
         await change(connection, lease, stage=stage)
 
@@ -199,10 +214,10 @@ async def retry(
     counts_as_failure: bool,
     used: Sequence[UsedSlot] = (),
 ) -> None:
-    """Back to the queue for `delay` seconds, with the reason; charge what was `used`. Raises LeaseLost.
+    """Requeue a job for `delay` seconds, with the reason; charge the `used` slots. Raises LeaseLost.
 
-    Where the recording got a newer address meanwhile, what the old one answered is no reason to wait. The first wait of
-    `TOLD_FROM` or more is an event.
+    If the recording got a newer address in the meantime, the job does not wait: the error concerns the old address. The
+    first wait of `DELAY_EVENT_AFTER_SECONDS` or more raises an event.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
@@ -214,22 +229,22 @@ async def retry(
             **_reason(error),
             failures=jobs.c.failures + (1 if counts_as_failure else 0),
         )
-        if pause >= TOLD_FROM and lease.job.kind == "process":
+        if pause >= DELAY_EVENT_AFTER_SECONDS and lease.job.kind == "process":
             await _note_delay(connection, lease)
         await settle(connection, used)
 
 
 async def _note_delay(connection: AsyncConnection, lease: Lease) -> None:
-    not_told = calls.c.delayed_job.is_distinct_from(lease.job.job_id)
+    is_new_job = calls.c.delayed_job.is_distinct_from(lease.job.job_id)
     await connection.execute(
-        sa.update(calls).where(calls.c.id == lease.call_pk, not_told).values(delayed_job=lease.job.job_id)
+        sa.update(calls).where(calls.c.id == lease.call_pk, is_new_job).values(delayed_job=lease.job.job_id)
     )
 
 
 async def release(database: Database, leases: Sequence[Lease], used: Sequence[UsedSlot] = ()) -> list[UsedSlot]:
-    """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over.
+    """Requeue jobs at once and count nothing: the worker is stopping. Leases already lost are skipped.
 
-    What was `used` is charged; returns what `settle` does.
+    Charges the `used` slots; returns what `settle` returns.
     """
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.job.job_id):
@@ -238,7 +253,7 @@ async def release(database: Database, leases: Sequence[Lease], used: Sequence[Us
 
 
 async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()) -> None:
-    """The recordings are stored: the job waits for its turn to be worked on. Raises LeaseLost."""
+    """Queue a job whose recordings are stored. Raises LeaseLost."""
     async with database.transaction(lease.workspace_id) as connection:
         await lock(connection, lease)
         later = _waiting(lease, 0) | {"state": "queued", "fetch_warnings": list(warnings)}
@@ -246,7 +261,7 @@ async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()
 
 
 async def fetch_again(database: Database, lease: Lease, used: Sequence[UsedSlot] = ()) -> None:
-    """The recordings are not in the store: back to those that are fetched; charge what was `used`. Raises LeaseLost."""
+    """Return a job whose recordings are missing in the store to fetching; charge the `used` slots. Raises LeaseLost."""
     async with database.transaction(lease.workspace_id) as connection:
         await lock(connection, lease)
         later = _waiting(lease, 0) | {"state": "fetching"}
@@ -255,12 +270,12 @@ async def fetch_again(database: Database, lease: Lease, used: Sequence[UsedSlot]
 
 
 async def fail(database: Database, lease: Lease, error: CallError, used: Sequence[UsedSlot] = ()) -> None:
-    """Fail the job and charge what was `used`. Raises LeaseLost.
+    """Fail the job and charge the `used` slots. Raises LeaseLost.
 
-    Not yet, though, where the recording got a newer address meanwhile: then the job is queued again instead.
-    A process job takes its call to `failed`, with the error's code, sentence and whether a retry could help. A call
-    whose analysis fails stays completed, keeps its findings and gets a warning; if its metadata changed once more in
-    the meantime, the analysis is queued again instead.
+    If the recording got a newer address in the meantime, the job is requeued instead. A failed process job sets its
+    call to `failed`, with the error's code, message and whether a retry could help. A call whose analysis fails stays
+    completed, keeps its findings and gets a warning; if its metadata changed again in the meantime, the analysis is
+    requeued instead.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
@@ -277,7 +292,9 @@ async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> 
     await change(connection, lease, **_ended("failed"), **_reason(error))
     await _drop_voices(connection, lease)
     if lease.job.kind == "analyze":
-        warning = f"The analysis after a change of the call's data failed, its findings are older: {error.message}"
+        warning = (
+            f"Reanalysis after a change of the call's data failed; the findings are from before it: {error.message}"
+        )
         changes: dict[str, Any] = {"analysis_warnings": [warning]}
     else:
         changes = {"state": "failed", "failed_at": sa.func.now()}
@@ -288,31 +305,31 @@ async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> 
 
 
 async def _drop_voices(connection: AsyncConnection, lease: Lease) -> None:
-    """Drop what failed work left of voices: nobody will use it, and another job makes it again.
+    """Delete the voice results of failed work: nothing will use them, and another job creates them again.
 
-    An "analyze" job leaves alone what the call's record rests on.
+    An "analyze" job does not touch those that the call's record uses.
     """
-    left = sa.and_(stage_results.c.call_pk == lease.call_pk, stage_results.c.stage.in_(VOICES))
+    voice_results = sa.and_(stage_results.c.call_pk == lease.call_pk, stage_results.c.stage.in_(VOICES))
     if lease.job.kind == "analyze":
-        left &= stage_results.c.job_id == lease.job.job_id
-    await connection.execute(sa.delete(stage_results).where(left))
+        voice_results &= stage_results.c.job_id == lease.job.job_id
+    await connection.execute(sa.delete(stage_results).where(voice_results))
 
 
 def wakes(database: Database) -> AsyncIterator[None]:
-    """As `Database.wakes`, each time work is queued."""
+    """Yield as `Database.wakes`, each time work is queued."""
     return database.wakes(WAKE_CHANNEL)
 
 
-# For the other writers of this package: they keep the order call, then job, so that nobody waits in a circle.
+# For the other writers of this package, which lock the call, then the job, to avoid deadlocks.
 
 
 async def lock(connection: AsyncConnection, lease: Lease) -> sa.Row[Any]:
-    """Lock the call and then the job for this transaction; the call's row. Raises LeaseLost."""
+    """Lock the call and then the job for this transaction; return the call's row. Raises LeaseLost."""
     columns = (*CALL_COLUMNS, calls.c.metadata_version, calls.c.job_id, calls.c.from_e164, calls.c.to_e164)
-    found = await connection.execute(
+    rows = await connection.execute(
         sa.select(*columns).where(calls.c.id == lease.call_pk).with_for_update(key_share=True)
     )
-    row = found.one_or_none()
+    row = rows.one_or_none()
     if row is None:  # erased
         raise lost(lease)
     await hold(connection, lease)
@@ -329,13 +346,13 @@ async def hold(connection: AsyncConnection, lease: Lease) -> None:
 
 async def change(connection: AsyncConnection, lease: Lease, **values: Any) -> None:
     """Change the job's row. Raises LeaseLost."""
-    done = await connection.execute(sa.update(jobs).where(_held(lease)).values(**values))
-    if done.rowcount != 1:
+    result = await connection.execute(sa.update(jobs).where(_held(lease)).values(**values))
+    if result.rowcount != 1:
         raise lost(lease)
 
 
 async def finish(connection: AsyncConnection, lease: Lease) -> None:
-    """The job is done, in the transaction that writes its results. Raises LeaseLost."""
+    """Mark the job done, in the transaction that writes its results. Raises LeaseLost."""
     await change(connection, lease, **_ended("done"), error_code=None, error_message=None, error_retryable=None)
 
 
@@ -349,14 +366,13 @@ def _held(lease: Lease) -> sa.ColumnElement[bool]:
 
 
 def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool:
-    """Whether `error` is about an address of the recording that was replaced after the lease had been loaded."""
+    """Return whether `error` is about an address of the recording that was replaced after the lease was loaded."""
     now = to_call(row)
     tried = (lease.call.recording_url, lease.call.recording_url2)
     return isinstance(error, RecordingError) and (now.recording_url, now.recording_url2) != tried
 
 
 def _waiting(lease: Lease, delay: float) -> dict[str, Any]:
-    """In the queue that the lease was claimed from."""
     state = "fetching" if lease.fetching else "queued"
     due = {"queued_at": sa.func.now(), "not_before": from_now(delay)}
     return {"state": state, "lease_until": None, "worker": None, **due}
@@ -388,5 +404,14 @@ def _lease(row: sa.Row[Any]) -> Lease:
     slot = None if fetching else ChargedSlot(row.team_id, row.live, row.audio_seconds if first else 0.0)
     clock = Clock(row.started_at)  # the moment of the claim
     call = (to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
-    led_to_it = (row.request_id, row.traceparent)
-    return Lease(job, *call, clock, fetching, warnings, slot, row.channels_swapped, *led_to_it, row.queued_at)
+    origin = (row.request_id, row.traceparent)
+    return Lease(job, *call, clock, fetching, warnings, slot, row.channels_swapped, *origin, row.queued_at)
+
+
+async def traces(database: Database, workspace_id: UUID, call_pk: int) -> list[str]:
+    """Return the traceparents of a call's submissions."""
+    query = sa.select(submissions.c.traceparent).where(
+        submissions.c.call_pk == call_pk, submissions.c.traceparent.is_not(None)
+    )
+    async with database.transaction(workspace_id) as connection:
+        return list((await connection.execute(query.order_by(submissions.c.id))).scalars())

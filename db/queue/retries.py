@@ -1,7 +1,7 @@
-"""Work that failed or waits for its next try: listed, and tried again on an operator's word.
+"""Jobs that failed or wait for their next attempt: listing and retrying them.
 
-Failed work is retried by a new job, as the same recording sent again would be. Only what still stands is listed: a call
-whose failed job was followed by another one has no failed work.
+Failed work is retried by a new job, as a resubmitted recording would be. Only current failures are listed: a call whose
+failed job was followed by another job has no failed work.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.rows import read, within
+from db.core.rows import filter_by, read
 from db.core.tables import calls, jobs, workspaces
 
 
@@ -33,7 +33,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class FailedJob(_Job):
-    """A job that will not be tried again by itself."""
+    """A failed job without another automatic attempt."""
 
     failures: int
     crashes: int
@@ -42,14 +42,14 @@ class FailedJob(_Job):
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob(_Job):
-    """A job whose last try failed, with why, and when the next one is due."""
+    """A job whose last attempt failed, with the reason and the time of the next attempt."""
 
     next_try: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What became of a failed job. `new_job_id` None: nothing was begun, because it was no failed work any more."""
+    """Result of retrying a failed job. `new_job_id` None: the failure was no longer current, so nothing started."""
 
     job_id: UUID
     call_id: UUID
@@ -96,11 +96,11 @@ async def failed(
     ids: Sequence[UUID] | None = None,
     limit: int | None = None,
 ) -> list[FailedJob]:
-    """Failed work, the latest first: for the reason `code`, failed since `since`, of `ids` (of jobs or calls)."""
+    """Return failed jobs, the latest first: with the code, failed since `since`, of `ids` (of jobs or calls)."""
     query = _JOBS.where(_FAILED).order_by(jobs.c.finished_at.desc(), jobs.c.id).limit(limit)
     if since is not None:
         query = query.where(jobs.c.finished_at >= since)
-    return [read(FailedJob, row) for row in await _found(database, query, workspace_id, code, ids)]
+    return [read(FailedJob, row) for row in await _matching(database, query, workspace_id, code, ids)]
 
 
 async def waiting(
@@ -110,32 +110,32 @@ async def waiting(
     since: datetime | None = None,
     ids: Sequence[UUID] | None = None,
 ) -> list[WaitingJob]:
-    """Waiting work, the next to be tried first: for the reason `code`, since `since`, of `ids` (of jobs or calls)."""
+    """Return waiting jobs, the next due first: with the code, since `since`, of `ids` (of jobs or calls)."""
     query = _JOBS.where(_WAITS).order_by(jobs.c.not_before, jobs.c.id)
     if since is not None:
         query = query.where(jobs.c.queued_at >= since)
-    return [read(WaitingJob, row) for row in await _found(database, query, workspace_id, code, ids)]
+    return [read(WaitingJob, row) for row in await _matching(database, query, workspace_id, code, ids)]
 
 
 async def try_now(database: Database, job_id: UUID) -> bool:
-    """Make the next try of a waiting job due now; False where it no longer waits."""
+    """Make the next attempt of a waiting job due now; return False if it no longer waits."""
     due = sa.update(jobs).where(jobs.c.id == job_id, _WAITS).values(not_before=sa.func.now())
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return (await connection.execute(due)).rowcount == 1
 
 
 async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = None) -> Retried | None:
-    """Retry a failed job's work with a new job; None where there is no such job.
+    """Retry a failed job with a new job; return None if there is no such job.
 
-    One transaction, which looks again whether the work still stands: what a sender did meanwhile is not undone.
+    Runs in one transaction, which checks again whether the failure is current, so it overwrites no later submission.
     """
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        found = await connection.execute(
+        rows = await connection.execute(
             sa.select(calls.c.id, calls.c.call_id)
             .where(calls.c.id == sa.select(jobs.c.call_pk).where(jobs.c.id == job_id).scalar_subquery())
             .with_for_update(key_share=True)
         )
-        call = found.one_or_none()
+        call = rows.one_or_none()
         if call is None:
             return None
         row = (await connection.execute(_JOBS.where(_FAILED, jobs.c.id == job_id))).one_or_none()
@@ -146,8 +146,8 @@ async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = No
 
 async def _begin(connection: AsyncConnection, row: Any) -> UUID:
     values = {"call_pk": row.call_pk, "kind": row.kind}
-    made = await connection.execute(sa.insert(jobs).values(**values).returning(jobs.c.id))
-    new_job: UUID = made.scalar_one()
+    inserted = await connection.execute(sa.insert(jobs).values(**values).returning(jobs.c.id))
+    new_job: UUID = inserted.scalar_one()
     if row.kind == "process":
         cleared = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
         changes: dict[str, Any] = {"state": "transcribing", "job_id": new_job, "warnings": []} | cleared
@@ -158,14 +158,14 @@ async def _begin(connection: AsyncConnection, row: Any) -> UUID:
     return new_job
 
 
-async def _found(
+async def _matching(
     database: Database,
     query: sa.Select[Any],
     workspace_id: UUID | None,
     code: str | None,
     ids: Sequence[UUID] | None,
 ) -> Sequence[sa.Row[Any]]:
-    query = within(query, calls.c.workspace_id, workspace_id)
+    query = filter_by(query, calls.c.workspace_id, workspace_id)
     if code is not None:
         query = query.where(jobs.c.error_code == code)
     if ids is not None:

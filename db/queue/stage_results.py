@@ -1,9 +1,7 @@
-"""What each stage of a job left behind, so that a resumed job skips what is done.
+"""Stored results of the stages of a job, so that a resumed job skips the finished ones.
 
-A stage's result belongs to the content it was made from and to what produced it (`pipeline.steps.provenance`):
-another job of
-the same call, or a run, that has the very same bytes and would produce the same finds it too. What was fetched belongs
-to the job.
+A result belongs to its input content and to its producer (`pipeline.steps.provenance`): another job of the same call,
+or a run, with the same bytes and the same producer uses it too. Fetched recordings belong to the job.
 """
 
 import logging
@@ -28,13 +26,13 @@ from pipeline.domain.stage import Stage
 
 log = logging.getLogger(__name__)
 
-NONE_KNOWN: Mapping[Stage, str] = MappingProxyType({})  # producers of nobody who knows of any
-_FETCHED = (Stage.FETCH, Stage.LEG)  # what they record are rows of `recordings`, not of `stage_results`
+NO_PRODUCERS: Mapping[Stage, str] = MappingProxyType({})  # no producer information
+_FETCHED = (Stage.FETCH, Stage.LEG)  # stored in `recordings`, not in `stage_results`
 _ADAPTERS = {
     stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _FETCHED
 }
 
-# The record's speakers have the labels of the reclustering, where there is one: the diarization's are others then.
+# The record's speakers have the labels of the reclustering, if there is one; the labels of the diarization differ.
 _KEEP_VOICES = sa.text("""
     UPDATE stage_results SET result = jsonb_set(result, '{voiceprints}', coalesce((
         SELECT jsonb_object_agg(voice.key, voice.value) FROM jsonb_each(result -> 'voiceprints') AS voice
@@ -50,11 +48,10 @@ _KEEP_VOICES = sa.text("""
 
 
 def content_key(fetched: Sequence[Recording], call: Call, swapped: bool, producer: str = "") -> str:
-    """Names what a result was made of: the channel and sha256 of each recording, what the files stand for, and what
-    made it.
+    """Return the key of a result: the channel and sha256 of each recording, the number of files and the producer.
 
-    One file is another thing where it is a leg whose fellow could not be had than where it is the whole call.
-    `swapped`: the channels stand for the other party each. `producer`: what made the result.
+    One file differs if it is a leg whose counterpart is missing rather than the whole call. `swapped`: the channels are
+    exchanged. `producer`: what produced the result.
     """
     files = 2 if call.recording_url2 else 1
     return " ".join(
@@ -67,13 +64,13 @@ def content_key(fetched: Sequence[Recording], call: Call, swapped: bool, produce
     )
 
 
-async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] = NONE_KNOWN) -> dict[Stage, Any]:
-    """Return what each stage recorded that its producer made, as its `result`. Nothing but `LEG` before the recordings
-    were fetched. A stage without a producer: what was recorded without one.
+async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] = NO_PRODUCERS) -> dict[Stage, Any]:
+    """Return the stored result of each stage by its producer; only `LEG` before the recordings are fetched.
 
-    `LEG` is recorded for one recording at a time and loaded as a tuple of all there are; `FETCH` is recorded when no
-    other is awaited any longer. Load again after recording `FETCH`: another job of the call may have worked on the same
-    content. What another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
+    For a stage without a producer: the result stored without one. `LEG` is recorded for one recording at a time and
+    loaded as a tuple of all; `FETCH` is recorded when no more are expected. Load again after recording `FETCH`: another
+    job of the call may have processed the same content. A result in a form of another version that cannot be parsed
+    counts as missing: the stage runs again.
     """
     async with database.transaction(lease.workspace_id) as connection:
         legs, settled = await _legs(connection, lease)
@@ -92,23 +89,26 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
             )
         )
         stored = {row.stage: row.result for row in rows}
-    found: dict[Stage, Any] = {Stage.FETCH: fetched, Stage.LEG: fetched}
+    results: dict[Stage, Any] = {Stage.FETCH: fetched, Stage.LEG: fetched}
     for stage in _ADAPTERS.keys() & stored:
         try:
-            found[stage] = _ADAPTERS[stage].validate_python(stored[stage])
+            results[stage] = _ADAPTERS[stage].validate_python(stored[stage])
         except ValidationError as error:
             log.warning(
-                "call %s: %s recorded in another form: %d faults", lease.call.call_id, stage, error.error_count()
+                "call %s: stored result of %s has another form: %d errors",
+                lease.call.call_id,
+                stage,
+                error.error_count(),
             )
-    return found
+    return results
 
 
 async def of_record(database: Database, lease: Lease) -> Mapping[Stage, str]:
-    """What produced the call's record, by stage; empty if the call has no transcript."""
+    """Return the producers of the call's record by stage; empty if the call has no transcript."""
     query = sa.select(transcripts.c.producers).where(transcripts.c.call_pk == lease.call_pk)
     async with database.transaction(lease.workspace_id) as connection:
-        known = await connection.scalar(query)
-    return {} if known is None else {stage: known[stage] for stage in Stage if stage in known}
+        producers = await connection.scalar(query)
+    return {} if producers is None else {stage: producers[stage] for stage in Stage if stage in producers}
 
 
 async def record(
@@ -119,20 +119,20 @@ async def record(
     worked_seconds: float | None = None,
     producer: str = "",
 ) -> None:
-    """Keep what `stage` made; a second time replaces the first. `worked_seconds`: what it took of replicas.
+    """Store the result of `stage`; replaces an earlier one. `worked_seconds`: replica time it took.
 
-    A job that gets further than before is not what its worker died of: its crashes no longer count.
+    A job that gets further than before did not crash its worker: its crashes no longer count.
 
-    Raises LeaseLost, and ValueError for a stage that records nothing or one recorded before `FETCH`.
+    Raises LeaseLost, and ValueError for a stage without a result or one recorded before `FETCH`.
     """
     if stage.result is None:
-        raise ValueError(f"stage {stage.value!r} records nothing")
+        raise ValueError(f"stage {stage.value!r} has no result to store")
     async with database.transaction(lease.workspace_id) as connection:
-        news = _left(stage, result)
-        if lease.job.crashes and not await _known(connection, lease, stage, result, producer):
-            news["crashes"] = 0
-        if news:
-            await jobs.change(connection, lease, **news)
+        progress = _progress(stage, result)
+        if lease.job.crashes and not await _is_recorded(connection, lease, stage, result, producer):
+            progress["crashes"] = 0
+        if progress:
+            await jobs.change(connection, lease, **progress)
         else:
             await jobs.hold(connection, lease)
         if stage is Stage.LEG:
@@ -152,7 +152,7 @@ async def keep(
     producer: str,
     worked_seconds: float | None = None,
 ) -> None:
-    """As `record`, in the transaction of somebody who holds the call. Raises ValueError before `FETCH`."""
+    """Store a result as `record` does, in a transaction that holds the call. Raises ValueError before `FETCH`."""
     fetched, settled = await _legs(connection, lease)
     if not fetched or not settled:
         raise ValueError(f"stage {stage.value!r} recorded before 'fetch'")
@@ -169,30 +169,32 @@ async def keep(
 async def drop_voices(
     connection: AsyncConnection, lease: Lease, call: Call, transcript: Transcript, producers: Mapping[Stage, str]
 ) -> None:
-    """Drop voices that no member's profile may use, in the transaction that completes the call.
+    """Delete voices that no member's profile may use, in the transaction that completes the call.
 
-    What stays is the rep's: of separated channels by the channel, in a mixed recording only a voice that fitted a
-    member's profile. What other recordings of the call left is dropped as a whole, and made again if one comes back.
+    The agent's voices stay: of separated channels by the channel, in a mixed recording only a voice that matched a
+    member's profile. Results of other recordings of the call are deleted, and computed again if one of them returns.
     """
     fetched, _ = await _legs(connection, lease)
-    own, content = stage_results.c.call_pk == lease.call_pk, content_key(fetched, call, lease.channels_swapped)
-    of_others = sa.and_(
+    of_call, content = stage_results.c.call_pk == lease.call_pk, content_key(fetched, call, lease.channels_swapped)
+    of_other_content = sa.and_(
         stage_results.c.content_key != content, ~stage_results.c.content_key.startswith(f"{content} by ")
     )
-    await connection.execute(sa.delete(stage_results).where(own, stage_results.c.stage.in_(jobs.VOICES), of_others))
-    await _thin(connection, lease, content, transcript, producers)
+    await connection.execute(
+        sa.delete(stage_results).where(of_call, stage_results.c.stage.in_(jobs.VOICES), of_other_content)
+    )
+    await _delete_customer_voices(connection, lease, content, transcript, producers)
 
 
 async def thin_voices(
     connection: AsyncConnection, lease: Lease, transcript: Transcript, producers: Mapping[Stage, str]
 ) -> None:
-    """As `drop_voices`, of what a run made: what other results of the call hold stays."""
+    """Delete voices as `drop_voices`, but only of a run's results; other results of the call stay."""
     fetched, _ = await _legs(connection, lease)
     content = content_key(fetched, lease.call, lease.channels_swapped)
-    await _thin(connection, lease, content, transcript, producers)
+    await _delete_customer_voices(connection, lease, content, transcript, producers)
 
 
-async def _thin(
+async def _delete_customer_voices(
     connection: AsyncConnection, lease: Lease, content: str, transcript: Transcript, producers: Mapping[Stage, str]
 ) -> None:
     keys = [content, *(f"{content} by {producer}" for producer in producers.values())]
@@ -204,8 +206,8 @@ def _key(fetched: Sequence[Recording], lease: Lease, stage: Stage, producers: Ma
     return content_key(fetched, lease.call, lease.channels_swapped, producers.get(stage, ""))
 
 
-def _left(stage: Stage, result: Any) -> dict[str, Any]:
-    """What the queue is to know of the work that is left: `queue.py` counts it."""
+def _progress(stage: Stage, result: Any) -> dict[str, Any]:
+    """Return the columns by which the queue counts the remaining work (`db.queue.backlog`)."""
     if stage is Stage.AUDIO:
         return {"audio_seconds": result.duration, "channels": 2 if result.layout.kind.separated else 1}
     if stage is Stage.RECOGNITION:
@@ -213,12 +215,12 @@ def _left(stage: Stage, result: Any) -> dict[str, Any]:
     return {"voice_done": True} if stage in (Stage.DIARIZATION, Stage.VOICEPRINT) else {}
 
 
-async def _known(connection: AsyncConnection, lease: Lease, stage: Stage, result: Any, producer: str) -> bool:
-    """Whether an earlier attempt got as far as this stage of this content."""
+async def _is_recorded(connection: AsyncConnection, lease: Lease, stage: Stage, result: Any, producer: str) -> bool:
+    """Return whether an earlier attempt got as far as this stage of this content."""
     fetched, _ = await _legs(connection, lease)
     if stage in _FETCHED:
-        new = {result.channel} if stage is Stage.LEG else {recording.channel for recording in result}
-        return new <= {recording.channel for recording in fetched}
+        channels = {result.channel} if stage is Stage.LEG else {recording.channel for recording in result}
+        return channels <= {recording.channel for recording in fetched}
     row = await connection.execute(
         sa.select(stage_results.c.stage).where(
             stage_results.c.call_pk == lease.call_pk,
@@ -230,20 +232,19 @@ async def _known(connection: AsyncConnection, lease: Lease, stage: Stage, result
 
 
 async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Recording, ...], bool]:
-    """The recordings of the process job, which is this one or the one that an "analyze" job follows; whether they are
-    all there will be."""
+    """Return the recordings of the call's process job and whether they are complete."""
     job: UUID | sa.ScalarSelect[Any] = lease.job.job_id
     if lease.job.kind == "analyze":
         job = sa.select(calls.c.job_id).where(calls.c.id == lease.call_pk).scalar_subquery()
-    found = await connection.execute(
+    result = await connection.execute(
         sa.select(recordings).where(recordings.c.job_id == job).order_by(recordings.c.channel)
     )
-    rows = found.all()
+    rows = result.all()
     return tuple(read(Recording, row) for row in rows), all(row.settled for row in rows)
 
 
 async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording) -> None:
-    """Whether others are awaited does not change for one that takes the place of a recording that was lost."""
+    """Store one recording; replacing a lost recording keeps its `settled`."""
     _only_of_process(lease)
     values = columns(leg)
     new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)

@@ -1,5 +1,3 @@
-"""When each stage of a call's work was done, and what work it was: for people who wonder what took so long."""
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +12,12 @@ from db.core.database import Database, Reader
 from db.core.rows import read
 from db.core.tables import calls, stage_results, transcripts
 
-PRODUCER = 32  # characters of a producer, at the end of the key of what it made
+PRODUCER_LENGTH = 32  # characters of a producer, at the end of the key of its result
 
 
 @dataclass(frozen=True, slots=True)
 class StageDone:
-    """A stage that a job has finished. A later job that finds its result there leaves it as it was."""
+    """A finished stage of a job. A later job that reuses the result leaves it unchanged."""
 
     job_id: UUID
     stage: str
@@ -28,30 +26,30 @@ class StageDone:
 
 
 async def stages_done(database: Database, reader: Reader, call_id: UUID) -> list[StageDone]:
-    """The stages of a call in the order in which they were done; empty for a call that the reader may not see.
+    """Return the finished stages of a call in order; empty for a call that the reader may not see.
 
-    What only runs made is not among them: of results that say what produced them, those count that the record rests on.
+    Leaves out results that only runs created: of results with a producer, only those of the call's record count.
     """
     columns: tuple[Any, ...] = tuple(stage_results.c[name] for name in StageDone.__dataclass_fields__)
     query = sa.select(*columns).join(calls, calls.c.id == stage_results.c.call_pk)
-    mine = (calls.c.workspace_id == reader.workspace_id, calls.c.call_id == call_id)
+    of_call = (calls.c.workspace_id == reader.workspace_id, calls.c.call_id == call_id)
     query = query.outerjoin(transcripts, transcripts.c.call_pk == calls.c.id)
-    produced = sa.func.right(stage_results.c.content_key, PRODUCER)
+    produced = sa.func.right(stage_results.c.content_key, PRODUCER_LENGTH)
     of_record = transcripts.c.producers[stage_results.c.stage].astext
     counts = sa.or_(
         stage_results.c.content_key.not_like("% by %"), transcripts.c.producers.is_(None), produced == of_record
     )
-    query = query.where(*mine, counts).order_by(stage_results.c.recorded_at, stage_results.c.stage)
+    query = query.where(*of_call, counts).order_by(stage_results.c.recorded_at, stage_results.c.stage)
     return [read(StageDone, row) for row in await database.rows(reader, query)]
 
 
 async def worked_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, list[StageDone]]:
-    """The stages of which it was measured how long they took, of the present recordings of calls, by callId."""
+    """Return the stages with a measured duration, of the present recordings of calls, by callId."""
     columns: tuple[Any, ...] = tuple(stage_results.c[name] for name in StageDone.__dataclass_fields__)
-    mine = sa.and_(calls.c.id == stage_results.c.call_pk, calls.c.job_id == stage_results.c.job_id)
-    query = sa.select(calls.c.call_id, *columns).join(calls, mine)
+    of_present_job = sa.and_(calls.c.id == stage_results.c.call_pk, calls.c.job_id == stage_results.c.job_id)
+    query = sa.select(calls.c.call_id, *columns).join(calls, of_present_job)
     measured = query.where(calls.c.call_id.in_(call_ids), stage_results.c.worked_seconds.is_not(None))
-    found: dict[UUID, list[StageDone]] = defaultdict(list)
+    stages: dict[UUID, list[StageDone]] = defaultdict(list)
     for row in await connection.execute(measured):
-        found[row.call_id].append(read(StageDone, row))
-    return found
+        stages[row.call_id].append(read(StageDone, row))
+    return stages

@@ -1,4 +1,4 @@
-"""Tasks and contacts of many calls: as people know them, and as findings tell them, so that the two can be compared."""
+"""Tasks and contacts of many calls, from users and from findings, so that the two can be compared."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -26,23 +26,24 @@ from db.records import corrections as edits
 from pipeline.domain.edits import corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
 
-STEPS = ("tasks", "contacts")  # whose findings are read
+STEPS = ("tasks", "contacts")  # of the findings that are read
 
 _EVIDENCE = TypeAdapter(Evidence)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What people said of a call. `tasks`: those of the machine with the owner as corrected, and whether a person
-    marked it as done. `contact` counts where `contact_set`; None: the call is with no contact."""
+class CallAnnotations:
+    """Users' annotations of a call. `tasks`: the machine's tasks with the corrected owner, and whether a user marked
+    them as done. `contact` applies if `contact_set`; None: the call has no contact.
+    """
 
     tasks: tuple[tuple[Task, bool], ...]
     contact_set: bool
     contact: Contact | None
 
 
-async def known_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, Known]:
-    """What people said of calls, by callId."""
+async def annotations_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, CallAnnotations]:
+    """Return users' annotations of calls by callId."""
     columns = ("contact_set", "contact_id", "swapped", "agent_set", "user_id")
     query = (
         sa.select(
@@ -55,51 +56,53 @@ async def known_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dic
         .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
     )
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
-    found = await _tasks(connection, [row.id for row in rows])
+    tasks_by_call = await _tasks(connection, [row.id for row in rows])
     people = await contacts_of(connection, [row.contact_id for row in rows if row.contact_set and row.contact_id])
-    made = {}
+    annotations = {}
     for row in rows:
         fields = edits.fields_of(row.swapped, row.agent_set, row.user_id, row.machine_agent)
-        own = tuple((corrected_task(task, fields), marked) for task, marked in found[row.id])
-        made[row.call_id] = Known(own, bool(row.contact_set), people.get(str(row.contact_id)))
-    return made
+        call_tasks = tuple((corrected_task(task, fields), marked) for task, marked in tasks_by_call[row.id])
+        annotations[row.call_id] = CallAnnotations(call_tasks, bool(row.contact_set), people.get(str(row.contact_id)))
+    return annotations
 
 
 async def findings_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, list[Finding]]:
-    """The machine's findings of `STEPS` of calls, by callId, where they are of the present recording."""
+    """Return the machine's findings of `STEPS` by callId, for the present recordings of calls."""
     query = (
         sa.select(calls.c.call_id, findings)
         .join(findings, findings.c.call_pk == calls.c.id)
         .join(transcripts, PRESENT)
         .where(calls.c.call_id.in_(call_ids), findings.c.step.in_(STEPS))
     )
-    found: dict[UUID, list[Finding]] = defaultdict(list)
+    findings_by_call: dict[UUID, list[Finding]] = defaultdict(list)
     for row in await connection.execute(query):
-        found[row.call_id].append(read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))))
-    return found
+        findings_by_call[row.call_id].append(
+            read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence)))
+        )
+    return findings_by_call
 
 
 async def contacts_of(connection: AsyncConnection, contact_ids: Iterable[Any]) -> dict[str, Contact]:
-    """Contacts of the workspace, by id; what is no id is left out."""
-    ids = {found for one in contact_ids if (found := _uuid(one)) is not None}
+    """Return contacts of the workspace by id; invalid ids are left out."""
+    ids = {contact_id for text in contact_ids if (contact_id := _uuid(text)) is not None}
     rows = await connection.execute(sa.select(contacts).where(contacts.c.id.in_(ids)))
     return {str(row.id): read(Contact, row, contact_id=str(row.id)) for row in rows}
 
 
 async def _tasks(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, list[tuple[Task, bool]]]:
-    named = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
-    marked = sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == named)
+    task_id = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
+    marked = sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == task_id)
     query: sa.Select[Any] = (
         sa.select(*tasks.c, task_marks.c.done_at.is_not(None).label("marked"))
         .outerjoin(task_marks, marked)
         .where(tasks.c.call_pk.in_(call_pks))
         .order_by(tasks.c.call_pk, tasks.c.position)
     )
-    found: dict[int, list[tuple[Task, bool]]] = defaultdict(list)
+    tasks_by_call: dict[int, list[tuple[Task, bool]]] = defaultdict(list)
     for row in await connection.execute(query):
         task = read(Task, row, evidence=_EVIDENCE.validate_python(row.evidence))
-        found[row.call_pk].append((task, bool(row.marked)))
-    return found
+        tasks_by_call[row.call_pk].append((task, bool(row.marked)))
+    return tasks_by_call
 
 
 def _uuid(text: Any) -> UUID | None:

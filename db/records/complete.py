@@ -28,19 +28,18 @@ async def complete(
     warnings: Sequence[str] = (),
     voices: VoicePolicy | None = None,
     used: Sequence[UsedSlot] = (),
-    producers: Mapping[Stage, str] = stage_results.NONE_KNOWN,
+    producers: Mapping[Stage, str] = stage_results.NO_PRODUCERS,
     analysis_warnings: Sequence[str] = (),
 ) -> Call | None:
-    """Write the record of a call, finish its job and charge what it `used`. Raises LeaseLost.
+    """Write the record of a call, finish its job and charge the `used` slots. Raises LeaseLost.
 
-    Returns None when it is done. When a submission changed the call's data since the lease was loaded, it writes
-    nothing and returns the call as it is now: run the analysis again and call with the lease's `call`
-    replaced by it.
+    Returns None if it is done. If a submission changed the call's data since the lease was loaded, it writes nothing
+    and returns the present call: run the analysis again and call with it as the lease's `call`.
 
-    `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
-    voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
-    another. Other voices that the stages left behind are dropped. `producers`: of the stages that the record rests on.
-    `analysis_warnings`: such that the next analysis replaces.
+    `voiceprint` is the agent's, stored under the call's `user_id`; `voices` decides how profiles use it (None: not).
+    Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
+    be another. Other voices in stage results are deleted. `producers`: of the stage results in the record.
+    `analysis_warnings`: replaced by the next analysis.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -65,15 +64,15 @@ async def complete(
 
 
 def _metadata(call: Call) -> Call:
-    """What an analysis depends on: all but the addresses, which may have been signed again."""
+    """Return the input of an analysis: all but the addresses, which may have been signed again."""
     return replace(call, recording_url=None, recording_url2=None)
 
 
-def _completed(lease: Lease, warnings: list[str], of_analysis: Sequence[str]) -> dict[str, Any]:
+def _completed(lease: Lease, warnings: list[str], analysis_warnings: Sequence[str]) -> dict[str, Any]:
     now = sa.func.now()
     values: dict[str, Any] = {"analyzed_at": now, "updated_at": now, "raised": sa.func.raised_trackers(calls.c.id)}
-    if lease.job.kind == "analyze":  # what was said about the recording stays true
-        return values | {"analysis_warnings": [*warnings, *of_analysis]}
+    if lease.job.kind == "analyze":  # warnings about the recording stay
+        return values | {"analysis_warnings": [*warnings, *analysis_warnings]}
     failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
     return (
         values
@@ -82,7 +81,7 @@ def _completed(lease: Lease, warnings: list[str], of_analysis: Sequence[str]) ->
             "state": "completed",
             "completed_at": now,
             "warnings": warnings,
-            "analysis_warnings": list(of_analysis),
+            "analysis_warnings": list(analysis_warnings),
             "promoted_run": None,
         }
     )

@@ -1,6 +1,6 @@
-"""What people correct: written beside what the machine said, undone, and applied where calls are read.
+"""Users' corrections: stored next to the machine's values, undone, and applied when calls are read.
 
-`edits` has what was said, `corrections` what it comes to: `pipeline.domain.edits` is the rule.
+`edits` has the edits, `corrections` their result: `pipeline.domain.edits` is the rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from pipeline.domain.overrides import AnswerAnchor, anchor_of, overridden
 from pipeline.domain.scorecards import ScorecardResult, rescored
 from pipeline.domain.speech import Transcript
 
-KNOWN = frozenset(map(str, EditKind))  # what a node of a later version wrote may be of another kind
+SUPPORTED_KINDS = frozenset(map(str, EditKind))  # a node of a later version may write others
 _ANCHOR = TypeAdapter(Anchor)
 _TRANSCRIPT = TypeAdapter(Transcript)
 _ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
@@ -42,42 +42,42 @@ _SCORECARDS = TypeAdapter(tuple[ScorecardResult, ...])
 
 
 @dataclass(frozen=True, slots=True)
-class OwnAnswers:
-    """What a call says to its workspace's questions, and what that comes to."""
+class WorkspaceAnswers:
+    """A call's answers to its workspace's questions, and the scores."""
 
     answers: tuple[QuestionAnswer, ...] = ()
     trackers: tuple[TrackerResult, ...] = ()
     scorecards: tuple[ScorecardResult, ...] = ()
 
     def by_key(self) -> "dict[str, QuestionAnswer | TrackerResult]":
-        """Answers and trackers."""
-        found: dict[str, QuestionAnswer | TrackerResult] = {one.key: one for one in self.answers}
-        return found | {one.key: one for one in self.trackers}
+        """Return answers and trackers by key."""
+        answers: dict[str, QuestionAnswer | TrackerResult] = {answer.key: answer for answer in self.answers}
+        return answers | {tracker.key: tracker for tracker in self.trackers}
 
-    def with_overrides(self, overrides: "Mapping[str, str | None]") -> "OwnAnswers":
-        """The same as people said; the scores follow."""
+    def with_overrides(self, overrides: "Mapping[str, str | None]") -> "WorkspaceAnswers":
+        """Return the answers with users' overrides, and the scores that follow."""
         if not overrides:
             return self
-        answers = tuple(overridden(one, overrides) for one in self.answers)
-        trackers = tuple(overridden(one, overrides) for one in self.trackers)
-        return OwnAnswers(answers, trackers, tuple(rescored(one, answers, trackers) for one in self.scorecards))
+        answers = tuple(overridden(answer, overrides) for answer in self.answers)
+        trackers = tuple(overridden(tracker, overrides) for tracker in self.trackers)
+        return WorkspaceAnswers(answers, trackers, tuple(rescored(card, answers, trackers) for card in self.scorecards))
 
 
-def own_answers(held: "Mapping[str, Any]") -> OwnAnswers:
-    """As the step wrote them; none where another version wrote them otherwise: the finding has them."""
+def parse_answers(value: "Mapping[str, Any]") -> WorkspaceAnswers:
+    """Parse the step's value; empty for a value in a form of another version, which the finding still has."""
 
     def read(adapter: TypeAdapter[Any], name: str) -> Any:
         try:
-            return adapter.validate_python(held.get(name, ()))
+            return adapter.validate_python(value.get(name, ()))
         except ValidationError:
             return ()
 
-    return OwnAnswers(read(_ANSWERS, "answers"), read(_TRACKERS, "trackers"), read(_SCORECARDS, "scorecards"))
+    return WorkspaceAnswers(read(_ANSWERS, "answers"), read(_TRACKERS, "trackers"), read(_SCORECARDS, "scorecards"))
 
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """Who writes: a key, a session, or a session that a key opened."""
+    """The writer: a key, a session, or a session that a key opened."""
 
     key_id: UUID | None
     session_id: UUID | None = None
@@ -86,11 +86,11 @@ class Editor:
 
 @dataclass(frozen=True, slots=True)
 class CallEdit:
-    """An edit as it may be shown. `machine` is what the machine had said when it was made, `person` what the person
-    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done, an answer.
+    """An edit for display. `machine` is the machine's value at the time of the edit, `person` the user's: words, a
+    speaker's label, whether the parties are swapped, an id, whether a task is done, an answer.
 
-    `question`: the key of the question, `comment`: why it is answered otherwise. `turn`: where it stands now.
-    `start`, `end`: seconds; `channel`: of the layout as the machine has it.
+    `question`: the key of the question; `comment`: the reason for another answer. `turn`: its present position.
+    `start`, `end`: seconds; `channel`: of the machine's layout.
     """
 
     edit_id: UUID
@@ -115,67 +115,67 @@ class CallEdit:
 
 @dataclass(frozen=True)
 class EditedCall:
-    """The edits of a call, applied. `transcript` is None where the call has none of its present recording."""
+    """A call with its edits applied. `transcript` is None if it has none of its present recording."""
 
     edits: tuple[CallEdit, ...]
     standings: dict[UUID, EditStatus]
     corrected: Corrected | None
     agent_set: bool
-    user_id: UUID | None  # with `agent_set`: the member whom a person named
+    user_id: UUID | None  # with `agent_set`: the member chosen by a user
     contact_set: bool
     contact_id: UUID | None
     machine_agent: UUID | None
-    overrides: Mapping[str, str | None] = field(default_factory=dict)  # answers of people, by the question's key
-    others: bool = False  # there are edits of kinds that a later version knows; they are kept, and not applied here
+    overrides: Mapping[str, str | None] = field(default_factory=dict)  # users' answers, by the question's key
+    has_unsupported: bool = False  # edits of kinds of a later version, which are kept but not applied here
 
     @property
     def transcript(self) -> Transcript | None:
-        """What was said, as people corrected it."""
+        """The transcript with users' corrections."""
         if self.corrected is None:
             return None
-        made = self.corrected.transcript
-        return assigned(made, as_text(self.user_id)) if self.agent_set else made
+        transcript = self.corrected.transcript
+        return assigned(transcript, as_text(self.user_id)) if self.agent_set else transcript
 
     @property
     def swapped(self) -> bool:
-        """Whether the parties are."""
+        """Whether the parties are swapped."""
         return self.corrected is not None and self.corrected.swapped
 
     @property
     def fields(self) -> Fields:
-        """For tasks and findings."""
+        """Corrections that apply to tasks and findings."""
         return fields_of(self.swapped, self.agent_set, self.user_id, self.machine_agent)
 
     @property
     def agent(self) -> UUID | None:
-        """The member on our side, as it stands."""
+        """The agent after corrections."""
         return self.user_id if self.agent_set else self.machine_agent
 
 
 def fields_of(swapped: bool | None, agent_set: bool | None, user_id: UUID | None, machine_agent: UUID | None) -> Fields:
-    """What rows of `corrections`, `calls` and `call_search` say of a call as a whole."""
+    """Return the corrections of a whole call from rows of `corrections`, `calls` and `call_search`."""
     return Fields(bool(swapped), bool(agent_set), as_text(user_id), as_text(machine_agent))
 
 
-def as_text(one: UUID | None) -> str | None:
-    """An id as edits hold it."""
-    return None if one is None else str(one)
+def as_text(id_: UUID | None) -> str | None:
+    """Return an id as edits store it."""
+    return None if id_ is None else str(id_)
 
 
 async def load(connection: AsyncConnection, call_pk: int, transcript: Transcript | None) -> EditedCall:
-    """The edits of a call, applied to the machine's transcript."""
+    """Return a call with its edits applied to the machine's transcript."""
     return (await load_all(connection, {call_pk: transcript}))[call_pk]
 
 
 async def load_all(connection: AsyncConnection, machine: dict[int, Transcript | None]) -> dict[int, EditedCall]:
-    """The same of several calls, by the row's id."""
+    """Return several calls as `load` does, by the row's id."""
     rows = await connection.execute(
         sa.select(edits).where(edits.c.call_pk.in_(machine)).order_by(edits.c.call_pk, edits.c.position)
     )
     of_call: dict[int, list[Any]] = {call_pk: [] for call_pk in machine}
     unknown: set[int] = set()
     for row in rows:
-        if row.kind in KNOWN:
+        if row.kind in SUPPORTED_KINDS:
             of_call[row.call_pk].append(row)
         elif row.undone_at is None:
             unknown.add(row.call_pk)
@@ -185,29 +185,32 @@ async def load_all(connection: AsyncConnection, machine: dict[int, Transcript | 
         .where(calls.c.id.in_(machine))
     )
     agent = {row.id: row.agent for row in agents}
-    answered = [pk for pk, made in of_call.items() if any(row.kind == EditKind.ANSWER for row in made)]
-    own = {pk: await machine_answers(connection, pk) for pk in answered}
+    answered = [pk for pk, edit_rows in of_call.items() if any(row.kind == EditKind.ANSWER for row in edit_rows)]
+    answers_of_call = {pk: await machine_answers(connection, pk) for pk in answered}
     return {
-        pk: replace(_applied(of_call[pk], transcript, agent.get(pk), own.get(pk, OwnAnswers())), others=pk in unknown)
+        pk: replace(
+            _applied(of_call[pk], transcript, agent.get(pk), answers_of_call.get(pk, WorkspaceAnswers())),
+            has_unsupported=pk in unknown,
+        )
         for pk, transcript in machine.items()
     }
 
 
-async def machine_answers(connection: AsyncConnection, call_pk: int) -> OwnAnswers:
-    """What the machine found to the questions of the workspace."""
+async def machine_answers(connection: AsyncConnection, call_pk: int) -> WorkspaceAnswers:
+    """Return the machine's answers to the questions of the workspace."""
     query = sa.select(findings.c.value).where(findings.c.call_pk == call_pk, findings.c.step == "questions")
-    return own_answers(await connection.scalar(query.order_by(findings.c.version.desc()).limit(1)) or {})
+    return parse_answers(await connection.scalar(query.order_by(findings.c.version.desc()).limit(1)) or {})
 
 
-def _answered(rows: Sequence[Any], own: OwnAnswers) -> tuple[dict[UUID, EditStatus], dict[str, str | None]]:
-    """What became of edits of answers, and the answers that count."""
-    asked = {key: anchor_of(one) for key, one in own.by_key().items()}
+def _answered(rows: Sequence[Any], answers: WorkspaceAnswers) -> tuple[dict[UUID, EditStatus], dict[str, str | None]]:
+    """Return the states of edits of answers, and the effective answers."""
+    anchors = {key: anchor_of(answer) for key, answer in answers.by_key().items()}
     standings: dict[UUID, EditStatus] = {}
     latest: dict[str, Any] = {}
     for row in rows:
         anchor = AnswerAnchor(**row.anchor)
         state = EditState.UNDONE if row.undone_at else EditState.APPLIED
-        if state is EditState.APPLIED and asked.get(anchor.question) != anchor:
+        if state is EditState.APPLIED and anchors.get(anchor.question) != anchor:
             state = EditState.NOT_APPLIED
         if state is EditState.APPLIED:
             if (earlier := latest.get(anchor.question)) is not None:
@@ -217,22 +220,24 @@ def _answered(rows: Sequence[Any], own: OwnAnswers) -> tuple[dict[UUID, EditStat
     return standings, {key: row.after for key, row in latest.items()}
 
 
-def _applied(rows: Sequence[Any], transcript: Transcript | None, agent: UUID | None, own: OwnAnswers) -> EditedCall:
-    made = [_edit(row) for row in rows if row.kind != EditKind.ANSWER]
-    corrected = None if transcript is None else correct(transcript, made)
-    standings = dict(corrected.standings) if corrected else {one.edit_id: _without(one) for one in made}
-    of_answers, overrides = _answered([row for row in rows if row.kind == EditKind.ANSWER], own)
+def _applied(
+    rows: Sequence[Any], transcript: Transcript | None, agent: UUID | None, answers: WorkspaceAnswers
+) -> EditedCall:
+    applied_edits = [_edit(row) for row in rows if row.kind != EditKind.ANSWER]
+    corrected = None if transcript is None else correct(transcript, applied_edits)
+    standings = dict(corrected.standings) if corrected else {edit.edit_id: _without(edit) for edit in applied_edits}
+    of_answers, overrides = _answered([row for row in rows if row.kind == EditKind.ANSWER], answers)
     standings |= of_answers
     latest = {row.kind: row for row in rows if row.undone_at is None}
-    named, linked = latest.get("agent"), latest.get("contact")
+    agent_edit, contact_edit = latest.get("agent"), latest.get("contact")
     return EditedCall(
         edits=tuple(_shown(row, standings[row.edit_id]) for row in rows),
         standings=standings,
         corrected=corrected,
-        agent_set=named is not None,
-        user_id=_id(named),
-        contact_set=linked is not None,
-        contact_id=_id(linked),
+        agent_set=agent_edit is not None,
+        user_id=_id(agent_edit),
+        contact_set=contact_edit is not None,
+        contact_id=_id(contact_edit),
         machine_agent=agent,
         overrides=overrides,
     )
@@ -244,7 +249,6 @@ def _edit(row: Any) -> Edit:
 
 
 def _without(edit: Edit) -> EditStatus:
-    """What becomes of an edit of a call that has no transcript now."""
     if edit.undone:
         return EditStatus(EditState.UNDONE)
     whole = edit.kind in (EditKind.AGENT, EditKind.CONTACT)
@@ -257,7 +261,7 @@ def _id(row: Any) -> UUID | None:
 
 def _shown(row: Any, standing: EditStatus) -> CallEdit:
     anchor = row.anchor or {}
-    same = ("edit_id", "task_id", "made_at", "made_by", "key_id", "session_id", "undone_at", "undone_by", "comment")
+    copied = ("edit_id", "task_id", "made_at", "made_by", "key_id", "session_id", "undone_at", "undone_by", "comment")
     return CallEdit(
         kind=EditKind(row.kind),
         state=standing.state,
@@ -268,7 +272,7 @@ def _shown(row: Any, standing: EditStatus) -> CallEdit:
         start=anchor.get("start"),
         end=anchor.get("end"),
         question=anchor.get("question"),
-        **{name: getattr(row, name) for name in same},
+        **{name: getattr(row, name) for name in copied},
     )
 
 
@@ -284,7 +288,7 @@ async def insert_edit(
     task_id: UUID | None = None,
     comment: str | None = None,
 ) -> UUID:
-    """Keep an edit; returns its id."""
+    """Store an edit and return its id."""
     edit_id = edit_id or uuid4()
     values = {
         "call_pk": call_pk,
@@ -304,15 +308,17 @@ async def insert_edit(
 
 
 async def name_of(connection: AsyncConnection, editor: Editor) -> str:
-    """What a writer is called: as the session is, or the key."""
+    """Return a writer's name: the session's, or the key's."""
     if editor.name is not None:
         return editor.name
-    found = await connection.scalar(sa.select(api_keys.c.name).where(api_keys.c.id == editor.key_id))
-    return str(found or "")
+    name = await connection.scalar(sa.select(api_keys.c.name).where(api_keys.c.id == editor.key_id))
+    return str(name or "")
 
 
-async def mark_undone(connection: AsyncConnection, call_pk: int, editor: Editor, *which: sa.ColumnElement[bool]) -> int:
-    """Undo edits of a call that are not yet; returns how many."""
+async def mark_undone(
+    connection: AsyncConnection, call_pk: int, editor: Editor, *conditions: sa.ColumnElement[bool]
+) -> int:
+    """Undo active edits of a call; return how many."""
     values = {
         "undone_at": sa.func.clock_timestamp(),
         "undone_by": await name_of(connection, editor),
@@ -320,62 +326,62 @@ async def mark_undone(connection: AsyncConnection, call_pk: int, editor: Editor,
         "undone_session_id": editor.session_id,
     }
     live = (edits.c.call_pk == call_pk, edits.c.undone_at.is_(None))
-    return (await connection.execute(sa.update(edits).where(*live, *which).values(values))).rowcount
+    return (await connection.execute(sa.update(edits).where(*live, *conditions).values(values))).rowcount
 
 
 async def machine_transcript(connection: AsyncConnection, call_pk: int) -> Transcript | None:
-    """What the machine heard in the call's present recording."""
+    """Return the machine's transcript of the call's present recording."""
     query = sa.select(transcripts.c.content).join(calls, PRESENT).where(calls.c.id == call_pk)
     content = await connection.scalar(query)
     return None if content is None else _TRANSCRIPT.validate_python(content)
 
 
 async def machine_contact(connection: AsyncConnection, call_pk: int) -> UUID | None:
-    """The contact that the analysis linked."""
+    """Return the contact that the analysis linked."""
     query = sa.select(contacts.c.id).join(call_contacts, call_contacts.c.contact_id == contacts.c.id)
-    found: UUID | None = await connection.scalar(
+    contact_id: UUID | None = await connection.scalar(
         query.where(call_contacts.c.call_pk == call_pk).order_by(contacts.c.name).limit(1)
     )
-    return found
+    return contact_id
 
 
 async def follow(connection: AsyncConnection, call_pk: int, reindex: bool = True) -> None:
-    """Write what the edits of a call come to, as its transcript is now: in the transaction that changes either.
+    """Store the result of a call's edits on its present transcript, in the transaction that changes either.
 
-    `reindex`: what it is found by, too; `calls.complete` does so anyway.
+    `reindex`: also update the search index; `complete` does so anyway.
     """
     if not await connection.scalar(sa.select(sa.exists().where(edits.c.call_pk == call_pk))):
         return
-    found = await load(connection, call_pk, await machine_transcript(connection, call_pk))
-    live = [one for one in found.edits if one.state is not EditState.UNDONE]
-    if live or found.others:
-        await _write(connection, call_pk, found, sum(one.kind is not EditKind.TASK for one in live))
+    edited = await load(connection, call_pk, await machine_transcript(connection, call_pk))
+    live = [edit for edit in edited.edits if edit.state is not EditState.UNDONE]
+    if live or edited.has_unsupported:
+        await _write(connection, call_pk, edited, sum(edit.kind is not EditKind.TASK for edit in live))
     else:
         await connection.execute(sa.delete(corrections).where(corrections.c.call_pk == call_pk))
     if reindex:
-        # Names of members of other teams are found by as well, whichever team's key wrote; nothing of it is told.
+        # The index includes names of members of other teams, whichever team's key wrote; it reveals none of them.
         await connection.execute(sa.text("SELECT set_config('switchboard.team', '', true)"))
         await connection.execute(sa.select(sa.func.index_call(call_pk)))
 
 
-async def _write(connection: AsyncConnection, call_pk: int, found: EditedCall, count: int) -> None:
-    corrected = found.corrected
+async def _write(connection: AsyncConnection, call_pk: int, edited: EditedCall, count: int) -> None:
+    corrected = edited.corrected
     changed = corrected is not None and corrected.transcript.turns != corrected.machine.turns
-    known = sa.select(contacts.c.id).where(contacts.c.id == found.contact_id)
+    existing = sa.select(contacts.c.id).where(contacts.c.id == edited.contact_id)
     written_at = sa.select(transcripts.c.written_at).where(transcripts.c.call_pk == call_pk).scalar_subquery()
     values = {
         "edits": count,
-        "agent_set": found.agent_set,
-        "user_id": found.user_id,
-        "contact_set": found.contact_set,
-        "contact_id": await connection.scalar(known) if found.contact_id else None,
-        "swapped": found.swapped,
+        "agent_set": edited.agent_set,
+        "user_id": edited.user_id,
+        "contact_set": edited.contact_set,
+        "contact_id": await connection.scalar(existing) if edited.contact_id else None,
+        "swapped": edited.swapped,
         "turns": corrected.transcript.turns if corrected and changed else sa.null(),
         "written_at": written_at if changed else None,
         "answers": sa.null(),
     }
-    if found.overrides:
-        values["answers"] = (await machine_answers(connection, call_pk)).with_overrides(found.overrides)
+    if edited.overrides:
+        values["answers"] = (await machine_answers(connection, call_pk)).with_overrides(edited.overrides)
     workspace = sa.select(calls.c.workspace_id).where(calls.c.id == call_pk).scalar_subquery()
     await connection.execute(
         insert(corrections)
@@ -389,46 +395,48 @@ async def _write(connection: AsyncConnection, call_pk: int, found: EditedCall, c
 AGENT: sa.ColumnElement[Any] = sa.case(
     (corrections.c.agent_set, corrections.c.user_id), else_=sa.func.coalesce(calls.c.user_id, call_search.c.user_id)
 )
-"""The member of a call, as it stands; `corrections` and `call_search` are joined."""
+"""The agent of a call after corrections; `corrections` and `call_search` must be joined."""
 
 EDITS = edits
 WITH_EDITS = sa.select(corrections.c.call_pk).where(corrections.c.edits > 0)
 
 
 def calls_of_member(user_id: UUID) -> Any:
-    """Rows' ids of a member's calls, as the sender or the call said unless a person did."""
+    """Return the row ids of a member's calls, by a user's correction, else by the sender or the call."""
     corrected = sa.select(corrections.c.call_pk).where(corrections.c.agent_set)
     by_call = sa.select(call_search.c.call_pk).where(
         call_search.c.user_id == user_id, call_search.c.call_pk.not_in(corrected)
     )
-    said = sa.select(calls.c.id).where(calls.c.user_id == user_id, calls.c.id.not_in(corrected)).correlate(None)
-    named = sa.select(corrections.c.call_pk).where(corrections.c.agent_set, corrections.c.user_id == user_id)
-    return sa.union_all(said, by_call, named)
+    by_sender = sa.select(calls.c.id).where(calls.c.user_id == user_id, calls.c.id.not_in(corrected)).correlate(None)
+    by_person = sa.select(corrections.c.call_pk).where(corrections.c.agent_set, corrections.c.user_id == user_id)
+    return sa.union_all(by_sender, by_call, by_person)
 
 
 def calls_of_contact(contact_id: Any) -> Any:
-    """Rows' ids of the calls with a contact, as the analysis linked it unless a person did."""
+    """Return the row ids of the calls with a contact, by a user's correction, else by the analysis."""
     corrected = sa.select(corrections.c.call_pk).where(corrections.c.contact_set)
     linked = sa.select(call_contacts.c.call_pk).where(
         call_contacts.c.contact_id == contact_id, call_contacts.c.call_pk.not_in(corrected)
     )
-    named = sa.select(corrections.c.call_pk).where(corrections.c.contact_id == contact_id, corrections.c.contact_set)
-    return sa.union_all(linked.correlate(contacts), named.correlate(contacts))
+    by_person = sa.select(corrections.c.call_pk).where(
+        corrections.c.contact_id == contact_id, corrections.c.contact_set
+    )
+    return sa.union_all(linked.correlate(contacts), by_person.correlate(contacts))
 
 
 def contact_ids(call_pk: Any) -> Any:
-    """The ids of a call's contacts, as they stand; to be correlated."""
-    mine = sa.and_(corrections.c.call_pk == call_pk, corrections.c.contact_set)
-    other = sa.exists(sa.select(1).where(mine).correlate(calls))
-    linked = sa.select(call_contacts.c.contact_id).where(call_contacts.c.call_pk == call_pk, sa.not_(other))
-    named = sa.select(corrections.c.contact_id).where(mine)
-    return sa.union_all(linked.correlate(calls), named.correlate(calls))
+    """Return the present ids of a call's contacts; to be correlated."""
+    is_set = sa.and_(corrections.c.call_pk == call_pk, corrections.c.contact_set)
+    is_overridden = sa.exists(sa.select(1).where(is_set).correlate(calls))
+    linked = sa.select(call_contacts.c.contact_id).where(call_contacts.c.call_pk == call_pk, sa.not_(is_overridden))
+    by_person = sa.select(corrections.c.contact_id).where(is_set)
+    return sa.union_all(linked.correlate(calls), by_person.correlate(calls))
 
 
 async def member_name(connection: AsyncConnection, workspace_id: UUID, user_id: UUID | None) -> str | None:
-    """What a member is called; None: nobody, or not in the directory."""
+    """Return a member's name; None without a member, or if the directory has no such member."""
     if user_id is None:
         return None
     query = sa.select(members.c.name).where(members.c.workspace_id == workspace_id, members.c.user_id == user_id)
-    found: str | None = await connection.scalar(query)
-    return found
+    name: str | None = await connection.scalar(query)
+    return name

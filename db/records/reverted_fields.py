@@ -1,7 +1,7 @@
-"""Fields of a call that went back to a value sent before: perhaps an older body that came late. Pure.
+"""Detects fields of a call that returned to an earlier value, perhaps by an older body that arrived late.
 
-Submissions count in the order in which they come, and nothing in a body says when it was written: so an older body that
-is sent again late takes the place of newer values, and the record says which fields and when.
+Submissions apply in order of arrival, and no body says when it was written. An older body that is sent again late
+overwrites newer values, so the record says which fields and when.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,26 +13,27 @@ from pydantic.alias_generators import to_camel
 from pipeline.domain import call
 
 FIELDS = tuple(to_camel(name.removesuffix("_number")) for name in call.FIELDS if name != "call_id")
-"""As a body has them: `from` and `to` are numbers."""
+"""Their names in a body: `from` and `to` are numbers."""
 
 
 def warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) -> tuple[str, ...]:
-    """A sentence for each submission that gave fields the value they have now, which was not new to them.
+    """Return a sentence for each submission that set fields back to an earlier value, which they still have.
 
-    `submitted`: when each came, in that order, with its body as sent. Values are not repeated: addresses may be signed.
+    `submitted`: the time of each submission, in order, with its body as sent. The sentences contain no values:
+    addresses may be signed.
     """
-    back: dict[str, datetime | None] = {}
-    sent: dict[str, list[Any]] = {}
+    reverted: dict[str, datetime | None] = {}
+    values_of_field: dict[str, list[Any]] = {}
     for at, body in submitted:
         for field in FIELDS:
             value = body.get(field)
-            earlier = sent.setdefault(field, [])
+            earlier = values_of_field.setdefault(field, [])
             if value is None or (earlier and earlier[-1] == value):
-                continue  # not carried, or as it was
-            back[field] = at if value in earlier else None
+                continue  # absent or unchanged
+            reverted[field] = at if value in earlier else None
             earlier.append(value)
     moments: dict[datetime, list[str]] = {}
-    for field, moment in back.items():
+    for field, moment in reverted.items():
         if moment is not None:
             moments.setdefault(moment, []).append(field)
     return tuple(_sentence(at, fields) for at, fields in sorted(moments.items()))
@@ -41,6 +42,6 @@ def warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) -> tuple[s
 def _sentence(at: datetime, fields: list[str]) -> str:
     when = at.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
     return (
-        f"The submission of {when} set {', '.join(fields)} back to what had been sent before. If that was an older "
-        "body that came late, send the newest one again."
+        f"The submission of {when} set {', '.join(fields)} back to an earlier value. If it was an older body that "
+        "arrived late, resubmit the newest one."
     )

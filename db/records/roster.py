@@ -1,5 +1,5 @@
-"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts, terms,
-questions and scorecards.
+"""The data about a call available before it is processed: the members of its team, their voices, the workspace's
+contacts, terms, questions and scorecards.
 """
 
 from uuid import UUID
@@ -16,14 +16,14 @@ from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.questions import Question, Scorecard
 from pipeline.domain.speech import Voiceprint
 
-MOST_CONTACTS = 2_000  # those with the call's numbers first, then the latest
+MAX_CONTACTS = 2_000  # contacts with the call's numbers first, then the latest
 
 
 async def load(database: Database, lease: Lease) -> Roster:
-    """The roster of a call as things stand now.
+    """Return the present roster of a call.
 
-    Members are those of the call's team and those of no team. A voice is known from calls whose sender, or a
-    person, said that the member handled them, once enough of them agree.
+    Members are those of the call's team and those without a team. A voice comes from calls whose sender, or a user,
+    named the member as the agent, once enough of them agree.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = (
@@ -31,7 +31,7 @@ async def load(database: Database, lease: Lease) -> Roster:
                 sa.select(
                     *(workspaces.c[name] for name in ("default_country", "time_zone", "terms", "keep_digits")),
                     *(calls.c[name] for name in ("from_e164", "to_e164")),
-                    questions.asked_now().label("questions"),
+                    questions.active_questions().label("questions"),
                     sa.func.coalesce(teams.c.summary, workspaces.c.summary).label("summary"),
                 )
                 .join(calls, calls.c.workspace_id == workspaces.c.id)
@@ -47,7 +47,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             default_country=row.default_country,
             time_zone=row.time_zone,
             terms=tuple(row.terms),
-            rep=await _named_by_a_person(connection, lease),
+            rep=await _agent_set_by_user(connection, lease),
             keep_digits=row.keep_digits,
             channels_swapped=lease.channels_swapped,
             questions=questions.only(Question, defined),
@@ -63,14 +63,14 @@ async def _members(connection: AsyncConnection, lease: Lease) -> tuple[Member, .
     return tuple(Member(str(row.user_id), row.name, tuple(row.aliases)) for row in rows)
 
 
-async def _named_by_a_person(connection: AsyncConnection, lease: Lease) -> str | None:
-    named = sa.and_(voiceprints.c.call_pk == lease.call_pk, voiceprints.c.named_by == "person")
-    found = (await connection.execute(sa.select(voiceprints.c.user_id).where(named))).scalar()
-    return str(found) if found else None
+async def _agent_set_by_user(connection: AsyncConnection, lease: Lease) -> str | None:
+    is_named = sa.and_(voiceprints.c.call_pk == lease.call_pk, voiceprints.c.named_by == "person")
+    user_id = (await connection.execute(sa.select(voiceprints.c.user_id).where(is_named))).scalar()
+    return str(user_id) if user_id else None
 
 
 async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[MemberVoiceprint, ...]:
-    """The centroids that decide. A call without a `userId` is enrolled in none: it does not meet its own voice."""
+    """Return the deciding centroids. A call without a `userId` is enrolled in none, so it never matches itself."""
     same_member = sa.and_(
         members.c.workspace_id == voice_centroids.c.workspace_id, members.c.user_id == voice_centroids.c.user_id
     )
@@ -90,18 +90,18 @@ async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[Membe
 
 async def _contacts(connection: AsyncConnection, workspace_id: UUID, numbers: list[str | None]) -> tuple[Contact, ...]:
     is_party = sa.func.coalesce(contacts.c.phone.in_([n for n in numbers if n]), sa.false())
-    told = sa.exists().where(
+    direction_known = sa.exists().where(
         call_contacts.c.contact_id == contacts.c.id,
         calls.c.id == call_contacts.c.call_pk,
         calls.c.outgoing.is_not(None),
     )
-    # Asked of those alone that the call's numbers lead to: nothing else depends on it.
-    inferred = sa.and_(is_party, contacts.c.source == "call", sa.not_(told)).label("inferred")
+    # Only for contacts with the call's numbers: nothing else depends on it.
+    inferred = sa.and_(is_party, contacts.c.source == "call", sa.not_(direction_known)).label("inferred")
     rows = await connection.execute(
         sa.select(contacts, inferred)
         .where(contacts.c.workspace_id == workspace_id)
         .order_by(is_party.desc(), contacts.c.updated_at.desc())
-        .limit(MOST_CONTACTS)
+        .limit(MAX_CONTACTS)
     )
     return tuple(Contact(str(row.id), row.name, row.company, row.email, row.phone, bool(row.inferred)) for row in rows)
 

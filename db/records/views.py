@@ -1,4 +1,4 @@
-"""What people and programs may read: plain frozen dataclasses. Recording addresses come without their signatures."""
+"""Read models of calls and jobs: plain frozen dataclasses. Recording addresses have no signatures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.rows import read, filter_by
+from db.core.rows import filter_by, read
 from db.core.tables import (
     PRESENT,
     call_contacts,
@@ -40,7 +40,7 @@ from pipeline.domain.speech import Layout, Recording, Transcript
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a call or a job failed: code and sentence of its `pipeline.errors.CallError`, whether a retry could help."""
+    """Why a call or a job failed: code and message of its `CallError`, and whether a retry could help."""
 
     code: str
     message: str
@@ -49,7 +49,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """A job as an operator wants to see it."""
+    """A job for operators."""
 
     job_id: UUID
     call_id: UUID
@@ -70,7 +70,7 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class CallSummary:
-    """One line of a list of calls."""
+    """One row of a list of calls."""
 
     call_id: UUID
     workspace_id: UUID
@@ -91,12 +91,12 @@ class CallSummary:
     created_at: datetime
     updated_at: datetime
     completed_at: datetime | None
-    last_error: Failure | None = None  # of the last try of a job that is still tried
+    last_error: Failure | None = None  # of the last attempt of a live job
 
 
 @dataclass(frozen=True, slots=True)
 class CallMoment:
-    """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
+    """An event of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
 
     at: datetime
     what: str
@@ -105,7 +105,7 @@ class CallMoment:
 
 @dataclass(frozen=True, slots=True)
 class CallTask(Task):
-    """A task of a call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+    """A task of a call. `task_id` is stable when another analysis finds the task again."""
 
     task_id: UUID | None = None
     done_at: datetime | None = None
@@ -114,16 +114,16 @@ class CallTask(Task):
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """Everything known of a call. What a recording gave is there only while it is the call's current recording.
+    """The record of a call. Results of a recording are included only while it is the call's present recording.
 
-    It is as people corrected it, `edits` says where; or as the machine said, and then there are none.
+    Either with users' corrections, listed in `edits`, or as the machine produced it, without edits.
     """
 
     call: CallSummary
     job_id: UUID | None
     from_e164: str | None
     to_e164: str | None
-    recording_url: str | None  # without signature, `?...` for what else may open the door to it
+    recording_url: str | None  # without signature; `?...` replaces parts that may give access
     recording_url2: str | None
     layout: Layout | None
     transcript: Transcript | None
@@ -135,19 +135,19 @@ class CallRecord:
     submissions: int
     jobs: tuple[JobSummary, ...]
     timeline: tuple[CallMoment, ...]
-    agent_user_id: UUID | None = None  # the member on our side: as a person, the sender or the call said
-    swapped: bool = False  # the parties, by a person
-    edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
-    answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's own questions
+    agent_user_id: UUID | None = None  # the member, by a user, the sender or the call
+    swapped: bool = False  # the parties, by a user
+    edits: tuple[CallEdit, ...] = ()  # in the order of their creation, including undone ones
+    answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's questions
     trackers: tuple[TrackerResult, ...] = ()
-    scorecards: tuple[ScorecardResult, ...] = ()  # what the answers come to
-    request_ids: tuple[str, ...] = ()  # of its submissions, by which the log has its lines
+    scorecards: tuple[ScorecardResult, ...] = ()  # scores of the answers
+    request_ids: tuple[str, ...] = ()  # of its submissions, for the log
 
 
 async def list_calls(
     database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
 ) -> list[CallSummary]:
-    """Those first that came or changed last."""
+    """Return calls, the latest change first."""
     query = filter_by(_SUMMARY, calls.c.workspace_id, workspace_id)
     query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
     if state is not None:
@@ -158,7 +158,7 @@ async def list_calls(
 async def list_jobs(
     database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
 ) -> list[JobSummary]:
-    """The latest jobs first."""
+    """Return jobs, the latest first."""
     query = filter_by(_JOBS, calls.c.workspace_id, workspace_id)
     query = query.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
     if state is not None:
@@ -167,18 +167,18 @@ async def list_jobs(
 
 
 async def show_job(database: Database, job_id: UUID) -> JobSummary | None:
-    """One job, or None."""
+    """Return a job, or None."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(_JOBS.where(jobs.c.id == job_id))).one_or_none()
         return None if row is None else _job(row)
 
 
 async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID | None = None) -> CallRecord | None:
-    """The record of a call, or None. Without a workspace, the latest call of that id.
+    """Return the record of a call, or None. Without a workspace, of the latest call with this id.
 
-    Raises ValueError where `call_id` is no UUID.
+    Raises ValueError if `call_id` is no UUID.
     """
-    query = filter_by(_SUMMARY.add_columns(*_MORE), calls.c.workspace_id, workspace_id)
+    query = filter_by(_SUMMARY.add_columns(*_RECORD_COLUMNS), calls.c.workspace_id, workspace_id)
     query = query.where(calls.c.call_id == UUID(str(call_id)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
@@ -186,13 +186,15 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
 
 
 async def read_call(connection: AsyncConnection, call_id: UUID, machine: bool = False) -> CallRecord | None:
-    """The record of a call as the transaction's scope may see it, or None. `machine`: without what people corrected."""
-    row = (await connection.execute(_SUMMARY.add_columns(*_MORE).where(calls.c.call_id == call_id))).one_or_none()
+    """Return the record of a call in the transaction's scope, or None. `machine`: without users' corrections."""
+    row = (
+        await connection.execute(_SUMMARY.add_columns(*_RECORD_COLUMNS).where(calls.c.call_id == call_id))
+    ).one_or_none()
     return None if row is None else await _record(connection, row, machine)
 
 
 async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> list[CallSummary]:
-    """Calls by their rows' ids, in that order; those outside the transaction's scope are left out."""
+    """Return calls by their row ids, in that order; those outside the transaction's scope are left out."""
     rows = {row.id: row for row in await connection.execute(_SUMMARY.where(calls.c.id.in_(call_pks)))}
     return [_summary(rows[call_pk]) for call_pk in call_pks if call_pk in rows]
 
@@ -200,7 +202,7 @@ async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> lis
 async def transcripts_of(
     connection: AsyncConnection, call_ids: Sequence[UUID], machine: bool = False
 ) -> list[tuple[UUID, Transcript]]:
-    """The transcripts of calls, as far as they have one of their present recording and the scope may see it."""
+    """Return the transcripts of calls in the scope that have one of their present recording."""
     query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).join(transcripts, PRESENT)
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
     machine_transcripts = {row.id: _TRANSCRIPT.validate_python(row.content) for row in rows}
@@ -211,7 +213,7 @@ async def transcripts_of(
 
 
 async def edits_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, tuple[CallEdit, ...]]:
-    """The edits of calls, undone ones too."""
+    """Return the edits of calls, undone ones too."""
     query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).outerjoin(transcripts, PRESENT)
     has_edits = sa.exists(sa.select(1).where(edits.EDITS.c.call_pk == calls.c.id))
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids), has_edits))).all()
@@ -260,7 +262,7 @@ _SUMMARY = (
     .outerjoin(transcripts, PRESENT)
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
 )
-_MORE = (
+_RECORD_COLUMNS = (
     *(calls.c[name] for name in ("from_e164", "to_e164", "recording_identity", "recording_identity2")),
     *(calls.c[name] for name in ("warnings", "analysis_warnings", "analyzed_at", "failed_at")),
     transcripts.c.content,
@@ -285,7 +287,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     bodies = submission_rows.all()
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     call_findings = await _findings(connection, row, None if machine else edited) if has_transcript else ()
-    answers = edits.own_answers(next((one.value for one in call_findings if one.step == "questions"), {}))
+    answers = edits.parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
     answers = answers if machine else answers.with_overrides(edited.overrides)
 
     return CallRecord(
@@ -326,10 +328,10 @@ async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall |
     call_findings = [read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows]
     if edited is None:
         return tuple(call_findings)
-    if edited.agent_set and not any(one.step == "agent" for one in call_findings):
+    if edited.agent_set and not any(finding.step == "agent" for finding in call_findings):
         call_findings.append(Finding("agent", 1, {}))
     name = await edits.member_name(connection, call.workspace_id, edited.user_id)
-    return tuple(corrected_finding(one, edited.fields, name) for one in call_findings)
+    return tuple(corrected_finding(finding, edited.fields, name) for finding in call_findings)
 
 
 async def _tasks(connection: AsyncConnection, call_pk: int, edited: EditedCall | None) -> tuple[CallTask, ...]:
@@ -341,8 +343,8 @@ async def _tasks(connection: AsyncConnection, call_pk: int, edited: EditedCall |
     )
     call_tasks = [read(CallTask, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows]
     if edited is None:
-        return tuple(replace(one, done_at=None, done_by=None) for one in call_tasks)
-    return tuple(corrected_task(one, edited.fields) for one in call_tasks)
+        return tuple(replace(task, done_at=None, done_by=None) for task in call_tasks)
+    return tuple(corrected_task(task, edited.fields) for task in call_tasks)
 
 
 async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) -> tuple[Contact, ...]:
@@ -377,7 +379,6 @@ def _timeline(row: sa.Row[Any], submitted: list[CallMoment], all_jobs: Sequence[
 
 
 def _waits(state: str | None, lease_until: datetime | None) -> bool:
-    """Whether a job is in a queue."""
     return state == "queued" or (state == "fetching" and lease_until is None)
 
 

@@ -1,5 +1,3 @@
-"""Outlines of recordings, kept from the first time that somebody looked at a call."""
-
 from uuid import UUID
 
 import numpy as np
@@ -14,7 +12,7 @@ Peaks = npt.NDArray[np.uint8]
 
 
 async def find(database: Database, scope: Scope, call_id: UUID) -> Peaks | None:
-    """The outline of a call's present recording, uint8 of shape (channels, slices), or None."""
+    """Return the waveform of a call's present recording, uint8 of shape (channels, slices), or None."""
     query = sa.select(waveforms.c.channels, waveforms.c.peaks).join(
         calls, sa.and_(calls.c.id == waveforms.c.call_pk, calls.c.job_id == waveforms.c.job_id)
     )
@@ -24,15 +22,15 @@ async def find(database: Database, scope: Scope, call_id: UUID) -> Peaks | None:
 
 
 async def keep(database: Database, scope: Scope, call_id: UUID, job_id: UUID, peaks: Peaks, seconds: float) -> None:
-    """Keep an outline in place of the one there was; nothing where the call has another recording by now."""
-    made = sa.select(
+    """Store a waveform, replacing an earlier one; not if the call has another recording by now."""
+    source = sa.select(
         calls.c.id,
         calls.c.job_id,
         sa.literal(peaks.shape[0], sa.SmallInteger()),
         sa.literal(seconds, sa.Double()),
         sa.literal(peaks.tobytes(), waveforms.c.peaks.type),
     ).where(calls.c.call_id == call_id, calls.c.job_id == job_id)
-    statement = insert(waveforms).from_select(["call_pk", "job_id", "channels", "seconds", "peaks"], made)
+    statement = insert(waveforms).from_select(["call_pk", "job_id", "channels", "seconds", "peaks"], source)
     replaced = {name: statement.excluded[name] for name in ("job_id", "channels", "seconds", "peaks")}
     async with database.transaction(scope) as connection:
         await connection.execute(statement.on_conflict_do_update(index_elements=["call_pk"], set_=replaced))

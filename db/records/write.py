@@ -1,5 +1,3 @@
-"""The parts of a completed record, each replaced as a whole in the transaction of `calls.complete`."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +18,7 @@ from pipeline.domain.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose record is written: a call, by its row's id, of a workspace. A lease is one, too."""
+    """The call whose record is written, by its row's id, and its workspace. A lease is one, too."""
 
     call_pk: int
     workspace_id: UUID
@@ -36,7 +34,7 @@ async def write_transcript(
     transcript: Transcript,
     producers: Mapping[Stage, str] | Mapping[str, str],
 ) -> None:
-    """`process_job` is the job that the recording belongs to, also when an "analyze" job writes."""
+    """Replace the transcript. `process_job` is the job of the recording, also when an "analyze" job writes."""
     values = {
         "job_id": process_job,
         "language": transcript.language,
@@ -53,80 +51,83 @@ async def write_transcript(
     )
 
 
-async def write_findings(connection: AsyncConnection, lease: Lease | Owner, found: Sequence[Finding]) -> list[str]:
-    """Replace findings, and the tasks and contacts that are in them; returns warnings for the record."""
+async def write_findings(
+    connection: AsyncConnection, lease: Lease | Owner, new_findings: Sequence[Finding]
+) -> list[str]:
+    """Replace findings and their tasks and contacts; return warnings for the record."""
     await connection.execute(sa.delete(findings).where(findings.c.call_pk == lease.call_pk))
-    if found:
-        rows = [{"call_pk": lease.call_pk, "position": at, **columns(finding)} for at, finding in enumerate(found)]
+    if new_findings:
+        rows = [
+            {"call_pk": lease.call_pk, "position": at, **columns(finding)} for at, finding in enumerate(new_findings)
+        ]
         await connection.execute(sa.insert(findings), rows)
-    by_step = {finding.step: finding for finding in found}
+    by_step = {finding.step: finding for finding in new_findings}
     warnings = await _write_tasks(connection, lease, by_step.get("tasks"))
     await _link_contacts(connection, lease, by_step.get("contacts"))
     return warnings
 
 
 async def _write_tasks(connection: AsyncConnection, lease: Lease | Owner, finding: Finding | None) -> list[str]:
-    """The finding "tasks" holds `{"tasks": [...]}`, each with the fields of `Task`."""
+    """Replace the tasks by those of the finding "tasks": `{"tasks": [...]}`, each with the fields of `Task`."""
     await connection.execute(sa.delete(tasks).where(tasks.c.call_pk == lease.call_pk))
     try:
-        found = _TASKS.validate_python(finding.value.get("tasks", ()) if finding else ())
+        found_tasks = _TASKS.validate_python(finding.value.get("tasks", ()) if finding else ())
     except ValidationError as error:
-        # Never withhold a transcript for a finding; the finding itself is kept as it came.
-        return [f"The tasks found could not be listed: {error.error_count()} values are not as expected."]
-    rows = [{"call_pk": lease.call_pk, "position": at, **columns(task)} for at, task in enumerate(found)]
+        # Never withhold a transcript because of a finding; the finding itself is stored unchanged.
+        return [f"The tasks could not be stored: {error.error_count()} invalid values."]
+    rows = [{"call_pk": lease.call_pk, "position": at, **columns(task)} for at, task in enumerate(found_tasks)]
     if rows:
         await connection.execute(sa.insert(tasks), rows)
     return []
 
 
 async def _link_contacts(connection: AsyncConnection, lease: Lease | Owner, finding: Finding | None) -> None:
-    """Link the call to the contact that the finding "contacts" resolved, if one.
+    """Link the call to the contact that the finding "contacts" resolved, if any.
 
-    The finding says `match`: "matched" names a `contact_id`. For "new" a contact is kept with what was `heard`, if a
-    number or an e-mail address tells who it is: a name alone does not. Anything else links nobody.
+    If `match` is "matched", the finding has a `contact_id`. For "new" a contact is created from the values in `heard`,
+    if they include a number or an e-mail address: a name alone is not enough. Anything else links no contact.
 
-    What was heard fills what is empty, and only in a contact that calls made (`source` "call"): what a person entered
-    stays as it is, gaps too, and the finding's `suggestions` hold what was heard instead.
+    The values fill empty fields, but only of a contact created from calls (`source` "call"): entries of users stay
+    unchanged, gaps too, and the finding's `suggestions` hold the values instead.
     """
     await connection.execute(sa.delete(call_contacts).where(call_contacts.c.call_pk == lease.call_pk))
     value = finding.value if finding else {}
     contact_id = None
     if value.get("match") == "matched":
-        contact_id = await _known(connection, lease, contacts.c.id, _uuid(value.get("contact_id")))
+        contact_id = await _find(connection, lease, contacts.c.id, _uuid(value.get("contact_id")))
     elif value.get("match") == "new":
-        contact_id = await _found_or_made(connection, lease, _heard(value))
+        contact_id = await _find_or_create(connection, lease, _contact_fields(value))
     if contact_id is not None:
         await connection.execute(sa.insert(call_contacts).values(call_pk=lease.call_pk, contact_id=contact_id))
-        await _fill(connection, contact_id, _heard(value))
+        await _fill(connection, contact_id, _contact_fields(value))
 
 
-async def _fill(connection: AsyncConnection, contact_id: UUID, heard: dict[str, str]) -> None:
-    for field, text in heard.items():
+async def _fill(connection: AsyncConnection, contact_id: UUID, facts: dict[str, str]) -> None:
+    for field, text in facts.items():
         column = contacts.c[field]
         of_calls = sa.and_(contacts.c.id == contact_id, contacts.c.source == "call", column.is_(None))
         await connection.execute(sa.update(contacts).where(of_calls).values({field: text, "updated_at": sa.func.now()}))
 
 
-def _heard(value: dict[str, Any]) -> dict[str, str]:
-    """Name, company, email and phone (E.164), as far as known."""
+def _contact_fields(value: dict[str, Any]) -> dict[str, str]:
+    """Return the available values of name, company, email and phone (E.164)."""
     facts = {field: fact["value"] for field, fact in value.get("heard", {}).items() if fact}
     facts["phone"] = value.get("number") or value.get("heard_number")
     return {field: str(facts[field]) for field in ("name", "company", "email", "phone") if facts.get(field)}
 
 
-async def _found_or_made(connection: AsyncConnection, lease: Lease | Owner, person: dict[str, str]) -> UUID | None:
-    """Found by number or address: another call may have made the contact since the roster was read."""
+async def _find_or_create(connection: AsyncConnection, lease: Lease | Owner, person: dict[str, str]) -> UUID | None:
     for column in (contacts.c.phone, contacts.c.email):
-        found = await _known(connection, lease, column, person.get(column.name))
-        if found is not None:
-            return found
+        contact_id = await _find(connection, lease, column, person.get(column.name))
+        if contact_id is not None:
+            return contact_id
     if not person.keys() & {"phone", "email"}:
         return None
-    new = sa.insert(contacts).values(workspace_id=lease.workspace_id, source="call", **person)
-    return await _first(connection, new.returning(contacts.c.id))
+    inserted = sa.insert(contacts).values(workspace_id=lease.workspace_id, source="call", **person)
+    return await _first(connection, inserted.returning(contacts.c.id))
 
 
-async def _known(
+async def _find(
     connection: AsyncConnection, lease: Lease | Owner, column: sa.Column[Any], value: UUID | str | None
 ) -> UUID | None:
     if value is None:
@@ -136,8 +137,8 @@ async def _known(
 
 
 async def _first(connection: AsyncConnection, query: sa.Executable) -> UUID | None:
-    found: UUID | None = (await connection.execute(query)).scalar()
-    return found
+    contact_id: UUID | None = (await connection.execute(query)).scalar()
+    return contact_id
 
 
 def _uuid(value: object) -> UUID | None:

@@ -1,5 +1,3 @@
-"""Lists of calls for people and programs that read: filtered, searched, in pages."""
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Reader
 from db.core.identity import e164
 from db.core.pages import Page, Place, aware, gather
+from db.core.rows import read
 from db.core.tables import (
     PRESENT,
     call_outcomes,
@@ -35,29 +34,31 @@ from db.search.scores import FAILED, ScorecardScore
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact
 
+MAX_CHANGES = 2_000  # per query
+
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Which calls: those for which all that is given holds."""
+    """Conditions on calls; all must be true."""
 
     states: tuple[str, ...] = ()  # of `CallState`; one of them
     started_from: datetime | None = None
     started_before: datetime | None = None
-    updated_after: datetime | None = None  # the list is by time of change then, the oldest change first
+    updated_after: datetime | None = None  # sorts the list by time of change, the oldest first
     outgoing: bool | None = None
     team_id: UUID | None = None
-    user_id: UUID | None = None  # the member, as people, the sender or the call said
+    user_id: UUID | None = None  # the member, by a user, the sender or the call
     contact_id: UUID | None = None
-    number: str | None = None  # either party's, in any writing
+    number: str | None = None  # either party's, in any format
     language: str | None = None  # ISO 639-1
     tone: str | None = None  # overall: negative, neutral, positive
     open_tasks: bool | None = None  # with a task that is not done; False: without any
-    text: str | None = None  # what was said: words, "a phrase", -without
-    corrected: bool | None = None  # by people, ticks of tasks aside
+    text: str | None = None  # spoken: words, "a phrase", -without
+    corrected: bool | None = None  # by users, apart from completed tasks
     name: str | None = None  # names, companies, addresses, digits of numbers; one letter may be wrong
-    question: str | None = None  # the key of a question or tracker that came to `answer`
+    question: str | None = None  # the key of a question or tracker with the result `answer`
     answer: str | None = None  # yes, no, a choice, said, not said
-    scorecard: str | None = None  # the key of one that the call has a score by; what follows is of that score
+    scorecard: str | None = None  # the key of a scorecard of the call; the next fields are conditions on its score
     passed: bool | None = None
     auto_failed: bool | None = None
     score_from: float | None = None
@@ -66,7 +67,7 @@ class CallFilter:
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """One line of a list: a call with what people look for first."""
+    """One row of a list: a call with its most wanted facts."""
 
     call: CallSummary
     agent: str | None = None  # the member's name
@@ -81,73 +82,72 @@ class CallLine:
 
 EVERY_CALL = CallFilter()
 COMPLETED = CallState.COMPLETED.value
-_UNFINISHED = sa.literal_column(f"calls.state <> '{COMPLETED}'", sa.Boolean())  # as the partial index says it
+_UNFINISHED = sa.literal_column(f"calls.state <> '{COMPLETED}'", sa.Boolean())  # as in the partial index
 
 
 async def list_calls(
-    database: Database, reader: Reader, wanted: CallFilter = EVERY_CALL, cursor: str | None = None, limit: int = 50
+    database: Database, reader: Reader, filters: CallFilter = EVERY_CALL, cursor: str | None = None, limit: int = 50
 ) -> Page[CallLine]:
-    """The calls that started last first; with `updated_after`, in the order in which they changed.
+    """Return calls, the latest start first; with `updated_after`, in the order of their changes.
 
-    Raises `reading.InvalidCursor`.
+    Raises `pages.InvalidCursor`.
     """
-    place = Place.decode(cursor, wanted, aware)
+    place = Place.decode(cursor, filters, aware)
     async with database.transaction(reader, snapshot=True) as connection:
-        page = await call_page(connection, reader, wanted, place, limit)
-        following = None if page.next is None else page.next.encode(wanted)
-        return Page(await lines(connection, page.items, wanted.text), following)
+        page = await call_page(connection, reader, filters, place, limit)
+        next_cursor = None if page.next is None else page.next.encode(filters)
+        return Page(await lines(connection, page.items, filters.text), next_cursor)
 
 
 @dataclass(frozen=True, slots=True)
 class CallPage:
-    """Rows' ids of a page of calls, and the place that the next one begins behind."""
+    """Row ids of a page of calls, and the place after which the next page begins."""
 
     items: tuple[int, ...]
     next: Place | None
 
 
 async def call_page(
-    connection: AsyncConnection, reader: Reader, wanted: CallFilter, place: Place | None, limit: int
+    connection: AsyncConnection, reader: Reader, filters: CallFilter, place: Place | None, limit: int
 ) -> CallPage:
-    """As `list_calls`, in a transaction of the reader."""
-    plain, costly = _plain(reader, wanted), _costly(wanted)
-    number = None if wanted.number is None else await _plain_number(connection, reader, wanted.number)
+    """Return a page as `list_calls` does, in a transaction of the reader."""
+    cheap, costly = _indexed_conditions(reader, filters), _result_conditions(filters)
+    number = None if filters.number is None else await _normalized_number(connection, reader, filters.number)
     if number is not None:
         costly.append(_has_number(number))
-    times = (wanted.started_from, wanted.started_before)
-    query = full_text.Query(wanted.text, wanted.name, wanted.language, *times, number, wanted.tone)
-    if query.text is not None or query.name is not None or (query.tone is not None and wanted.updated_after is None):
-        found, following = await full_text.matching(connection, query, [*plain, *costly], place, limit)
-        return CallPage(tuple(found), following)
-    if query.number is not None and wanted.updated_after is None:
-        # Completed calls are found by their numbers; others, which are few or recent, are looked through.
-        indexed = await full_text.matching(connection, query, [*plain, *costly], place, limit)
-        others = await _walked(connection, wanted, [*plain, _UNFINISHED], costly, place, limit)
-        return await _merged(connection, [indexed, others], limit)
-    found, following = await _walked(connection, wanted, plain, costly, place, limit)
-    return CallPage(tuple(found), following)
+    times = (filters.started_from, filters.started_before)
+    query = full_text.Query(filters.text, filters.name, filters.language, *times, number, filters.tone)
+    if query.text is not None or query.name is not None or (query.tone is not None and filters.updated_after is None):
+        call_pks, next_place = await full_text.matching(connection, query, [*cheap, *costly], place, limit)
+        return CallPage(tuple(call_pks), next_place)
+    if query.number is not None and filters.updated_after is None:
+        # Completed calls are found by their numbers; the others, which are few or recent, are scanned.
+        indexed = await full_text.matching(connection, query, [*cheap, *costly], place, limit)
+        others = await _walk_index(connection, filters, [*cheap, _UNFINISHED], costly, place, limit)
+        return await _merge(connection, [indexed, others], limit)
+    call_pks, next_place = await _walk_index(connection, filters, cheap, costly, place, limit)
+    return CallPage(tuple(call_pks), next_place)
 
 
-async def conditions(connection: AsyncConnection, reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
-    """What holds for the calls of a filter, apart from words and names."""
-    found = [*_plain(reader, wanted), *_costly(wanted)]
-    if wanted.number is not None:
-        found.append(_has_number(await _plain_number(connection, reader, wanted.number)))
-    return found
+async def conditions(connection: AsyncConnection, reader: Reader, filters: CallFilter) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions of a filter, except words and names."""
+    clauses = [*_indexed_conditions(reader, filters), *_result_conditions(filters)]
+    if filters.number is not None:
+        clauses.append(_has_number(await _normalized_number(connection, reader, filters.number)))
+    return clauses
 
 
-async def _walked(
+async def _walk_index(
     connection: AsyncConnection,
-    wanted: CallFilter,
+    filters: CallFilter,
     plain: Sequence[sa.ColumnElement[bool]],
     costly: Sequence[sa.ColumnElement[bool]],
     place: Place | None,
     limit: int,
 ) -> tuple[list[int], Place | None]:
-    """Calls in the order of the list, found by walking an index."""
 
-    async def candidates(behind: Place | None, count: int) -> list[Place]:
-        rows = await connection.execute(_behind(wanted, behind).where(*plain).limit(count))
+    async def candidates(after: Place | None, count: int) -> list[Place]:
+        rows = await connection.execute(_after(filters, after).where(*plain).limit(count))
         return [Place(row.at.isoformat(), row.id) for row in rows]
 
     async def kept(call_pks: list[int]) -> set[int]:
@@ -159,74 +159,71 @@ async def _walked(
     return await gather(candidates, kept, place, limit)
 
 
-async def _merged(connection: AsyncConnection, parts: Sequence[tuple[list[int], Place | None]], limit: int) -> CallPage:
-    """One page of several lists by the start of their calls, no further than each of them was looked through."""
-    ids = [call_pk for found, _ in parts for call_pk in found]
+async def _merge(connection: AsyncConnection, parts: Sequence[tuple[list[int], Place | None]], limit: int) -> CallPage:
+    """Merge lists into one page by the start of their calls, up to the nearest end of any of them."""
+    ids = [call_pk for call_pks, _ in parts for call_pk in call_pks]
     starts = await connection.execute(sa.select(calls.c.start_time, calls.c.id).where(calls.c.id.in_(ids)))
     rows = sorted(((row.start_time, row.id) for row in starts), reverse=True)
-    ends = [(following.at, int(following.row)) for _, following in parts if following is not None]
+    ends = [(next_place.at, int(next_place.row)) for _, next_place in parts if next_place is not None]
     seen = [row for row in rows if row >= max(ends)] if ends else rows
     page = seen[:limit]
     last = page[-1] if len(seen) > limit else max(ends, default=None)
-    following = None if last is None else Place(last[0].isoformat(), last[1])
-    return CallPage(tuple(call_pk for _, call_pk in page), following)
+    next_place = None if last is None else Place(last[0].isoformat(), last[1])
+    return CallPage(tuple(call_pk for _, call_pk in page), next_place)
 
 
-def _behind(wanted: CallFilter, place: Place | None) -> sa.Select[Any]:
-    """Calls behind a place, in the order of the list."""
-    by = calls.c.start_time if wanted.updated_after is None else calls.c.updated_at
-    query, here = sa.select(calls.c.id, by.label("at")), sa.tuple_(by, calls.c.id)
-    if wanted.updated_after is not None:
-        query = query.order_by(by, calls.c.id)
-        return query if place is None else query.where(here > sa.tuple_(place.at, place.row))
-    query = query.order_by(by.desc(), calls.c.id.desc())
-    return query if place is None else query.where(here < sa.tuple_(place.at, place.row))
+def _after(filters: CallFilter, place: Place | None) -> sa.Select[Any]:
+    sort_key = calls.c.start_time if filters.updated_after is None else calls.c.updated_at
+    query, position = sa.select(calls.c.id, sort_key.label("at")), sa.tuple_(sort_key, calls.c.id)
+    if filters.updated_after is not None:
+        query = query.order_by(sort_key, calls.c.id)
+        return query if place is None else query.where(position > sa.tuple_(place.at, place.row))
+    query = query.order_by(sort_key.desc(), calls.c.id.desc())
+    return query if place is None else query.where(position < sa.tuple_(place.at, place.row))
 
 
-def _plain(reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
-    """Conditions on calls, which indexes know. The workspace is what they begin with; whose rows are seen at all, the
-    policies say."""
-    plain: dict[sa.ColumnElement[Any], Any] = {
+def _indexed_conditions(reader: Reader, filters: CallFilter) -> list[sa.ColumnElement[bool]]:
+    """Return conditions that indexes cover. They begin with the workspace; policies limit the visible rows."""
+    equalities: dict[sa.ColumnElement[Any], Any] = {
         calls.c.workspace_id: reader.workspace_id,
-        calls.c.team_id: wanted.team_id or reader.team_id,
-        calls.c.outgoing: wanted.outgoing,
+        calls.c.team_id: filters.team_id or reader.team_id,
+        calls.c.outgoing: filters.outgoing,
     }
-    found = [column == value for column, value in plain.items() if value is not None]
-    if wanted.states:
-        found.append(calls.c.state.in_(wanted.states))
-        if COMPLETED not in wanted.states:
-            found.append(_UNFINISHED)
-    if wanted.started_from is not None:
-        found.append(calls.c.start_time >= wanted.started_from)
-    if wanted.started_before is not None:
-        found.append(calls.c.start_time < wanted.started_before)
-    if wanted.updated_after is not None:
-        found.append(calls.c.updated_at > wanted.updated_after)
-    if wanted.user_id is not None:
-        found.append(calls.c.id.in_(edits.calls_of_member(wanted.user_id)))
-    if wanted.contact_id is not None:
-        found.append(calls.c.id.in_(edits.calls_of_contact(wanted.contact_id)))
-    if wanted.corrected is not None:
-        found.append(calls.c.id.in_(edits.WITH_EDITS) if wanted.corrected else calls.c.id.not_in(edits.WITH_EDITS))
-    return [*found, *outcome_conditions(reader.workspace_id, wanted)]
+    clauses = [column == value for column, value in equalities.items() if value is not None]
+    if filters.states:
+        clauses.append(calls.c.state.in_(filters.states))
+        if COMPLETED not in filters.states:
+            clauses.append(_UNFINISHED)
+    if filters.started_from is not None:
+        clauses.append(calls.c.start_time >= filters.started_from)
+    if filters.started_before is not None:
+        clauses.append(calls.c.start_time < filters.started_before)
+    if filters.updated_after is not None:
+        clauses.append(calls.c.updated_at > filters.updated_after)
+    if filters.user_id is not None:
+        clauses.append(calls.c.id.in_(edits.calls_of_member(filters.user_id)))
+    if filters.contact_id is not None:
+        clauses.append(calls.c.id.in_(edits.calls_of_contact(filters.contact_id)))
+    if filters.corrected is not None:
+        clauses.append(calls.c.id.in_(edits.WITH_EDITS) if filters.corrected else calls.c.id.not_in(edits.WITH_EDITS))
+    return [*clauses, *outcome_conditions(reader.workspace_id, filters)]
 
 
-def _costly(wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
-    """Conditions on what calls gave, looked up for a few of them at a time."""
-    found = []
-    if wanted.language is not None:
-        found.append(_has_transcript(transcripts.c.language == wanted.language))
-    if wanted.tone is not None:
-        of_tone = sa.select(1).where(call_search.c.call_pk == calls.c.id, call_search.c.tone == wanted.tone)
-        found.append(sa.exists(of_tone.correlate(calls)))
-    if wanted.open_tasks is not None:
-        some = sa.and_(sa.exists(sa.select(1).where(OPEN_TASK).correlate(calls)), _has_transcript())
-        found.append(some if wanted.open_tasks else sa.not_(some))
-    return found
+def _result_conditions(filters: CallFilter) -> list[sa.ColumnElement[bool]]:
+    """Return conditions on results of calls, which are checked for a few calls at a time."""
+    clauses = []
+    if filters.language is not None:
+        clauses.append(_has_transcript(transcripts.c.language == filters.language))
+    if filters.tone is not None:
+        of_tone = sa.select(1).where(call_search.c.call_pk == calls.c.id, call_search.c.tone == filters.tone)
+        clauses.append(sa.exists(of_tone.correlate(calls)))
+    if filters.open_tasks is not None:
+        has_open = sa.and_(sa.exists(sa.select(1).where(OPEN_TASK).correlate(calls)), _has_transcript())
+        clauses.append(has_open if filters.open_tasks else sa.not_(has_open))
+    return clauses
 
 
-async def _plain_number(connection: AsyncConnection, reader: Reader, number: str) -> str:
-    """In E.164, or as it is: an extension."""
+async def _normalized_number(connection: AsyncConnection, reader: Reader, number: str) -> str:
     country = await connection.scalar(
         sa.select(workspaces.c.default_country).where(workspaces.c.id == reader.workspace_id)
     )
@@ -238,33 +235,33 @@ def _has_number(number: str) -> sa.ColumnElement[bool]:
     return sa.or_(*(calls.c[name] == number for name in places))
 
 
-def _has_transcript(*more: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    return sa.exists(sa.select(1).where(PRESENT, *more).correlate(calls))
+def _has_transcript(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.exists(sa.select(1).where(PRESENT, *conditions).correlate(calls))
 
 
 OPEN_TASK = sa.and_(tasks.c.call_pk == calls.c.id, sa.not_(tasks.c.done))
 
 
 async def lines(connection: AsyncConnection, call_pks: Sequence[int], text: str | None = None) -> tuple[CallLine, ...]:
-    """The lines of calls in the given order. `text`: what to point out of what was said."""
+    """Return the rows of calls in the given order. `text`: the words to highlight."""
     if not call_pks:
         return ()
-    shown = dict(zip(call_pks, await views.summaries(connection, call_pks), strict=True))
-    heard = sa.and_(calls.c.id.in_(call_pks), _has_transcript())
-    facts = {row.id: row for row in await connection.execute(_FACTS.where(heard))}
+    summaries = dict(zip(call_pks, await views.summaries(connection, call_pks), strict=True))
+    has_transcript = sa.and_(calls.c.id.in_(call_pks), _has_transcript())
+    facts = {row.id: row for row in await connection.execute(_FACTS.where(has_transcript))}
     hits = await full_text.hits(connection, list(facts), text) if text else {}
     scores = await outcomes.scores(connection, list(facts))
     return tuple(
-        CallLine(shown[pk], **_facts(facts[pk]), scores=scores.get(pk, ()), hits=hits.get(pk, ()))
+        CallLine(summaries[pk], **_facts(facts[pk]), scores=scores.get(pk, ()), hits=hits.get(pk, ()))
         if pk in facts
-        else CallLine(shown[pk])
+        else CallLine(summaries[pk])
         for pk in call_pks
     )
 
 
 def _facts(row: Any) -> dict[str, Any]:
-    known = row.contact_id is not None
-    contact = Contact(str(row.contact_id), row.contact, row.company, row.email, row.phone) if known else None
+    has_contact = row.contact_id is not None
+    contact = Contact(str(row.contact_id), row.contact, row.company, row.email, row.phone) if has_contact else None
     names = ("agent", "tone", "summary", "tasks", "open_tasks")
     return {name: row._mapping[name] for name in names} | {"contact": contact}
 
@@ -304,26 +301,51 @@ _FACTS = (
 )
 
 
-def outcome_conditions(workspace_id: UUID, wanted: CallFilter) -> Iterator[sa.ColumnElement[bool]]:
-    """What holds for calls that were answered, and scored, as is wanted."""
+def outcome_conditions(workspace_id: UUID, filters: CallFilter) -> Iterator[sa.ColumnElement[bool]]:
+    """Yield the conditions on answers and scores."""
     column = call_outcomes.c
-    if wanted.question is not None:
-        yield _among(workspace_id, column.key == wanted.question, column.outcome == wanted.answer)
-    if wanted.scorecard is not None:
-        some = [column.key == wanted.scorecard, column.score.is_not(None)]
-        if wanted.passed is not None:
-            some.append(column.outcome == "passed" if wanted.passed else column.outcome.in_(FAILED))
-        if wanted.auto_failed is not None:
+    if filters.question is not None:
+        yield _has_outcome(workspace_id, column.key == filters.question, column.outcome == filters.answer)
+    if filters.scorecard is not None:
+        conditions = [column.key == filters.scorecard, column.score.is_not(None)]
+        if filters.passed is not None:
+            conditions.append(column.outcome == "passed" if filters.passed else column.outcome.in_(FAILED))
+        if filters.auto_failed is not None:
             automatic = column.outcome == "auto-failed"
-            some.append(automatic if wanted.auto_failed else sa.not_(automatic))
-        if wanted.score_from is not None:
-            some.append(column.score >= wanted.score_from)
-        if wanted.score_below is not None:
-            some.append(column.score < wanted.score_below)
-        yield _among(workspace_id, *some)
+            conditions.append(automatic if filters.auto_failed else sa.not_(automatic))
+        if filters.score_from is not None:
+            conditions.append(column.score >= filters.score_from)
+        if filters.score_below is not None:
+            conditions.append(column.score < filters.score_below)
+        yield _has_outcome(workspace_id, *conditions)
 
 
-def _among(workspace_id: UUID, *some: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Of the present recording: what another one gave is not shown."""
-    found = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *some)
-    return sa.and_(calls.c.id.in_(found), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))
+def _has_outcome(workspace_id: UUID, *conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return the condition on outcomes of the present recording; those of another recording do not count."""
+    call_pks = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *conditions)
+    return sa.and_(calls.c.id.in_(call_pks), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A call after its latest change."""
+
+    call_id: UUID
+    team_id: UUID
+    state: str
+    start_time: datetime
+    updated_at: datetime
+
+
+_CHANGE_FIELDS = tuple(calls.c[name] for name in Change.__dataclass_fields__)
+
+
+async def changes_since(database: Database, reader: Reader, at: datetime) -> list[Change]:
+    """Return calls that changed after `at`, the earliest change first."""
+    query = (
+        sa.select(*_CHANGE_FIELDS)
+        .where(calls.c.workspace_id == reader.workspace_id, calls.c.updated_at > at)
+        .order_by(calls.c.updated_at, calls.c.id)
+        .limit(MAX_CHANGES)
+    )
+    return [read(Change, row) for row in await database.rows(reader, query)]

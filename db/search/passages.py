@@ -1,7 +1,7 @@
-"""Passages of calls as vectors: which calls are due, and what was made of them. `db/search/semantic.py` searches them.
+"""Passages of calls as vectors: which calls are due, and the stored vectors. `semantic.py` searches them.
 
-`passage_model` says which model is used; where it has no row, nothing is due. `note_passages_due` (schema/functions)
-makes a call due in the transaction that changes its words.
+`passage_model` holds the model in use; without a row nothing is due. `note_passages_due` (schema/functions) makes a
+call due in the transaction that changes its words.
 """
 
 from collections.abc import Sequence
@@ -20,25 +20,25 @@ from pipeline.domain.passages import Passage
 from pipeline.domain.speech import Turn
 
 BATCH = 5_000  # calls made due in one transaction
-LONGEST_PAUSE = 3600.0  # seconds until a failed call is tried again
+MAX_PAUSE_SECONDS = 3600.0  # until a failed call is retried
 
 TURNS = TypeAdapter(tuple[Turn, ...])
 
 
 @dataclass(frozen=True, slots=True)
 class DueCall:
-    """A call whose passages are to be made, claimed by one process."""
+    """A call whose passages are to be embedded, claimed by one process."""
 
     call_pk: int
     workspace_id: UUID
     changed_at: datetime
-    attempts: int  # this one included
-    turns: tuple[Turn, ...]  # corrected; none: the call has no transcript now
+    attempts: int  # including this one
+    turns: tuple[Turn, ...]  # corrected; empty: the call has no transcript now
 
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """How far search by meaning is."""
+    """Progress of the semantic index."""
 
     model: str | None  # None: not switched on
     due: int
@@ -47,18 +47,18 @@ class IndexState:
 
 
 async def switch_on(database: Database, model: str, replace: bool = False) -> str:
-    """Have passages made from now on; returns the model that they are made by: the one before, unless `replace`."""
+    """Start embedding passages; return the model in use: the former one, unless `replace`."""
     statement = insert(passage_model).values(id=1, model=model)
     same = {"model": model, "since": sa.func.now()}
-    keep = statement.on_conflict_do_nothing()
-    take = statement.on_conflict_do_update(index_elements=["id"], set_=same, where=passage_model.c.model != model)
+    insert_only = statement.on_conflict_do_nothing()
+    update = statement.on_conflict_do_update(index_elements=["id"], set_=same, where=passage_model.c.model != model)
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(take if replace else keep)
+        await connection.execute(update if replace else insert_only)
         return str(await connection.scalar(sa.select(passage_model.c.model)))
 
 
 async def switch_off(database: Database) -> int:
-    """Forget every passage, and make none; returns how many there were."""
+    """Delete all passages and create no more; return how many there were."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for table in (passage_model, passages_due):
             await connection.execute(sa.delete(table))
@@ -66,39 +66,39 @@ async def switch_off(database: Database) -> int:
 
 
 async def state(database: Database) -> IndexState:
-    """How many calls are due and done. Counts them all."""
-    ours = sa.select(passage_model.c.model).scalar_subquery()
+    """Return how many calls are due and done. Counts all of them."""
+    model_in_use = sa.select(passage_model.c.model).scalar_subquery()
     columns = (sa.func.count(sa.distinct(call_passages.c.call_pk)), sa.func.count())
     async with database.transaction(EVERY_WORKSPACE) as connection:
         model = await connection.scalar(sa.select(passage_model.c.model))
         due = await connection.scalar(sa.select(sa.func.count()).select_from(passages_due))
-        done = (await connection.execute(sa.select(*columns).where(call_passages.c.model == ours))).one()
+        done = (await connection.execute(sa.select(*columns).where(call_passages.c.model == model_in_use))).one()
     return IndexState(model, due or 0, *done)
 
 
-async def make_due(database: Database, behind: int = 0, everything: bool = False) -> int | None:
-    """Make the next stored calls due whose passages are not of the model in use, those behind the row's id `behind`.
+async def make_due(database: Database, after: int = 0, everything: bool = False) -> int | None:
+    """Make the next stored calls due without passages of the model in use, those after the row id `after`.
 
-    `everything`: those of that model too. Returns the last row's id looked at; None: there were no more. May be
-    broken off and begun again.
+    `everything`: also those with such passages. Returns the last row id examined; None: there were no more. It can be
+    interrupted and restarted.
     """
     done = sa.select(1).where(call_passages.c.call_pk == calls.c.id, call_passages.c.model == passage_model.c.model)
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        rows = sa.select(calls.c.id).where(calls.c.id > behind).order_by(calls.c.id).limit(BATCH)
+        rows = sa.select(calls.c.id).where(calls.c.id > after).order_by(calls.c.id).limit(BATCH)
         ids = list((await connection.execute(rows)).scalars())
-        heard = (
+        due_calls = (
             sa.select(calls.c.id, calls.c.workspace_id, sa.func.clock_timestamp(), sa.func.now())
             .join(transcripts, transcripts.c.call_pk == calls.c.id)
             .join(passage_model, sa.true())
             .where(calls.c.id.in_(ids), sa.true() if everything else ~sa.exists(done))
         )
         names = ["call_pk", "workspace_id", "changed_at", "not_before"]
-        await connection.execute(insert(passages_due).from_select(names, heard).on_conflict_do_nothing())
+        await connection.execute(insert(passages_due).from_select(names, due_calls).on_conflict_do_nothing())
     return ids[-1] if ids else None
 
 
 async def claim(database: Database, count: int, lease_seconds: float) -> list[DueCall]:
-    """Claim up to `count` due calls for so long, those first that changed last: people look for today's calls."""
+    """Claim up to `count` due calls for `lease_seconds`, the latest change first: users search for today's calls."""
     free = (
         sa.select(passages_due.c.call_pk)
         .where(passages_due.c.not_before <= sa.func.now())
@@ -107,30 +107,30 @@ async def claim(database: Database, count: int, lease_seconds: float) -> list[Du
         .with_for_update(skip_locked=True)
         .cte("free")  # computed once, unlike a subquery, which would lock other rows each time
     )
-    taken = (
+    claimed = (
         sa.update(passages_due)
         .where(passages_due.c.call_pk == free.c.call_pk)
         .values(not_before=from_now(lease_seconds), attempts=passages_due.c.attempts + 1)
         .returning(passages_due)
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        rows = (await connection.execute(taken)).all()
+        rows = (await connection.execute(claimed)).all()
         ids = [row.call_pk for row in rows]
-        said = {row.call_pk: row.turns for row in await connection.execute(turns_of(ids))}
+        turns_by_call = {row.call_pk: row.turns for row in await connection.execute(turns_of(ids))}
     return [
         DueCall(
             row.call_pk,
             row.workspace_id,
             row.changed_at,
             row.attempts,
-            TURNS.validate_python(said.get(row.call_pk, ())),
+            TURNS.validate_python(turns_by_call.get(row.call_pk, ())),
         )
         for row in rows
     ]
 
 
 def turns_of(call_pks: Sequence[int]) -> sa.Select[tuple[int, object]]:
-    """Rows (call_pk, turns) of calls with a transcript of their present recording: corrected turns, as JSON."""
+    """Return the query of (call_pk, turns): corrected turns of present recordings, as JSON."""
     corrected = sa.and_(
         corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
     )
@@ -146,14 +146,14 @@ def turns_of(call_pks: Sequence[int]) -> sa.Select[tuple[int, object]]:
 async def store(
     database: Database, due: DueCall, model: str, passages: Sequence[Passage], vectors: Sequence[Sequence[float]]
 ) -> bool:
-    """Replace a call's passages and take it off the list; False where its words have changed meanwhile, or it is gone.
+    """Replace a call's passages and remove it from the list; return False if its words have changed, or it is erased.
 
     `vectors[i]` is the embedding of `passages[i]`.
     """
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        mine = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
-        ours = sa.exists(sa.select(1).where(passage_model.c.model == model))
-        if not (await connection.execute(sa.delete(passages_due).where(mine, ours))).rowcount:
+        is_due = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
+        is_current_model = sa.exists(sa.select(1).where(passage_model.c.model == model))
+        if not (await connection.execute(sa.delete(passages_due).where(is_due, is_current_model))).rowcount:
             return False
         await connection.execute(sa.delete(call_passages).where(call_passages.c.call_pk == due.call_pk))
         rows = [
@@ -176,15 +176,15 @@ async def store(
 
 
 async def postpone(database: Database, due: DueCall) -> None:
-    """Give a claimed call back that could not be embedded: later and later, up to an hour."""
-    later = from_now(min(LONGEST_PAUSE, 2.0 ** min(due.attempts, 12)))
-    mine = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
+    """Return a claimed call that could not be embedded, with a growing delay of up to an hour."""
+    later = from_now(min(MAX_PAUSE_SECONDS, 2.0 ** min(due.attempts, 12)))
+    is_due = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(passages_due).where(mine).values(not_before=later))
+        await connection.execute(sa.update(passages_due).where(is_due).values(not_before=later))
 
 
 async def release(database: Database, due: Sequence[DueCall]) -> None:
-    """Give claimed calls back at once."""
-    mine = passages_due.c.call_pk.in_([one.call_pk for one in due])
+    """Return claimed calls at once."""
+    is_due = passages_due.c.call_pk.in_([call.call_pk for call in due])
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(passages_due).where(mine).values(not_before=sa.func.now()))
+        await connection.execute(sa.update(passages_due).where(is_due).values(not_before=sa.func.now()))

@@ -1,5 +1,3 @@
-"""Contacts and members for people and programs that read."""
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +24,7 @@ class ContactLine:
     company: str | None
     email: str | None
     phone: str | None  # E.164
-    source: str  # directory: entered by people; call: made of calls
+    source: str  # directory: entered by users; call: created from calls
     updated_at: datetime
     calls: int
     last_call: datetime | None  # when it started
@@ -34,7 +32,7 @@ class ContactLine:
 
 @dataclass(frozen=True, slots=True)
 class MemberLine:
-    """A member; in no team: of all teams."""
+    """A member; without a team: of all teams."""
 
     user_id: UUID
     name: str
@@ -45,7 +43,7 @@ class MemberLine:
 async def list_contacts(
     database: Database, reader: Reader, text: str | None = None, cursor: str | None = None, limit: int = 50
 ) -> Page[ContactLine]:
-    """By name. `text`: a part of name, company, e-mail address or number. Raises `reading.InvalidCursor`."""
+    """Return contacts by name. `text`: part of name, company, e-mail address or number. Raises `InvalidCursor`."""
     place = Place.decode(cursor, ("contacts", text), ids=str)
     shown = sa.func.coalesce(contacts.c.name, contacts.c.company, contacts.c.email, contacts.c.phone, "")
     query = sa.select(*contacts.c, shown.label("shown"), *_calls_of_contact()).where(
@@ -54,13 +52,13 @@ async def list_contacts(
     if text:
         fields = (contacts.c.name, contacts.c.company, contacts.c.email, contacts.c.phone)
         query = query.where(sa.or_(*(field.icontains(text, autoescape=True) for field in fields)))
-    rows, following = await _page(database, reader, query, (shown, contacts.c.id), place, limit)
+    rows, last_row = await _page(database, reader, query, (shown, contacts.c.id), place, limit)
     lines = tuple(read(ContactLine, row, contact_id=row.id) for row in rows)
-    return Page(lines, following and Place(following.shown, str(following.id)).encode(("contacts", text)))
+    return Page(lines, last_row and Place(last_row.shown, str(last_row.id)).encode(("contacts", text)))
 
 
 async def contacts_by_id(database: Database, reader: Reader, ids: Collection[UUID]) -> list[Contact]:
-    """Those of the contacts that the reader may see."""
+    """Return those of the contacts that the reader may see."""
     if not ids:
         return []
     query = sa.select(contacts).where(contacts.c.workspace_id == reader.workspace_id, contacts.c.id.in_(ids))
@@ -77,18 +75,18 @@ def _calls_of_contact() -> tuple[Any, Any]:
 async def list_members(
     database: Database, reader: Reader, team_id: UUID | None = None, cursor: str | None = None, limit: int = 50
 ) -> Page[MemberLine]:
-    """By name. Raises `reading.InvalidCursor`."""
+    """Return members by name. Raises `pages.InvalidCursor`."""
     place = Place.decode(cursor, ("members", team_id), ids=str)
     query = sa.select(members).where(members.c.workspace_id == reader.workspace_id)
     if team_id is not None:
         query = query.where(members.c.team_id == team_id)
-    rows, following = await _page(database, reader, query, (members.c.name, members.c.user_id), place, limit)
+    rows, last_row = await _page(database, reader, query, (members.c.name, members.c.user_id), place, limit)
     lines = tuple(read(MemberLine, row, aliases=tuple(row.aliases)) for row in rows)
-    return Page(lines, following and Place(following.name, str(following.user_id)).encode(("members", team_id)))
+    return Page(lines, last_row and Place(last_row.name, str(last_row.user_id)).encode(("members", team_id)))
 
 
 async def list_teams(database: Database, reader: Reader) -> list[Team]:
-    """The teams that the reader may see, by name."""
+    """Return the teams that the reader may see, by name."""
     query = sa.select(teams).where(teams.c.workspace_id == reader.workspace_id).order_by(teams.c.name)
     return [read(Team, row, team_id=row.id) for row in await database.rows(reader, query)]
 
@@ -96,7 +94,7 @@ async def list_teams(database: Database, reader: Reader) -> list[Team]:
 async def _page(
     database: Database, reader: Reader, query: sa.Select[Any], order: tuple[Any, Any], place: Place | None, limit: int
 ) -> tuple[Sequence[sa.Row[Any]], Any]:
-    """The rows of a page, and its last one where there are more behind it."""
+    """Return the rows of a page, and its last row if there are more after it."""
     query = query.order_by(*order).limit(limit + 1)
     if place is not None:
         query = query.where(sa.tuple_(*order) > sa.tuple_(place.key, sa.cast(place.row, sa.Uuid())))

@@ -1,6 +1,6 @@
 """Filters and search of the list of calls, saved by name.
 
-A view belongs to a workspace, or to a team of it: all who see the same calls share it.
+A view belongs to a workspace, or to one of its teams: readers of the same calls share it.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from db.core.database import Database, Reader
 from db.core.rows import read
 from db.core.tables import saved_views, workspaces
 
-MOST_VIEWS, LONGEST_NAME, LONGEST_QUERY = 50, 60, 4_000  # of one scope; characters
+MAX_VIEWS, MAX_NAME_LENGTH, MAX_QUERY_LENGTH = 50, 60, 4_000  # of one scope; characters
 
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """`query`: the filters, as in the address of the list."""
+    """A saved view. `query`: the filters, as in the address of the list."""
 
     view_id: UUID
     name: str
@@ -28,7 +28,7 @@ class SavedView:
 
 
 class TooManyViews(ValueError):
-    """There are as many views as there may be."""
+    """The scope has `MAX_VIEWS` views."""
 
 
 class NameTaken(ValueError):
@@ -36,55 +36,57 @@ class NameTaken(ValueError):
 
 
 async def list_views(database: Database, reader: Reader) -> list[SavedView]:
-    """Those of the reader's workspace, or of its team, by name."""
-    query = sa.select(*_SHOWN).where(_shared_with(reader)).order_by(sa.func.lower(saved_views.c.name), saved_views.c.id)
+    """Return the views of the reader's workspace, or of its team, by name."""
+    query = (
+        sa.select(*_COLUMNS).where(_shared_with(reader)).order_by(sa.func.lower(saved_views.c.name), saved_views.c.id)
+    )
     return [read(SavedView, row) for row in await database.rows(reader, query)]
 
 
 async def save(database: Database, reader: Reader, name: str, query: str) -> SavedView:
-    """Save a view; the one that has this name gets the new filters. Raises ValueError, TooManyViews."""
-    if len(query) > LONGEST_QUERY:
-        raise ValueError(f"the filters have more than {LONGEST_QUERY} characters")
+    """Save a view, or the new filters of the view with this name. Raises ValueError, TooManyViews."""
+    if len(query) > MAX_QUERY_LENGTH:
+        raise ValueError(f"the filters have more than {MAX_QUERY_LENGTH} characters")
     values = {"workspace_id": reader.workspace_id, "team_id": reader.team_id, "name": tidy_name(name), "query": query}
     scope = [sa.text("workspace_id"), sa.text("coalesce(team_id, workspace_id)"), sa.text("name")]
-    saving = insert(saved_views).values(**values).on_conflict_do_update(index_elements=scope, set_={"query": query})
-    home = sa.select(workspaces.c.id).where(workspaces.c.id == reader.workspace_id)
+    upsert = insert(saved_views).values(**values).on_conflict_do_update(index_elements=scope, set_={"query": query})
+    workspace = sa.select(workspaces.c.id).where(workspaces.c.id == reader.workspace_id)
     count = sa.select(sa.func.count()).where(_shared_with(reader))
     async with database.transaction(reader) as connection:
-        await connection.execute(home.with_for_update(key_share=True))  # who saves at the same time is counted
-        view = read(SavedView, (await connection.execute(saving.returning(*_SHOWN))).one())
-        if (await connection.execute(count)).scalar_one() > MOST_VIEWS:
-            raise TooManyViews(f"there are {MOST_VIEWS} views already")
+        await connection.execute(workspace.with_for_update(key_share=True))  # counts concurrent saves
+        view = read(SavedView, (await connection.execute(upsert.returning(*_COLUMNS))).one())
+        if (await connection.execute(count)).scalar_one() > MAX_VIEWS:
+            raise TooManyViews(f"{MAX_VIEWS} views exist, the maximum")
     return view
 
 
 async def rename(database: Database, reader: Reader, view_id: UUID, name: str) -> bool:
-    """False where there is no such view. Raises ValueError, NameTaken."""
-    renamed = sa.update(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
+    """Rename a view; return False if it does not exist. Raises ValueError, NameTaken."""
+    update = sa.update(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
     try:
         async with database.transaction(reader) as connection:
-            done = await connection.execute(renamed.values(name=tidy_name(name)))
+            result = await connection.execute(update.values(name=tidy_name(name)))
     except IntegrityError as error:
-        raise NameTaken(f"there is a view called {name!r}") from error
-    return done.rowcount == 1
+        raise NameTaken(f"a view named {name!r} exists") from error
+    return result.rowcount == 1
 
 
 async def remove(database: Database, reader: Reader, view_id: UUID) -> bool:
-    """False where there is no such view."""
+    """Remove a view; return False if it does not exist."""
     async with database.transaction(reader) as connection:
-        gone = sa.delete(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
-        return (await connection.execute(gone)).rowcount == 1
+        deletion = sa.delete(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
+        return (await connection.execute(deletion)).rowcount == 1
 
 
 def tidy_name(name: str) -> str:
-    """The name with single spaces. Raises ValueError for an empty one, or one that is too long."""
-    tidy = " ".join(name.replace("\x00", "").split())
-    if not 0 < len(tidy) <= LONGEST_NAME:
-        raise ValueError(f"a view's name has 1 to {LONGEST_NAME} characters, not {len(tidy)}")
-    return tidy
+    """Return the name with single spaces. Raises ValueError if it is empty or too long."""
+    cleaned = " ".join(name.replace("\x00", "").split())
+    if not 0 < len(cleaned) <= MAX_NAME_LENGTH:
+        raise ValueError(f"a view's name has 1 to {MAX_NAME_LENGTH} characters, not {len(cleaned)}")
+    return cleaned
 
 
-_SHOWN: tuple[Any, ...] = (saved_views.c.id.label("view_id"), saved_views.c.name, saved_views.c.query)
+_COLUMNS: tuple[Any, ...] = (saved_views.c.id.label("view_id"), saved_views.c.name, saved_views.c.query)
 
 
 def _shared_with(reader: Reader) -> sa.ColumnElement[bool]:

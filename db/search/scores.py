@@ -1,4 +1,4 @@
-"""What calls came to by a workspace's questions and scorecards: conditions of lists, and scores over time."""
+"""Outcomes of calls by a workspace's questions and scorecards: scores of calls, and over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,33 +37,34 @@ class ScoreWeek:
     key: str  # of the scorecard
     week: date  # its Monday
     team_id: UUID | None  # of figures by team
-    user_id: UUID | None  # of figures by member; None: nobody knows who it was
+    user_id: UUID | None  # of figures by member; None: unknown agent
     name: str | None  # the team's, or the member's
-    calls: int  # that have a score
+    calls: int  # with a score
     score: float
     passed: int
-    failed: int  # automatically, too
+    failed: int  # including auto-failed
     auto_failed: int
 
 
 async def scores(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, tuple[ScorecardScore, ...]]:
-    """The scores of calls, by the row's id."""
+    """Return the scores of calls, by the row's id."""
     query = sa.select(call_outcomes).where(call_outcomes.c.call_pk.in_(call_pks), call_outcomes.c.score.is_not(None))
-    found: dict[int, tuple[ScorecardScore, ...]] = {}
+    scores_by_call: dict[int, tuple[ScorecardScore, ...]] = {}
     for row in await connection.execute(query.order_by(call_outcomes.c.call_pk, call_outcomes.c.key)):
-        one = ScorecardScore(row.key, row.score, _PASSED.get(row.outcome), row.outcome == "auto-failed")
-        found[row.call_pk] = (*found.get(row.call_pk, ()), one)
-    return found
+        score = ScorecardScore(row.key, row.score, _PASSED.get(row.outcome), row.outcome == "auto-failed")
+        scores_by_call[row.call_pk] = (*scores_by_call.get(row.call_pk, ()), score)
+    return scores_by_call
 
 
 async def score_weeks(
     database: Database, reader: Reader, zone: str, weeks: int = 12, by: By = "team", key: str | None = None
 ) -> list[ScoreWeek]:
-    """Scores by scorecard, week, and team or member, the earliest week first; weeks without scores are left out.
+    """Return scores by scorecard, week, and team or member, the earliest week first; weeks without scores are left out.
 
-    `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call. `key`: of one scorecard only.
+    `zone`: IANA time zone that weeks begin in. `weeks`: their number up to that of the latest call. `key`: one
+    scorecard only.
     """
-    mine, since, week = by_weeks(reader, zone, weeks)
+    of_reader, since, week = by_weeks(reader, zone, weeks)
     of_key = [] if key is None else [call_outcomes.c.key == key]
     team, user = (calls.c.team_id, sa.null()) if by == "team" else (sa.null(), AGENT)
     figures = (
@@ -83,7 +84,9 @@ async def score_weeks(
         .join(transcripts, PRESENT)
         .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
         .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
-        .where(*mine, call_outcomes.c.workspace_id == reader.workspace_id, call_outcomes.c.score.is_not(None), *of_key)
+        .where(
+            *of_reader, call_outcomes.c.workspace_id == reader.workspace_id, call_outcomes.c.score.is_not(None), *of_key
+        )
         .where(calls.c.start_time >= since)
         .group_by(*(sa.literal_column(str(at)) for at in range(1, 5)))
         .subquery()

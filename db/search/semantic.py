@@ -1,7 +1,7 @@
-"""Calls whose passages lie closest to a question's vector.
+"""Finds the calls whose passages are closest to a question's vector.
 
-Two ways, by how many passages the reader's filters leave: few are compared one by one, which misses none; of many, the
-HNSW index is walked on until enough of them are found.
+Two methods, by how many passages the reader's filters leave: few are compared one by one, which misses none; of many,
+the HNSW index is scanned until enough are found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,17 +19,17 @@ from db.search.full_text import HITS, Hit
 from db.search.passages import TURNS, turns_of
 from pipeline.domain.speech import Turn, text_of
 
-EXACT = 20_000  # passages that are compared one by one: 20 to 40 ms
-A_CALL = 4  # passages looked at for each call that is wanted, at first
-WALK = """
+MAX_EXACT = 20_000  # passages that are compared one by one: 20 to 40 ms
+PASSAGES_PER_CALL = 4  # that are examined for each requested call, at first
+SCAN_INDEX = """
     SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '100', true),
         set_config('hnsw.max_scan_tuples', '200000', true), set_config('enable_sort', 'off', true)
 """
-"""For a walk through the index. Without a sort PostgreSQL takes the index, whatever it expects of the filters."""
+"""For an index scan. Without a sort PostgreSQL uses the index, whatever it estimates for the filters."""
 
 
 class OtherModel(Exception):
-    """The stored passages are of another model than the question; `stored`: which; None: none are made."""
+    """The stored passages are of another model than the question. `stored`: that model, or None without passages."""
 
     def __init__(self, stored: str | None) -> None:
         super().__init__(stored)
@@ -37,8 +37,8 @@ class OtherModel(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Near:
-    """A passage, and how like the question it is."""
+class _SimilarPassage:
+    """A passage and its similarity to the question."""
 
     call_pk: int
     first_turn: int
@@ -49,24 +49,24 @@ class _Near:
 
 
 async def closest_calls(
-    database: Database, reader: Reader, vector: Sequence[float], model: str, wanted: CallFilter, limit: int
+    database: Database, reader: Reader, vector: Sequence[float], model: str, filters: CallFilter, limit: int
 ) -> tuple[CallLine, ...]:
-    """The calls with the passages that are most like a question, the most similar first, each with its best passages.
+    """Return the calls with the passages most similar to a question, the best first, each with its best passages.
 
-    `wanted`: which calls, apart from words and names. Raises `OtherModel`.
+    `filters`: conditions on calls, except words and names. Raises `OtherModel`.
     """
     async with database.transaction(reader) as connection:
         stored = await connection.scalar(sa.select(passage_model.c.model))
         if stored != model:
             raise OtherModel(stored)
-        found = await _closest(connection, await _passages(connection, reader, wanted), list(vector), limit)
-        lines = await call_list.lines(connection, list(found))
-        hits = await _hits(connection, found)
-    return tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(found, lines, strict=True))
+        passages_by_call = await _closest(connection, await _passages(connection, reader, filters), list(vector), limit)
+        lines = await call_list.lines(connection, list(passages_by_call))
+        hits = await _hits(connection, passages_by_call)
+    return tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(passages_by_call, lines, strict=True))
 
 
-async def _passages(connection: AsyncConnection, reader: Reader, wanted: CallFilter) -> sa.Select[Any]:
-    """Passages of the calls that are wanted, and of the words that stand there now: not of calls that are due."""
+async def _passages(connection: AsyncConnection, reader: Reader, filters: CallFilter) -> sa.Select[Any]:
+    """Return the query of passages of matching calls with present words, so not of due calls."""
     due = sa.select(1).where(passages_due.c.call_pk == call_passages.c.call_pk)
     return (
         sa.select(call_passages)
@@ -76,35 +76,33 @@ async def _passages(connection: AsyncConnection, reader: Reader, wanted: CallFil
             call_passages.c.workspace_id == reader.workspace_id,
             call_passages.c.model == sa.select(passage_model.c.model).scalar_subquery(),
             ~sa.exists(due),
-            *await call_list.conditions(connection, reader, wanted),
+            *await call_list.conditions(connection, reader, filters),
         )
     )
 
 
 async def _closest(
     connection: AsyncConnection, passages: sa.Select[Any], vector: list[float], limit: int
-) -> dict[int, list[_Near]]:
-    """The best passages of the most similar calls, by the calls' row ids."""
-    few = sa.select(sa.func.count()).select_from(passages.limit(EXACT + 1).subquery())
-    exact = (await connection.scalar(few) or 0) <= EXACT
-    count = limit * A_CALL
+) -> dict[int, list[_SimilarPassage]]:
+    few = sa.select(sa.func.count()).select_from(passages.limit(MAX_EXACT + 1).subquery())
+    exact = (await connection.scalar(few) or 0) <= MAX_EXACT
+    count = limit * PASSAGES_PER_CALL
     while True:
         if not exact:
-            await connection.execute(sa.text(WALK))
+            await connection.execute(sa.text(SCAN_INDEX))
         rows = (await connection.execute(_nearest(passages, vector, count, exact))).all()
-        found: dict[int, list[_Near]] = {}
+        passages_by_call: dict[int, list[_SimilarPassage]] = {}
         for row in rows:
-            if row.call_pk in found or len(found) < limit:
-                found.setdefault(row.call_pk, []).append(_Near(*row))
-        if len(found) >= limit or (exact and len(rows) < count):
-            return {pk: near[:HITS] for pk, near in found.items()}
+            if row.call_pk in passages_by_call or len(passages_by_call) < limit:
+                passages_by_call.setdefault(row.call_pk, []).append(_SimilarPassage(*row))
+        if len(passages_by_call) >= limit or (exact and len(rows) < count):
+            return {pk: best[:HITS] for pk, best in passages_by_call.items()}
         if len(rows) < count:
-            exact = True  # the walk ended before enough of them were found
-        count *= A_CALL
+            exact = True  # the scan ended before enough were found
+        count *= PASSAGES_PER_CALL
 
 
 def _nearest(passages: sa.Select[Any], vector: list[float], count: int, exact: bool) -> sa.Select[Any]:
-    """At most `count` passages, the most similar first."""
     if exact:
         source: sa.FromClause = passages.cte("passages").prefix_with("MATERIALIZED", dialect="postgresql")
     else:
@@ -116,23 +114,28 @@ def _nearest(passages: sa.Select[Any], vector: list[float], count: int, exact: b
     return query.order_by(distance).limit(count)
 
 
-async def _hits(connection: AsyncConnection, found: dict[int, list[_Near]]) -> dict[int, tuple[Hit, ...]]:
-    """The passages with their words, as they stand."""
-    said = {row.call_pk: TURNS.validate_python(row.turns) for row in await connection.execute(turns_of(list(found)))}
-    return {pk: tuple(_shown(said[pk], near)) for pk, near in found.items() if pk in said}
+async def _hits(
+    connection: AsyncConnection, passages_by_call: dict[int, list[_SimilarPassage]]
+) -> dict[int, tuple[Hit, ...]]:
+    turns_by_call = {
+        row.call_pk: TURNS.validate_python(row.turns)
+        for row in await connection.execute(turns_of(list(passages_by_call)))
+    }
+    return {pk: tuple(_shown(turns_by_call[pk], best)) for pk, best in passages_by_call.items() if pk in turns_by_call}
 
 
-def _shown(turns: Sequence[Turn], found: Sequence[_Near]) -> Iterator[Hit]:
+def _shown(turns: Sequence[Turn], passages: Sequence[_SimilarPassage]) -> Iterator[Hit]:
     by_index = {turn.index: turn for turn in turns}
-    for one in found:
+    for passage in passages:
         words = [
             word
-            for index in range(one.first_turn, one.last_turn + 1)
+            for index in range(passage.first_turn, passage.last_turn + 1)
             if index in by_index
             for at, word in enumerate(by_index[index].words)
-            if (index, at) >= (one.first_turn, one.first_word) and (index, at) <= (one.last_turn, one.last_word)
+            if (index, at) >= (passage.first_turn, passage.first_word)
+            and (index, at) <= (passage.last_turn, passage.last_word)
         ]
         if words:
-            speaker, text = by_index[one.first_turn].speaker, text_of(words)
+            speaker, text = by_index[passage.first_turn].speaker, text_of(words)
             start, end = min(word.start for word in words), max(word.end for word in words)
-            yield Hit(one.first_turn, speaker, start, end, text, text, round(one.similarity, 4))
+            yield Hit(passage.first_turn, speaker, start, end, text, text, round(passage.similarity, 4))

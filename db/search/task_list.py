@@ -1,5 +1,3 @@
-"""Tasks across calls, the earliest due first."""
-
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any
@@ -17,14 +15,14 @@ from db.records import corrections as edits
 from pipeline.domain.edits import OTHER_PARTY, corrected_owner
 from pipeline.domain.insight import Evidence
 
-UNDATED = "infinity"  # a task without a date comes last
-POSITIONS = 10_000  # more tasks than a call has
+UNDATED = "infinity"  # sorts a task without a date last
+MAX_TASKS_OF_CALL = 10_000
 _EVIDENCE = TypeAdapter(Evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Which tasks: those for which all that is given holds."""
+    """Conditions on tasks; all must be true."""
 
     done: bool | None = None
     owner: str | None = None  # rep, customer, other, unknown
@@ -37,7 +35,7 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """A task with its call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+    """A task with its call. `task_id` is stable when another analysis finds the task again."""
 
     task_id: UUID
     call_id: UUID
@@ -62,26 +60,26 @@ EVERY_TASK = TaskFilter()
 
 
 async def list_tasks(
-    database: Database, reader: Reader, wanted: TaskFilter = EVERY_TASK, cursor: str | None = None, limit: int = 50
+    database: Database, reader: Reader, filters: TaskFilter = EVERY_TASK, cursor: str | None = None, limit: int = 50
 ) -> Page[TaskLine]:
-    """Tasks of calls whose present recording they are from. Raises `reading.InvalidCursor`."""
-    place = Place.decode(cursor, wanted, _due)
-    of_task, of_call = _conditions(reader, wanted)
+    """Return tasks of the present recordings of calls, the earliest due first. Raises `pages.InvalidCursor`."""
+    place = Place.decode(cursor, filters, _due)
+    of_task, of_call = _conditions(reader, filters)
     async with database.transaction(reader, snapshot=True) as connection:
 
-        async def candidates(behind: Place | None, count: int) -> list[Place]:
-            rows = await connection.execute(_behind(behind).where(*of_task).limit(count))
+        async def candidates(after: Place | None, count: int) -> list[Place]:
+            rows = await connection.execute(_after(after).where(*of_task).limit(count))
             return [_place(row) for row in rows]
 
         async def kept(ids: list[int]) -> set[int]:
             rows = await connection.execute(_of(ids).where(*of_call))
-            made = {int(_place(row).row): _line(row) for row in rows}
-            lines.update({row: line for row, line in made.items() if _is_theirs(line, wanted)})
+            lines_by_row = {int(_place(row).row): _line(row) for row in rows}
+            lines.update({row: line for row, line in lines_by_row.items() if _has_owner(line, filters)})
             return lines.keys() & set(ids)
 
         lines: dict[int, TaskLine] = {}
-        found, following = await gather(candidates, kept, place, limit)
-    return Page(tuple(lines[one] for one in found), None if following is None else following.encode(wanted))
+        rows_of_page, next_place = await gather(candidates, kept, place, limit)
+    return Page(tuple(lines[row] for row in rows_of_page), None if next_place is None else next_place.encode(filters))
 
 
 _BY_DUE = sa.func.coalesce(tasks.c.due_date, sa.literal_column(f"'{UNDATED}'"))
@@ -95,7 +93,7 @@ _TASKS = (
         sa.func.coalesce(calls.c.user_id, call_search.c.user_id).label("machine_agent"),
         corrections.c.swapped,
         corrections.c.agent_set,
-        corrections.c.user_id.label("named"),
+        corrections.c.user_id.label("corrected_agent"),
         *(task_marks.c[name] for name in ("done_at", "done_by")),
     )
     .join(calls, calls.c.id == tasks.c.call_pk)
@@ -106,52 +104,50 @@ _TASKS = (
 )
 
 
-def _behind(place: Place | None) -> sa.Select[Any]:
-    """Tasks behind a place, the earliest due first."""
+def _after(place: Place | None) -> sa.Select[Any]:
     query = sa.select(tasks.c.call_pk, tasks.c.position, tasks.c.due_date).order_by(*_ORDER)
     if place is None:
         return query
-    call_pk, position = divmod(int(place.row), POSITIONS)
+    call_pk, position = divmod(int(place.row), MAX_TASKS_OF_CALL)
     here = (sa.cast(place.key, sa.Date), sa.cast(call_pk, sa.BigInteger), sa.cast(position, sa.Integer))
     return query.where(sa.tuple_(*_ORDER) > sa.tuple_(*here))
 
 
-def _of(ids: list[int]) -> sa.Select[Any]:
-    """These tasks."""
-    numbers = sa.func.unnest(sa.cast([one // POSITIONS for one in ids], ARRAY(sa.BigInteger)))
-    chosen = sa.select(numbers.label("call_pk")).distinct().subquery()
+def _of(rows: list[int]) -> sa.Select[Any]:
+    call_pks = sa.func.unnest(sa.cast([row // MAX_TASKS_OF_CALL for row in rows], ARRAY(sa.BigInteger)))
+    chosen = sa.select(call_pks.label("call_pk")).distinct().subquery()
     return _TASKS.join(chosen, chosen.c.call_pk == tasks.c.call_pk)
 
 
 def _conditions(
-    reader: Reader, wanted: TaskFilter
+    reader: Reader, filters: TaskFilter
 ) -> tuple[list[sa.ColumnElement[bool]], list[sa.ColumnElement[bool]]]:
-    """Those on tasks, which the walk through their index knows, and those on what belongs to them.
+    """Return the conditions on tasks, which their index covers, and those on their calls.
 
-    Where people said whose call or which party it is, owners are looked at one by one (`_is_theirs`).
+    If users corrected the agent or the parties, owners are checked one by one (`_has_owner`).
     """
-    found = [tasks.c.workspace_id == reader.workspace_id]
-    if wanted.kind is not None:
-        found.append(tasks.c.kind == wanted.kind)
-    if wanted.done is not None:
-        found.append(tasks.c.done if wanted.done else sa.not_(tasks.c.done))
+    of_task = [tasks.c.workspace_id == reader.workspace_id]
+    if filters.kind is not None:
+        of_task.append(tasks.c.kind == filters.kind)
+    if filters.done is not None:
+        of_task.append(tasks.c.done if filters.done else sa.not_(tasks.c.done))
     corrected = sa.select(corrections.c.call_pk)
-    if wanted.owner is not None:
-        found.append(tasks.c.owner == wanted.owner)
-        if wanted.owner in OTHER_PARTY:
+    if filters.owner is not None:
+        of_task.append(tasks.c.owner == filters.owner)
+        if filters.owner in OTHER_PARTY:
             swapped = tasks.c.call_pk.in_(corrected.where(corrections.c.swapped))
-            found[-1] = sa.or_(found[-1], sa.and_(tasks.c.owner == OTHER_PARTY[wanted.owner], swapped))
-    if wanted.owner_user_id is not None:
-        named = tasks.c.call_pk.in_(corrected.where(corrections.c.user_id == wanted.owner_user_id))
-        found.append(sa.or_(tasks.c.owner_user_id == str(wanted.owner_user_id), named))
-    if wanted.due_from is not None:
-        found += [wanted.due_from <= _BY_DUE, tasks.c.due_date.is_not(None)]
-    if wanted.due_before is not None:
-        found.append(wanted.due_before > _BY_DUE)
+            of_task[-1] = sa.or_(of_task[-1], sa.and_(tasks.c.owner == OTHER_PARTY[filters.owner], swapped))
+    if filters.owner_user_id is not None:
+        of_named_member = tasks.c.call_pk.in_(corrected.where(corrections.c.user_id == filters.owner_user_id))
+        of_task.append(sa.or_(tasks.c.owner_user_id == str(filters.owner_user_id), of_named_member))
+    if filters.due_from is not None:
+        of_task += [filters.due_from <= _BY_DUE, tasks.c.due_date.is_not(None)]
+    if filters.due_before is not None:
+        of_task.append(filters.due_before > _BY_DUE)
     of_call = [calls.c.workspace_id == reader.workspace_id]
-    if team_id := wanted.team_id or reader.team_id:
+    if team_id := filters.team_id or reader.team_id:
         of_call.append(calls.c.team_id == team_id)
-    return found, of_call
+    return of_task, of_call
 
 
 def _due(key: str) -> None:
@@ -161,18 +157,17 @@ def _due(key: str) -> None:
 
 def _place(row: Any) -> Place:
     key = UNDATED if row.due_date is None else row.due_date.isoformat()
-    return Place(key, row.call_pk * POSITIONS + row.position)
+    return Place(key, row.call_pk * MAX_TASKS_OF_CALL + row.position)
 
 
 def _line(row: Any) -> TaskLine:
-    fields = edits.fields_of(row.swapped, row.agent_set, row.named, row.machine_agent)
+    fields = edits.fields_of(row.swapped, row.agent_set, row.corrected_agent, row.machine_agent)
     owner, owner_user_id = corrected_owner(row.owner, row.owner_user_id, fields)
     evidence = _EVIDENCE.validate_python(row.evidence)
     return read(TaskLine, row, evidence=evidence, owner=owner, owner_user_id=owner_user_id)
 
 
-def _is_theirs(line: TaskLine, wanted: TaskFilter) -> bool:
-    """Whether the owner is the one who was asked for, as people corrected it."""
-    if wanted.owner not in (None, line.owner):
+def _has_owner(line: TaskLine, filters: TaskFilter) -> bool:
+    if filters.owner not in (None, line.owner):
         return False
-    return wanted.owner_user_id is None or line.owner_user_id == str(wanted.owner_user_id)
+    return filters.owner_user_id is None or line.owner_user_id == str(filters.owner_user_id)

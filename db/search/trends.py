@@ -1,4 +1,4 @@
-"""Calls by team and week: how many, in what tone, how they ended, how much of the talk was ours, and their tasks."""
+"""Calls by team and week: count, tone, outcomes, the agent's share of the talk, and tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,47 +24,49 @@ class TeamWeek:
     positive: int
     neutral: int
     negative: int
-    talk_ratio: float | None  # mean share of the talk that was the rep's, 0..1; None: it is known of no call
+    talk_ratio: float | None  # mean agent talk share, 0..1; None: no call has one
     tasks: int = 0
     tasks_done: int = 0
-    outcomes: Mapping[str, int] = field(default_factory=dict)  # calls by how they ended, where that is known
+    outcomes: Mapping[str, int] = field(default_factory=dict)  # calls by known outcome
 
 
 def by_weeks(
     reader: Reader, zone: str, weeks: int
 ) -> tuple[list[sa.ColumnElement[bool]], sa.ColumnElement[Any], sa.ColumnElement[Any]]:
-    """Calls that a reader sees, the beginning of so many weeks up to that of the latest, and the Monday of a call."""
-    mine = [calls.c.workspace_id == reader.workspace_id]
+    """Return a reader's calls, the start of the last `weeks` weeks up to the latest call, and the Monday of a call."""
+    of_reader = [calls.c.workspace_id == reader.workspace_id]
     if reader.team_id is not None:
-        mine.append(calls.c.team_id == reader.team_id)
-    latest = sa.select(sa.func.max(calls.c.start_time)).where(*mine).correlate(None).scalar_subquery()
+        of_reader.append(calls.c.team_id == reader.team_id)
+    latest = sa.select(sa.func.max(calls.c.start_time)).where(*of_reader).correlate(None).scalar_subquery()
     last = sa.func.date_trunc("week", sa.func.timezone(zone, latest))
     since = sa.func.timezone(zone, last - timedelta(weeks=weeks - 1))
-    return mine, since, sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
+    return of_reader, since, sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
 
 
 async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int = 12) -> list[TeamWeek]:
-    """By week and team, the earliest first; weeks without calls are left out.
+    """Return the figures by week and team, the earliest first; weeks without calls are left out.
 
-    `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call.
+    `zone`: IANA time zone that weeks begin in. `weeks`: their number up to that of the latest call.
     """
-    mine, since, week = by_weeks(reader, zone, weeks)
+    of_reader, since, week = by_weeks(reader, zone, weeks)
 
-    def by_week(query: Any, *more: sa.ColumnElement[Any]) -> Any:
-        """The figures of `query`, which is over calls, by team, week and `more`."""
-        query = query.add_columns(calls.c.team_id, week.label("week"), *more)
-        places = range(len(query.selected_columns) - len(more) - 1, len(query.selected_columns) + 1)
-        return query.where(*mine, calls.c.start_time >= since).group_by(*(sa.literal_column(str(at)) for at in places))
+    def by_week(query: Any, *dimensions: sa.ColumnElement[Any]) -> Any:
+        """Return the figures of `query`, a query of calls, by team, week and `dimensions`."""
+        query = query.add_columns(calls.c.team_id, week.label("week"), *dimensions)
+        places = range(len(query.selected_columns) - len(dimensions) - 1, len(query.selected_columns) + 1)
+        return query.where(*of_reader, calls.c.start_time >= since).group_by(
+            *(sa.literal_column(str(at)) for at in places)
+        )
 
     async with database.transaction(reader, snapshot=True) as connection:
-        found = list(await connection.execute(by_week(_CALLS)))
-        ended: dict[tuple[UUID, date], dict[str, int]] = {}
+        rows = list(await connection.execute(by_week(_CALLS)))
+        outcomes: dict[tuple[UUID, date], dict[str, int]] = {}
         for row in await connection.execute(by_week(_OUTCOMES, _OUTCOME.label("outcome"))):
-            ended.setdefault((row.team_id, row.week), {})[row.outcome] = row.calls
+            outcomes.setdefault((row.team_id, row.week), {})[row.outcome] = row.calls
         due = {(row.team_id, row.week): row for row in await connection.execute(by_week(_TASKS))}
     return [
-        read(TeamWeek, row, outcomes=ended.get(place, {}), **_tasks_of(due.get(place)))
-        for row in sorted(found, key=lambda row: (row.week, row.team_id))
+        read(TeamWeek, row, outcomes=outcomes.get(place, {}), **_tasks_of(due.get(place)))
+        for row in sorted(rows, key=lambda row: (row.week, row.team_id))
         for place in [(row.team_id, row.week)]
     ]
 

@@ -1,6 +1,6 @@
 """Credentials that a workspace presents to recording servers, one for each server.
 
-Secrets are stored sealed (`sealing.py`) and opened only by `find`, in the process that fetches.
+Secrets are stored sealed (`encryption.py`) and opened only by `find`, in the process that fetches.
 """
 
 import base64
@@ -21,19 +21,19 @@ from pipeline.domain.access import Credential
 Kind = Literal["basic", "bearer", "header"]
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # the name of a header (RFC 9110, 5.6.2)
-OURS = frozenset(
+RESERVED_HEADERS = frozenset(
     {"host", "range", "if-range", "accept", "accept-encoding", "user-agent", "connection", "content-length", "te"}
     | {"transfer-encoding", "upgrade", "expect"}
-)  # headers that the fetcher sets, or that would change what a request is
+)  # headers that the fetcher sets, or that would change the meaning of a request
 
 
 class CredentialUnfit(ValueError):
-    """A credential that no request could carry."""
+    """The credential cannot be sent in a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Exactly one server: a host as a URL has it, in lower case without a trailing dot, and its port."""
+    """Exactly one server: a host as in a URL, in lower case without a trailing dot, and its port."""
 
     host: str
     port: int = 443
@@ -41,7 +41,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class CredentialInfo:
-    """What may be shown of a stored credential. `fresh`: sealed as it would be now, by the first key."""
+    """The public part of a stored credential. `fresh`: sealed with the first key."""
 
     server: Server
     kind: Kind
@@ -52,7 +52,7 @@ class CredentialInfo:
 
 @dataclass(frozen=True, slots=True)
 class NewCredential:
-    """`name`: the user of "basic", the header of "header", None for "bearer"."""
+    """A credential to store. `name`: the user of "basic", the header of "header", None for "bearer"."""
 
     kind: Kind
     name: str | None
@@ -60,22 +60,22 @@ class NewCredential:
 
 
 async def put(database: Database, workspace_id: UUID, server: Server, new: NewCredential, sealer: Sealer) -> bool:
-    """Store a credential for `server`, in place of the one it had; whether it had one. Raises `CredentialUnfit`."""
+    """Store a credential for `server` and return whether it replaced one. Raises `CredentialUnfit`."""
     _as_header(new.kind, new.name, new.secret)
     key = {"workspace_id": workspace_id, "host": server.host, "port": server.port}
     values = {"kind": new.kind, "name": new.name, "secret": sealer.seal(new.secret), "created_at": sa.func.now()}
     async with database.transaction(workspace_id) as connection:
-        had = (await connection.execute(sa.select(sa.literal(1)).where(*_at(workspace_id, server)))).first()
+        previous = (await connection.execute(sa.select(sa.literal(1)).where(*_at(workspace_id, server)))).first()
         await connection.execute(
             insert(host_credentials)
             .values(**key, **values)
             .on_conflict_do_update(index_elements=["workspace_id", "host", "port"], set_=values)
         )
-    return had is not None
+    return previous is not None
 
 
 async def list_credentials(database: Database, workspace_id: UUID, sealer: Sealer) -> list[CredentialInfo]:
-    """All of a workspace, by host and port."""
+    """Return all credentials of a workspace, by host and port."""
     query = sa.select(host_credentials).where(host_credentials.c.workspace_id == workspace_id)
     async with database.transaction(workspace_id) as connection:
         rows = await connection.execute(query.order_by(host_credentials.c.host, host_credentials.c.port))
@@ -86,14 +86,14 @@ async def list_credentials(database: Database, workspace_id: UUID, sealer: Seale
 
 
 async def remove(database: Database, workspace_id: UUID, server: Server) -> bool:
-    """False where there is none."""
+    """Remove the credential for `server`; return False if there is none."""
     async with database.transaction(workspace_id) as connection:
-        done = await connection.execute(sa.delete(host_credentials).where(*_at(workspace_id, server)))
-    return done.rowcount == 1
+        result = await connection.execute(sa.delete(host_credentials).where(*_at(workspace_id, server)))
+    return result.rowcount == 1
 
 
 async def reseal(database: Database, workspace_id: UUID, sealer: Sealer) -> int:
-    """Seal all of a workspace with the first key; how many that changed. Raises `SecretSealed`."""
+    """Seal all secrets of a workspace with the first key; return how many changed. Raises `SecretSealed`."""
     changed = 0
     async with database.transaction(workspace_id) as connection:
         query = sa.select(host_credentials).where(host_credentials.c.workspace_id == workspace_id).with_for_update()
@@ -110,7 +110,7 @@ async def reseal(database: Database, workspace_id: UUID, sealer: Sealer) -> int:
 
 
 async def find(database: Database, workspace_id: UUID, sealer: Sealer, host: str, port: int) -> Credential | None:
-    """What the workspace shows to exactly this server, opened. Raises `SecretSealed`."""
+    """Return the opened credential that the workspace presents to exactly this server. Raises `SecretSealed`."""
     columns = (host_credentials.c.kind, host_credentials.c.name, host_credentials.c.secret)
     async with database.transaction(workspace_id) as connection:
         row = (await connection.execute(sa.select(*columns).where(*_at(workspace_id, Server(host, port))))).first()
@@ -126,25 +126,28 @@ def _at(workspace_id: UUID, server: Server) -> tuple[sa.ColumnElement[bool], ...
 
 
 def _as_header(kind: Kind, name: str | None, secret: str) -> Credential:
-    """The header of a request (RFC 7617, RFC 6750). Raises `CredentialUnfit`, which never holds the secret."""
+    """Return the request header (RFC 7617, RFC 6750). Raises `CredentialUnfit`, which never contains the secret."""
     if not secret:
         raise CredentialUnfit("The secret is empty.")
     if kind == "basic":
         if not name or ":" in name or _has_controls(name + secret):
             raise CredentialUnfit(
-                "A user name holds no colon, and neither it nor the password control characters or what is no UTF-8."
+                "The user name must not contain a colon, and user name and password no control characters or "
+                "invalid UTF-8."
             )
         pair = base64.b64encode(f"{name}:{secret}".encode()).decode("ascii")
         return Credential("Authorization", f"Basic {pair}")
-    if not all(" " <= sign <= "~" for sign in secret) or secret != secret.strip():
-        raise CredentialUnfit("The secret holds signs that a header may not hold: printable ASCII only.")
+    if not all(" " <= character <= "~" for character in secret) or secret != secret.strip():
+        raise CredentialUnfit("The secret has characters not allowed in a header: use printable ASCII only.")
     if kind == "bearer":
         return Credential("Authorization", f"Bearer {secret}")
-    if not name or not TOKEN.fullmatch(name) or name.lower() in OURS:
-        raise CredentialUnfit("That is not the name of a header that may be set, such as X-Api-Key.")
+    if not name or not TOKEN.fullmatch(name) or name.lower() in RESERVED_HEADERS:
+        raise CredentialUnfit("Not a header name that can be set: use one such as X-Api-Key.")
     return Credential(name, secret)
 
 
 def _has_controls(text: str) -> bool:
-    """Also true of half a surrogate pair, which is how bytes of the environment that are no UTF-8 are read."""
-    return any(ord(sign) < 0x20 or ord(sign) == 0x7F or 0xD800 <= ord(sign) < 0xE000 for sign in text)
+    """Return whether the text has control characters or half a surrogate pair (undecodable bytes)."""
+    return any(
+        ord(character) < 0x20 or ord(character) == 0x7F or 0xD800 <= ord(character) < 0xE000 for character in text
+    )

@@ -1,14 +1,14 @@
-"""Recording URLs at rest. Their query, fragment and user information may open the door to a recording (presigned URLs,
-SAS tokens, passwords), so they are stored sealed, and opened only by the process that fetches.
+"""Encryption of recording URLs at rest. Their query, fragment and user information may give access to a recording
+(presigned URLs, SAS tokens, passwords), so they are stored sealed, and opened only by the process that fetches.
 
-What is stored reads `https://host:port/path siv:KEY:SEALED`: scheme, host, port and path for people and for the queue
-of fetches, a space, which no URL holds, and the whole URL sealed by AES-SIV (RFC 5297) under a key that HKDF derives
+The stored form is `https://host:port/path siv:KEY:SEALED`: scheme, host, port and path for people and for the queue of
+fetches, a space, which no URL contains, and the whole URL sealed by AES-SIV (RFC 5297) under a key that HKDF derives
 from one of `SWITCHBOARD_SECRETS_KEYS`. AES-SIV is deterministic: a URL that is sent twice is stored as the same text,
-by which SQL compares it without a key. The readable part is authenticated: what was sealed for one host opens for no
-other. A URL that is all readable is stored as it is, and so is every URL where no key is set.
+so SQL can compare it without a key. The readable part is authenticated: a URL sealed for one host cannot be opened for
+another. A URL without secret parts is stored unchanged, and so is every URL if no key is set.
 
-Some servers put the secret into the path. `UrlSealer(keys, paths=True)` seals that too, and marks it `siv-path:`; what
-stays readable then is `https://host:port/`.
+Some servers put the secret into the path. `UrlSealer(keys, paths=True)` seals the path too, with the mark `siv-path:`;
+the readable part is then `https://host:port/`.
 """
 
 import base64
@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from db.secrets.encryption import KEYS_SETTING, Sealer, SecretSealed
 
 BODY_FIELDS = ("recordingUrl", "recordingUrl2")
-"""Of a submission's body."""
+"""Fields of a submission's body."""
 
 _MARK, _PATH_MARK = "siv:", "siv-path:"
 _READABLE = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^?#]*)")
@@ -33,21 +33,20 @@ _SERVER = re.compile(r"(?:[^/?#]*//)?[^/?#]*/?")
 
 
 def readable(url: str) -> str:
-    """The URL without query, fragment and user information."""
-    found = _READABLE.match(url)
-    assert found is not None  # it matches the empty text as well
-    return (found[1] or "") + found[2]
+    """Return the URL without query, fragment and user information."""
+    match = _READABLE.match(url)
+    assert match is not None  # it matches the empty string too
+    return (match[1] or "") + match[2]
 
 
 def _server(url: str) -> str:
-    """Of that, scheme, host and port."""
-    found = _SERVER.match(readable(url))
-    assert found is not None
-    return found[0]
+    match = _SERVER.match(readable(url))
+    assert match is not None
+    return match[0]
 
 
 def shown(stored: str) -> str:
-    """What people may see of a stored URL, sealed or not: `?...` or `...` stands for what they may not."""
+    """Return the public part of a stored URL, sealed or not: `?...` or `...` replaces the rest."""
     clear = readable(stored.partition(" ")[0])
     if clear == stored:
         return clear
@@ -55,7 +54,7 @@ def shown(stored: str) -> str:
 
 
 def in_body(body: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """A submission's body with its URLs changed; what is not text there is no URL."""
+    """Return a submission's body with `change` applied to its URLs; values that are not text stay."""
     urls = {name: change(body[name]) for name in BODY_FIELDS if isinstance(body.get(name), str)}
     return {**body, **urls}
 
@@ -64,22 +63,22 @@ class UrlSealer:
     """Seals and opens URLs with `keys`, as `Sealer` does with secrets: the first seals, all open. `paths`: their paths
     are secret too.
 
-    ValueError for what is no key. Neither keys nor URLs are shown by `repr` or told in errors.
+    Raises ValueError for an invalid key. Neither `repr` nor errors contain keys or URLs.
     """
 
     def __init__(self, keys: Sequence[str] = (), paths: bool = False) -> None:
-        Sealer(keys)  # the same keys are fit for both
+        Sealer(keys)  # checks the keys
         self._mark, self._clear = (_PATH_MARK, _server) if paths else (_MARK, readable)
         self._keys = [_Key(base64.urlsafe_b64decode(_urlsafe(key.strip()))) for key in keys]
 
     @property
     def seals(self) -> bool:
-        """False where URLs are stored as they are, because no key is set."""
+        """Whether URLs are sealed; False without a key."""
         return bool(self._keys)
 
     @property
     def newest_mark(self) -> str:
-        """What follows the readable part of every URL that `seal` seals; empty where no key is set."""
+        """The text after the readable part of every URL that `seal` seals; empty without a key."""
         return f" {self._mark}{self._keys[0].name}:" if self._keys else ""
 
     @property
@@ -87,36 +86,39 @@ class UrlSealer:
         return self.seals and self._mark == _PATH_MARK
 
     def seal(self, url: str) -> str:
-        """What may be stored of `url`: the same text each time."""
+        """Return `url` in its stored form: the same text each time."""
         clear = self._clear(url)
         return self._keys[0].seal(url, clear, self._mark) if self._keys and clear != url else url
 
     def open(self, stored: str) -> str:
-        """The URL that `seal` was given, byte for byte, also one stored before keys were set. Raises `SecretSealed`."""
+        """Return the exact URL passed to `seal`, also one stored before keys were set. Raises `SecretSealed`."""
         clear, space, sealed = stored.partition(" ")
         if not space:
             return stored
         mark = next((mark for mark in (_MARK, _PATH_MARK) if sealed.startswith(mark)), None)
         if mark is None:
-            raise SecretSealed("The recording's URL is stored in a form that this version does not know.")
+            raise SecretSealed("The recording's URL is stored in an unknown format: submit the recording again.")
         if not self._keys:
-            raise SecretSealed(f"The recording's URL is sealed and {KEYS_SETTING} is not set: set it as it was.")
+            raise SecretSealed(
+                f"The recording's URL is sealed and {KEYS_SETTING} is not set: set it to its former value."
+            )
         name, _, token = sealed.removeprefix(mark).partition(":")
         for key in self._keys:
             if key.name == name:
                 return key.open(clear, token)
         raise SecretSealed(
-            f"The recording's URL was sealed with a key that is not among {KEYS_SETTING}: add that key behind the "
-            "first one, or let the recording be submitted again."
+            f"The recording's URL was sealed with a key that is not in {KEYS_SETTING}: add that key after the first "
+            "one, or submit the recording again."
         )
 
     def reseal(self, stored: str) -> str:
-        """The same URL as `seal` would store it now. Raises `SecretSealed`."""
+        """Return the URL in the form in which `seal` stores it now. Raises `SecretSealed`."""
         return self.seal(self.open(stored))
 
     def earlier_forms(self, url: str) -> list[str] | None:
-        """Each other text by which `url` may be stored (by an earlier key, with its path, as it is), as its SHA-256 in
-        hex; None where there is none. SQL compares with these: neither the URL nor a key comes near the database."""
+        """Return the SHA-256 in hex of each other stored form of `url` (by an earlier key, with its path, unsealed);
+        None if there are none. SQL compares with these, so neither the URL nor a key reaches the database.
+        """
         clear, usual = self._clear(url), readable(url)
         if not self._keys or clear == url:
             return None
@@ -127,7 +129,7 @@ class UrlSealer:
 
 
 class _Key:
-    """One key and its name: a digest, from which nothing follows."""
+    """A key and its name, a digest that reveals nothing about it."""
 
     def __init__(self, secret: bytes) -> None:
         self._siv = AESSIV(_derive(secret, b"switchboard recording url", 64))
@@ -142,7 +144,7 @@ class _Key:
             return self._siv.decrypt(base64.urlsafe_b64decode(token), [clear.encode()]).decode()
         except (InvalidTag, ValueError):
             raise SecretSealed(
-                "The stored URL of the recording was changed, or belongs to another one: let it be submitted again."
+                "The stored URL of the recording was altered or belongs to another recording: submit it again."
             ) from None
 
 

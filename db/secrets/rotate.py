@@ -1,5 +1,3 @@
-"""Recording URLs sealed again, all of them: after a key was set, or put before others."""
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +8,7 @@ from db.core.tables import calls, submissions
 from db.secrets.encryption import SecretSealed
 from db.secrets.recording_urls import BODY_FIELDS, UrlSealer, in_body
 
-BATCH = 200  # rows in one transaction: a submission that meets it waits for tens of milliseconds
+BATCH = 200  # rows in one transaction: a submission blocked by it waits for tens of milliseconds
 
 _IN_CALLS = tuple(
     calls.c[name] for name in ("recording_url", "recording_url2", "recording_identity", "recording_identity2")
@@ -31,29 +29,29 @@ class Resealed:
 async def reseal(database: Database, sealer: UrlSealer) -> Resealed:
     """Seal the recording URLs of all calls and submissions with the first key, `BATCH` rows in a transaction.
 
-    Rows whose key is gone stay as they are. It may be run again, and beside the service.
+    Rows whose key is missing stay unchanged. It may run repeatedly, and while the service runs.
     """
-    done = Resealed()
+    counts = Resealed()
     if sealer.seals:
         for table, columns in ((calls, _IN_CALLS), (submissions, _IN_BODIES)):
             last: int | None = 0
             while last is not None:
-                last = await _batch(database, sealer, table, columns, last, done)
-    return done
+                last = await _batch(database, sealer, table, columns, last, counts)
+    return counts
 
 
 async def has_stale(database: Database, sealer: UrlSealer) -> bool:
-    """Whether `reseal` would find a URL that is not sealed with the first key."""
+    """Return whether a URL is not sealed with the first key."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for table, columns in ((calls, _IN_CALLS), (submissions, _IN_BODIES)):
-            found = await connection.execute(sa.select(table.c.id).where(_stale(columns, sealer)).limit(1))
-            if found.first() is not None:
+            rows = await connection.execute(sa.select(table.c.id).where(_stale(columns, sealer)).limit(1))
+            if rows.first() is not None:
                 return True
     return False
 
 
 def _stale(columns: tuple[sa.ColumnElement[Any], ...], sealer: UrlSealer) -> sa.ColumnElement[bool]:
-    """Rows with a URL that is neither all readable nor sealed with the first key, in the way that it seals now."""
+    """Return the condition of rows with a URL with secret parts that the first key has not sealed."""
     not_readable = _NOT_ALL_READABLE + (f"|{_HAS_A_PATH}" if sealer.seals_paths else "")
     return sa.or_(
         *(
@@ -72,9 +70,9 @@ async def _batch(
     table: sa.Table,
     columns: tuple[sa.ColumnElement[Any], ...],
     last: int,
-    done: Resealed,
+    counts: Resealed,
 ) -> int | None:
-    """Seal the first stale rows after the id `last`; the id of the last of them, None where there is none."""
+    """Seal the first stale rows after the id `last`; return the id of the last of them, None if there are none."""
     stored: tuple[sa.Column[Any], ...] = _IN_CALLS if table is calls else (submissions.c.body,)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(sa.text("SET LOCAL switchboard.resealing = 'on'"))
@@ -91,17 +89,16 @@ async def _batch(
             try:
                 fresh.append({"pk": row.id} | _resealed(row, sealer))
             except SecretSealed:
-                done.unopened += 1
+                counts.unopened += 1
         if fresh:
-            named = {column.name: sa.bindparam(f"new_{column.name}", type_=column.type) for column in stored}
-            await connection.execute(sa.update(table).where(table.c.id == sa.bindparam("pk")).values(named), fresh)
-    done.changed += len(fresh)
+            parameters = {column.name: sa.bindparam(f"new_{column.name}", type_=column.type) for column in stored}
+            await connection.execute(sa.update(table).where(table.c.id == sa.bindparam("pk")).values(parameters), fresh)
+    counts.changed += len(fresh)
     return end
 
 
 def _resealed(row: sa.Row[Any], sealer: UrlSealer) -> dict[str, Any]:
-    """The columns' new values, each under the name of its parameter."""
-    kept = {name: value for name, value in row._mapping.items() if name != "id"}
-    if "body" in kept:
-        return {"new_body": in_body(kept["body"], sealer.reseal)}
-    return {f"new_{name}": value if value is None else sealer.reseal(value) for name, value in kept.items()}
+    stored = {name: value for name, value in row._mapping.items() if name != "id"}
+    if "body" in stored:
+        return {"new_body": in_body(stored["body"], sealer.reseal)}
+    return {f"new_{name}": value if value is None else sealer.reseal(value) for name, value in stored.items()}

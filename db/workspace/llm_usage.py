@@ -1,7 +1,7 @@
-"""What asking a language model has cost a workspace, by UTC day, and how much of it there may be in one.
+"""Language model usage of a workspace by UTC day, and its daily limits.
 
-A request is counted before it is sent, by what it costs at most, and corrected when its answer is there. So Conductors
-count together, requests under way are part of the count, and one whose process dies stays counted as it was expected.
+A request is counted before it is sent, at its maximum cost, and corrected after its response. So the counts of
+Conductors add up and include running requests, and a request whose process dies stays counted at its expected cost.
 """
 
 from collections.abc import Mapping
@@ -20,28 +20,29 @@ from db.workspace import directory
 from db.workspace.admin_log import NotInDirectory
 
 _TODAY = sa.cast(sa.func.timezone("UTC", sa.func.clock_timestamp()), sa.Date)
-_COLUMNS = {
+_LIMIT_COLUMNS = {
     "requests": workspaces.c.model_requests_per_day,
     "tokens": workspaces.c.model_tokens_per_day,
     "cost": workspaces.c.model_cost_per_day,
 }
-"""The limits of a workspace."""
+"""Columns of a workspace's limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelBudget:
-    """The most that a workspace may use in a day; None: no limit."""
+    """Daily limits of a workspace; None: no limit."""
 
-    requests: int | None = None  # to the endpoint, repeated ones included
-    tokens: int | None = None  # of requests and answers
+    requests: int | None = None  # to the endpoint, including retries
+    tokens: int | None = None  # of requests and responses
     cost: float | None = None  # in the currency of the service's prices
 
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What a workspace has used in a day (UTC), and may. `reached`: which limits; the model is asked nothing more then.
+    """A workspace's usage in a day (UTC), and its limits. `reached`: the limits reached; no more requests are sent
+    then.
 
-    `estimated`: requests whose tokens are estimates: the answer is not there, or says nothing of its usage.
+    `estimated`: requests with estimated tokens: without a response, or with one that reports no usage.
     """
 
     day: date
@@ -56,7 +57,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """What a request costs, or is expected to cost. `cost`: at the prices of now."""
+    """Actual or expected cost of a request. `cost`: at present prices."""
 
     prompt: int
     completion: int
@@ -73,17 +74,16 @@ class ModelBudgetReached(Exception):
 
 
 async def reserve(database: Database, workspace_id: UUID, expected: ModelTokens) -> date:
-    """Count a request that is about to be sent, by what is expected; returns the day that it counts for.
+    """Count a request before it is sent, at its expected cost; return the day that it counts for.
 
-    Raises `ModelBudgetReached` where what is counted has reached a limit: the last request that fits may go beyond it,
-    and no other one beside it.
+    Raises `ModelBudgetReached` if a limit is reached: only the last request may exceed it.
     """
-    touched = insert(model_usage).values(workspace_id=workspace_id, day=_TODAY)
-    held = touched.on_conflict_do_update(
+    insertion = insert(model_usage).values(workspace_id=workspace_id, day=_TODAY)
+    upsert = insertion.on_conflict_do_update(
         index_elements=["workspace_id", "day"], set_={"requests": model_usage.c.requests}
     )
     async with database.transaction(workspace_id) as connection:
-        row = (await connection.execute(held.returning(model_usage))).one()  # locks it
+        row = (await connection.execute(upsert.returning(model_usage))).one()  # locks it
         usage = _usage(row, await _budget(connection, workspace_id))
         if usage.reached:
             limit = usage.reached[0]
@@ -95,14 +95,16 @@ async def reserve(database: Database, workspace_id: UUID, expected: ModelTokens)
 async def settle(
     database: Database, workspace_id: UUID, day: date, expected: ModelTokens, used: ModelTokens, estimated: bool
 ) -> None:
-    """Count what a request of `reserve` used in the place of what was expected."""
-    more = ModelTokens(used.prompt - expected.prompt, used.completion - expected.completion, used.cost - expected.cost)
+    """Replace the expected cost of a request of `reserve` by the actual one."""
+    difference = ModelTokens(
+        used.prompt - expected.prompt, used.completion - expected.completion, used.cost - expected.cost
+    )
     async with database.transaction(workspace_id) as connection:
-        await connection.execute(_add(workspace_id, day, more, requests=0, estimated=0 if estimated else -1))
+        await connection.execute(_add(workspace_id, day, difference, requests=0, estimated=0 if estimated else -1))
 
 
-async def of_today(database: Database, workspace_id: UUID) -> ModelUsage:
-    """What a workspace has used today. Raises NotInDirectory."""
+async def usage_today(database: Database, workspace_id: UUID) -> ModelUsage:
+    """Return a workspace's usage of today. Raises NotInDirectory."""
     query = sa.select(model_usage).where(model_usage.c.workspace_id == workspace_id, model_usage.c.day == _TODAY)
     async with database.transaction(workspace_id) as connection:
         budget = await _budget(connection, workspace_id)
@@ -110,28 +112,28 @@ async def of_today(database: Database, workspace_id: UUID) -> ModelUsage:
         if row is not None:
             return _usage(row, budget)
         day = (await connection.execute(sa.select(_TODAY))).scalar_one()
-    nothing = ModelUsage(day, 0, 0, 0, 0.0, 0, budget)
-    return _with_reached(nothing)
+    usage = ModelUsage(day, 0, 0, 0, 0.0, 0, budget)
+    return _with_reached(usage)
 
 
 async def set_budget(database: Database, workspace_id: UUID, limits: Mapping[str, float | None]) -> ModelUsage:
-    """Change the limits that are given (requests, tokens, cost; None: no limit), at once. Raises NotInDirectory."""
-    values: dict[str, Any] = {_COLUMNS[limit].name: amount for limit, amount in limits.items()}
+    """Change the given limits (requests, tokens, cost; None: no limit) at once. Raises NotInDirectory."""
+    values: dict[str, Any] = {_LIMIT_COLUMNS[limit].name: amount for limit, amount in limits.items()}
     await directory.set_columns(database, workspace_id, **values)
-    return await of_today(database, workspace_id)
+    return await usage_today(database, workspace_id)
 
 
 async def _budget(connection: AsyncConnection, workspace_id: UUID) -> ModelBudget:
-    query = sa.select(*(column.label(name) for name, column in _COLUMNS.items()))
+    query = sa.select(*(column.label(name) for name, column in _LIMIT_COLUMNS.items()))
     row = (await connection.execute(query.where(workspaces.c.id == workspace_id))).one_or_none()
     if row is None:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
+        raise NotInDirectory(f"no workspace {workspace_id}")
     return ModelBudget(**row._mapping)
 
 
 def _usage(row: sa.Row[Any], budget: ModelBudget) -> ModelUsage:
-    counted = {name: value for name, value in row._mapping.items() if name != "workspace_id"}
-    return _with_reached(ModelUsage(**counted, budget=budget))
+    counts = {name: value for name, value in row._mapping.items() if name != "workspace_id"}
+    return _with_reached(ModelUsage(**counts, budget=budget))
 
 
 def _with_reached(usage: ModelUsage) -> ModelUsage:
@@ -145,13 +147,17 @@ def _with_reached(usage: ModelUsage) -> ModelUsage:
     return replace(usage, reached=reached)
 
 
-def _add(workspace_id: UUID, day: date, more: ModelTokens, requests: int, estimated: int) -> sa.Update:
-    one = (model_usage.c.workspace_id == workspace_id, model_usage.c.day == day)
+def _add(workspace_id: UUID, day: date, tokens: ModelTokens, requests: int, estimated: int) -> sa.Update:
+    is_day = (model_usage.c.workspace_id == workspace_id, model_usage.c.day == day)
     added = {
         "requests": requests,
-        "prompt_tokens": more.prompt,
-        "completion_tokens": more.completion,
-        "cost": more.cost,
+        "prompt_tokens": tokens.prompt,
+        "completion_tokens": tokens.completion,
+        "cost": tokens.cost,
         "estimated": estimated,
     }
-    return sa.update(model_usage).where(*one).values({name: model_usage.c[name] + by for name, by in added.items()})
+    return (
+        sa.update(model_usage)
+        .where(*is_day)
+        .values({name: model_usage.c[name] + amount for name, amount in added.items()})
+    )

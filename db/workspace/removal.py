@@ -1,5 +1,3 @@
-"""Removing a workspace or a team with everything that belongs to it, and saying beforehand what that is."""
-
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -22,34 +20,34 @@ from db.core.tables import (
 )
 from db.workspace.admin_log import Actor, Changing, changing
 
-BATCH = 200  # calls in one transaction: submissions wait for none of them for long
-ERASURE = sa.text("SET LOCAL switchboard.erasure = 'on'")  # submissions only grow, save where it is asked for
+BATCH = 200  # calls in one transaction, so that submissions never wait long
+ERASURE = sa.text("SET LOCAL switchboard.erasure = 'on'")  # else submissions cannot be deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What goes with a workspace or a team. Stored recordings stay where they are: others may share their files."""
+    """Counts of what is removed with a workspace or a team. Stored recordings stay: others may share their files."""
 
     calls: int
     keys: int
     endpoints: int
-    members: int  # of a team: they stay, in no team
-    recordings: int  # stored ones of the calls
+    members: int  # of a team: they stay without a team
+    recordings: int  # of the calls, stored
     teams: int = 0
     contacts: int = 0
     credentials: int = 0
 
 
 async def contents(database: Database, workspace_id: UUID, team_id: UUID | None = None) -> Contents:
-    """Count what belongs to a workspace, or to a team of it."""
+    """Count the contents of a workspace, or of one of its teams."""
 
     def of(table: sa.Table, key: sa.ColumnElement[UUID]) -> sa.ScalarSelect[int]:
-        wanted = key == workspace_id if team_id is None else table.c.team_id == team_id
-        return sa.select(sa.func.count()).select_from(table).where(wanted).scalar_subquery()
+        condition = key == workspace_id if team_id is None else table.c.team_id == team_id
+        return sa.select(sa.func.count()).select_from(table).where(condition).scalar_subquery()
 
-    wanted = calls.c.workspace_id == workspace_id if team_id is None else calls.c.team_id == team_id
+    condition = calls.c.workspace_id == workspace_id if team_id is None else calls.c.team_id == team_id
     of_calls = recordings.join(calls, calls.c.id == recordings.c.call_pk)
-    stored = sa.select(sa.func.count()).select_from(of_calls).where(wanted).scalar_subquery()
+    stored = sa.select(sa.func.count()).select_from(of_calls).where(condition).scalar_subquery()
     counts = {
         "calls": of(calls, calls.c.workspace_id),
         "keys": of(api_keys, api_keys.c.workspace_id),
@@ -69,16 +67,16 @@ async def contents(database: Database, workspace_id: UUID, team_id: UUID | None 
 
 
 async def remove_workspace(database: Database, workspace_id: UUID) -> None:
-    """Remove a workspace and all that belongs to it: keys first, so that nothing new comes in."""
-    await _remove_doors(database, workspace_id, api_keys.c.workspace_id == workspace_id)
+    """Remove a workspace and its contents: keys first, so that no more calls are submitted."""
+    await _remove_keys(database, workspace_id, api_keys.c.workspace_id == workspace_id)
     await _remove_calls(database, workspace_id, calls.c.workspace_id == workspace_id)
     async with database.transaction(workspace_id) as connection:
-        await connection.execute(ERASURE)  # of what came in between
+        await connection.execute(ERASURE)  # of calls submitted in between
         await connection.execute(sa.delete(workspaces).where(workspaces.c.id == workspace_id))
 
 
 class TeamInUse(ValueError):
-    """A team that still has calls, or keys or endpoints that are in use. `contents`: what it has."""
+    """The team still has calls, or active keys or endpoints, counted in `contents`."""
 
     def __init__(self, contents: Contents) -> None:
         super().__init__(contents)
@@ -86,16 +84,17 @@ class TeamInUse(ValueError):
 
 
 async def remove_team(database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None = None) -> None:
-    """Remove a team with its calls, keys and endpoints; its members stay, in no team."""
-    await _remove_doors(database, workspace_id, api_keys.c.team_id == team_id, by)
+    """Remove a team with its calls, keys and endpoints; its members stay without a team."""
+    await _remove_keys(database, workspace_id, api_keys.c.team_id == team_id, by)
     await _remove_calls(database, workspace_id, calls.c.team_id == team_id)
     await _remove_empty(database, workspace_id, team_id, by, with_contents=True)
 
 
 async def remove_unused_team(database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None = None) -> None:
-    """Remove a team that has no calls, no endpoints, and no keys but those that have ended; members stay, in no team.
+    """Remove a team without calls, endpoints and valid keys; its members stay without a team.
 
-    Raises `TeamInUse`, and then nothing has changed. What comes in meanwhile waits, and finds no team, or keeps it.
+    Raises `TeamInUse`, and then nothing has changed. A concurrent submission waits, and either finds no team or keeps
+    it.
     """
     await _remove_empty(database, workspace_id, team_id, by, with_contents=False)
 
@@ -104,26 +103,26 @@ async def _remove_empty(
     database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None, with_contents: bool
 ) -> None:
     async with changing(database, workspace_id, by) as change:
-        # Who submits to the team with a key of the workspace waits here, and finds no team then.
-        own = sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
-        found = await change.run(sa.select(teams.c.name).where(own).with_for_update())
-        if not found:
+        # A submission to the team with a key of the workspace waits here, and then finds no team.
+        is_team = sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
+        rows = await change.run(sa.select(teams.c.name).where(is_team).with_for_update())
+        if not rows:
             return
         if with_contents:
             await change.run(ERASURE)
             await change.run(sa.delete(calls).where(calls.c.team_id == team_id))
             await change.run(sa.delete(webhook_endpoints).where(webhook_endpoints.c.team_id == team_id))
         else:
-            await _refuse_if_used(change, team_id)
+            await _require_unused(change, team_id)
         await _delete_keys(change, api_keys.c.team_id == team_id)
         for table in (console_sessions, console_links, saved_views):
             await change.run(sa.delete(table).where(table.c.team_id == team_id))
         await change.run(sa.update(members).where(members.c.team_id == team_id).values(team_id=None))
-        await change.run(sa.delete(teams).where(own))
-        await change.note("removed", "team", team_id, found[0].name, team_id=team_id)
+        await change.run(sa.delete(teams).where(is_team))
+        await change.note("removed", "team", team_id, rows[0].name, team_id=team_id)
 
 
-async def _refuse_if_used(change: Changing, team_id: UUID) -> None:
+async def _require_unused(change: Changing, team_id: UUID) -> None:
     ended = sa.func.coalesce(api_keys.c.expires_at <= sa.func.now(), sa.false())
     in_use = sa.and_(api_keys.c.revoked_at.is_(None), sa.not_(ended))
     counts = {"calls": (calls, sa.true()), "keys": (api_keys, in_use), "endpoints": (webhook_endpoints, sa.true())}
@@ -132,10 +131,10 @@ async def _refuse_if_used(change: Changing, team_id: UUID) -> None:
             *(
                 sa.select(sa.func.count())
                 .select_from(table)
-                .where(table.c.team_id == team_id, wanted)
+                .where(table.c.team_id == team_id, condition)
                 .scalar_subquery()
                 .label(name)
-                for name, (table, wanted) in counts.items()
+                for name, (table, condition) in counts.items()
             )
         )
     )
@@ -143,24 +142,24 @@ async def _refuse_if_used(change: Changing, team_id: UUID) -> None:
         raise TeamInUse(Contents(**row._mapping, members=0, recordings=0))
 
 
-async def _remove_doors(
-    database: Database, workspace_id: UUID, wanted: sa.ColumnElement[bool], by: Actor | None = None
+async def _remove_keys(
+    database: Database, workspace_id: UUID, condition: sa.ColumnElement[bool], by: Actor | None = None
 ) -> None:
     async with changing(database, workspace_id, by) as change:
-        await _delete_keys(change, wanted)
+        await _delete_keys(change, condition)
 
 
-async def _delete_keys(change: Changing, wanted: sa.ColumnElement[bool]) -> None:
-    """Each leaves a line in the change log."""
+async def _delete_keys(change: Changing, condition: sa.ColumnElement[bool]) -> None:
+    """Delete keys; each adds an entry to the change log."""
     columns = (api_keys.c.id, api_keys.c.name, api_keys.c.prefix, api_keys.c.team_id)
-    for key in await change.run(sa.delete(api_keys).where(wanted).returning(*columns)):
+    for key in await change.run(sa.delete(api_keys).where(condition).returning(*columns)):
         await change.note("removed", "key", key.id, key.name, f"began with {key.prefix}", key.team_id)
 
 
-async def _remove_calls(database: Database, workspace_id: UUID, wanted: sa.ColumnElement[bool]) -> None:
-    some = sa.select(calls.c.id).where(wanted).limit(BATCH)
+async def _remove_calls(database: Database, workspace_id: UUID, condition: sa.ColumnElement[bool]) -> None:
+    batch = sa.select(calls.c.id).where(condition).limit(BATCH)
     while True:
         async with database.transaction(workspace_id) as connection:
             await connection.execute(ERASURE)
-            if not (await connection.execute(sa.delete(calls).where(calls.c.id.in_(some)))).rowcount:
+            if not (await connection.execute(sa.delete(calls).where(calls.c.id.in_(batch)))).rowcount:
                 return

@@ -1,7 +1,7 @@
-"""Who is signed in to the console: one-time links, and sessions of browsers. Of secrets only the SHA-256 is stored.
+"""Console sign-in: one-time links and browser sessions. Of secrets only the SHA-256 is stored.
 
-Who shows a link or a cookie has no scope yet; as with `find_key` it is open for the one statement that needs the
-secret, which has 256 random bits.
+The client of a link or a cookie has no scope yet. As with `find_key`, only the one statement with the secret, which has
+256 random bits, runs without a workspace.
 """
 
 import secrets
@@ -16,21 +16,21 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.rows import read, within
+from db.core.rows import filter_by, read
 from db.core.tables import api_keys, console_links, console_sessions, teams, workspaces
 from db.workspace.admin_log import KEY_IS_VALID, Actor, changing
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
 
 LINK_LIFE = timedelta(hours=1)  # until it must be used
-SESSION_LIFE = timedelta(days=7)  # then one signs in again
-KEPT_AFTER = timedelta(days=30)  # its end
-MOST_OF_USER_AGENT = 300  # characters that are kept
+SESSION_LIFE = timedelta(days=7)  # until the next sign-in
+RETENTION = timedelta(days=30)  # after its end
+MAX_USER_AGENT_LENGTH = 300  # stored characters
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Whom a session speaks for, and what pages say about it."""
+    """The scope and permissions of a session, and its data for pages."""
 
     session_id: UUID
     workspace_id: UUID
@@ -40,13 +40,13 @@ class Viewer:
     workspace_name: str
     team_name: str | None
     time_zone: str  # of the workspace, IANA
-    may_edit: bool = False  # its key has the scope, or its link was issued so
+    may_edit: bool = False  # its key has the scope, or its link allows it
     may_admin: bool = False  # its key has the scope
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session as it may be shown."""
+    """The public data of a session."""
 
     session_id: UUID
     workspace_id: UUID
@@ -68,70 +68,72 @@ async def issue_link(
     life: timedelta = LINK_LIFE,
     may_edit: bool = False,
 ) -> tuple[str, datetime]:
-    """Return the secret of a new link, shown this once, and when it ends unused. `may_edit`: calls may be corrected.
+    """Return the secret of a new link, shown only once, and when it expires. `may_edit`: it allows corrections.
 
-    Raises UnknownTeam where the workspace or its team does not exist.
+    Raises UnknownTeam if the workspace or its team does not exist.
     """
     secret = secrets.token_urlsafe(32)
     values = {"workspace_id": workspace_id, "team_id": team_id, "name": name, "may_edit": may_edit}
-    made = sa.insert(console_links).values(**values, secret_sha256=_digest(secret), expires_at=sa.func.now() + life)
+    insertion = sa.insert(console_links).values(
+        **values, secret_sha256=_digest(secret), expires_at=sa.func.now() + life
+    )
     try:
         async with database.transaction(workspace_id) as connection:
-            expires: datetime = (await connection.execute(made.returning(console_links.c.expires_at))).scalar_one()
+            expires: datetime = (await connection.execute(insertion.returning(console_links.c.expires_at))).scalar_one()
     except IntegrityError as error:
         raise UnknownTeam from error
     return secret, expires
 
 
 async def open_by_link(database: Database, secret: str, user_agent: str) -> str | None:
-    """Use a link up and return the secret of the session that it opens; None for an unknown, used or expired one."""
+    """Use a link and return the secret of the new session; None for an unknown, used or expired link."""
     valid = sa.and_(
         console_links.c.secret_sha256 == _digest(secret),
         console_links.c.used_at.is_(None),
         console_links.c.expires_at > sa.func.now(),
     )
-    used = sa.update(console_links).where(valid).values(used_at=sa.func.now())
+    update = sa.update(console_links).where(valid).values(used_at=sa.func.now())
     columns = (console_links.c.workspace_id, console_links.c.team_id, console_links.c.name, console_links.c.may_edit)
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        row = (await connection.execute(used.returning(*columns))).one_or_none()
+        row = (await connection.execute(update.returning(*columns))).one_or_none()
         return None if row is None else await _open(connection, dict(row._mapping), None, user_agent)
 
 
 async def open_by_key(database: Database, sender: Sender, user_agent: str) -> str:
-    """Return the secret of a new session for whom a key speaks for; it ends with the key."""
+    """Return the secret of a new session of a key's sender; it ends with the key."""
     name = sa.select(api_keys.c.name).where(api_keys.c.id == sender.key_id)
     async with database.transaction(sender.workspace_id) as connection:
-        known = {
+        scope = {
             "workspace_id": sender.workspace_id,
             "team_id": sender.team_id,
             "name": (await connection.execute(name)).scalar_one(),
         }
-        return await _open(connection, known, sender.key_id, user_agent)
+        return await _open(connection, scope, sender.key_id, user_agent)
 
 
 async def find(database: Database, secret: str) -> Viewer | None:
-    """Whom a session speaks for; None for an unknown, revoked or expired one, or one whose key is."""
+    """Return the viewer of a session; None for an unknown, revoked or expired session or key."""
     query = _VIEWER.where(console_sessions.c.secret_sha256 == _digest(secret), _LIVE)
     stale = console_sessions.c.last_used_at < sa.func.now() - timedelta(minutes=1)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(query)).one_or_none()
         if row is None:
             return None
-        noted = sa.update(console_sessions).where(console_sessions.c.id == row.session_id, stale)
-        await connection.execute(noted.values(last_used_at=sa.func.now()))
+        update = sa.update(console_sessions).where(console_sessions.c.id == row.session_id, stale)
+        await connection.execute(update.values(last_used_at=sa.func.now()))
         return read(Viewer, row)
 
 
 async def list_sessions(
     database: Database, workspace_id: UUID | None = None, viewer: Viewer | None = None
 ) -> list[SessionInfo]:
-    """Sessions that are open, the one used last first.
+    """Return open sessions, the one used last first.
 
-    With a viewer, those opened by the same key, or its own; for one who may administer, all of its workspace or team.
+    With a viewer, those of the same key, or its own; for an administrator, all of its workspace or team.
     """
-    query = within(sa.select(*_SHOWN).where(_LIVE), console_sessions.c.workspace_id, workspace_id)
+    query = filter_by(sa.select(*_COLUMNS).where(_LIVE), console_sessions.c.workspace_id, workspace_id)
     if viewer is not None:
-        query = query.where(_seen_by(viewer) if viewer.may_admin else _of(viewer))
+        query = query.where(_in_scope_of(viewer) if viewer.may_admin else _same_key(viewer))
     query = query.order_by(console_sessions.c.last_used_at.desc(), console_sessions.c.id)
     return [read(SessionInfo, row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
@@ -139,31 +141,31 @@ async def list_sessions(
 async def revoke(
     database: Database, session_id: UUID, workspace_id: UUID | None = None, viewer: Viewer | None = None
 ) -> bool:
-    """End a session. False where there is no such open one, or the viewer may not (see `list_sessions`)."""
-    open_one = sa.and_(console_sessions.c.id == session_id, console_sessions.c.revoked_at.is_(None))
+    """End a session. Return False if there is no such open one visible to the viewer (see `list_sessions`)."""
+    is_open = sa.and_(console_sessions.c.id == session_id, console_sessions.c.revoked_at.is_(None))
     if viewer is not None:
-        open_one = sa.and_(open_one, _of(viewer))
+        is_open = sa.and_(is_open, _same_key(viewer))
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        done = await connection.execute(sa.update(console_sessions).where(open_one).values(revoked_at=sa.func.now()))
-    return done.rowcount == 1
+        result = await connection.execute(sa.update(console_sessions).where(is_open).values(revoked_at=sa.func.now()))
+    return result.rowcount == 1
 
 
 async def end(database: Database, viewer: Viewer, session_id: UUID) -> bool:
-    """End a session that an administrator sees (`list_sessions`), with a line in the change log. False: there is none.
+    """End a session visible to an administrator (`list_sessions`) and log it. Return False if there is none.
 
-    Raises `admin_log.NotAdmin` where the viewer may no longer.
+    Raises `admin_log.NotAdmin` if the viewer has lost the right.
     """
     by = Actor(viewer.name, viewer.key_id, viewer.team_id, viewer.session_id)
-    open_one = sa.and_(console_sessions.c.id == session_id, _LIVE, _seen_by(viewer))
+    is_open = sa.and_(console_sessions.c.id == session_id, _LIVE, _in_scope_of(viewer))
     async with changing(database, viewer.workspace_id, by) as change:
-        ended = sa.update(console_sessions).where(open_one).values(revoked_at=sa.func.now())
-        found = await change.run(ended.returning(console_sessions.c.name, console_sessions.c.team_id))
-        for one in found:
-            await change.note("ended", "session", session_id, one.name, team_id=one.team_id)
-    return bool(found)
+        update = sa.update(console_sessions).where(is_open).values(revoked_at=sa.func.now())
+        ended_sessions = await change.run(update.returning(console_sessions.c.name, console_sessions.c.team_id))
+        for session in ended_sessions:
+            await change.note("ended", "session", session_id, session.name, team_id=session.team_id)
+    return bool(ended_sessions)
 
 
-_SHOWN = (
+_COLUMNS = (
     console_sessions.c.id.label("session_id"),
     *(console_sessions.c[name] for name in SessionInfo.__dataclass_fields__ if name != "session_id"),
 )
@@ -206,30 +208,28 @@ _VIEWER: sa.Select[Any] = (
 )
 
 
-def _seen_by(viewer: Viewer) -> sa.ColumnElement[bool]:
-    """Sessions of the viewer's workspace, or of its team."""
+def _in_scope_of(viewer: Viewer) -> sa.ColumnElement[bool]:
     home = console_sessions.c.workspace_id == viewer.workspace_id
     return home if viewer.team_id is None else sa.and_(home, console_sessions.c.team_id == viewer.team_id)
 
 
-def _of(viewer: Viewer) -> sa.ColumnElement[bool]:
-    """Sessions of the viewer's own workspace that were opened by the same key, or its own."""
-    mine: sa.ColumnElement[bool] = console_sessions.c.id == viewer.session_id
+def _same_key(viewer: Viewer) -> sa.ColumnElement[bool]:
+    is_visible: sa.ColumnElement[bool] = console_sessions.c.id == viewer.session_id
     if viewer.key_id is not None:
-        mine = sa.or_(mine, console_sessions.c.key_id == viewer.key_id)
-    return sa.and_(console_sessions.c.workspace_id == viewer.workspace_id, mine)
+        is_visible = sa.or_(is_visible, console_sessions.c.key_id == viewer.key_id)
+    return sa.and_(console_sessions.c.workspace_id == viewer.workspace_id, is_visible)
 
 
-async def _open(connection: AsyncConnection, known: dict[str, Any], key_id: UUID | None, user_agent: str) -> str:
-    """A new session; what ended a while ago is removed meanwhile."""
-    for ended in (console_links, console_sessions):
-        over = ended.c.expires_at < sa.func.now() - KEPT_AFTER
-        await connection.execute(sa.delete(ended).where(ended.c.workspace_id == known["workspace_id"], over))
+async def _open(connection: AsyncConnection, scope: dict[str, Any], key_id: UUID | None, user_agent: str) -> str:
+    """Create a session, and delete those that ended some time ago."""
+    for table in (console_links, console_sessions):
+        has_ended = table.c.expires_at < sa.func.now() - RETENTION
+        await connection.execute(sa.delete(table).where(table.c.workspace_id == scope["workspace_id"], has_ended))
     secret = secrets.token_urlsafe(32)
-    values = known | {
+    values = scope | {
         "key_id": key_id,
         "secret_sha256": _digest(secret),
-        "user_agent": user_agent[:MOST_OF_USER_AGENT],
+        "user_agent": user_agent[:MAX_USER_AGENT_LENGTH],
         "expires_at": sa.func.now() + SESSION_LIFE,
     }
     await connection.execute(sa.insert(console_sessions).values(**values))

@@ -1,4 +1,4 @@
-"""How a workspace works on its calls: its terms, hosts, pressed keys, and shares of turns at the queue."""
+"""Settings of a workspace: its terms, hosts, pressed keys, and shares of turns at the queue."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ from pipeline.domain.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Priorities:
-    """Shares of turns at the queue; a team's counts times its workspace's."""
+    """Shares of turns at the queue; a team's is multiplied by its workspace's."""
 
     workspace: str
     priority: float
-    live_seconds: int  # a call is live that ended less than so long before it was submitted
+    live_seconds: int  # a call is live if it ended less than this before its submission
     teams: dict[str, float]
 
 
 async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]) -> Workspace:
-    """Replace a workspace's terms. Calls that are recognized from now on use them.
+    """Replace a workspace's terms, for calls recognized from now on.
 
-    Raises NotInDirectory for an unknown workspace, ValueError for what `tidy_terms` does not take.
+    Raises NotInDirectory for an unknown workspace, ValueError for invalid terms (`tidy_terms`).
     """
     return await directory.set_columns(database, workspace_id, terms=list(tidy_terms(terms)))
 
 
 async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) -> Workspace:
-    """Whether calls that are heard from now on keep which keys were pressed; never what may hold a card number.
+    """Set whether calls processed from now on store which keys were pressed; never digits that may be a card number.
 
-    False removes those that earlier calls kept as well. Raises NotInDirectory for an unknown workspace.
+    False also removes those of earlier calls. Raises NotInDirectory for an unknown workspace.
     """
     changed = await directory.set_columns(database, workspace_id, keep_digits=keep)
     if not keep:
@@ -44,16 +44,16 @@ async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) ->
 
 
 async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Iterable[str]) -> Workspace:
-    """The hosts, addresses and networks that this workspace's recordings may be fetched from beside the open Internet.
+    """Set the hosts, addresses and networks that this workspace's recordings may be fetched from besides the Internet.
 
-    Entries are taken as they are: the caller has parsed them (`pipeline.fetch.address.parse_allowed`). Raises
+    Entries are stored unchanged: the caller has parsed them (`pipeline.fetch.address.parse_allowed`). Raises
     NotInDirectory for an unknown workspace.
     """
     return await directory.set_columns(database, workspace_id, allowed_hosts=list(dict.fromkeys(hosts)))
 
 
 async def allowed_hosts(database: Database, workspace_id: UUID) -> tuple[str, ...]:
-    """See `set_allowed_hosts`; empty for an unknown workspace."""
+    """Return the hosts of `set_allowed_hosts`; empty for an unknown workspace."""
     query = sa.select(workspaces.c.allowed_hosts).where(workspaces.c.id == workspace_id)
     rows = await directory.execute(database, workspace_id, query)
     return tuple(rows[0].allowed_hosts) if rows else ()
@@ -69,18 +69,20 @@ _DROP_FORMER_DIGITS = sa.text("""
 
 
 async def _drop_digits(database: Database, workspace_id: UUID) -> None:
-    """In batches, so that no call of the workspace is held up."""
+    """Remove digits in batches, so that no call of the workspace waits."""
     batch = sa.select(calls.c.id).where(calls.c.workspace_id == workspace_id).order_by(calls.c.id).limit(500)
     last = -1
     while ids := [row.id for row in await directory.execute(database, workspace_id, batch.where(calls.c.id > last))]:
         last = ids[-1]
         for table, column in ((stage_results, "result"), (transcripts, "content"), (run_calls, "transcript")):
-            held = table.c[column]
-            some = sa.and_(table.c.call_pk.in_(ids), held != sa.func.without_digits(held))
+            value = table.c[column]
+            with_digits = sa.and_(table.c.call_pk.in_(ids), value != sa.func.without_digits(value))
             if table is stage_results:
-                some &= table.c.stage.in_((Stage.AUDIO, Stage.SPEAKERS))
+                with_digits &= table.c.stage.in_((Stage.AUDIO, Stage.SPEAKERS))
             await directory.execute(
-                database, workspace_id, sa.update(table).where(some).values({column: sa.func.without_digits(held)})
+                database,
+                workspace_id,
+                sa.update(table).where(with_digits).values({column: sa.func.without_digits(value)}),
             )
         await directory.execute(database, workspace_id, _DROP_FORMER_DIGITS.bindparams(ids=ids))
 
@@ -92,7 +94,7 @@ async def set_priority(
     team_id: UUID | None = None,
     live_seconds: int | None = None,
 ) -> Priorities:
-    """Change what is given, and say how it is: the priority of the workspace, or of `team_id`; 0.01 to 100.
+    """Change the given values and return the present ones: the priority of the workspace, or of `team_id`; 0.01 to 100.
 
     Raises NotInDirectory for an unknown workspace or team, and for a value outside its range.
     """
@@ -102,10 +104,10 @@ async def set_priority(
         await directory.set_columns(database, workspace_id, priority=value)
     elif value is not None:
         async with changing(database, workspace_id) as change:
-            await directory.update(
-                change, teams, directory.the_team(workspace_id, team_id), {"priority": value}, "team"
-            )
-    home = await directory.the_one(database, workspace_id, sa.select(workspaces))
-    of_it = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
-    shares = await directory.execute(database, workspace_id, of_it)
-    return Priorities(home.name, home.priority, home.live_seconds, {row.name: row.priority for row in shares})
+            await directory.update(change, teams, directory.is_team(workspace_id, team_id), {"priority": value}, "team")
+    workspace = await directory.workspace_row(database, workspace_id, sa.select(workspaces))
+    query = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
+    shares = await directory.execute(database, workspace_id, query)
+    return Priorities(
+        workspace.name, workspace.priority, workspace.live_seconds, {row.name: row.priority for row in shares}
+    )
