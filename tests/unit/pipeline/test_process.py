@@ -1,5 +1,3 @@
-"""What `pipeline.process` hands to its stages, and what it makes of what an earlier attempt left behind."""
-
 import asyncio
 import hashlib
 import json
@@ -59,12 +57,12 @@ def spoken() -> RecognizedCall:
     chunk = Chunk(0, 0.0, 8.0, "en")
     words = tuple(
         Word(start + at * 0.2, start + at * 0.2 + 0.1, text, 0.9)
-        for start, said in LINES
-        for at, text in enumerate(said.split())
+        for start, line in LINES
+        for at, text in enumerate(line.split())
     )
-    heard = AudioAnalysis(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
+    audio = AudioAnalysis(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
     recognized = Recognized((ChunkText(chunk, "en", 1.0, words, -0.1, 0.0),), "faster-whisper by hand")
-    return RecognizedCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
+    return RecognizedCall(audio, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
 
 
 async def conclusion(options: ProcessOptions | None = None):
@@ -80,7 +78,7 @@ GONE, NOT_YET = reply(b"", "410 Gone"), reply(b"", "404 Not Found")
 
 
 async def two_files(first: bytes, second: bytes, folder: Path, last_try: bool = False) -> Any:
-    """What is recorded of the fetch of a call whose two files are answered so; the walk ends there."""
+    """Return what is recorded of the fetch of a call whose two files are served like this; the run ends there."""
 
     class StopAfterFetch(MemoryJournal):
         async def record(self, stage: Stage, result: Any) -> None:
@@ -90,8 +88,8 @@ async def two_files(first: bytes, second: bytes, folder: Path, last_try: bool = 
 
     journal = StopAfterFetch()
     options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
-    async with serving(first) as left, serving(second) as right:
-        both = replace(call().call, recording_url=left.url(), recording_url2=right.url())
+    async with serving(first) as first_server, serving(second) as right:
+        both = replace(call().call, recording_url=first_server.url(), recording_url2=right.url())
         with pytest.raises(LeaseLost):
             await process(both, LocalWorkers(None, None), Roster(), journal, options, last_try=last_try)
     return journal.results[Stage.FETCH]
@@ -123,19 +121,22 @@ async def test_of_two_files_one_that_may_still_come_is_waited_for_until_the_last
 async def attempts(
     first: bytes, second: bytes, folder: Path, before: Callable[[Recording], None]
 ) -> tuple[list[int], list[str]]:
-    """How often each file is asked for over two attempts: the second file comes with the second one. Then what the
-    second attempt warned of. `before` is run between the two: it may lose or damage what is stored."""
+    """Return how often each file is requested over two attempts, and the warnings of the second.
+
+    The second file arrives with the second attempt. `before` runs between the two: it may remove or damage stored
+    files.
+    """
     journal, workers = MemoryJournal(), LocalWorkers(None, None)
     options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
     states = [NOT_YET, second]
-    async with serving(first) as left, serving(lambda writer: _send(writer, states[0])) as right:
-        both = replace(call().call, recording_url=left.url(), recording_url2=right.url())
+    async with serving(first) as first_server, serving(lambda writer: _send(writer, states[0])) as right:
+        both = replace(call().call, recording_url=first_server.url(), recording_url2=right.url())
         with pytest.raises(RecordingNotReady):
             await process(both, workers, Roster(), journal, options)
         states.pop(0)
         before(journal.results[Stage.LEG][0])
         warnings = await fetch_recordings(both, workers, journal, options)
-    return [left.connections, right.connections], list(warnings)
+    return [first_server.connections, right.connections], list(warnings)
 
 
 async def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
@@ -155,14 +156,14 @@ async def test_a_stored_file_that_is_gone_or_damaged_is_fetched_again_with_a_war
         path(leg).write_bytes(path(leg).read_bytes()[:-1])
 
     def change(leg: Recording) -> None:
-        held = bytearray(path(leg).read_bytes())
-        held[5000] ^= 1
-        path(leg).write_bytes(bytes(held))
+        content = bytearray(path(leg).read_bytes())
+        content[5000] ^= 1
+        path(leg).write_bytes(bytes(content))
 
-    gone = "The stored recording 1 was gone; it was fetched again."
+    message = "The stored recording 1 was gone; it was fetched again."
     damaged = "The stored recording 1 was not what had been stored; it was fetched again."
     for number, (harm, warning) in enumerate(
-        ((lambda leg: path(leg).unlink(), gone), (cut, damaged), (change, damaged))
+        ((lambda leg: path(leg).unlink(), message), (cut, damaged), (change, damaged))
     ):
         asked, warnings = await attempts(reply(), reply(AUDIO[:-7]), tmp_path / str(number), harm)
         assert (asked, warnings) == ([2, 2], [warning])
@@ -177,42 +178,41 @@ async def test_a_call_without_a_recording_cannot_be_processed() -> None:
 
 
 async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
-    """No voiceprint, say: an analysis after a change of metadata must not need the sound."""
-    heard = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
-    heard = replace(heard, speech=((Span(0, 8),), ()))
+    audio = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
+    audio = replace(audio, speech=((Span(0, 8),), ()))
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
-    known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(known))
+    recorded = {"fetch": recordings, "audio": audio, "asr": spoken().recognized, "voiceprint": None}
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(recorded))
     assert outcome.transcript.turns
 
 
 async def test_a_call_from_before_voices_were_told_apart_is_analyzed_again_though_its_sound_is_gone() -> None:
     """Its words suggest a machine: without the sound they are judged alone."""
-    heard, text = spoken().audio, spoken().recognized.texts[0]
-    said = ["Press", "1", "for", "sales.", "Press", "2", "for", "support."]
-    words = tuple(replace(word, text=one) for word, one in zip(text.words, said, strict=False))
-    heard = replace(heard, labels=((Label(0, 8, LabelKind.SPEECH),),))
+    audio, text = spoken().audio, spoken().recognized.texts[0]
+    words_ = ["Press", "1", "for", "sales.", "Press", "2", "for", "support."]
+    words = tuple(replace(word, text=text_) for word, text_ in zip(text.words, words_, strict=False))
+    audio = replace(audio, labels=((Label(0, 8, LabelKind.SPEECH),),))
     recognized = Recognized((replace(text, words=words),), "by hand")
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
-    known = {"fetch": recordings, "audio": heard, "asr": recognized, "diarization": spoken().diarization}
-    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(known))
+    recorded = {"fetch": recordings, "audio": audio, "asr": recognized, "diarization": spoken().diarization}
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(recorded))
     assert outcome.transcript.turns[0].machine
     spans = (SpeakerSpan(0, 3, "voice 1"),)
-    known["voices"] = (spans,)
-    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(known))
+    recorded["voices"] = (spans,)
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), MemoryJournal(recorded))
     assert outcome.transcript.turns[0].machine
 
 
 async def test_labels_are_refined_once_and_every_later_stage_reads_the_same() -> None:
     text = spoken().recognized.texts[0]
     greeting = ["You", "have", "reached", "the", "voicemail", "of", "Anna,", "please", "leave", "a", "message."]
-    words = tuple(Word(0.5 * at, 0.5 * at + 0.4, one, 0.9) for at, one in enumerate(greeting))
+    words = tuple(Word(0.5 * at, 0.5 * at + 0.4, word, 0.9) for at, word in enumerate(greeting))
     layout = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
     labels = ((Label(0, 8, LabelKind.SPEECH),), (Label(0, 8, LabelKind.SILENCE),))
-    heard = replace(spoken().audio, layout=layout, speech=((Span(0, 8),), ()), labels=labels)
+    audio = replace(spoken().audio, layout=layout, speech=((Span(0, 8),), ()), labels=labels)
     recognized = Recognized((replace(text, words=words),), "by hand")
-    known = {Stage.FETCH: (Recording(0, "file:///nowhere", "00" * 32, 1),), Stage.AUDIO: heard}
-    known |= {Stage.RECOGNITION: recognized, Stage.VOICES: ((), ())}
+    recorded = {Stage.FETCH: (Recording(0, "file:///nowhere", "00" * 32, 1),), Stage.AUDIO: audio}
+    recorded |= {Stage.RECOGNITION: recognized, Stage.VOICES: ((), ())}
     asked: list[tuple[Span, ...]] = []
     refinements: list[object] = []
 
@@ -224,7 +224,7 @@ async def test_labels_are_refined_once_and_every_later_stage_reads_the_same() ->
             refinements.extend([fn] * (fn is machines.refine))
             return await super().compute(fn, *args)
 
-    outcome = await process(call().call, Workers(None, None), Roster(), MemoryJournal(known))
+    outcome = await process(call().call, Workers(None, None), Roster(), MemoryJournal(recorded))
     assert LabelKind.VOICEMAIL in {label.kind for label in outcome.transcript.labels[0]}
     assert outcome.recognized_call.audio.labels == outcome.transcript.labels
     assert len(refinements) == 1
@@ -233,46 +233,44 @@ async def test_labels_are_refined_once_and_every_later_stage_reads_the_same() ->
 
 async def test_that_an_earlier_attempt_gave_up_one_of_two_files_is_still_said() -> None:
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
-    known = {"fetch": recordings, "audio": spoken().audio, "asr": spoken().recognized}
-    known["diarization"] = spoken().diarization
+    recorded = {"fetch": recordings, "audio": spoken().audio, "asr": spoken().recognized}
+    recorded["diarization"] = spoken().diarization
     of_two = replace(call().call, recording_url="https://x.example/a", recording_url2="https://x.example/b")
-    outcome = await process(of_two, LocalWorkers(None, None), Roster(), MemoryJournal(known))
+    outcome = await process(of_two, LocalWorkers(None, None), Roster(), MemoryJournal(recorded))
     assert outcome.warnings == ("One of the two recordings could not be fetched.",)
 
 
 @pytest.mark.parametrize(("kind", "channels"), [(LayoutKind.MONO, 1), (LayoutKind.STEREO, 2)])
 async def test_where_nobody_speaks_no_engine_is_asked(kind: LayoutKind, channels: int, transcriber: Any) -> None:
-    """Not even for the sound: there is none to be had here."""
     silence = AudioAnalysis(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
-    known = {"fetch": (Recording(0, "file:///nowhere", "00" * 32, 1),), "audio": silence}
-    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(known))
+    recorded = {"fetch": (Recording(0, "file:///nowhere", "00" * 32, 1),), "audio": silence}
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(recorded))
     assert not outcome.transcript.turns
     assert outcome.recognized_call.recognized.engine == transcriber.name
     assert outcome.recognized_call.voiceprint is None
 
 
 async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_path: Path) -> None:
-    """The store was emptied, and the sender's address holds another recording by now."""
     before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
-    known = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
-    journal = MemoryJournal(known)
+    recorded = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
+    journal = MemoryJournal(recorded)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
     async with serving(reply()) as server:
         changed = replace(call().call, recording_url=server.url())
         with pytest.raises(StorageError):
             await process(changed, LocalWorkers(None, None), Roster(), journal, options)
     (recording,) = journal.results[Stage.FETCH]
-    assert journal.results == known | {"fetch": (recording,)}
+    assert journal.results == recorded | {"fetch": (recording,)}
     assert recording.sha256 != before[0].sha256
 
 
 @pytest.mark.parametrize("engine", ["openai whisper-1", "onnx nemo-parakeet-tdt-0.6b-v3"])
 async def test_a_record_says_that_words_of_an_engine_without_a_calibration_are_not_marked(engine: str) -> None:
-    made = spoken()
-    made = replace(made, recognized=replace(made.recognized, engine=engine))
-    outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), made)
-    told = f"Words are not marked one by one as unsure: there is no calibration for {engine!r}."
-    assert outcome.warnings.count(told) == 1
+    recognized_call = spoken()
+    recognized_call = replace(recognized_call, recognized=replace(recognized_call.recognized, engine=engine))
+    outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), recognized_call)
+    warning = f"Words are not marked one by one as unsure: there is no calibration for {engine!r}."
+    assert outcome.warnings.count(warning) == 1
 
 
 def no_model() -> Any:
@@ -283,11 +281,11 @@ async def test_with_a_channel_for_each_party_no_diarizer_is_needed(transcriber: 
     path = FOLDER / "01_invoice_stereo" / "call.flac"
     recording = Recording(0, path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
     journal = MemoryJournal({Stage.FETCH: (recording,)})
-    found = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), journal)
-    assert {turn.speaker for turn in found.transcript.turns} >= {"rep", "customer"}
-    # "One moment, please." may stand alone or not: the pause behind it lies on the bound, and is read from word times.
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), journal)
+    assert {turn.speaker for turn in outcome.transcript.turns} >= {"rep", "customer"}
+    # "One moment, please." may be a separate turn: the pause after it is at the limit, and comes from word times.
     by_words = "Announcements were detected by their words alone: No diarization pipeline here."
-    assert [told for told in found.warnings if told != by_words] == [
+    assert [warning for warning in outcome.warnings if warning != by_words] == [
         "The voice of the rep was not compared: No diarization pipeline here."
     ]
     assert Stage.VOICEPRINT not in journal.results  # the next job of the call tries again
@@ -308,12 +306,14 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
 
     asked = asyncio.Event()
     before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
-    known = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
+    recorded = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
     async with serving(silence) as server:
         waiting = replace(call().call, recording_url=server.url())
         others = asyncio.all_tasks()
-        walk = asyncio.create_task(process(waiting, LocalWorkers(None, None), Roster(), MemoryJournal(known), options))
+        walk = asyncio.create_task(
+            process(waiting, LocalWorkers(None, None), Roster(), MemoryJournal(recorded), options)
+        )
         await asked.wait()
         walk.cancel()
         await asyncio.gather(walk, return_exceptions=True)
@@ -327,7 +327,7 @@ def at_work(task: asyncio.Task[Any]) -> bool:
 
 
 def stored(name: str) -> tuple[Recording, ...]:
-    """A sample call's recordings, as if they had been fetched."""
+    """Return a sample call's recordings as if they had been fetched."""
     folder = FOLDER / name
     names = json.loads((folder / "submission.json").read_text())["recordings"]
     files = [folder / name for name in names]
@@ -343,10 +343,10 @@ async def test_speech_that_was_cut_for_another_model_is_cut_anew(
 ) -> None:
     """Else a call caught by an exchange of models would fail for ever: its recorded chunks are too long to take."""
     recordings = stored("01_invoice_stereo")
-    heard = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
-    assert any(chunk.seconds > transcriber.max_chunk_seconds or chunk.pieces for chunk in heard.chunks)
-    known = {"fetch": recordings, "audio": heard, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(known))
+    audio = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
+    assert any(chunk.seconds > transcriber.max_chunk_seconds or chunk.pieces for chunk in audio.chunks)
+    recorded = {"fetch": recordings, "audio": audio, "voiceprint": None}
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(recorded))
     chunks = [text.chunk for text in outcome.recognized_call.recognized.texts]
     assert max(chunk.duration for chunk in chunks) < transcriber.max_chunk_seconds + 0.1
     assert not any(chunk.pieces for chunk in chunks)
@@ -357,8 +357,8 @@ async def test_words_of_chunks_without_their_pauses_lie_where_somebody_speaks(
 ) -> None:
     monkeypatch.setattr(transcriber, "packing", True)
     recordings = stored("01_invoice_stereo")
-    known = {"fetch": recordings, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(known))
+    recorded = {"fetch": recordings, "voiceprint": None}
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), MemoryJournal(recorded))
     texts = outcome.recognized_call.recognized.texts
     assert any(text.chunk.pieces for text in texts)
     for text in texts:
@@ -370,7 +370,7 @@ async def test_words_of_chunks_without_their_pauses_lie_where_somebody_speaks(
 class Hanging(LocalWorkers):
     """A diarizer that never answers."""
 
-    left = 0
+    cancellations = 0
 
     async def hold(self, *_: Any) -> RemoteRef:
         return RemoteRef(None)
@@ -379,20 +379,20 @@ class Hanging(LocalWorkers):
         try:
             await asyncio.sleep(600)
         except asyncio.CancelledError:
-            self.left += 1
+            self.cancellations += 1
             raise
 
 
 async def test_a_stage_that_hangs_is_stopped_at_its_deadline_and_may_be_tried_again(transcriber: Any) -> None:
     recordings = stored("03_repair_mono")
-    heard = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
-    known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "prosody": None}
+    audio = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
+    recorded = {"fetch": recordings, "audio": audio, "asr": spoken().recognized, "prosody": None}
     workers = Hanging(transcriber, None)
     options = ProcessOptions(deadlines=DeadlineOptions(engine_seconds=0.2, engine_per_audio_second=0.001))
     with pytest.raises(TimedOut, match="The diarization stage took longer than 0 s") as failure:
-        await process(call().call, workers, Roster(), MemoryJournal(known), options)
+        await process(call().call, workers, Roster(), MemoryJournal(recorded), options)
     assert failure.value.retryable
-    assert workers.left == 1
+    assert workers.cancellations == 1
 
 
 async def test_a_transcript_is_not_withheld_for_an_analysis_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

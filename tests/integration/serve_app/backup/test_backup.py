@@ -1,5 +1,3 @@
-"""Backups of a database with calls and recordings, and what becomes of them: verified, damaged, restored."""
-
 import asyncio
 import hashlib
 import json
@@ -36,7 +34,7 @@ SOUNDS = [bytes([n]) * (1000 + n) for n in range(5)]
 
 
 def switchboard(*arguments: str | Path, columns: int = 80) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments], env={"COLUMNS": str(columns)})
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture
@@ -69,8 +67,8 @@ async def filled(world: World, storage: Path) -> World:
 
 
 @pytest.fixture
-def made(filled: World, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A backup of `filled`, made by the command."""
+def backup_folder(filled: World, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a backup of `filled`, created by the command."""
     use(monkeypatch, filled.database.url, storage, tmp_path / "data")
     done = switchboard("backup", "create", tmp_path / "backups", "--json")
     assert done.exit_code == 0, done.output
@@ -94,13 +92,17 @@ def source(world: World, storage: Path, tmp_path: Path, **more: Any) -> BackupSo
 
 
 def test_a_backup_is_restored_elsewhere_to_the_digit_and_its_recordings_are_found_there(
-    made: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backup_folder: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Manifest.read(made)
-    assert told.tables["public.calls"].rows == 5 and told.recordings.count == 5 and told.recordings.missing == 0
+    manifest = Manifest.read(backup_folder)
+    assert (
+        manifest.tables["public.calls"].rows == 5
+        and manifest.recordings.count == 5
+        and manifest.recordings.missing == 0
+    )
     elsewhere = tmp_path / "elsewhere"
     use(monkeypatch, empty, elsewhere, tmp_path / "data")
-    done = switchboard("restore", made, "--json")
+    done = switchboard("restore", backup_folder, "--json")
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert (answer["recordingsCopied"], answer["recordingsMoved"], answer["missingKeys"]) == (5, 5, [])
@@ -114,13 +116,17 @@ def test_a_backup_is_restored_elsewhere_to_the_digit_and_its_recordings_are_foun
         assert following > last, "what is submitted next meets no old number"
 
 
-def test_what_a_backup_holds_is_its_users_alone_and_no_key_is_in_it(made: Path) -> None:
-    for path in (made.parent, *made.parent.rglob("*")):
+def test_what_a_backup_holds_is_its_users_alone_and_no_key_is_in_it(backup_folder: Path) -> None:
+    for path in (backup_folder.parent, *backup_folder.parent.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
-    everything = b"".join(path.read_bytes() for path in made.rglob("*") if path.is_file())
+    everything = b"".join(path.read_bytes() for path in backup_folder.rglob("*") if path.is_file())
     assert KEY.encode() not in everything
-    told = Manifest.read(made)
-    assert told.secrets.sealed["credentials"] == 1 and len(told.secrets.keys) == 1 and not told.secrets.included
+    manifest = Manifest.read(backup_folder)
+    assert (
+        manifest.secrets.sealed["credentials"] == 1
+        and len(manifest.secrets.keys) == 1
+        and not manifest.secrets.included
+    )
 
 
 @pytest.mark.slow
@@ -148,36 +154,36 @@ def test_keys_are_in_a_backup_where_that_is_asked_for_and_a_new_data_folder_gets
 
 
 def test_a_restore_without_the_keys_names_what_stays_sealed(
-    made: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backup_folder: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, empty, tmp_path / "there", tmp_path / "data")
     monkeypatch.delenv("SWITCHBOARD_SECRETS_KEYS")
-    done = switchboard("restore", made)
+    done = switchboard("restore", backup_folder)
     assert done.exit_code == 0
     assert "1 credentials" in done.stderr and "SWITCHBOARD_SECRETS_KEYS" in done.stderr
 
 
 def test_a_database_that_holds_anything_is_refused_and_stays_as_it_was(
-    made: Path, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backup_folder: Path, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("INSERT INTO workspaces (name) VALUES ('another')")
     before = dump.digests(postgres_url, 60)
     use(monkeypatch, postgres_url, tmp_path / "there", tmp_path / "data")
-    done = switchboard("restore", made)
+    done = switchboard("restore", backup_folder)
     assert done.exit_code == 1 and "not empty" in done.stderr
     assert dump.digests(postgres_url, 60) == before
     assert not (tmp_path / "there").exists()
 
 
 def test_a_restore_that_was_interrupted_after_the_database_is_finished_by_the_next(
-    made: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backup_folder: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, empty, tmp_path / "there", tmp_path / "data")
     with monkeypatch.context() as interrupted:
         interrupted.setattr(migrate, "migrate", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert switchboard("restore", made).exit_code == 130
-    done = switchboard("restore", made, "--json")
+        assert switchboard("restore", backup_folder).exit_code == 130
+    done = switchboard("restore", backup_folder, "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["recordingsCopied"] == 0, "they are there already"
 
@@ -185,12 +191,12 @@ def test_a_restore_that_was_interrupted_after_the_database_is_finished_by_the_ne
 @pytest.mark.parametrize(
     "harm", ["a byte of a table", "a table", "a byte of a recording", "a recording", "the manifest"]
 )
-def test_whatever_is_damaged_or_missing_is_found(made: Path, harm: str) -> None:
-    assert switchboard("backup", "verify", made).exit_code == 0
-    recording = next(path for path in (made.parent / "recordings").rglob("*") if path.is_file())
-    table = next((made / "database").glob("*.dat.gz"))
+def test_whatever_is_damaged_or_missing_is_found(backup_folder: Path, harm: str) -> None:
+    assert switchboard("backup", "verify", backup_folder).exit_code == 0
+    recording = next(path for path in (backup_folder.parent / "recordings").rglob("*") if path.is_file())
+    table = next((backup_folder / "database").glob("*.dat.gz"))
     victim = {"byte of a table": table, "table": table, "byte of a recording": recording, "recording": recording}.get(
-        harm.partition(" ")[2], made / "manifest.json"
+        harm.partition(" ")[2], backup_folder / "manifest.json"
     )
     if harm.startswith("a byte"):
         content = bytearray(victim.read_bytes())
@@ -200,13 +206,13 @@ def test_whatever_is_damaged_or_missing_is_found(made: Path, harm: str) -> None:
         victim.write_text(victim.read_text().replace('"rows": 5', '"rows": 6', 1))
     else:
         victim.unlink()
-    found = switchboard("backup", "verify", made)
-    assert found.exit_code == 1
-    assert str(victim.name) in found.stderr.replace("\n", "")
+    result = switchboard("backup", "verify", backup_folder)
+    assert result.exit_code == 1
+    assert str(victim.name) in result.stderr.replace("\n", "")
 
 
-def test_a_drill_restores_into_a_server_of_its_own_and_compares_every_table(made: Path) -> None:
-    done = switchboard("backup", "verify", made, "--drill", "--json")
+def test_a_drill_restores_into_a_server_of_its_own_and_compares_every_table(backup_folder: Path) -> None:
+    done = switchboard("backup", "verify", backup_folder, "--drill", "--json")
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert answer["whole"] and answer["comparedSeconds"] > answer["restoredSeconds"] > 0
@@ -233,8 +239,8 @@ async def test_what_is_written_while_a_backup_is_made_is_not_in_it_and_waits_for
     await filled.submit()
     assert time.monotonic() - began < 30
     ended.set()
-    where, told = await running
-    assert told.tables["public.calls"].rows == 5
+    where, manifest = await running
+    assert manifest.tables["public.calls"].rows == 5
     assert switchboard("backup", "verify", where, "--drill").exit_code == 0, "dump and digests are of one moment"
 
 
@@ -280,21 +286,21 @@ def test_two_backups_at_once_in_one_folder_are_one_and_a_refusal(filled: World, 
 def test_recordings_that_the_storage_lost_are_named_and_do_not_keep_the_rest_from_being_saved(
     filled: World, storage: Path, tmp_path: Path
 ) -> None:
-    lost, damaged, *_ = sorted(path for path in storage.rglob("*") if path.is_file())
-    lost.unlink()
+    missing, damaged, *_ = sorted(path for path in storage.rglob("*") if path.is_file())
+    missing.unlink()
     damaged.write_bytes(b"?" * damaged.stat().st_size)
-    where, told = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
-    assert told.recordings.missing == 2
+    where, manifest = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
+    assert manifest.recordings.missing == 2
     lines = {line.split("\t")[0]: line.split("\t")[2] for line in (where / "recordings.tsv").read_text().splitlines()}
-    assert (lines[lost.name], lines[damaged.name]) == ("missing", "damaged")
+    assert (lines[missing.name], lines[damaged.name]) == ("missing", "damaged")
     assert sorted(lines.values()).count("copied") == 3
 
 
 def test_recordings_of_a_bucket_are_listed_with_their_digests_and_stay_where_they_are(
     filled: World, storage: Path, tmp_path: Path
 ) -> None:
-    where, told = create(source(filled, storage, tmp_path, copies=False), tmp_path / "backups", BackupProgress(300))
-    assert (told.recordings.how, told.recordings.count, told.recordings.missing) == ("listed", 5, 0)
+    where, manifest = create(source(filled, storage, tmp_path, copies=False), tmp_path / "backups", BackupProgress(300))
+    assert (manifest.recordings.how, manifest.recordings.count, manifest.recordings.missing) == ("listed", 5, 0)
     assert not (where.parent / "recordings").exists()
     assert "listed" in (where / "recordings.tsv").read_text()
 
@@ -307,8 +313,8 @@ async def test_files_that_were_handed_in_and_not_yet_fetched_come_back(
     file.write_bytes(b"RIFF of a call")
     for call in (filled.call_id, UUID(int=7)):  # the second is no call of this database
         handed_in.hand_in(folder, file, call)
-    where, told = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
-    assert told.handed_in == 1
+    where, manifest = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
+    assert manifest.handed_in == 1
     use(monkeypatch, empty, tmp_path / "there", tmp_path / "data")
     assert switchboard("restore", where).exit_code == 0
     (copy,) = (tmp_path / "data" / "handed-in").iterdir()
@@ -320,9 +326,9 @@ def test_a_password_of_the_database_is_no_argument_of_any_process(tmp_path: Path
     script = tmp_path / "pg_dump"
     script.write_text('#!/bin/sh\necho "$@"; echo "$PGPASSWORD"\n')
     script.chmod(0o755)
-    told = pg_tools.Programs(tmp_path, 18).run("pg_dump", [], "postgresql://me:hush@db/calls", 60).splitlines()
-    assert "hush" not in told[0] and told[1] == "hush"
-    assert "switchboard.workspace=*" in told[0]
+    lines = pg_tools.Programs(tmp_path, 18).run("pg_dump", [], "postgresql://me:hush@db/calls", 60).splitlines()
+    assert "hush" not in lines[0] and lines[1] == "hush"
+    assert "switchboard.workspace=*" in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Backups of recordings in a bucket of a real S3 server, and their way back: into the same bucket, and into another."""
-
 import hashlib
 import json
 import os
@@ -39,10 +37,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def bucket() -> Iterator[Bucket]:
-    with s3_server.bucket("here") as made:
+    with s3_server.bucket("here") as new_bucket:
         for sound, name in zip(SOUNDS, NAMES, strict=True):
-            made.put(key(name), sound)
-        yield made
+            new_bucket.put(key(name), sound)
+        yield new_bucket
 
 
 @pytest.fixture
@@ -70,10 +68,10 @@ def key(name: str) -> str:
 
 
 def run(bucket: Bucket, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "AWS_"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "AWS_"))}
     path = {"PYTHONPATH": f"{ROOT}{os.pathsep}{bucket.environment['PYTHONPATH']}"}
     return subprocess.run(
-        [sys.executable, *map(str, command)], env=kept | bucket.environment | path | more,
+        [sys.executable, *map(str, command)], env=environment | bucket.environment | path | more,
         text=True, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
 
@@ -88,14 +86,14 @@ def switchboard(bucket: Bucket, url: str, storage: str, *command: str | Path) ->
 
 
 def held(bucket: Bucket, storage: str) -> dict[str, str]:
-    """The digests of a bucket's objects as they are read now, by URI."""
+    """Return the current digests of a bucket's objects, by URI."""
     done = run(bucket, "-c", HELD, storage)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 def stored(url: str) -> dict[str, str]:
-    """The digests that a database knows, by URI."""
+    """Return the digests in a database, by URI."""
     with psycopg.connect(url, options="-c switchboard.workspace=*") as connection:
         return dict(connection.execute("SELECT uri, sha256 FROM recordings").fetchall())
 
@@ -104,9 +102,9 @@ def test_recordings_that_stay_in_their_bucket_are_found_by_the_restored_database
     bucket: Bucket, filled: World, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made = switchboard(bucket, filled.database.url, "s3://here/recordings", "backup", "create", tmp_path / "backups")
+    result = switchboard(bucket, filled.database.url, "s3://here/recordings", "backup", "create", tmp_path / "backups")
     assert not (tmp_path / "backups/recordings").exists()
-    done = switchboard(bucket, empty, "s3://here/recordings", "restore", made["backup"])
+    done = switchboard(bucket, empty, "s3://here/recordings", "restore", result["backup"])
     assert (done["recordingsCopied"], done["recordingsMoved"]) == (0, 0)
     assert stored(empty) == held(bucket, "s3://here/recordings")
 
@@ -118,12 +116,12 @@ def test_copied_recordings_come_back_into_another_bucket_to_the_digit(
     monkeypatch.chdir(tmp_path)
     bucket.faults(Faults(under="/here/", busy_seconds=3, cut=[f"/here/{key(NAMES[3])}"]))
     create = ("backup", "create", tmp_path / "backups", "--copy-recordings")
-    made = switchboard(bucket, filled.database.url, "s3://here/recordings", *create)
+    result = switchboard(bucket, filled.database.url, "s3://here/recordings", *create)
     bucket.faults(Faults())
-    verified = run(bucket, "-m", "serve_app.cli", "backup", "verify", made["backup"])
+    verified = run(bucket, "-m", "serve_app.cli", "backup", "verify", result["backup"])
     assert verified.returncode == 0, verified.stdout + verified.stderr
     httpx.put(f"{bucket.url}/there").raise_for_status()
-    done = switchboard(bucket, empty, "s3://there/recordings", "restore", made["backup"])
+    done = switchboard(bucket, empty, "s3://there/recordings", "restore", result["backup"])
     assert (done["recordingsCopied"], done["recordingsMoved"]) == (9, 9)
     assert stored(empty) == held(bucket, "s3://there/recordings")
     assert sorted(stored(empty).values()) == sorted(NAMES)
@@ -134,17 +132,17 @@ def test_what_a_bucket_lost_since_the_backup_is_found_and_told_on_the_way_back(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     here = "s3://here/recordings"
-    made = switchboard(bucket, filled.database.url, here, "backup", "create", tmp_path / "backups")
+    result = switchboard(bucket, filled.database.url, here, "backup", "create", tmp_path / "backups")
 
     def verified(*options: str) -> tuple[int, str]:
-        done = run(bucket, "-m", "serve_app.cli", "backup", "verify", made["backup"], *options, COLUMNS="300")
+        done = run(bucket, "-m", "serve_app.cli", "backup", "verify", result["backup"], *options, COLUMNS="300")
         return done.returncode, done.stderr
 
     assert verified() == (0, "")
-    lost, damaged = (f"s3://here/{key(name)}" for name in NAMES[:2])
-    assert run(bucket, "-c", HARM, lost, "0", damaged, str(len(SOUNDS[1]))).returncode == 0
-    assert verified("--quick") == (1, f"{lost} is missing.\n")
-    code, told = verified()
-    assert code == 1 and sorted(told.splitlines()) == [f"{lost} is missing.", f"{damaged} is not what was stored."]
-    done = switchboard(bucket, empty, here, "restore", made["backup"])
+    missing, damaged = (f"s3://here/{key(name)}" for name in NAMES[:2])
+    assert run(bucket, "-c", HARM, missing, "0", damaged, str(len(SOUNDS[1]))).returncode == 0
+    assert verified("--quick") == (1, f"{missing} is missing.\n")
+    code, output = verified()
+    assert code == 1 and sorted(output.splitlines()) == [f"{missing} is missing.", f"{damaged} is not what was stored."]
+    done = switchboard(bucket, empty, here, "restore", result["backup"])
     assert (done["recordingsLost"], done["recordingsMoved"]) == (1, 0)

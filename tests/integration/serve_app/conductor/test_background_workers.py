@@ -1,5 +1,3 @@
-"""Work that nobody waits for, on a real cluster: its processes stay, give way, and end when their caller leaves."""
-
 import asyncio
 import os
 import time
@@ -15,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
 def me() -> tuple[int, bool]:
-    """The process, and whether it gives way to all others."""
+    """Return the process number, and whether the process yields to all others."""
     return os.getpid(), os.sched_getscheduler(0) == os.SCHED_IDLE
 
 
@@ -63,13 +61,13 @@ async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_
     from pipeline.runtime.actors import TaskLost
     from pipeline.runtime.background import BackgroundWorkers
 
-    workers = BackgroundWorkers(None, None, lambda: 1)  # type: ignore[arg-type]  # no engine is asked
+    workers = BackgroundWorkers(None, None, lambda: 1)  # type: ignore[arg-type]  # no engine is used
     first, gives_way = await workers.compute(me)
     assert gives_way
-    held = await workers.hold(numbers, 3)
-    assert isinstance(held, RemoteRef) and await workers.compute(together, held, 7) == [0, 1, 2, 7]
-    found = await asyncio.gather(*(workers.compute(me) for _ in range(4)))
-    assert {pid for pid, _ in found} == {first}, "there is room for one"
+    reference = await workers.hold(numbers, 3)
+    assert isinstance(reference, RemoteRef) and await workers.compute(together, reference, 7) == [0, 1, 2, 7]
+    processes = await asyncio.gather(*(workers.compute(me) for _ in range(4)))
+    assert {pid for pid, _ in processes} == {first}, "there is room for one"
 
     with pytest.raises(CheckpointMissing, match="no such model"):
         await workers.compute(ends, str(tmp_path / "pid"), "fails")
@@ -80,13 +78,13 @@ async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_
     second, _ = await workers.compute(me)
     assert second != first
 
-    left = asyncio.create_task(workers.compute(ends, str(tmp_path / "left"), "sleeps"))
+    canceled = asyncio.create_task(workers.compute(ends, str(tmp_path / "left"), "sleeps"))
     async with asyncio.timeout(60):
         while not (tmp_path / "left").exists():
             await asyncio.sleep(0.05)
-    left.cancel()
+    canceled.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await left
+        await canceled
     assert await gone(int((tmp_path / "left").read_text()))
 
     last, _ = await workers.compute(me)

@@ -1,5 +1,3 @@
-"""What is decided about a call is one line in words, and every line of a call has its ids as fields."""
-
 import asyncio
 import logging
 from pathlib import Path

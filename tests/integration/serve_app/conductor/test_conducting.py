@@ -32,7 +32,7 @@ async def test_a_job_becomes_a_completed_call_with_transcript_findings_recording
         accepted = await world.submit(recording_url=files.add(FOLDER / STEREO / "call.flac"), user_id=user)
         record = await completed(world)
     assert share_wrong(record, STEREO) <= MOST_WRONG
-    assert {found.step for found in record.findings} >= ANALYSIS
+    assert {finding.step for finding in record.findings} >= ANALYSIS
     assert finding(record, "agent").value["user_id"] == str(user)
     (recording,) = record.recordings
     assert recording.size_bytes == (FOLDER / STEREO / "call.flac").stat().st_size
@@ -47,7 +47,7 @@ async def test_a_job_becomes_a_completed_call_with_transcript_findings_recording
 async def test_the_voices_of_a_mixed_recording_are_separated(
     world: World, workers: WatchedWorkers, files: FileServer, conducting: Conduct
 ) -> None:
-    async with conducting(lease_seconds=60):  # engines are asked once, however long they take
+    async with conducting(lease_seconds=60):  # engines get one request, however long they take
         await world.submit(recording_url=files.add(FOLDER / "03_repair_mono" / "call.flac"))
         record = await completed(world)
     assert record.transcript is not None

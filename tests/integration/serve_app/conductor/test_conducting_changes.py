@@ -1,5 +1,3 @@
-"""What is submitted or learned while a call is worked on."""
-
 import asyncio
 from pathlib import Path
 from uuid import uuid4

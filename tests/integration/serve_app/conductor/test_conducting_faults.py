@@ -1,5 +1,3 @@
-"""Failures, a database that is away, and a Conductor that hangs."""
-
 import asyncio
 import shutil
 import tempfile
@@ -31,7 +29,7 @@ async def test_an_unexpected_failure_is_retried_and_then_fails_with_a_code(
 
 @pytest.fixture
 def own_server() -> Iterator[Path]:
-    """The folder of a running PostgreSQL that the test may stop and start."""
+    """Yield the folder of a running PostgreSQL that the test may stop and start."""
     folder = Path(tempfile.mkdtemp(prefix="swb-own-"))
     try:
         migrate.migrate(embedded.start(folder, NOTHING_DURABLE))

@@ -1,5 +1,3 @@
-"""Calls that wait for a language model: what goes on meanwhile, and what is asked again after a kill."""
-
 import asyncio
 import signal
 import sys
@@ -78,7 +76,7 @@ async def test_calls_that_wait_for_a_model_keep_no_other_call_waiting(
 
 
 async def wait(world: World, count: int) -> bool:
-    """Whether so many calls have come to the model."""
+    """Wait for this number of calls to reach the model."""
     return len(await world.rows("SELECT id FROM jobs WHERE state = 'running' AND stage = 'answers'")) == count
 
 
@@ -112,7 +110,6 @@ async def test_what_was_answered_before_a_kill_is_not_asked_again(
     tmp_path: Path,
     postgres_url: str,
 ) -> None:
-    """Of two requests for a call the first is answered, and the process is killed while it waits for the second."""
     await questions.set_questions(world.database, world.workspace_id, [Question("why", question="Why do they call?")])
     endpoint.answers(answer(), waits(answered), {"q1": None})
     changes = {"analysis": {"engine": "llm", "base_url": endpoint.base_url, "model": MODEL}}
@@ -128,13 +125,13 @@ async def test_what_was_answered_before_a_kill_is_not_asked_again(
         await until(ended, timeout=180)
     assert ["The questions:" in body["messages"][0]["content"] for body in endpoint.asked] == [False, True, True]
     rows = await world.rows("SELECT findings FROM run_calls WHERE run_id = :id", id=run.run_id)
-    engines = {one["step"]: one["value"].get("engine") for one in rows[0]["findings"]}
+    engines = {finding["step"]: finding["value"].get("engine") for finding in rows[0]["findings"]}
     assert engines["tasks"] == engines["questions"] == f"llm {MODEL}"
 
 
 @asynccontextmanager
 async def process(url: str, folder: Path) -> AsyncIterator[None]:
-    """A process that works on runs, until it is killed."""
+    """Start a process that processes runs, until it is killed."""
     command = ("-m", "tests.support.asking_worker", url, str(folder), str(folder / "asked.log"))
     begun = await asyncio.create_subprocess_exec(sys.executable, *command)
     try:

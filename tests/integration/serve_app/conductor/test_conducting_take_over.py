@@ -1,5 +1,3 @@
-"""A Conductor that dies, leaves or loses its lease: another one resumes its calls."""
-
 import asyncio
 import logging
 import shutil
@@ -99,9 +97,11 @@ async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_
     world: World, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     name = "from serve_app.conductor.machine import worker_name; print(worker_name())"
-    gone = subprocess.run([sys.executable, "-c", name], capture_output=True, text=True, check=True).stdout.strip()
+    dead_worker = subprocess.run(
+        [sys.executable, "-c", name], capture_output=True, text=True, check=True
+    ).stdout.strip()
     await world.submit(recording_url=files.add(short))
-    await world.claim(worker=gone, ttl=600)
+    await world.claim(worker=dead_worker, ttl=600)
     async with conducting():
         (job,) = (await completed(world)).jobs
     assert (job.attempts, job.crashes) == (2, 0)
@@ -115,7 +115,6 @@ async def test_a_renewal_that_waits_for_the_end_of_a_claim_does_not_take_it_for_
     conducting: Conduct,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It finds the lease gone as soon as the record is committed, before the task has heard of that."""
     complete = claim_end.complete_call
     async with conducting() as conductor:
 

@@ -1,5 +1,3 @@
-"""The Conductor's loop on a real queue: leases held while it drains, calls given back when it leaves."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,7 +22,7 @@ from tests.tuned import tuned
 async def conducting(
     world: World, folder: Path, workers: LocalWorkers | None = None, **options: float
 ) -> AsyncIterator[ConductorLoop]:
-    """A Conductor whose leases are short. Its calls get no further than decoding, so it has no engines."""
+    """Run a Conductor with short leases and without engines: its calls get no further than decoding."""
     chosen = tuned(ProcessingOptions, **({"lease_seconds": 1.5, "poll_seconds": 0.1} | options))
     process_options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
     conductor = ConductorLoop(world.database, workers or LocalWorkers(None, None), chosen, process_options)
@@ -104,7 +102,6 @@ async def test_a_call_whose_job_is_superseded_is_stopped(world: World, tmp_path:
 async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_it(
     world: World, tmp_path: Path
 ) -> None:
-    """What died with a poison call is tried alone as well; whoever shares a process with either is safe."""
     before, workers = Decoding(), Decoding()
     async with serving(reply(AUDIO + SUSPECT)) as first, serving(reply(AUDIO)) as second:
         await world.submit(recording_url=first.url())
@@ -126,11 +123,11 @@ async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_
     assert workers.seen == [["other"], ["suspect"], ["other"]]
 
 
-SUSPECT = b"more"  # bytes by which a recording is told from the others
+SUSPECT = b"more"  # bytes that identify its recording
 
 
 class Decoding(LocalWorkers):
-    """Decodes nothing until it is told to go on; says which calls are at it, and who was when each one came."""
+    """Blocks decoding until released; records which calls are decoding, and which were when each one arrived."""
 
     def __init__(self) -> None:
         super().__init__(None, None)
@@ -155,7 +152,7 @@ class Decoding(LocalWorkers):
 
 
 async def submit_with_crashes(world: World, url: str, crashes: int) -> None:
-    """A call whose job has a history before anybody can take it up."""
+    """Submit a call whose job has crashes before any Conductor can claim it."""
     world.call_id = uuid4()
     await world.submit()
     await world.execute(

@@ -1,5 +1,3 @@
-"""A place for whoever has none: beside a workspace that has taken all there are, and never for that one itself."""
-
 from uuid import uuid4
 
 from db.queue import jobs
@@ -14,7 +12,7 @@ async def submit(world: World, count: int, **fields: str) -> None:
 
 
 async def taken(world: World, room: int, guests: int = 1, ttl: float = 60.0) -> list[bool]:
-    """Of each call that was taken up, whether it is one of `world`."""
+    """Return whether each claimed call is one of `world`."""
     leases = await jobs.claim(world.database, "w", room, ttl, guests=guests)
     return sorted(lease.workspace_id == world.workspace_id for lease in leases)
 
@@ -38,14 +36,13 @@ async def test_whoever_comes_beside_one_that_took_all_places_finds_one_at_once(w
 
 async def test_places_that_are_free_count_first(world: World) -> None:
     other, third = await new_world(world.database), await new_world(world.database)
-    for one in (world, other, third):
-        await submit(one, 5)
+    for each in (world, other, third):
+        await submit(each, 5)
     assert len(await taken(world, 2, guests=1)) == 3, "two find a place, the third one is a guest"
     assert await taken(world, 0, guests=2) == []
 
 
 async def test_a_guest_is_found_behind_any_number_of_calls_of_those_at_work(world: World) -> None:
-    """Of the lanes, no more than could get a turn are looked at."""
     other = await new_world(world.database)
     for _ in range(3):
         await submit(world, 5)
@@ -68,7 +65,6 @@ async def test_who_ended_its_call_may_be_a_guest_again_and_so_may_one_whose_work
 
 
 async def test_a_guest_pays_for_its_turn(world: World) -> None:
-    """Else whoever sends one call at a time would have more than its share."""
     other = await new_world(world.database)
     await submit(world, 10)
     await taken(world, 1)

@@ -1,5 +1,3 @@
-"""Each of two recordings is kept by itself, so that a crash between the two costs nothing."""
-
 import pytest
 
 from db.queue import jobs, stage_results
@@ -39,7 +37,6 @@ async def test_a_leg_that_takes_the_place_of_a_lost_one_does_not_open_the_fetch_
 
 
 async def test_another_job_of_the_call_begins_without_legs(world: World) -> None:
-    """The sender may have mended what lies behind the same address."""
     await world.submit(recording_url="https://a.example/1", recording_url2="https://a.example/2")
     lease = await world.one()
     await stage_results.record(world.database, lease, Stage.LEG, FIRST)

@@ -1,5 +1,3 @@
-"""A Diarizer that dies while it embeds the pieces of a mixed call. Real Ray, a real replica, a real kill -9."""
-
 import asyncio
 import hashlib
 import os
@@ -36,7 +34,7 @@ TIMES = 4  # the sample is repeated: about 48 pieces of 0.02 s each
 
 @pytest.fixture(scope="module")
 def diarizer() -> Iterator[Any]:
-    """A handle to one Diarizer on a small cluster of the module's own."""
+    """Yield a handle to a Diarizer on a separate small cluster."""
     from ray import serve
 
     with serving():
@@ -89,9 +87,9 @@ async def processed(workers: Workers, journal: MemoryJournal, folder: Path) -> O
 
 
 def replica() -> psutil.Process:
-    """The process of the Diarizer that is alive, by Ray's process title."""
-    (found,) = (one for one in psutil.Process().children(recursive=True) if ":Diarizer" in "".join(title(one)))
-    return found
+    """Return the living process of the Diarizer, by Ray's process title."""
+    (process,) = (child for child in psutil.Process().children(recursive=True) if ":Diarizer" in "".join(title(child)))
+    return process
 
 
 def title(process: psutil.Process) -> list[str]:

@@ -1,5 +1,3 @@
-"""A call's trace, from its submission to its webhook: kept in PostgreSQL, and gone on with by whoever takes over."""
-
 import asyncio
 import shutil
 from collections.abc import Iterator
@@ -31,10 +29,10 @@ def trace_of(traceparent: str) -> str:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    with collecting() as made:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", made.url)
+    with collecting() as collector_:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector_.url)
         tracing.start("test")
-        yield made
+        yield collector_
         tracing.stop(5)
 
 
@@ -63,26 +61,26 @@ async def test_a_call_goes_on_with_its_trace_in_the_conductor_that_takes_it_over
         await sent(world, THIRD, recording_url=url, duration=61)  # merged while it is worked on
         async with conducting():
             await completed(world)
-            # A Conductor that is stopped right after its commit tells of a canceled one.
+            # A Conductor that is stopped right after its commit reports a canceled one.
             await asyncio.to_thread(
-                collector.until, lambda spans: any(one.name == "record" and not one.failed for one in spans)
+                collector.until, lambda spans: any(span_.name == "record" and not span_.failed for span_ in spans)
             )
-    collector.until(lambda spans: sum(one.name == "process" for one in spans) == 2)
+    collector.until(lambda spans: sum(span_.name == "process" for span_ in spans) == 2)
     spans = collector.of(trace_of(SECOND))
     assert spans == collector.spans, "no span of another trace"
-    names = [one.name for one in spans]
+    names = [span_.name for span_ in spans]
     assert names.count("process") == 2, "the first Conductor's and that of the one that took over"
     assert {"queue wait", "fetch", "fetching", "decoding", "recognition", "speakers", "analysis", "record"} <= set(
         names
     )
-    by_id = {one.span: one for one in spans}
-    for one in spans:
-        if one.name in ("queue wait", "fetch", "process"):
-            assert one.parent == SPAN, one
-        elif one.parent in by_id:  # what was open in the first Conductor has not ended
-            outer = by_id[one.parent]
-            assert outer.begun <= one.begun <= one.ended <= outer.ended
-    record = next(one for one in spans if one.name == "record" and not one.failed)
+    by_id = {span_.span: span_ for span_ in spans}
+    for span_ in spans:
+        if span_.name in ("queue wait", "fetch", "process"):
+            assert span_.parent == SPAN, span_
+        elif span_.parent in by_id:  # what was open in the first Conductor has not ended
+            outer = by_id[span_.parent]
+            assert outer.begun <= span_.begun <= span_.ended <= outer.ended
+    record = next(span_ for span_ in spans if span_.name == "record" and not span_.failed)
     assert record.links == {trace_of(FIRST), trace_of(THIRD)}
     assert record.attributes["switchboard.request_id"] == f"of {SECOND}"
 
@@ -115,12 +113,12 @@ async def test_events_carry_the_trace_of_the_submission_that_led_to_them(
         world.call_id = uuid4()
         await sent(world, None)
         (untraced,) = (await receiver.until(3))[2:]
-    found = {one.type: one.headers.get("traceparent") for one in (received, transcribing)}
+    traceparents = {event.type: event.headers.get("traceparent") for event in (received, transcribing)}
     if collector is None:
-        assert found == {"call.received": FIRST, "call.transcribing": SECOND}
+        assert traceparents == {"call.received": FIRST, "call.transcribing": SECOND}
         assert "traceparent" not in untraced.headers
         return
     await until(lambda: len(collector.spans) == 3)
     for kind, trace in (("call.received", FIRST), ("call.transcribing", SECOND)):
-        (span,) = (one for one in collector.of(trace_of(trace)) if one.name == f"deliver {kind}")
-        assert (span.parent, found[kind]) == (SPAN, f"00-{trace_of(trace)}-{span.span}-01")
+        (span,) = (span_ for span_ in collector.of(trace_of(trace)) if span_.name == f"deliver {kind}")
+        assert (span.parent, traceparents[kind]) == (SPAN, f"00-{trace_of(trace)}-{span.span}-01")

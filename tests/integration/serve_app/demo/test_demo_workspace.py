@@ -1,5 +1,3 @@
-"""A second demo: it uses the workspace of the first one, and the same calls are processed again."""
-
 import asyncio
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Calls in more than one language, from sound to transcript, on the synthetic checkpoints."""
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -48,8 +46,8 @@ def ringback(seconds: float) -> np.ndarray:
 def sentences(sample: Sample, first: int, last: int) -> np.ndarray:
     """Some of the sentences of a sample call, one after another, in one channel."""
     mixed = sound(sample).sum(axis=0)
-    said = sample.expected["segments"][first:last]
-    cuts = [mixed[round((s["start"] - 0.1) * SAMPLE_RATE) : round((s["end"] + 0.3) * SAMPLE_RATE)] for s in said]
+    segments = sample.expected["segments"][first:last]
+    cuts = [mixed[round((s["start"] - 0.1) * SAMPLE_RATE) : round((s["end"] + 0.3) * SAMPLE_RATE)] for s in segments]
     return np.concatenate(cuts)
 
 
@@ -103,7 +101,7 @@ async def test_ringing_and_an_announcement_in_another_language_do_not_decide_the
     assert [s.channel for s in transcript.languages] == [0, 1, 1]
     assert transcript.languages[0].start > begin - 0.5 and transcript.languages[1].end < begin + 0.5
     assert not any(turn.start < RINGING for turn in transcript.turns)
-    ringing = sum(one.end - one.start for one in transcript.labels[1] if one.kind is LabelKind.RINGBACK)
+    ringing = sum(label.end - label.start for label in transcript.labels[1] if label.kind is LabelKind.RINGBACK)
     assert ringing >= 8  # the tone alone sounds for 8 s
     announced = " ".join(s["text"] for s in SAMPLES[foreign].expected["segments"][:3])
     assert word_errors(announced, said_in(transcript, "customer", 0, begin)).rate < 0.5  # sentences cut together
@@ -127,9 +125,11 @@ async def test_a_call_that_changes_language_half_way_is_decoded_in_both(processe
 
 
 async def test_next_to_no_speech_says_that_the_language_is_not_sure(processed: Processed) -> None:
-    said = SAMPLES["07"].expected["segments"][7]
-    assert said["text"] == "Okay, great."
-    cut = sound(SAMPLES["07"])[1, round(said["start"] * SAMPLE_RATE) - 1600 : round(said["end"] * SAMPLE_RATE) + 1600]
+    segment = SAMPLES["07"].expected["segments"][7]
+    assert segment["text"] == "Okay, great."
+    cut = sound(SAMPLES["07"])[
+        1, round(segment["start"] * SAMPLE_RATE) - 1600 : round(segment["end"] * SAMPLE_RATE) + 1600
+    ]
     transcript = (await processed(joined(np.zeros((1, SAMPLE_RATE * 3), np.float32), cut[None]))).transcript
     assert transcript.turns
     assert transcript.language == "en"
@@ -139,12 +139,11 @@ async def test_next_to_no_speech_says_that_the_language_is_not_sure(processed: P
 async def test_names_of_the_roster_reach_the_engine_and_the_results_are_whole(
     transcriber: Any, diarizer: Any, tmp_path: Path
 ) -> None:
-    """Whether they help is measured elsewhere; a vocabulary must never cost words where the engine passes it over."""
-    heard: list[Any] = []
+    results: list[Any] = []
 
     class Listening(LocalWorkers):
         async def transcribe(self, audio: Any, chunks: Any, vocabulary: Any = (), with_fallback: bool = False) -> Any:
-            heard.append((tuple(vocabulary), with_fallback))
+            results.append((tuple(vocabulary), with_fallback))
             return await super().transcribe(audio, chunks, vocabulary, with_fallback)
 
     sample = SAMPLES["08"]
@@ -154,6 +153,6 @@ async def test_names_of_the_roster_reach_the_engine_and_the_results_are_whole(
     options = ProcessOptions(storage=tmp_path.as_uri())
     roster = replace(Roster(), terms=("Harbor Travel", "Madrid"))
     outcome = await process(call, Listening(transcriber, diarizer), roster, journal, options)
-    assert heard[0] == (("Harbor Travel", "Madrid"), False)
-    assert all(words == ("Harbor Travel", "Madrid") for words, _ in heard)
+    assert results[0] == (("Harbor Travel", "Madrid"), False)
+    assert all(words == ("Harbor Travel", "Madrid") for words, _ in results)
     assert len(outcome.recognized_call.recognized.texts) == len(outcome.recognized_call.audio.chunks)

@@ -1,6 +1,6 @@
-"""The language model's scaling policy where it lives: calls in PostgreSQL become replicas of a Ray Serve of its own.
+"""The language model's scaling policy in place: calls in PostgreSQL become replicas of a separate Ray Serve.
 
-Everything between is real: what a Conductor records, the agent of Ray that tells it, Prometheus, Serve's controller.
+Everything between is real: the Conductor's metrics, Ray's agent that exposes them, Prometheus, Serve's controller.
 """
 
 import shutil
@@ -25,8 +25,8 @@ QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 0.5, "metrics_interval_s":
 
 
 def as_shipped(**changes: Any) -> dict[str, Any]:
-    (one,) = yaml.safe_load((DEPLOY / "llm.yaml").read_text())["applications"][0]["args"]["llm_configs"]
-    return dict(one["deployment_config"]["autoscaling_config"]) | changes
+    (model,) = yaml.safe_load((DEPLOY / "llm.yaml").read_text())["applications"][0]["args"]["llm_configs"]
+    return dict(model["deployment_config"]["autoscaling_config"]) | changes
 
 
 @pytest.mark.slow

@@ -1,5 +1,3 @@
-"""What the Conductor records of the queue, of webhooks and of its jobs, on a real PostgreSQL."""
-
 import asyncio
 import math
 from pathlib import Path
@@ -27,16 +25,16 @@ PRICED = ScalingOptions.model_validate({"transcriber": {"price_per_hour": 2.0}})
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    """The latest value by name and labels; of a counter, the sum."""
-    found: Recorded = {}
+    """Return the latest value by name and labels; of a counter, the sum."""
+    values: Recorded = {}
 
     def record(metric: Metric, value: float, labels: dict[str, str]) -> None:
         assert labels.keys() == metric.labels.keys()
         key = (metric.name.removeprefix("switchboard_"), *labels.values())
-        found[key] = found.get(key, 0.0) + value if metric.KIND == "counter" else value
+        values[key] = values.get(key, 0.0) + value if metric.KIND == "counter" else value
 
     monkeypatch.setattr(Metric, "record", record)
-    return found
+    return values
 
 
 async def submit(world: World, **fields: Any) -> None:
@@ -80,13 +78,13 @@ async def test_an_empty_queue_has_the_age_zero(world: World, recorded: Recorded)
 async def test_without_a_database_no_old_value_is_told(world: World, recorded: Recorded) -> None:
     facts = DatabaseMetrics(world.database, PRICED)
     await facts.look()
-    gone = await Database.open("postgresql://nobody@127.0.0.1:1/x", wait_seconds=0.2)
-    facts._database = gone
+    unreachable = await Database.open("postgresql://nobody@127.0.0.1:1/x", wait_seconds=0.2)
+    facts._database = unreachable
     with pytest.raises(OUTAGES):
         await facts.look()
     assert recorded.pop(("database_up",)) == 0.0
     assert all(math.isnan(value) for value in recorded.values())
-    await gone.close()
+    await unreachable.close()
 
 
 async def test_connections_to_postgresql_are_told_by_pool(world: World, recorded: Recorded) -> None:

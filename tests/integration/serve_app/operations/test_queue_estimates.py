@@ -1,5 +1,3 @@
-"""What the queue says with several replicas and several Conductors, on facts as they write them: the truth is known."""
-
 import asyncio
 from dataclasses import replace
 from uuid import uuid4
@@ -37,21 +35,21 @@ SETTINGS = Settings(
 
 async def finished(world: World, mixed: int, separated: int, conductors: int = 2) -> None:
     """So many calls are done, by Conductors that store what they measured at the same time, two calls at once."""
-    kinds = [channels for one in range(max(mixed, separated)) for channels in _both(one, mixed, separated)]
+    kinds = [channels for index in range(max(mixed, separated)) for channels in _both(index, mixed, separated)]
     for first in range(0, len(kinds), 2 * conductors):
-        parts = [kinds[first + 2 * one : first + 2 * one + 2] for one in range(conductors)]
+        parts = [kinds[first + 2 * conductor : first + 2 * conductor + 2] for conductor in range(conductors)]
         await asyncio.gather(*(queue.record_rtfx(world.database, measured(part)) for part in parts))
 
 
-def _both(one: int, mixed: int, separated: int) -> list[int]:
-    """The `one`th call of each kind, the rarer kind spread over the other."""
+def _both(index: int, mixed: int, separated: int) -> list[int]:
+    """Return the call at `index` of each kind; the rarer kind is spread over the other."""
     most = max(mixed, separated)
     counts = {MIXED: mixed, SEPARATED: separated}
-    return [kind for kind, count in counts.items() if (one + 1) * count // most > one * count // most]
+    return [kind for kind, count in counts.items() if (index + 1) * count // most > index * count // most]
 
 
 def measured(kinds: list[int]) -> list[MeasuredRtfx]:
-    """What a Conductor measures of calls."""
+    """Return what a Conductor measures of calls."""
     return [
         MeasuredRtfx(stage, channels, count, count * SECONDS, count * SECONDS / rtfx)
         for (stage, channels), rtfx in RTFX.items()
@@ -60,7 +58,7 @@ def measured(kinds: list[int]) -> list[MeasuredRtfx]:
 
 
 async def waiting(world: World, *kinds: int | None) -> None:
-    """A call for each of these numbers of channels waits for its turn."""
+    """Queue a call for each of these numbers of channels."""
     for channels in kinds:
         world.call_id = uuid4()
         answer = await world.submit(recording_url="https://store.example/a.wav", duration=SECONDS)
@@ -72,9 +70,9 @@ async def waiting(world: World, *kinds: int | None) -> None:
 
 
 async def replicas(world: World, **counts: tuple[int, int]) -> None:
-    """As scaling policies tell: replicas, and how many are wanted."""
-    for name, (there, wanted) in counts.items():
-        await queue.note_replicas(world.database, name, there, wanted)
+    """Store running and wanted replicas as scaling policies do."""
+    for name, (there, target) in counts.items():
+        await queue.note_replicas(world.database, name, there, target)
 
 
 async def shown(world: World) -> QueueView:
@@ -82,7 +80,7 @@ async def shown(world: World) -> QueueView:
 
 
 def stage(view: QueueView, name: str) -> StageLine:
-    return next(one for one in view.stages if one.deployment == name)
+    return next(stage_view for stage_view in view.stages if stage_view.deployment == name)
 
 
 def seconds(stage_: str, channels: int, calls: float) -> float:
@@ -117,8 +115,8 @@ async def test_an_hour_of_audio_costs_the_same_with_more_replicas(world: World, 
     await replicas(world, **dict.fromkeys(PRICES, (count, count)))
     view = await shown(world)
     hours = {
-        name: 0.25 / RTFX[one, MIXED] + 0.75 / RTFX[other, SEPARATED]
-        for name, one, other in (
+        name: 0.25 / RTFX[part, MIXED] + 0.75 / RTFX[other, SEPARATED]
+        for name, part, other in (
             ("Conductor", "call", "call"),
             ("Transcriber", "asr", "asr"),
             ("Diarizer", "diarization", "voiceprint"),
@@ -150,8 +148,8 @@ async def test_where_none_runs_those_count_that_are_started_one_at_least(world: 
     untold = stage(await shown(world), "Transcriber")
     assert (untold.replicas, untold.drain_seconds) == (None, untold.replica_seconds)
     await replicas(world, Transcriber=(0, 0))
-    gone = stage(await shown(world), "Transcriber")
-    assert (gone.replicas, gone.drain_seconds) == (0, gone.replica_seconds)
+    stage_ = stage(await shown(world), "Transcriber")
+    assert (stage_.replicas, stage_.drain_seconds) == (0, stage_.replica_seconds)
     await replicas(world, Transcriber=(0, 2))
     starting = stage(await shown(world), "Transcriber")
     assert (starting.replicas, starting.drain_seconds) == (0, starting.replica_seconds / 2)
@@ -162,7 +160,6 @@ async def test_where_none_runs_those_count_that_are_started_one_at_least(world: 
 
 @pytest.mark.parametrize(("mixed", "separated"), [(30, 270), (270, 30), (0, 100)])
 async def test_the_mix_is_that_of_the_calls_however_many_there_were(world: World, mixed: int, separated: int) -> None:
-    """Each kind faded with calls of its own: after some hundred calls any mix looked like half and half."""
     await finished(world, mixed, separated)
     backlog = await queue.backlog(world.database)
     assert backlog.mixed_share == pytest.approx(mixed / (mixed + separated), abs=0.03)
@@ -176,7 +173,6 @@ async def test_a_call_of_unknown_length_is_as_long_as_the_mix_of_calls(world: Wo
 
 
 async def test_calls_of_a_kind_that_is_rare_are_estimated_by_the_others(world: World) -> None:
-    """What is known of it fades, and the configured factor may be far off."""
     await finished(world, mixed=5, separated=0)
     await finished(world, mixed=0, separated=600)
     backlog = await queue.backlog(world.database)
@@ -199,7 +195,7 @@ async def test_what_runs_counts_until_the_deployment_is_done_with_it(world: Worl
 
 
 async def test_several_conductors_that_store_at_once_lose_nothing(world: World) -> None:
-    one = replace(measured([MIXED])[0], calls=1e-6)  # so few calls that nothing fades
-    await asyncio.gather(*(queue.record_rtfx(world.database, [one]) for _ in range(20)))
+    rare = replace(measured([MIXED])[0], calls=1e-6)  # so few calls that nothing fades
+    await asyncio.gather(*(queue.record_rtfx(world.database, [rare]) for _ in range(20)))
     paces = {(pace.stage, pace.channels): pace for pace in (await queue.backlog(world.database)).paces}
-    assert paces["asr", MIXED].worked_seconds == pytest.approx(20 * one.worked_seconds, rel=1e-3)
+    assert paces["asr", MIXED].worked_seconds == pytest.approx(20 * rare.worked_seconds, rel=1e-3)

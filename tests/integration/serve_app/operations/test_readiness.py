@@ -1,5 +1,3 @@
-"""Readiness with a real PostgreSQL: the database, its schema, the Conductor's heartbeat."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""The policy that turns the sound that waits into replicas, on a real queue."""
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator
@@ -31,15 +29,15 @@ async def policies(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     """One for each deployment, as in the controller, which share their looks."""
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
     monkeypatch.setattr("serve_app.operations.backlog.MONITORS", {})
-    made = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
-    yield made
-    await made["Conductor"].monitor.close()
+    policies = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
+    yield policies
+    await policies["Conductor"].monitor.close()
 
 
 async def wanted(
     policies: dict[str, QueuedAudio], current: int = 1, low: int = 0, high: int = 100, requests: float = 0
 ) -> tuple[int, int, int]:
-    """Conductors, Transcribers and Diarizers that are asked for once the queue was looked at."""
+    """Conductors, Transcribers and Diarizers that are requested once the queue was read."""
     context = SimpleNamespace(
         target_num_replicas=current,
         current_num_replicas=current,
@@ -87,7 +85,7 @@ async def test_calls_of_unknown_length_count_as_the_mean_of_those_that_were_hear
     world: World, policies: dict[str, QueuedAudio]
 ) -> None:
     await submit(world, 5, None)
-    assert (await wanted(policies))[1] == 2, "240 s each until one was heard"
+    assert (await wanted(policies))[1] == 2, "240 s each until one was decoded"
     await queue.record_rtfx(world.database, [MeasuredRtfx("call", 1, 2, 2400, 120)])
     assert (await wanted(policies))[1] == 10
 
@@ -133,7 +131,7 @@ async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, polici
         await stage_results.record(world.database, lease, Stage.AUDIO, heard(kind, seconds))
     work = await works(policies)
     assert work["Transcriber"].audio_seconds == {1: 300.0, 2: 600.0}
-    assert work["Diarizer"].audio_seconds == {1: 300.0, 2: 0.0}, "separated channels need nobody told apart"
+    assert work["Diarizer"].audio_seconds == {1: 300.0, 2: 0.0}, "separated channels need no diarization"
     await stage_results.record(world.database, mixed, Stage.RECOGNITION, Recognized((), "e"))
     await stage_results.record(world.database, mixed, Stage.DIARIZATION, Diarization((), {}, "e"))
     await stage_results.record(world.database, separated, Stage.VOICEPRINT, None)
@@ -180,17 +178,17 @@ async def test_policies_tell_conductors_and_operators_how_many_there_are(
     await wanted(policies, current=2)
     await asyncio.sleep(0)
     await wanted(policies, current=2)
-    told = (await queue.backlog(world.database)).engines
-    assert {one.name: one.replicas for one in told} == {"Conductor": 2, "Transcriber": 2, "Diarizer": 2}
+    engines = (await queue.backlog(world.database)).engines
+    assert {engine.name: engine.replicas for engine in engines} == {"Conductor": 2, "Transcriber": 2, "Diarizer": 2}
 
 
 async def test_older_work_fades(world: World) -> None:
     await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 50, 100, 100)])
     await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 50, 100, 10), MeasuredRtfx("asr", 2, 1, 5, 1)])
     mixed, separated = (await queue.backlog(world.database)).paces
-    left = 0.5 ** (51 / queue.MEMORY)
-    assert (mixed.calls, mixed.audio_seconds) == pytest.approx((50 * left + 50, 100 * left + 100))
-    assert mixed.worked_seconds == pytest.approx(100 * left + 10)
+    remaining = 0.5 ** (51 / queue.MEMORY)
+    assert (mixed.calls, mixed.audio_seconds) == pytest.approx((50 * remaining + 50, 100 * remaining + 100))
+    assert mixed.worked_seconds == pytest.approx(100 * remaining + 10)
     assert (separated.calls, separated.worked_seconds) == (1, 1)
 
 

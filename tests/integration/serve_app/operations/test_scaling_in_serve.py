@@ -1,5 +1,3 @@
-"""The scaling policy where it lives: in a real Serve controller, which starts and stops replicas by it."""
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,12 +26,12 @@ OPTIONS = tuned(
 
 
 class Engine:
-    """Nothing is asked of it: what scales it is the queue alone."""
+    """Receives no request: only the queue scales it."""
 
 
 @contextmanager
 def serving(url: str) -> Iterator[Any]:
-    """Serve on a small cluster of its own with a Transcriber that the policy scales; yields its status."""
+    """Run Serve on a separate small cluster with a Transcriber that the policy scales; yield its status."""
     from ray import serve
 
     with cluster.serving(SWITCHBOARD_DATABASE_URL=url):
@@ -46,12 +44,12 @@ def serving(url: str) -> Iterator[Any]:
         yield lambda: serve.status().applications["scaled"].deployments["Transcriber"]
 
 
-async def running(status: Any, wanted: int) -> None:
+async def running(status: Any, count: int) -> None:
     """Returns once so many replicas run."""
     async with asyncio.timeout(270):
-        while (found := (await asyncio.to_thread(status)).replica_states.get("RUNNING", 0)) != wanted:
+        while (running_count := (await asyncio.to_thread(status)).replica_states.get("RUNNING", 0)) != count:
             await asyncio.sleep(0.2)
-    assert found == wanted
+    assert running_count == count
 
 
 @pytest.mark.slow
@@ -64,7 +62,7 @@ async def test_replicas_come_from_none_as_sound_waits_and_go_when_it_is_done(wor
         await world.submit(call_id=uuid4(), recording_url="https://store.example/b.wav", duration=200)
         await world.all_fetched()
         await running(status, 2)
-        told = {one.name: one.wanted for one in (await backlog.backlog(world.database)).engines}
-        assert told == {"Transcriber": 2}
+        targets = {engine.name: engine.wanted for engine in (await backlog.backlog(world.database)).engines}
+        assert targets == {"Transcriber": 2}
         await world.execute("UPDATE jobs SET state = 'done', finished_at = now()")
         await running(status, 0)

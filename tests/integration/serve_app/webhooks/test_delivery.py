@@ -1,5 +1,3 @@
-"""Delivery to a real receiver over HTTP: signed, in order, at least once, and what each answer leads to."""
-
 import asyncio
 import json
 import signal
@@ -41,8 +39,8 @@ PLAIN = {"allowed_hosts": ("127.0.0.1",), "retry_seconds": (0.1, 0.1), "timeout_
 
 async def endpoint(world: World, receiver: Receiver, **fields: Any) -> tuple[endpoints.Endpoint, str]:
     secret = signing.new_secret()
-    made = await endpoints.add(world.database, world.workspace_id, receiver.url, SEALER.seal(secret), **fields)
-    return made, secret
+    endpoint_ = await endpoints.add(world.database, world.workspace_id, receiver.url, SEALER.seal(secret), **fields)
+    return endpoint_, secret
 
 
 @asynccontextmanager
@@ -66,20 +64,20 @@ async def walk(world: World, calls: int = 1) -> list[UUID]:
 
 
 def by_call(taken: list[Received]) -> dict[str, list[str]]:
-    found = defaultdict(list)
-    for one in taken:
-        found[one.call_id].append(one.type)
-    return found
+    by_id = defaultdict(list)
+    for event_ in taken:
+        by_id[event_.call_id].append(event_.type)
+    return by_id
 
 
-async def standing(world: World, one: endpoints.Endpoint) -> endpoints.Endpoint:
-    found = await endpoints.find(world.database, one.endpoint_id)
-    assert found is not None
-    return found
+async def standing(world: World, endpoint_: endpoints.Endpoint) -> endpoints.Endpoint:
+    stored = await endpoints.find(world.database, endpoint_.endpoint_id)
+    assert stored is not None
+    return stored
 
 
 async def states(world: World) -> Counter[str]:
-    return Counter(one.state for one in await deliveries.list_deliveries(world.database, limit=10_000))
+    return Counter(delivery.state for delivery in await deliveries.list_deliveries(world.database, limit=10_000))
 
 
 async def all_sent(world: World) -> None:
@@ -93,29 +91,29 @@ async def test_the_official_verifier_accepts_what_is_sent_and_refuses_what_was_t
         _, secret = await endpoint(world, receiver)
         await walk(world)
         taken = await receiver.until(3)
-    assert [one.type for one in taken] == WALK
-    for one in taken:
-        assert Webhook(secret).verify(one.body, one.headers) == one.event
-        assert one.headers["content-type"] == "application/json"
-        payload.adapter().validate_json(one.body)
+    assert [event_.type for event_ in taken] == WALK
+    for event_ in taken:
+        assert Webhook(secret).verify(event_.body, event_.headers) == event_.event
+        assert event_.headers["content-type"] == "application/json"
+        payload.adapter().validate_json(event_.body)
         for tampered in (
-            one.headers | {"webhook-id": "evt_0"},
-            one.headers | {"webhook-timestamp": str(int(one.headers["webhook-timestamp"]) + 1)},
+            event_.headers | {"webhook-id": "evt_0"},
+            event_.headers | {"webhook-timestamp": str(int(event_.headers["webhook-timestamp"]) + 1)},
         ):
             with pytest.raises(WebhookVerificationError):
-                Webhook(secret).verify(one.body, tampered)
+                Webhook(secret).verify(event_.body, tampered)
         with pytest.raises(WebhookVerificationError):
-            Webhook(secret).verify(one.body.replace(b"call.", b"cal1."), one.headers)
+            Webhook(secret).verify(event_.body.replace(b"call.", b"cal1."), event_.headers)
         with pytest.raises(WebhookVerificationError):
-            Webhook(signing.new_secret()).verify(one.body, one.headers)
-    assert len({one.message_id for one in taken}) == 3
+            Webhook(signing.new_secret()).verify(event_.body, event_.headers)
+    assert len({event_.message_id for event_ in taken}) == 3
 
 
 async def test_while_a_secret_is_replaced_both_sign_and_then_only_the_new_one(world: World) -> None:
     async with receiving() as receiver, delivering(world):
-        one, old = await endpoint(world, receiver)
+        endpoint_, old = await endpoint(world, receiver)
         new = signing.new_secret()
-        rotated = await endpoints.rotate(world.database, one, SEALER.seal(new), 60.0)
+        rotated = await endpoints.rotate(world.database, endpoint_, SEALER.seal(new), 60.0)
         assert rotated is not None and rotated.previous_until is not None
         await world.submit()
         (during,) = await receiver.until(1)
@@ -142,8 +140,8 @@ async def test_a_receiver_that_was_down_gets_everything_once_and_each_call_in_or
             assert (await states(world))["delivered"] == 0
             async with receiving(port=port) as receiver:
                 await all_sent(world)
-    assert by_call(receiver.taken) == {str(one): WALK for one in ids}
-    assert len({one.message_id for one in receiver.taken}) == len(receiver.taken) == 60
+    assert by_call(receiver.taken) == {str(call_id): WALK for call_id in ids}
+    assert len({event_.message_id for event_ in receiver.taken}) == len(receiver.taken) == 60
 
 
 async def test_a_receiver_that_fails_now_and_then_gets_each_call_in_order(world: World) -> None:
@@ -153,7 +151,7 @@ async def test_a_receiver_that_fails_now_and_then_gets_each_call_in_order(world:
         async with delivering(world, retry_seconds=(0.05,) * 30):
             ids = await walk(world, 10)
             await all_sent(world)
-    assert by_call(receiver.taken) == {str(one): WALK for one in ids}
+    assert by_call(receiver.taken) == {str(call_id): WALK for call_id in ids}
     assert len(receiver.seen) > len(receiver.taken)
 
 
@@ -164,7 +162,7 @@ async def test_several_processes_that_deliver_at_once_send_nothing_twice(world: 
         async with delivering(world), delivering(world), delivering(world):
             await all_sent(world)
     assert len(receiver.seen) == 90
-    assert by_call(receiver.taken) == {str(one): WALK for one in ids}
+    assert by_call(receiver.taken) == {str(call_id): WALK for call_id in ids}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +178,7 @@ async def test_an_answer_that_is_no_success_is_tried_again_and_given_up_at_the_e
     answer: Any, outcome: str, world: World
 ) -> None:
     async with receiving(answer=lambda _: answer, text="who\x1b[31m are\r\nyou?" + "x" * 9000) as receiver:
-        one, _ = await endpoint(world, receiver)
+        endpoint_, _ = await endpoint(world, receiver)
         await world.submit()
         async with delivering(world, timeout_seconds=1.0 if answer == HANG else 5.0):
             await all_sent(world)
@@ -192,7 +190,7 @@ async def test_an_answer_that_is_no_success_is_tried_again_and_given_up_at_the_e
     if answer != HANG:
         assert delivery.log[0].answer.startswith("who [31m are you?xxx")
         assert len(delivery.log[0].answer) <= 300
-    assert (await standing(world, one)).failing_since is not None
+    assert (await standing(world, endpoint_)).failing_since is not None
 
 
 @pytest.mark.parametrize("answer", [ENDLESS, DRIP])
@@ -224,15 +222,15 @@ async def test_what_is_no_http_is_a_failure(world: World) -> None:
 
 async def test_given_up_events_let_the_next_ones_go_and_come_again_when_replayed(world: World) -> None:
     up = False
-    async with receiving(answer=lambda one: 200 if up or one.type == "call.failed" else 500) as receiver:
-        one, _ = await endpoint(world, receiver)
+    async with receiving(answer=lambda event_: 200 if up or event_.type == "call.failed" else 500) as receiver:
+        endpoint_, _ = await endpoint(world, receiver)
         async with delivering(world):
             await walk(world)
             await all_sent(world)
             assert await states(world) == {"failed": 2, "delivered": 1}
             assert [taken.type for taken in receiver.taken] == ["call.failed"]
             up = True
-            ids = [world.workspace_id, one.endpoint_id]
+            ids = [world.workspace_id, endpoint_.endpoint_id]
             assert await upkeep.replay(world.database, *ids) == 2
             await all_sent(world)
             assert [taken.type for taken in receiver.taken] == ["call.failed", "call.received", "call.transcribing"]
@@ -250,21 +248,21 @@ async def test_given_up_events_let_the_next_ones_go_and_come_again_when_replayed
 
 
 async def test_410_ends_an_endpoint_at_once_and_what_is_kept_is_sent_when_it_is_enabled(world: World) -> None:
-    gone = True
-    async with receiving(answer=lambda _: 410 if gone else 200) as receiver:
-        one, _ = await endpoint(world, receiver)
+    is_gone = True
+    async with receiving(answer=lambda _: 410 if is_gone else 200) as receiver:
+        endpoint_, _ = await endpoint(world, receiver)
         async with delivering(world):
             await world.submit()
             async with asyncio.timeout(60):
-                while (await standing(world, one)).disabled_at is None:
+                while (await standing(world, endpoint_)).disabled_at is None:
                     await asyncio.sleep(0.02)
-            ended = await standing(world, one)
+            ended = await standing(world, endpoint_)
             assert ended.disabled_at is not None
             assert ended.disabled_reason == "The receiver accepts no more events: status 410."
             await world.submit(recording_url=A)
             await asyncio.sleep(0.5)
             assert len(receiver.seen) == 1
-            gone = False
+            is_gone = False
             enabled = await endpoints.enable(world.database, ended)
             assert enabled is not None and enabled.disabled_at is None
             assert [taken.type for taken in await receiver.until(2)] == WALK[:2]
@@ -272,8 +270,8 @@ async def test_410_ends_an_endpoint_at_once_and_what_is_kept_is_sent_when_it_is_
 
 async def test_what_was_kept_may_be_passed_over_and_still_be_replayed(world: World) -> None:
     async with receiving() as receiver:
-        one, _ = await endpoint(world, receiver)
-        disabled = await endpoints.disable(world.database, one, "Disabled by hand.")
+        endpoint_, _ = await endpoint(world, receiver)
+        disabled = await endpoints.disable(world.database, endpoint_, "Disabled by hand.")
         assert disabled is not None
         await walk(world)
         await endpoints.enable(world.database, disabled, pass_over=True)
@@ -281,50 +279,50 @@ async def test_what_was_kept_may_be_passed_over_and_still_be_replayed(world: Wor
             assert await states(world) == {"failed": 3}
             (first, *_) = await deliveries.list_deliveries(world.database)
             assert "passed over" in first.log[-1].outcome
-            assert await upkeep.replay(world.database, world.workspace_id, one.endpoint_id) == 3
+            assert await upkeep.replay(world.database, world.workspace_id, endpoint_.endpoint_id) == 3
             assert [taken.type for taken in await receiver.until(3)] == WALK
 
 
 async def test_lasting_failure_disables_an_endpoint_and_says_why(world: World) -> None:
     async with receiving(answer=lambda _: 503) as receiver:
-        one, _ = await endpoint(world, receiver)
+        endpoint_, _ = await endpoint(world, receiver)
         await world.submit()
         async with delivering(world):
             await all_sent(world)
-    assert (await standing(world, one)).gave_up_at is not None
+    assert (await standing(world, endpoint_)).gave_up_at is not None
     assert await upkeep.disable_lasting_failures(world.database, 3600) == []  # not for so long
     await world.execute("UPDATE webhook_endpoints SET failing_since = now() - interval '6 days'")
     ((ended, reason),) = await upkeep.disable_lasting_failures(world.database, 5 * 86400)
-    assert ended == one.endpoint_id
+    assert ended == endpoint_.endpoint_id
     assert reason == "No event was accepted for 6.0 days; the last failure: status 503."
-    assert (await standing(world, one)).disabled_reason == reason
+    assert (await standing(world, endpoint_)).disabled_reason == reason
     await world.submit(recording_url=A)  # kept
     assert await states(world) == {"failed": 1, "waiting": 1}
 
 
 async def test_failure_for_days_without_a_delivery_given_up_disables_nothing(world: World) -> None:
     async with receiving() as receiver:
-        one, _ = await endpoint(world, receiver)
+        endpoint_, _ = await endpoint(world, receiver)
     await world.execute("UPDATE webhook_endpoints SET failing_since = now() - interval '6 days'")
     assert await upkeep.disable_lasting_failures(world.database, 5 * 86400) == []
-    assert (await standing(world, one)).disabled_at is None
+    assert (await standing(world, endpoint_)).disabled_at is None
 
 
 async def test_retry_after_with_429_leaves_the_whole_endpoint_alone(world: World) -> None:
     answers = iter([(429, {"Retry-After": "1"})])  # then 200
     async with receiving(answer=lambda _: next(answers, 200)) as receiver:
-        one, _ = await endpoint(world, receiver)
+        endpoint_, _ = await endpoint(world, receiver)
         await world.submit()
         async with delivering(world):
             async with asyncio.timeout(60):
-                while (await standing(world, one)).paused_until is None:
+                while (await standing(world, endpoint_)).paused_until is None:
                     await asyncio.sleep(0.02)
             world.call_id = uuid4()
             await world.submit()
             taken = await receiver.until(2)
     assert taken[0].at - receiver.seen[0].at > 0.95
     assert len(receiver.seen) == 3
-    assert (await standing(world, one)).failing_since is None
+    assert (await standing(world, endpoint_)).failing_since is None
 
 
 async def test_a_receiver_that_hangs_holds_up_no_other(world: World) -> None:
@@ -341,7 +339,7 @@ async def test_what_an_endpoint_no_longer_asks_for_is_left_out_at_once(world: Wo
     from tests.integration.db.events.test_events import complete
 
     async with receiving() as receiver:
-        one, _ = await endpoint(world, receiver, include=["record", "transcript"], event_types=["call.completed"])
+        endpoint_, _ = await endpoint(world, receiver, include=["record", "transcript"], event_types=["call.completed"])
         await world.submit(recording_url=A)
         await complete(world)
         await world.submit(outgoing=True)
@@ -352,11 +350,11 @@ async def test_what_an_endpoint_no_longer_asks_for_is_left_out_at_once(world: Wo
                 assert event["data"]["record"]["summary"]
                 assert len(event["data"]["transcript"]) == 2
             await all_sent(world)  # noted, too
-            await endpoints.change(world.database, one, include=[])
-            await upkeep.replay(world.database, world.workspace_id, one.endpoint_id, failed_only=False)
+            await endpoints.change(world.database, endpoint_, include=[])
+            await upkeep.replay(world.database, world.workspace_id, endpoint_.endpoint_id, failed_only=False)
             later = (await receiver.until(4))[2:]
-    assert [one.message_id for one in later] == [first.message_id, second.message_id]
-    assert not any({"record", "transcript"} & one.event["data"].keys() for one in later)
+    assert [event_.message_id for event_ in later] == [first.message_id, second.message_id]
+    assert not any({"record", "transcript"} & event_.event["data"].keys() for event_ in later)
 
 
 CANARY_NAMES = ("rebound.example", "localhost", "10.0.0.1", "[::ffff:127.0.0.1]", "2130706433", "169.254.169.254")
@@ -431,7 +429,7 @@ async def test_an_event_whose_sender_is_killed_before_it_can_note_is_sent_again_
     process: Any = None
 
     def kill(_: Received) -> int:
-        """It was taken; nobody will ever note it."""
+        """Kill the process after delivery, before it can record the outcome."""
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -456,7 +454,7 @@ async def test_an_event_whose_sender_is_killed_before_it_can_note_is_sent_again_
             again = (await receiver.until(3))[1:]
     assert again[0].message_id == receiver.seen[0].message_id
     assert again[0].body == receiver.seen[0].body
-    assert [one.type for one in receiver.seen] == ["call.received", "call.received", "call.transcribing"]
+    assert [event_.type for event_ in receiver.seen] == ["call.received", "call.received", "call.transcribing"]
     delivery = (await deliveries.list_deliveries(world.database))[1]
     assert (delivery.state, delivery.attempts, len(delivery.log)) == ("delivered", 2, 1)
 

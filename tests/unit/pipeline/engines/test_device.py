@@ -1,5 +1,3 @@
-"""Where engines compute: a GPU that is there and of no use is an error, not a reason to take the CPU."""
-
 import ctypes
 import os
 import shutil
@@ -58,9 +56,9 @@ def levels(checks: list[Check]) -> dict[str, Level]:
 
 
 def examined(
-    found: dict[str, object], settings: object = AUTO, strict: bool = True, promised: int | None = None
+    facts: dict[str, object], settings: object = AUTO, strict: bool = True, promised: int | None = None
 ) -> list[Check]:
-    return list(doctor._gpu(found, settings, strict, promised))
+    return list(doctor._gpu(facts, settings, strict, promised))
 
 
 def test_without_a_gpu_auto_is_the_cpu() -> None:
@@ -105,22 +103,22 @@ def test_a_gpu_that_both_engines_use_is_in_order(new_driver: None) -> None:
 
 
 def test_doctor_fails_where_an_engine_would_compute_on_the_cpu_beside_a_gpu(new_driver: None) -> None:
-    found = levels(examined(WORKING | {"gpus": []}))
-    assert (found["GPU for diarization"], found["GPU for recognition"]) == (Level.BAD, Level.GOOD)
-    found = levels(examined(WORKING | {"ctranslate2_gpus": 0}))
-    assert (found["GPU for diarization"], found["GPU for recognition"]) == (Level.GOOD, Level.BAD)
+    checks = levels(examined(WORKING | {"gpus": []}))
+    assert (checks["GPU for diarization"], checks["GPU for recognition"]) == (Level.BAD, Level.GOOD)
+    checks = levels(examined(WORKING | {"ctranslate2_gpus": 0}))
+    assert (checks["GPU for diarization"], checks["GPU for recognition"]) == (Level.GOOD, Level.BAD)
 
 
 def test_doctor_fails_where_the_driver_is_too_old_and_names_the_one_that_is_needed(old_driver: None) -> None:
-    (check,) = [one for one in examined(WORKING | {"gpus": []}) if one.name == "GPU for diarization"]
+    (check,) = [result for result in examined(WORKING | {"gpus": []}) if result.name == "GPU for diarization"]
     assert check.level is Level.BAD
     assert "535.104.05" in check.found and "580.65.06" in check.found
 
 
 def test_doctor_fails_without_cublas_12_unless_recognition_is_on_the_cpu(new_driver: None) -> None:
-    found = examined(WORKING | {"cublas": False})
-    assert levels(found)["CUDA for CTranslate2"] is Level.BAD
-    assert ".[cuda]" in found[-1].advice
+    checks = examined(WORKING | {"cublas": False})
+    assert levels(checks)["CUDA for CTranslate2"] is Level.BAD
+    assert ".[cuda]" in checks[-1].advice
     assert "CUDA for CTranslate2" not in levels(examined(WORKING | {"cublas": False}, ON_CPU))
 
 
@@ -170,7 +168,6 @@ def test_doctor_of_a_node_ends_with_1_if_the_promised_gpu_is_missing(tmp_path: P
 def test_cublas_of_the_package_is_found_by_its_name_once_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CTranslate2 opens it by its name; nobody has to set LD_LIBRARY_PATH."""
     for name in ("libcublasLt.so.12", "libcublas.so.12"):
         built = ["cc", "-shared", "-o", tmp_path / name, f"-Wl,-soname,{name}", "-x", "c", os.devnull]
         subprocess.run(built, check=True)
@@ -194,7 +191,7 @@ UNIT, DOCKER = "system.slice/switchboard.service", "docker/1f"
 
 
 @pytest.mark.parametrize(
-    ("own", "files", "bound", "expected"),
+    ("cgroup", "files", "bound", "expected"),
     [
         ("0::/", {"cpu.max": "max 100000"}, 16, 16),
         ("0::/", {"cpu.max": "200000 100000"}, 16, 2),
@@ -218,16 +215,21 @@ UNIT, DOCKER = "system.slice/switchboard.service", "docker/1f"
     ],
 )
 def test_the_quota_of_a_container_or_unit_counts_as_its_cores(
-    own: str | None, files: dict[str, str], bound: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cgroup: str | None,
+    files: dict[str, str],
+    bound: int,
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if own is not None:
-        (tmp_path / "own").write_text(f"{own}\n")
+    if cgroup is not None:
+        (tmp_path / "cgroup").write_text(f"{cgroup}\n")
     for name, text in files.items():
         path = tmp_path / "cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
         path.with_name("cpu.cfs_period_us").write_text("100000\n")
-    monkeypatch.setattr(device, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(device, "OWN_CGROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(device, "CGROUPS", tmp_path / "cgroup")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(bound)))
     assert device.cores() == expected
@@ -243,13 +245,13 @@ def test_the_defaults_use_the_cores_that_are_there(
     from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
     from serve_app.conductor.retry import ProcessingOptions
 
-    given: dict[str, int] = {}
+    arguments: dict[str, int] = {}
 
     class Loaded(BaseException):
         pass
 
     def load(*_: Any, **options: Any) -> None:
-        given.update(options)
+        arguments.update(options)
         raise Loaded
 
     monkeypatch.setattr(device, "OWN_CGROUPS", Path("/nowhere"))
@@ -257,6 +259,6 @@ def test_the_defaults_use_the_cores_that_are_there(
     monkeypatch.setattr("faster_whisper.WhisperModel", load)
     with pytest.raises(Loaded):
         FasterWhisper(FasterWhisperOptions(model=str(fixture_checkpoints.RECOGNITION), device="cpu"))
-    assert (given["num_workers"], given["cpu_threads"]) == (batches, threads)
+    assert (arguments["num_workers"], arguments["cpu_threads"]) == (batches, threads)
     assert ProcessingOptions().calls_at_once == calls
     assert ProcessingOptions(concurrency=3).calls_at_once == 3

@@ -1,5 +1,3 @@
-"""Engines and analysis steps of installed packages are found by entry points."""
-
 import importlib
 import json
 import os
@@ -181,8 +179,10 @@ def test_the_package_of_the_page_on_extending_is_built_installed_and_used(tmp_pa
     soundfile.write(
         tmp_path / "call.wav", sound[24 * rate : 27 * rate], rate
     )  # "I will send you the invoice by Friday."
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
-    environment = kept | {
+    other_variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))
+    }
+    environment = other_variables | {
         "PYTHONPATH": str(build_and_install(page, tmp_path)),
         "SWITCHBOARD_ASR__ENGINE": engine,
         "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),

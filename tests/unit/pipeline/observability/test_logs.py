@@ -1,5 +1,3 @@
-"""What a line of the log has, and what it never has."""
-
 import json
 import logging
 from collections.abc import Iterator
@@ -24,24 +22,22 @@ WORK = WorkContext(IDS, f"00-{TRACE}-00f067aa0ba902b7-01")
 def serve_logger() -> Iterator[logging.Logger]:
     """Serve's logger and ours, as they were when the test is over."""
     loggers = [logging.getLogger(name) for name in (logs.SERVE, *logs.OURS)]
-    before = [(one, one.handlers[:], one.propagate, one.level) for one in loggers]
+    before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     loggers[0].handlers = []
     yield loggers[0]
     for handler in loggers[0].handlers:
         if isinstance(handler, MemoryHandler) and handler.target is not None:
             handler.target.close()
-    for one, handlers, propagate, level in before:
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
+    for logger, handlers, propagate, level in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def written_to(path: Path, serve_logger: logging.Logger, formatter: logging.Formatter) -> None:
     """Lines go to `path` as Serve writes those of a replica."""
     file = logging.FileHandler(path)
     file.setFormatter(formatter)
-    serve_logger.handlers = [
-        MemoryHandler(1, target=file)
-    ]  # pytest's own stand there where a test before installed ours
+    serve_logger.handlers = [MemoryHandler(1, target=file)]  # without pytest's, which an earlier test may have added
     serve_logger.setLevel(logging.INFO)
     logs.install()
     logs.install()

@@ -1,5 +1,3 @@
-"""Metrics have stable names with units and few labels; every request to /submit is counted once."""
-
 import re
 from collections import Counter as Tally
 
@@ -23,29 +21,29 @@ def test_every_metric_is_named_with_its_unit_and_has_no_label_of_many_values() -
 
 
 def test_every_metric_of_the_code_is_in_the_table_once() -> None:
-    assert {one for one in vars(metric_names).values() if isinstance(one, Metric)} == set(metric_names.EVERY)
-    assert len({one.name for one in metric_names.EVERY}) == len(metric_names.EVERY)
+    assert {metric for metric in vars(metric_names).values() if isinstance(metric, Metric)} == set(metric_names.EVERY)
+    assert len({metric.name for metric in metric_names.EVERY}) == len(metric_names.EVERY)
 
 
 def test_the_names_are_those_under_which_rays_agent_serves_them() -> None:
     from ray._private.telemetry.open_telemetry_metric_recorder import OpenTelemetryMetricRecorder
 
     agent = OpenTelemetryMetricRecorder(60)
-    for one in metric_names.EVERY:
-        labels = dict.fromkeys(one.labels, "x")
-        if one.KIND == "histogram":
-            agent.register_histogram_metric(one.name, one.text, list(one.buckets))
-            counts = [1] + [0] * len(one.buckets)
-            agent.record_histogram_aggregated_batch(one.name, [{"tags": labels, "bucket_counts": counts}])
+    for metric in metric_names.EVERY:
+        labels = dict.fromkeys(metric.labels, "x")
+        if metric.KIND == "histogram":
+            agent.register_histogram_metric(metric.name, metric.text, list(metric.buckets))
+            counts = [1] + [0] * len(metric.buckets)
+            agent.record_histogram_aggregated_batch(metric.name, [{"tags": labels, "bucket_counts": counts}])
         else:
-            register = {"counter": agent.register_counter_metric, "gauge": agent.register_gauge_metric}[one.KIND]
-            register(one.name, one.text)
-            agent.set_metric_value(one.name, labels, 1.0)
+            register = {"counter": agent.register_counter_metric, "gauge": agent.register_gauge_metric}[metric.KIND]
+            register(metric.name, metric.text)
+            agent.set_metric_value(metric.name, labels, 1.0)
     served = generate_latest().decode()
-    for one in metric_names.EVERY:
-        sample = f"{one.exposed}_bucket" if one.KIND == "histogram" else one.exposed
-        assert f"# TYPE {one.exposed} {one.KIND}" in served
-        assert re.search(rf"^{sample}{{", served, re.MULTILINE), one.name
+    for metric in metric_names.EVERY:
+        sample = f"{metric.exposed}_bucket" if metric.KIND == "histogram" else metric.exposed
+        assert f"# TYPE {metric.exposed} {metric.KIND}" in served
+        assert re.search(rf"^{sample}{{", served, re.MULTILINE), metric.name
 
 
 def test_other_labels_than_those_of_the_table_are_refused() -> None:

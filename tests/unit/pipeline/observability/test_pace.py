@@ -1,5 +1,3 @@
-"""How the time of a stage is shared between the calls that are in it, and that of a replica between its requests."""
-
 import asyncio
 from typing import Any
 
@@ -32,7 +30,7 @@ def test_a_moment_belongs_in_equal_parts_to_the_calls_that_are_in_the_stage() ->
     assert clock.end("a") == pytest.approx(7)
     time.now += 2
     assert clock.end("b") == pytest.approx(5)
-    time.now += 50  # nobody
+    time.now += 50  # without members
     clock.begin("c")
     time.now += 1
     assert clock.end("c") == pytest.approx(1)
@@ -66,7 +64,7 @@ def test_a_call_that_waits_for_engines_has_no_share_meanwhile() -> None:
         time.now += 5  # all b's
         assert meter.so_far(CALL, "a") == pytest.approx(1)
         with meter.waiting("b"):
-            time.now += 100  # nobody's
+            time.now += 100  # without members
     time.now += 4  # two each
     assert meter.end(CALL, "a", 1, 30.0) == pytest.approx(3)
     assert meter.end(CALL, "b", 1, 30.0) == pytest.approx(8)
@@ -89,7 +87,9 @@ async def test_requests_of_several_callers_share_the_time_of_the_replica_that_wo
         tally.set(spent[caller])
         return str(counted(await replica.name(work=WorkContext(timed=timed))))
 
-    asked = [asyncio.create_task(ask(*one)) for one in (("one", busy), ("one", busy), ("two", busy), ("two", other))]
+    asked = [
+        asyncio.create_task(ask(*request)) for request in (("one", busy), ("one", busy), ("two", busy), ("two", other))
+    ]
     await asyncio.sleep(0)
     time.now += 6
     for replica in (busy, other, idle):

@@ -1,5 +1,3 @@
-"""Traces: what is taken from a sender and sent on, and that no collector holds anything up."""
-
 import subprocess
 import sys
 import time
@@ -23,15 +21,15 @@ SENT = f"00-{TRACE}-{SPAN}-01"
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     """Traces are on in this process while a test runs."""
-    with collecting() as made:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", made.url)
+    with collecting() as collector_:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector_.url)
         tracing.start("test")
-        yield made
+        yield collector_
         tracing.stop(5)
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("text", "parsed"),
     [
         (SENT, SENT),
         (f"cc-{TRACE}-{SPAN}-01-later", SENT),
@@ -46,8 +44,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         (None, None),
     ],
 )
-def test_a_traceparent_is_read_as_w3c_says(text: str | None, known: str | None) -> None:
-    assert tracing.traceparent(text) == known
+def test_a_traceparent_is_read_as_w3c_says(text: str | None, parsed: str | None) -> None:
+    assert tracing.traceparent(text) == parsed
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
@@ -71,7 +69,7 @@ def test_spans_are_below_what_the_sender_sent_and_an_error_is_told_by_its_code(c
             raise NotAudio("words of a call")
         assert current_context().trace == SENT
     assert inner is not None and inner.startswith(f"00-{TRACE}-") and inner.endswith("-01")
-    wait, outer = sorted(collector.until(lambda spans: len(spans) == 2), key=lambda one: one.begun)
+    wait, outer = sorted(collector.until(lambda spans: len(spans) == 2), key=lambda span: span.begun)
     assert (outer.name, outer.trace, outer.parent, outer.failed) == ("outer", TRACE, SPAN, True)
     assert outer.service == "switchboard-test"
     assert outer.attributes == {"switchboard.call_id": "c", "error.type": "not_audio"}
@@ -85,7 +83,7 @@ def test_what_the_sender_does_not_want_recorded_is_passed_on_and_not_recorded(co
         assert TRACE in (current_context().trace or "")
     with tracing.span("sampled"):
         pass
-    assert [one.name for one in collector.until(bool)] == ["sampled"]
+    assert [span.name for span in collector.until(bool)] == ["sampled"]
 
 
 async def test_submit_belongs_to_the_traceparent_of_its_request(collector: Collector) -> None:
@@ -95,7 +93,7 @@ async def test_submit_belongs_to_the_traceparent_of_its_request(collector: Colle
         answer = await client.post("/submit", json=FINISHED, headers=sent)
         assert answer.status_code == 202, answer.text
         assert (await client.post("/submit", json={}, headers={"traceparent": "nonsense"})).status_code == 400
-    good, bad = sorted(collector.until(lambda spans: len(spans) == 2), key=lambda one: one.begun)
+    good, bad = sorted(collector.until(lambda spans: len(spans) == 2), key=lambda span: span.begun)
     assert (good.name, good.trace, good.parent, good.failed) == ("POST /submit", TRACE, SPAN, False)
     assert good.attributes["switchboard.request_id"] == "of-the-pbx"
     assert bad.trace != TRACE

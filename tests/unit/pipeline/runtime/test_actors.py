@@ -1,5 +1,3 @@
-"""The replicas without Ray around them: what is read when, and whose failure is whose."""
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -34,7 +32,7 @@ def load(scratch: Path) -> Loaded:
 
 
 def reference(loaded: Any) -> Any:
-    """As a reference into the object store arrives: in a list, to be awaited."""
+    """Wrap a value as a reference into the object store arrives: in a list, to be awaited."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_result(loaded)
     return [future]
@@ -72,11 +70,11 @@ class Watched(Audio):
 
 
 async def test_a_chunk_whose_sound_is_gone_fails_alone(replica: TranscriberReplica, tmp_path: Path) -> None:
-    there, gone = load(tmp_path), load(tmp_path)
-    sound.discard(gone.folder)
+    there, canceled = load(tmp_path), load(tmp_path)
+    sound.discard(canceled.folder)
     good, bad = await asyncio.gather(
         replica.transcribe(reference(there), CHUNKS[:2]),
-        replica.transcribe(reference(gone), CHUNKS[:2]),
+        replica.transcribe(reference(canceled), CHUNKS[:2]),
         return_exceptions=True,
     )
     assert isinstance(bad, StorageError)
@@ -107,7 +105,6 @@ async def test_the_next_full_batch_is_prepared_while_the_device_is_busy(
 async def test_a_chunk_that_breaks_its_batch_fails_alone(
     replica: TranscriberReplica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A decoder that raises for one language, in batches that two calls share."""
     loaded = load(tmp_path)
     poison = replace(CHUNKS[1], language="tlh")
     bad, good = await asyncio.gather(

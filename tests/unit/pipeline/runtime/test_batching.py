@@ -1,5 +1,3 @@
-"""The batcher: batches form when the device is free, and one bad item fails alone."""
-
 import asyncio
 import threading
 import time
@@ -115,9 +113,9 @@ async def test_what_breaks_a_batch_is_found_by_halves() -> None:
     asked = asyncio.gather(*(batcher.submit([n]) for n in (13, *range(100, 131))), return_exceptions=True)
     await asyncio.sleep(0)
     batcher.resume()
-    found = await asked
-    assert isinstance(found[0], ValueError)
-    assert found[1:] == [[2 * n] for n in range(100, 131)]
+    results = await asked
+    assert isinstance(results[0], ValueError)
+    assert results[1:] == [[2 * n] for n in range(100, 131)]
     assert sizes == [32, 16, 8, 4, 2, 1, 1, 2, 4, 8, 16]
 
 
@@ -175,8 +173,8 @@ async def test_every_item_is_run_once_and_no_caller_is_passed_over(
     await asyncio.sleep(0)
     batcher.resume()
     assert await answers == asked
-    order = [one for batch in batches for one in batch]
-    turns = sorted(one for items in asked for one in items)  # the first item of each caller, the second of each, ...
+    order = [item for batch in batches for item in batch]
+    turns = sorted(item for items in asked for item in items)  # the first item of each caller, the second of each, ...
     if in_flight + ahead == 1:  # several threads begin in any order
         assert order == turns
     assert sorted(order) == turns
@@ -236,11 +234,11 @@ async def test_a_caller_that_goes_away_takes_its_waiting_items_with_it() -> None
     batcher = Batcher(run, size=1)
     first = asyncio.create_task(batcher.submit([1]))
     await until(lambda: seen == [1])
-    gone = asyncio.create_task(batcher.submit([2]))
+    canceled = asyncio.create_task(batcher.submit([2]))
     await until(lambda: batcher.waiting == 1)
-    gone.cancel()
+    canceled.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await gone
+        await canceled
     device_is_free.set()
     assert await first == [2]
     assert await batcher.submit([3]) == [6]

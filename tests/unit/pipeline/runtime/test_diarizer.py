@@ -1,5 +1,3 @@
-"""The Diarizer without Ray around it: calls share batches, take turns, and fail alone."""
-
 import asyncio
 import shutil
 import threading
@@ -48,11 +46,11 @@ class ByHand:
             raise EngineError("poison")
         return list(parts)
 
-    def finalize(self, heard: Sequence[tuple[int, int]]) -> Diarization:
-        if heard[0][0] == self.unclear:
+    def finalize(self, results: Sequence[tuple[int, int]]) -> Diarization:
+        if results[0][0] == self.unclear:
             raise EngineError("no clusters")
-        assert [number for _, number in heard] == list(range(len(heard)))
-        return Diarization((), {}, f"{heard[0][0]}: {len(heard)}")
+        assert [number for _, number in results] == list(range(len(results)))
+        return Diarization((), {}, f"{results[0][0]}: {len(results)}")
 
     def voiceprint(self, spoken: Any) -> None:
         return None
@@ -65,7 +63,7 @@ def replica(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def reference(loaded: Any) -> Any:
-    """As a reference into the object store arrives: in a list, to be awaited."""
+    """Wrap a value as a reference into the object store arrives: in a list, to be awaited."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_result(loaded)
     return [future]
@@ -88,8 +86,8 @@ async def test_short_calls_share_a_batch(replica: Any) -> None:
     others = [asyncio.create_task(replica.diarize(call(number, 1))) for number in (2, 3, 4)]
     await waited_for(lambda: replica._parts.waiting == 3)
     replica._engine.free.set()
-    found = await asyncio.gather(first, *others)
-    assert [one.engine for one in found] == ["1: 1", "2: 1", "3: 1", "4: 1"]
+    diarizations = await asyncio.gather(first, *others)
+    assert [diarization.engine for diarization in diarizations] == ["1: 1", "2: 1", "3: 1", "4: 1"]
     assert [sorted(batch) for batch in replica._engine.batches] == [[(1, 0)], [(2, 0), (3, 0), (4, 0)]]
 
 
@@ -97,7 +95,9 @@ async def test_a_short_call_does_not_wait_for_a_long_one_that_came_before(replic
     engine = replica._engine
     engine.free.clear()
     long = asyncio.create_task(replica.diarize(call(1, 400)))
-    await waited_for(lambda: replica._parts.waiting == engine.batch_size)  # beside the batch at work: no more is held
+    await waited_for(
+        lambda: replica._parts.waiting == engine.batch_size
+    )  # in addition to the running batch: no more is read
     short = asyncio.create_task(replica.diarize(call(2, 6)))
     await waited_for(lambda: replica._parts.waiting == engine.batch_size + 6)
     engine.free.set()
@@ -126,11 +126,11 @@ async def test_a_call_that_the_networks_or_the_clustering_refuse_fails_alone(rep
 async def test_whoever_leaves_takes_the_rest_of_the_call_along(replica: Any) -> None:
     engine = replica._engine
     engine.free.clear()
-    left = asyncio.create_task(replica.diarize(call(1, 400)))
+    canceled = asyncio.create_task(replica.diarize(call(1, 400)))
     await waited_for(lambda: replica._parts.waiting == engine.batch_size)
-    left.cancel()
+    canceled.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await left
+        await canceled
     engine.free.set()
     assert (await replica.diarize(call(2, 5))).engine == "2: 5"
     assert sum(number == 1 for batch in engine.batches for number, _ in batch) == engine.batch_size
@@ -152,17 +152,20 @@ async def test_the_real_engine_gives_each_of_several_calls_its_own(diarizer: Any
     replica = DiarizerReplica({})
     audio = decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions()).audio
     cuts = [AudioInMemory(audio.read(0, first, first + 190_000)[None]) for first in (0, 300_000)]
-    found = await asyncio.gather(*(replica.diarize(reference(Loaded(one, LAYOUT))) for one in cuts))
-    for one, cut in zip(found, cuts, strict=True):
+    diarizations = await asyncio.gather(*(replica.diarize(reference(Loaded(cut, LAYOUT))) for cut in cuts))
+    for diarization, cut in zip(diarizations, cuts, strict=True):
         alone = diarizer.diarize(cut)
-        assert one.spans == alone.spans
-        assert one.spans
+        assert diarization.spans == alone.spans
+        assert diarization.spans
     print_of_all = await replica.voiceprint(reference(Loaded(audio, LAYOUT)), 0, [Span(0.5, 8.0), Span(9.0, 14.0)])
     assert print_of_all is not None
     short = [Span(0.5, 1.5), Span(2.0, 3.0), Span(9.0, 9.01)]
-    vectors = [made and made.vector for made in await replica.voices(reference(Loaded(audio, LAYOUT)), 0, short)]
+    vectors = [
+        voiceprint and voiceprint.vector
+        for voiceprint in await replica.voices(reference(Loaded(audio, LAYOUT)), 0, short)
+    ]
     pieces = [audio.cut(0, span.start, span.end) for span in short]
-    assert vectors == [made and made.vector for made in diarizer.voices(pieces)]
+    assert vectors == [voiceprint and voiceprint.vector for voiceprint in diarizer.voices(pieces)]
     assert vectors[0] and vectors[1] and vectors[2] is None
 
 
@@ -180,9 +183,9 @@ async def test_a_replica_without_its_model_lives_and_takes_it_when_it_is_there(
         replica.voices(audio, 0, [Span(0.5, 1.5)]),
         anext(replica.alone("diarize", audio)),
     ):
-        with pytest.raises(EngineUnavailable) as told:
+        with pytest.raises(EngineUnavailable) as caught:
             await asked
-        assert str(tmp_path) not in told.value.message  # it is stored with the call
+        assert str(tmp_path) not in caught.value.message  # it is stored with the call
     shutil.copytree(fixture_checkpoints.DIARIZATION, folder)
     with pytest.raises(EngineUnavailable):
         await replica.diarize(audio)  # it was looked for a moment ago

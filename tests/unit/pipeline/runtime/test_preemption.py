@@ -1,5 +1,3 @@
-"""Work that nobody waits for lets other work go first."""
-
 import asyncio
 import subprocess
 import sys
@@ -23,7 +21,7 @@ class Workers(LocalWorkers):
     ) -> list[ChunkText]:
         self.pieces.append(len(chunks))
         await asyncio.sleep(0.05)
-        return [ChunkText(one, "en", 1.0, (), 0.0, 0.0) for one in chunks]
+        return [ChunkText(text, "en", 1.0, (), 0.0, 0.0) for text in chunks]
 
 
 def chunks(count: int) -> list[Chunk]:
@@ -60,7 +58,7 @@ async def test_chunks_are_recognized_a_few_at_a_time_and_all_come_back() -> None
     for busy, sizes in ((False, [preemption.LARGE_PIECE, 1]), (True, [preemption.PIECE, preemption.PIECE, 1])):
         inner, outer = workers(busy, share=0.99)
         asked = chunks(count)
-        assert [one.chunk for one in await outer.transcribe(RemoteRef(None), asked)] == asked
+        assert [text.chunk for text in await outer.transcribe(RemoteRef(None), asked)] == asked
         assert inner.pieces == sizes
 
 
@@ -125,10 +123,10 @@ def test_background_work_leaves_a_processor_to_the_service_and_is_shared_by_cond
 
 
 def test_a_process_in_the_background_runs_only_where_no_other_wants_to() -> None:
-    told = (
+    program = (
         "import os; from pipeline.runtime.low_priority import lower_priority; lower_priority(); import threading as t;"
     )
-    told += "p = lambda: print(os.sched_getscheduler(0) == os.SCHED_IDLE, os.getpriority(os.PRIO_PROCESS, 0)); p();"
-    told += "one = t.Thread(target=p); one.start(); one.join()"
-    shown = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60)
+    program += "p = lambda: print(os.sched_getscheduler(0) == os.SCHED_IDLE, os.getpriority(os.PRIO_PROCESS, 0)); p();"
+    program += "one = t.Thread(target=p); one.start(); one.join()"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert shown.stdout.split() == ["True", "19"] * 2, "of the process, and of a thread that it starts"

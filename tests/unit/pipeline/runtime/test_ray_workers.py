@@ -1,5 +1,3 @@
-"""Who is to blame when a replica dies: decided from what each request saw, with replicas that die on command."""
-
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
@@ -20,10 +18,10 @@ DIES, BUSY = ActorDiedError(), BackPressureError(num_queued_requests=1, max_queu
 
 
 class Replicas:
-    """A handle whose answers are written down: beside others, and alone (in which BEGUN may come first)."""
+    """A handle with prepared answers, `shared` and alone (in which BEGUN may come first)."""
 
-    def __init__(self, beside: list[Any], alone: list[list[Any]] | None = None) -> None:
-        self.beside, self.alone_answers = beside, alone or []
+    def __init__(self, shared: list[Any], alone: list[list[Any]] | None = None) -> None:
+        self.shared, self.alone_answers = shared, alone or []
         self.asked: list[str] = []
 
     def options(self, stream: bool) -> "Replicas":
@@ -39,8 +37,8 @@ class Replicas:
         return Alone(self)
 
     async def remote(self, *_: Any, work: Any) -> Any:
-        self.asked.append("beside others")
-        return _said(self.beside.pop(0))
+        self.asked.append("shared")
+        return _said(self.shared.pop(0))
 
 
 class Alone:
@@ -64,34 +62,34 @@ async def diarize(replicas: Replicas) -> Any:
     return await asyncio.wait_for(workers.diarize(RemoteRef(None)), 60)
 
 
-async def test_a_request_whose_replica_died_once_is_asked_again_beside_others() -> None:
-    replicas = Replicas([DIES, "heard"])
-    assert await diarize(replicas) == "heard"
-    assert replicas.asked == ["beside others"] * 2
+async def test_a_request_whose_replica_died_once_is_retried_with_others() -> None:
+    replicas = Replicas([DIES, "result"])
+    assert await diarize(replicas) == "result"
+    assert replicas.asked == ["shared"] * 2
 
 
 async def test_after_two_deaths_it_is_asked_alone_and_may_turn_out_innocent() -> None:
-    replicas = Replicas([DIES, ActorUnavailableError("gone", None)], [[BEGUN, "heard"]])
-    assert await diarize(replicas) == "heard"
-    assert replicas.asked == ["beside others"] * 2 + ["alone"]
+    replicas = Replicas([DIES, ActorUnavailableError("gone", None)], [[BEGUN, "result"]])
+    assert await diarize(replicas) == "result"
+    assert replicas.asked == ["shared"] * 2 + ["alone"]
 
 
 async def test_what_kills_its_replica_twice_with_nothing_else_at_work_is_to_blame() -> None:
     replicas = Replicas([DIES, DIES], [[BEGUN, DIES], [BEGUN, DIES]])
     with pytest.raises(WorkerLost):
         await diarize(replicas)
-    assert replicas.asked == ["beside others"] * 2 + ["alone"] * 2
+    assert replicas.asked == ["shared"] * 2 + ["alone"] * 2
 
 
 async def test_whoever_only_waited_for_its_turn_is_not_to_blame_however_often_the_replica_dies() -> None:
-    replicas = Replicas([DIES, DIES], [[DIES]] * 20 + [[BEGUN, DIES], [DIES], [BEGUN, "heard"]])
-    assert await diarize(replicas) == "heard"
+    replicas = Replicas([DIES, DIES], [[DIES]] * 20 + [[BEGUN, DIES], [DIES], [BEGUN, "result"]])
+    assert await diarize(replicas) == "result"
 
 
 async def test_a_full_queue_is_no_death() -> None:
-    replicas = Replicas([BUSY] * 10 + ["heard"])
-    assert await diarize(replicas) == "heard"
-    assert replicas.asked == ["beside others"] * 11
+    replicas = Replicas([BUSY] * 10 + ["result"])
+    assert await diarize(replicas) == "result"
+    assert replicas.asked == ["shared"] * 11
 
 
 async def test_while_one_request_is_alone_others_wait_and_what_was_at_work_ends_first() -> None:

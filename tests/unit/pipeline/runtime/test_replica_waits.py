@@ -1,5 +1,3 @@
-"""A replica whose model is on its way: it waits, loads nothing that is not whole, and works when all of it is there."""
-
 import asyncio
 import os
 import shutil
@@ -44,7 +42,7 @@ def waiting_for(model: str, store: Path | None = None) -> TranscriberReplica:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An index whose one wheel holds a model that can be loaded, under the name of one that the lock knows."""
+    """Create an index whose only wheel contains a loadable model, under a name of the lock."""
     with IndexServer() as served:
         files = {name: (RECOGNITION / name).read_bytes() for name in MODEL}
         wheel = served.add("tiny", files)
@@ -91,7 +89,6 @@ async def test_a_download_that_breaks_off_while_it_looks_leaves_nothing_half_loa
 @pytest.mark.parametrize("name", MODEL)
 @pytest.mark.parametrize("sums", [True, False])
 async def test_a_folder_that_is_still_being_copied_is_waited_for(tmp_path: Path, name: str, sums: bool) -> None:
-    """By hand: no part of a file is a model, with its checksums and without."""
     folder = tmp_path / "model"
     shutil.copytree(RECOGNITION, folder)
     if not sums:
@@ -115,7 +112,7 @@ def test_half_of_a_diarization_pipeline_is_none(tmp_path: Path, part: str, sums:
     shutil.copytree(fixture_checkpoints.DIARIZATION, folder)
     if not sums:
         (folder / "SHA256SUMS").unlink()
-    for file in (one for one in (folder / part).rglob("*") if one.is_file()):
+    for file in (path for path in (folder / part).rglob("*") if path.is_file()):
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with pytest.raises((CheckpointDamaged, CheckpointMissing), match=str(folder)):
         pyannote.Pyannote(pyannote.PyannoteOptions(pipeline=str(folder), device="cpu", threads=1))

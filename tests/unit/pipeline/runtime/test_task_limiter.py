@@ -1,5 +1,3 @@
-"""Few at once, and by turns."""
-
 import asyncio
 from contextlib import suppress
 from statistics import median
@@ -9,7 +7,7 @@ from pipeline.runtime.task_limiter import PRESENT_SECONDS, TaskLimiter
 
 
 class Crowd:
-    """Tasks that note when they got their place and keep it until told to leave."""
+    """Tasks that record when they got their place and keep it until released."""
 
     def __init__(self, slots: TaskLimiter) -> None:
         self.slots = slots
@@ -174,10 +172,10 @@ class Leaping(asyncio.SelectorEventLoop):
 
 
 async def seconds_of_a_call(others: int) -> float:
-    """The median, of calls one after another, beside so many of another owner without end, on two processors.
+    """Return the median of calls one after another, together with endless ones of another owner, on two processors.
 
-    Behind the places there is a queue without turns, as Ray has it. Tasks last as long as those of a call of a minute
-    do, and those of a hostile one.
+    Behind the places there is a queue without turns, as in Ray. Tasks last as long as those of a call of a minute do,
+    and those of a hostile one.
     """
     loop = asyncio.get_running_loop()
     slots, processors = TaskLimiter(lambda: 2, ahead=1, now=loop.time), asyncio.Semaphore(2)
@@ -195,10 +193,10 @@ async def seconds_of_a_call(others: int) -> float:
 
     crowd = [asyncio.create_task(without_end()) for _ in range(others)]
     await asyncio.sleep(1)
-    found = median([await call("b", 0.03, 0.3, 0.25, 0.15, 0.1, 0.12, 0.1) for _ in range(20)])
-    for one in crowd:
-        one.cancel()
-    return found
+    median_seconds = median([await call("b", 0.03, 0.3, 0.25, 0.15, 0.1, 0.12, 0.1) for _ in range(20)])
+    for task in crowd:
+        task.cancel()
+    return median_seconds
 
 
 def test_a_call_beside_those_that_would_have_all_processors_takes_at_most_half_as_long_again() -> None:

@@ -1,5 +1,3 @@
-"""Work in this process: engines that are loaded when needed and are never asked twice at once."""
-
 import asyncio
 import threading
 from typing import Any
@@ -45,11 +43,11 @@ async def test_an_engine_is_not_asked_again_while_it_works_for_somebody_who_has_
     engine = Watched(transcriber)
     workers = LocalWorkers(engine, None)
     audio = await loaded(workers)
-    left = asyncio.create_task(workers.transcribe(audio, CHUNK))
+    canceled = asyncio.create_task(workers.transcribe(audio, CHUNK))
     await asyncio.to_thread(engine.entered.wait, 10)
-    left.cancel()
+    canceled.cancel()
     (text,) = await workers.transcribe(audio, CHUNK)
-    assert left.cancelled()
+    assert canceled.cancelled()
     assert text.words
     assert engine.most == 1
 
@@ -61,7 +59,7 @@ async def test_who_leaves_before_it_is_their_turn_is_not_served(transcriber: Any
     asked = [asyncio.create_task(workers.transcribe(audio, CHUNK)) for _ in range(3)]
     await asyncio.to_thread(engine.entered.wait, 10)
     asked[1].cancel()
-    assert [type(found) for found in await asyncio.gather(*asked, return_exceptions=True)] == [
+    assert [type(result) for result in await asyncio.gather(*asked, return_exceptions=True)] == [
         list,
         asyncio.CancelledError,
         list,
@@ -69,18 +67,18 @@ async def test_who_leaves_before_it_is_their_turn_is_not_served(transcriber: Any
 
 
 async def test_an_engine_given_as_a_factory_is_loaded_once_and_when_needed(transcriber: Any) -> None:
-    made: list[int] = []
+    loads: list[int] = []
 
     def make() -> Any:
-        made.append(1)
+        loads.append(1)
         return transcriber
 
     workers = LocalWorkers(make, None)
-    assert not made
+    assert not loads
     names = await asyncio.gather(*(workers.recognition() for _ in range(3)))
-    told = {(name.engine.removesuffix(" (encoder bfloat16)"), name.max_chunk_seconds) for name in names}
-    assert told == {("faster-whisper recognition int8", 8.0)}
-    assert len(made) == 1
+    engines = {(name.engine.removesuffix(" (encoder bfloat16)"), name.max_chunk_seconds) for name in names}
+    assert engines == {("faster-whisper recognition int8", 8.0)}
+    assert len(loads) == 1
 
 
 async def test_chunks_are_read_and_asked_for_a_batch_at_a_time_and_come_back_in_their_order(transcriber: Any) -> None:
@@ -96,12 +94,12 @@ async def test_what_a_call_has_is_divided_among_the_batches_that_the_engine_take
 
 
 async def asked_for(number: int, at_once: int, transcriber: Any) -> tuple[list[int], int]:
-    """The sizes of the batches that a call of so many chunks was asked for in, and how many were at work at once."""
+    """Return the batch sizes of a call with this number of chunks, and how many ran in parallel."""
 
     class Counting(Watched):
         def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, with_fallback: bool) -> Any:
             sizes.append(len(samples))
-            assert [len(one) for one in samples] == [round(chunk.duration * 16000) for chunk in chunks]
+            assert [len(piece) for piece in samples] == [round(chunk.duration * 16000) for chunk in chunks]
             assert [list(words) for words in vocabularies] == [["Weber"]] * len(chunks)
             return super().transcribe(samples, chunks, vocabularies, with_fallback)
 

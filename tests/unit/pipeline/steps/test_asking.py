@@ -1,5 +1,3 @@
-"""Asking a language model for many calls at once: places, turns, a model that never answers, a caller that leaves."""
-
 import asyncio
 import threading
 from collections.abc import Iterator
@@ -32,7 +30,7 @@ def never(endpoint: Endpoint) -> Iterator[threading.Event]:
 
 
 def requests_of(name: str, chosen: AnalysisOptions) -> tuple[ModelRequest, ...]:
-    """Those of a call in which somebody says their name."""
+    """Return the requests of a call in which a person says this name."""
     return model_requests(call(("rep", f"My name is {name}."), *LINES[1:]), chosen, {})
 
 
@@ -40,8 +38,8 @@ async def ignore(key: str, text: ModelText) -> None: ...
 
 
 def names(endpoint: Endpoint) -> list[str]:
-    told = (body["messages"][1]["content"] for body in endpoint.asked)
-    return [text.partition("My name is ")[2].partition(".")[0] for text in told]
+    prompts = (body["messages"][1]["content"] for body in endpoint.asked)
+    return [text.partition("My name is ")[2].partition(".")[0] for text in prompts]
 
 
 async def test_before_an_endpoint_that_never_answers_few_calls_wait_and_one_finds_that_it_is_there_again(
@@ -49,16 +47,16 @@ async def test_before_an_endpoint_that_never_answers_few_calls_wait_and_one_find
 ) -> None:
     chosen = options(endpoint, timeout_seconds=1.0)
     asking, calls = LlmScheduler(2), [requests_of(str(at), chosen) for at in range(20)]
-    came = await asyncio.gather(*(asking.ask("a", one, chosen, ignore) for one in calls))
-    assert [len(one) for one in came] == [1] * 20, "each is told why it has no answer"
-    told = [next(iter(one.values())) for one in came]
+    came = await asyncio.gather(*(asking.ask("a", requests, chosen, ignore) for requests in calls))
+    assert [len(unanswered) for unanswered in came] == [1] * 20, "each has the reason"
+    reasons = [next(iter(reason.values())) for reason in came]
     assert 3 <= len(endpoint.asked) <= 5, "the first ones, and one at a time that tries"
-    assert sum(one.not_asked == DOWN for one in told) == 20 - len(endpoint.asked)
-    assert all("no answer" in one.reason and "127.0.0.1" in one.reason for one in told)
+    assert sum(reason.not_asked == DOWN for reason in reasons) == 20 - len(endpoint.asked)
+    assert all("no answer" in reason.reason and "127.0.0.1" in reason.reason for reason in reasons)
     never.set()
     patient = options(endpoint)
     assert await asking.ask("a", requests_of("Ada", patient), patient, ignore) == {}
-    again = await asyncio.gather(*(asking.ask("a", one, patient, ignore) for one in calls))
+    again = await asyncio.gather(*(asking.ask("a", requests, patient, ignore) for requests in calls))
     assert again == [{}] * 20
 
 
@@ -78,11 +76,11 @@ async def test_a_caller_that_leaves_frees_its_place_while_the_model_still_works(
 ) -> None:
     chosen, asking = options(endpoint), LlmScheduler(1)
     endpoint.scripts.append(lambda body: ANSWER)  # to the second request
-    left = asyncio.create_task(asking.ask("a", requests_of("Ann", chosen), chosen, ignore))
+    canceled = asyncio.create_task(asking.ask("a", requests_of("Ann", chosen), chosen, ignore))
     await until(lambda: endpoint.asked)
-    left.cancel()
+    canceled.cancel()
     assert await asking.ask("a", requests_of("Amy", chosen), chosen, ignore) == {}
-    assert left.cancelled() and not never.is_set()
+    assert canceled.cancelled() and not never.is_set()
 
 
 async def test_a_call_that_was_lost_meanwhile_asks_nothing_more(endpoint: Endpoint) -> None:

@@ -1,5 +1,3 @@
-"""Results are known by what produced them: what changes a producer, and what does not."""
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,10 +56,10 @@ def test_another_diarizer_keeps_the_words() -> None:
 def test_another_calibration_of_voices_keeps_words_and_diarization(tmp_path: Path) -> None:
     file = tmp_path / "calibration.toml"
     file.write_text("a = 1")
-    one = made(ProcessOptions(roles=RoleOptions(calibration=file)))
+    calibrated = made(ProcessOptions(roles=RoleOptions(calibration=file)))
     file.write_text("a = 2")
     two = made(ProcessOptions(roles=RoleOptions(calibration=file)))
-    assert changed(one, two) == {Stage.RECLUSTERING, Stage.VOICES, Stage.VOICEPRINT}
+    assert changed(calibrated, two) == {Stage.RECLUSTERING, Stage.VOICES, Stage.VOICEPRINT}
 
 
 def test_every_file_that_a_stage_depends_on_exists() -> None:

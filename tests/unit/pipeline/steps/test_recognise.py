@@ -1,5 +1,3 @@
-"""The order of recognition: what a later pass hears never makes words of an earlier one vanish unsaid."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +21,7 @@ CALL = FOLDER / "03_repair_mono" / "call.flac"
 
 
 class DeafIn:
-    """The real engine, which takes the sound for `language` and, told to decode in it, hears nothing."""
+    """The real engine, which identifies the sound as `language` and transcribes nothing in it."""
 
     name, batch_size, batches_at_once, max_chunk_seconds, packing = "deaf", 4, 1, 8.0, False
 
@@ -43,13 +41,13 @@ class DeafIn:
 
 async def test_decoding_in_the_language_of_the_sound_costs_no_words(transcriber: Any) -> None:
     loaded = analyze.load([Recording(0, CALL.as_uri(), "00" * 32, 1)], DecodeOptions())
-    heard = analyze.analyze_audio(loaded, SpeechOptions(), transcriber.max_chunk_seconds)
+    audio = analyze.analyze_audio(loaded, SpeechOptions(), transcriber.max_chunk_seconds)
     engine = DeafIn(transcriber, "es")
     workers = LocalWorkers(engine, None)
-    found = await recognize(workers, RemoteRef(loaded), heard, engine.name, ())
+    recognized = await recognize(workers, RemoteRef(loaded), audio, engine.name, ())
     assert ("es", False) in engine.asked  # it was decoded again
-    words = [word.text for text in found.texts for word in text.words]
-    doubts = [doubt.text for doubt in found.doubts]
+    words = [word.text for text in recognized.texts for word in text.words]
+    doubts = [doubt.text for doubt in recognized.doubts]
     assert len(words) > 50, (words, doubts)
 
 
@@ -73,12 +71,12 @@ class Listening:
 async def test_softer_speech_without_words_is_marked_and_not_decoded_again(softer_db: int, again: bool) -> None:
     voice, babble = sounding((0, 0.0, 1.0)).samples, sounding((0, 1.0, 4.0), seed=2).samples
     audio = AudioInMemory((voice + babble * 10 ** (-softer_db / 20)).astype(np.int16))
-    heard = replace(heard_as([[(0.0, 4.0)]]), chunks=(Chunk(0, 0.0, 4.0, "en"),))
+    analysis_ = replace(heard_as([[(0.0, 4.0)]]), chunks=(Chunk(0, 0.0, 4.0, "en"),))
     workers = Listening(SimpleNamespace(audio=audio))
-    found = await recognize(workers, RemoteRef(None), heard, "by hand", ())  # type: ignore[arg-type]
+    recognized = await recognize(workers, RemoteRef(None), analysis_, "by hand", ())  # type: ignore[arg-type]
     assert workers.asked == [(0.0, False), (0.0, True)][: 1 + again]
-    assert [doubt.reasons for doubt in found.doubts] == [("missing_speech",)]
-    assert found.undone == 0, "nothing was left for want of budget"
+    assert [doubt.reasons for doubt in recognized.doubts] == [("missing_speech",)]
+    assert recognized.undone == 0, "nothing was left for want of budget"
 
 
 class Costly:

@@ -1,5 +1,3 @@
-"""Who is dead: said only of processes of this very machine, since a wrong word takes a living worker's calls away."""
-
 import os
 import subprocess
 import sys
@@ -12,7 +10,7 @@ from serve_app.conductor.machine import BOOT_ID, is_dead, machine, worker_name
 
 @pytest.fixture
 def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process of this machine, and its worker's name."""
+    """Yield a process of this machine, and its worker's name."""
     script = (
         "import sys; from serve_app.conductor.machine import worker_name; "
         "print(worker_name(), flush=True); sys.stdin.read()"
@@ -48,11 +46,11 @@ def test_a_number_that_was_given_to_another_process_does_not_keep_its_worker_ali
 
 def test_of_a_machine_that_has_the_same_host_name_and_namespace_nothing_is_known() -> None:
     """Cloud images share host names, and the first process namespace of every Linux has the same number."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
     elsewhere = machine().replace(BOOT_ID.read_text().strip(), "7d1c2b9e-0f0e-4a55-9c38-2f4a6a1b9f10")
     assert elsewhere != machine()
-    assert not is_dead(f"{elsewhere}:{gone.pid}@1:abcdef")
+    assert not is_dead(f"{elsewhere}:{ended.pid}@1:abcdef")
 
 
 @pytest.mark.parametrize("name", ["", "w1", "elsewhere:1:dead", ":1@1:dead", "a:b:c:d", f"{machine()}:x@1:abcdef"])

@@ -1,5 +1,3 @@
-"""When a failed call is tried again, and when it is given up."""
-
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -52,9 +50,9 @@ def test_a_recording_that_is_not_there_yet_is_asked_for_again_until_window_ends(
 
 
 def test_the_last_attempt_falls_on_the_end_of_the_patience() -> None:
-    left = decide(RecordingNotReady(), job(age=3590, attempts=20), NOW, OPTIONS).retry_in
-    assert left is not None
-    assert left <= 10
+    pause = decide(RecordingNotReady(), job(age=3590, attempts=20), NOW, OPTIONS).retry_in
+    assert pause is not None
+    assert pause <= 10
     assert is_last_try(job(age=3600), NOW, OPTIONS)
     assert not is_last_try(job(age=3599), NOW, OPTIONS)
 

@@ -1,5 +1,3 @@
-"""How the demo counts wrong words."""
-
 import pytest
 
 from serve_app.demo.compare import MACHINE, WordErrors, compare, word_errors
@@ -41,7 +39,7 @@ def test_a_mixed_recording_is_compared_in_the_order_of_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "said, heard, language",
+    "reference, hypothesis, language",
     [
         ("four seven two nine", "4729", "en"),
         ("We will refund two hundred dollars.", "We will refund $200.", "en"),
@@ -50,8 +48,8 @@ def test_a_mixed_recording_is_compared_in_the_order_of_time() -> None:
         ("drei acht fünf eins", "3851", "de"),
     ],
 )
-def test_a_number_is_right_in_words_and_in_figures(said: str, heard: str, language: str) -> None:
-    assert word_errors(said, heard, language).wrong == 0
+def test_a_number_is_right_in_words_and_in_figures(reference: str, hypothesis: str, language: str) -> None:
+    assert word_errors(reference, hypothesis, language).wrong == 0
 
 
 def test_another_number_is_wrong() -> None:

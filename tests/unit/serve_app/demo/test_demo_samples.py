@@ -1,5 +1,3 @@
-"""The demo's sample calls agree with their reference transcripts."""
-
 import pytest
 
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
@@ -34,9 +32,9 @@ def test_a_sample_is_true_to_itself(sample: Sample) -> None:
         assert times == sorted(times) and all(start < end for start, end in times)
         assert times[0][0] >= 0 and times[-1][1] <= expected["duration"]
         assert LayoutKind(expected["layout"]).separated is False or segment["speaker"] in ROLES
-    for held in expected.get("sounds", ()):
-        assert LabelKind(held["kind"]) is not LabelKind.SPEECH
-        assert 0 <= held["start"] < held["end"] <= expected["duration"]
+    for sound_ in expected.get("sounds", ()):
+        assert LabelKind(sound_["kind"]) is not LabelKind.SPEECH
+        assert 0 <= sound_["start"] < sound_["end"] <= expected["duration"]
     quotes = {segment["text"] for segment in expected["segments"]}
     assert all(task["quote"] in quotes for task in expected["tasks"])
 
@@ -58,8 +56,8 @@ def test_prefixes_choose_samples_and_an_unknown_one_is_answered_with_the_names()
 
 
 def test_the_demo_takes_the_engines_of_the_settings_and_its_own_models_for_the_default_ones(monkeypatch, tmp_path):
-    made = demo_settings(tmp_path, 8000)
-    assert (made.asr.model, made.diarization.pipeline) == ("base", "segmentation-3.0+campplus")
+    settings_ = demo_settings(tmp_path, 8000)
+    assert (settings_.asr.model, settings_.diarization.pipeline) == ("base", "segmentation-3.0+campplus")
     monkeypatch.setenv("SWITCHBOARD_DIARIZATION__ENGINE", "clustering")
-    made = demo_settings(tmp_path, 8000)
-    assert (made.diarization.engine, made.diarization.pipeline) == ("clustering", "auto")
+    settings_ = demo_settings(tmp_path, 8000)
+    assert (settings_.diarization.engine, settings_.diarization.pipeline) == ("clustering", "auto")

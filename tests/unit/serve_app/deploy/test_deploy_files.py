@@ -1,5 +1,3 @@
-"""`ray up` and `serve deploy` accept our files, and a misspelt key in them is found here, not in production."""
-
 import os
 import subprocess
 import typing
@@ -36,16 +34,16 @@ def unknown_keys(data: dict[str, Any], model: type[BaseModel], path: str = "") -
     from ray.serve.config import AutoscalingConfig, BackpressureConfig
 
     nested = {"autoscaling_config": AutoscalingConfig, "backpressure_config": BackpressureConfig}
-    found = []
+    unknown = []
     for key, value in data.items():
         if key not in model.model_fields:
-            found.append(path + key)
+            unknown.append(path + key)
             continue
         inner = [nested[key]] if key in nested else models_in(model.model_fields[key].annotation)
         for item in value if isinstance(value, list) else [value]:
             if inner and isinstance(item, dict):
-                found += unknown_keys(item, inner[0], f"{path}{key}.")
-    return found
+                unknown += unknown_keys(item, inner[0], f"{path}{key}.")
+    return unknown
 
 
 def serve_faults(text: str) -> list[str]:
@@ -77,7 +75,7 @@ def test_a_misspelt_bound_in_serve_yaml_is_refused() -> None:
 
 
 def deployed(text: str) -> dict[str, dict[str, Any]]:
-    """What Serve runs of each deployment after its own merge of our code's options with those of serve.yaml."""
+    """Return what Serve runs of each deployment after merging the code's options with those of serve.yaml."""
     from ray.serve._private.application_state import override_deployment_info
     from ray.serve._private.build_app import build_app
     from ray.serve._private.deploy_utils import deploy_args_to_deployment_info
@@ -86,21 +84,21 @@ def deployed(text: str) -> dict[str, dict[str, Any]]:
     from serve_app import app
 
     options = {}
-    for one in ServeDeploySchema.model_validate(yaml.safe_load(text)).applications:
-        bound = getattr(app, one.import_path.split(":")[1])(one.args)
+    for application in ServeDeploySchema.model_validate(yaml.safe_load(text)).applications:
+        bound = getattr(app, application.import_path.split(":")[1])(application.args)
         # A handle would start Ray; nothing here asks for one.
-        built = build_app(bound, name=one.name, make_deployment_handle=lambda deployment, _: deployment.name)
+        built = build_app(bound, name=application.name, make_deployment_handle=lambda deployment, _: deployment.name)
         infos = {
             deployment.name: deploy_args_to_deployment_info(
                 deployment.name,
                 deployment._deployment_config.to_proto_bytes(),
                 deployment._replica_config.to_proto_bytes(),
                 deployer_job_id="1",
-                app_name=one.name,
+                app_name=application.name,
             )
             for deployment in built.deployments
         }
-        for name, info in override_deployment_info(infos, one).items():
+        for name, info in override_deployment_info(infos, application).items():
             config = info.deployment_config.model_dump(mode="json", exclude={"user_configured_option_names"})
             replica = info.replica_config
             options[name] = {**config, "ray_actor_options": replica.ray_actor_options, "arguments": replica.init_args}
@@ -108,7 +106,7 @@ def deployed(text: str) -> dict[str, dict[str, Any]]:
 
 
 def as_up_does(text: str) -> dict[str, dict[str, Any]]:
-    """The same with nothing of serve.yaml but its bounds, as `switchboard up` would run with them."""
+    """Return the same with only the bounds of serve.yaml, as `switchboard up` would run with them."""
     data = yaml.safe_load(text)
     for application in data["applications"]:
         application.pop("deployments", None)
@@ -126,8 +124,8 @@ def test_deploy_sh_gives_every_replica_the_release_of_the_code_beside_its_own_en
     assert serve_faults(text) == []
     environment = {"Intake": app.ONE_LOOP, "Transcriber": app.HEAP}
     for name, options in deployed(text).items():
-        found = options["ray_actor_options"]["runtime_env"]["env_vars"]
-        assert found == {**environment.get(name, {}), app.RELEASE: "0123456789abcdef"}
+        variables = options["ray_actor_options"]["runtime_env"]["env_vars"]
+        assert variables == {**environment.get(name, {}), app.RELEASE: "0123456789abcdef"}
 
 
 def test_a_release_is_another_when_serve_would_have_seen_no_difference() -> None:
@@ -136,10 +134,12 @@ def test_a_release_is_another_when_serve_would_have_seen_no_difference() -> None
 
     def versions(mark: str) -> list[str]:
         data = release.released(yaml.safe_load(SERVE.read_text()), mark)
-        return [get_app_code_version(one) for one in ServeDeploySchema.model_validate(data).applications]
+        return [
+            get_app_code_version(application) for application in ServeDeploySchema.model_validate(data).applications
+        ]
 
     assert versions("a") == versions("a")
-    assert all(one != other for one, other in zip(versions("a"), versions("b"), strict=True))
+    assert all(version != other for version, other in zip(versions("a"), versions("b"), strict=True))
 
 
 def test_the_release_changes_with_the_code_its_data_and_its_requirements_and_with_nothing_else(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_the_release_changes_with_the_code_its_data_and_its_requirements_and_wit
 def test_the_policy_the_environment_and_the_bounds_reach_serve(application: str, names: tuple[str, ...]) -> None:
     from serve_app import app
 
-    found = deployed(SERVE.read_text())
-    data = {one["name"]: one for one in yaml.safe_load(SERVE.read_text())["applications"]}
+    deployments = deployed(SERVE.read_text())
+    data = {application["name"]: application for application in yaml.safe_load(SERVE.read_text())["applications"]}
     environment = {"Intake": app.ONE_LOOP, "Transcriber": app.HEAP}
     for name in names:
         bounds = dict(data[application]["args"]["scaling"][name.lower()])
-        scaling, actor = found[name]["autoscaling_config"], found[name]["ray_actor_options"]
+        scaling, actor = deployments[name]["autoscaling_config"], deployments[name]["ray_actor_options"]
         assert actor.get("runtime_env", {}).get("env_vars", {}) == environment.get(name, {})
         assert {key: scaling[key] for key in ("min_replicas", "max_replicas")} == {
             key: bounds.pop(key) for key in ("min_replicas", "max_replicas")
@@ -184,7 +184,6 @@ def test_the_policy_the_environment_and_the_bounds_reach_serve(application: str,
 
 
 def test_the_conductor_is_told_the_bounds_that_it_reports_to_operators() -> None:
-    """It read them from its node's environment, where a cluster has none: one replica of each."""
     scaling = deployed(SERVE.read_text())["Conductor"]["arguments"][2]
     assert (scaling["transcriber"]["max_replicas"], scaling["diarizer"]["max_replicas"]) == (4, 4)
 
@@ -206,7 +205,7 @@ def test_an_argument_that_replicas_would_not_see_is_refused() -> None:
 
 
 def node_environment(home: Path) -> dict[str, str]:
-    """What cluster.yaml's commands read on a node, with the example as its deploy.env."""
+    """Return what cluster.yaml's commands read on a node, with the example as its deploy.env."""
     (home / "switchboard").symlink_to(ROOT)
     (home / "deploy.env").write_text(EXAMPLE.read_text())
     read = subprocess.run(
@@ -240,12 +239,12 @@ def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it(tmp_path
         assert cluster["file_mounts"]["~/ray_token"] == "ray_token"
         for kind in ("head", "worker"):
             last = cluster[f"{kind}_start_ray_commands"][-1]
-            own = (
+            variables_ = (
                 "RAY_enable_autoscaler_v2=0 "
                 if (name, kind) == ("serve_app/deploy/clusters/local.yaml", "head")
                 else ""
             )
-            assert last.startswith(f"{own}bash ~/switchboard/serve_app/deploy/start.sh {kind}")
+            assert last.startswith(f"{variables_}bash ~/switchboard/serve_app/deploy/start.sh {kind}")
 
 
 def test_one_machine_and_the_nodes_of_a_cluster_run_ray_with_the_same_variables(
@@ -271,12 +270,13 @@ def test_ray_up_accepts_the_cluster_of_each_provider(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_clusters_differ_by_their_machines_alone(name: str) -> None:
-    """What runs on a node, and how, is written in setup.sh and start.sh once."""
-    first, other = (yaml.safe_load((ROOT / one).read_text()) for one in (CLUSTERS[0], name))
-    own = {"provider", "auth", "docker", "available_node_types", "head_node_type", "setup_commands"}
+    first, other = (yaml.safe_load((ROOT / path).read_text()) for path in (CLUSTERS[0], name))
+    cluster_keys = {"provider", "auth", "docker", "available_node_types", "head_node_type", "setup_commands"}
     if name == "serve_app/deploy/clusters/local.yaml":
-        own |= {"max_workers", "upscaling_speed", "idle_timeout_minutes", "head_start_ray_commands"}
-    assert {key: first[key] for key in first.keys() - own} == {key: other[key] for key in other.keys() - own}
+        cluster_keys |= {"max_workers", "upscaling_speed", "idle_timeout_minutes", "head_start_ray_commands"}
+    assert {key: first[key] for key in first.keys() - cluster_keys} == {
+        key: other[key] for key in other.keys() - cluster_keys
+    }
     (setup,) = other["setup_commands"]
     assert setup.startswith("bash ~/switchboard/serve_app/deploy/setup.sh")
     for extra in setup.split()[2:]:
@@ -287,7 +287,9 @@ def test_the_same_types_of_nodes_are_on_aws_and_on_google_cloud() -> None:
     shapes = []
     for name in CLUSTERS[:2]:
         types = yaml.safe_load((ROOT / name).read_text())["available_node_types"]
-        shapes.append({kind: {k: v for k, v in one.items() if k != "node_config"} for kind, one in types.items()})
+        shapes.append(
+            {kind: {k: v for k, v in node_type.items() if k != "node_config"} for kind, node_type in types.items()}
+        )
     assert shapes[0] == shapes[1]
 
 
@@ -320,9 +322,13 @@ def test_the_extras_of_clouds_bring_what_ray_and_fsspec_ask_for() -> None:
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     module = known_implementations["s3"]["class"].split(".")[0]
-    assert {Requirement(one).name for one in extras["aws"]} == {"boto3", module}
+    assert {Requirement(requirement).name for requirement in extras["aws"]} == {"boto3", module}
     module = known_implementations["gs"]["class"].split(".")[0]
-    assert {Requirement(one).name for one in extras["gcp"]} == {module, "google-api-python-client", "google-auth"}
+    assert {Requirement(requirement).name for requirement in extras["gcp"]} == {
+        module,
+        "google-api-python-client",
+        "google-auth",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""The chart, rendered by Helm itself: API servers take what it writes, and it says what serve.yaml and ray.env say."""
-
 import copy
 import json
 import re
@@ -56,35 +54,35 @@ def chart() -> Iterator[Any]:
 
 
 def render(chart: Any, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The objects by kind; a PodDisruptionBudget by kind and name."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the objects by kind; a PodDisruptionBudget by kind and name."""
+    objects: dict[str, dict[str, Any]] = {}
     for path, text in chart.render(values, name="calls", namespace="voice").items():
-        for one in yaml.safe_load_all(text) if path.endswith(".yaml") else ():
-            if one:
-                key = one["kind"] if one["kind"] != "PodDisruptionBudget" else one["metadata"]["name"]
-                assert key not in found
-                found[key] = one
-    return found
+        for item in yaml.safe_load_all(text) if path.endswith(".yaml") else ():
+            if item:
+                key = item["kind"] if item["kind"] != "PodDisruptionBudget" else item["metadata"]["name"]
+                assert key not in objects
+                objects[key] = item
+    return objects
 
 
 def pods(objects: dict[str, Any]) -> dict[str, Any]:
-    """The pod template of each group."""
+    """Return the pod template of each group."""
     cluster = objects["RayService"]["spec"]["rayClusterConfig"]
-    groups = {one["groupName"]: one["template"] for one in cluster["workerGroupSpecs"]}
+    groups = {group["groupName"]: group["template"] for group in cluster["workerGroupSpecs"]}
     return {"head": cluster["headGroupSpec"]["template"], **groups}
 
 
-def faults(one: dict[str, Any], version: str) -> list[str]:
-    """What an API server would refuse or drop."""
-    schema = OURS.get((one["apiVersion"], one["kind"]))
+def faults(item: dict[str, Any], version: str) -> list[str]:
+    """Return what an API server would refuse or drop."""
+    schema = OURS.get((item["apiVersion"], item["kind"]))
     if schema is None:
         try:
-            kubernetes_validate.validate(one, version, strict=True)
+            kubernetes_validate.validate(item, version, strict=True)
         except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
             return [str(error)]
         return []
     check = jsonschema.Draft202012Validator(json.loads((SCHEMAS / schema).read_text()))
-    return [error.message for error in check.iter_errors(one)]
+    return [error.message for error in check.iter_errors(item)]
 
 
 def all_faults(objects: dict[str, Any], version: str = KUBERNETES[-1]) -> list[str]:
@@ -92,7 +90,7 @@ def all_faults(objects: dict[str, Any], version: str = KUBERNETES[-1]) -> list[s
         {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": template}
         for name, template in pods(objects).items()
     ]
-    return [fault for one in [*objects.values(), *templates] for fault in faults(one, version)]
+    return [fault for item in [*objects.values(), *templates] for fault in faults(item, version)]
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -131,9 +129,9 @@ def test_the_chart_deploys_what_serve_yaml_says(chart: Any) -> None:
 
 
 def test_bounds_of_the_values_win_over_serve_yaml_and_nothing_else_changes(chart: Any) -> None:
-    wanted = yaml.safe_load(SERVE.read_text())
-    wanted["applications"][3]["args"]["scaling"]["transcriber"]["max_replicas"] = 8
-    assert yaml.safe_load(render(chart, MOST)["RayService"]["spec"]["serveConfigV2"]) == wanted
+    expected = yaml.safe_load(SERVE.read_text())
+    expected["applications"][3]["args"]["scaling"]["transcriber"]["max_replicas"] = 8
+    assert yaml.safe_load(render(chart, MOST)["RayService"]["spec"]["serveConfigV2"]) == expected
 
 
 def test_bounds_of_a_deployment_that_does_not_exist_are_refused(chart: Any) -> None:
@@ -238,20 +236,22 @@ def test_ray_sees_the_node_types_of_cluster_yaml(chart: Any) -> None:
     from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
 
     spec = render(chart, LEAST)["RayService"]["spec"]["rayClusterConfig"]
-    found = _derive_autoscaling_config_from_ray_cr({"metadata": {"name": "calls", "namespace": "voice"}, "spec": spec})
-    types = found["available_node_types"]
+    derived = _derive_autoscaling_config_from_ray_cr(
+        {"metadata": {"name": "calls", "namespace": "voice"}, "spec": spec}
+    )
+    types = derived["available_node_types"]
     shipped = yaml.safe_load((ROOT / "cluster.yaml").read_text())["available_node_types"]
     for name in ("gpu", "cpu"):
         resources = {key: types[name]["resources"].get(key, 0) for key in ("CPU", "GPU")}
         assert resources == {key: shipped[name]["resources"].get(key, 0) for key in ("CPU", "GPU")}
         assert types[name]["max_workers"] == shipped[name]["max_workers"]
     assert types["headgroup"]["resources"]["CPU"] == shipped["head"]["resources"]["CPU"]
-    assert found["idle_timeout_minutes"] == 5
+    assert derived["idle_timeout_minutes"] == 5
 
 
 def test_a_pod_with_a_gpu_is_checked_for_it_before_ray_starts(chart: Any) -> None:
-    found = pods(render(chart, LEAST))
-    checks = {name: pod["spec"]["initContainers"][0] for name, pod in found.items()}
+    pods_ = pods(render(chart, LEAST))
+    checks = {name: pod["spec"]["initContainers"][0] for name, pod in pods_.items()}
     assert checks["gpu"]["command"] == ["switchboard", "doctor", "--node", "--gpus", "1"]
     assert checks["gpu"]["resources"] == {"limits": {"nvidia.com/gpu": 1}}
     assert checks["cpu"]["command"][-2:] == ["--gpus", "0"]
@@ -259,7 +259,6 @@ def test_a_pod_with_a_gpu_is_checked_for_it_before_ray_starts(chart: Any) -> Non
 
 
 def test_another_setting_makes_new_pods(chart: Any) -> None:
-    """A ConfigMap alone would change nothing in pods that run."""
     with_base = {"settings": LEAST["settings"] | {"ASR__MODEL": "base"}}
     sums = {
         pod["metadata"]["annotations"]["checksum/environment"]

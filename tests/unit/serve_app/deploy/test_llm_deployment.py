@@ -1,6 +1,6 @@
-"""The optional language model beside the service: off it changes nothing, on it is what llm.yaml says.
+"""The optional language model: off it changes nothing, on it is what llm.yaml defines.
 
-Nothing here imports vLLM, which wants another PyTorch than the locked one.
+Nothing here imports vLLM, which needs another PyTorch than the locked one.
 """
 
 import inspect
@@ -32,9 +32,9 @@ ON: dict[str, Any] = {
 
 
 def model(text: str) -> dict[str, Any]:
-    """The one language model of a file."""
-    ((found,),) = [one["args"]["llm_configs"] for one in yaml.safe_load(text)["applications"]]
-    return dict(found)
+    """Return the only language model of a file."""
+    ((config,),) = [application["args"]["llm_configs"] for application in yaml.safe_load(text)["applications"]]
+    return dict(config)
 
 
 def test_serve_deploy_accepts_llm_yaml() -> None:
@@ -43,8 +43,8 @@ def test_serve_deploy_accepts_llm_yaml() -> None:
 
 
 @pytest.fixture
-def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
-    """How many replicas Ray asks the shipped policy for, by requests and by what Prometheus says."""
+def replicas_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
+    """Return how many replicas the policy requests, by requests and by the value of Prometheus."""
     from ray.serve._private.autoscaling_state import _resolve_policy_callable
     from ray.serve.config import AutoscalingConfig, AutoscalingContext
 
@@ -52,28 +52,27 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
     scaling = AutoscalingConfig(**model(LLM.read_text())["deployment_config"]["autoscaling_config"])
     policy: Any = _resolve_policy_callable(scaling.policy)
 
-    def wanted(requests: int, calls: float | None) -> float:
-        said = None if calls is None else {QUEUED_CALLS: calls}
-        monkeypatch.setattr(type(policy), "prometheus_metrics", property(lambda _: said))
+    def replicas_for(requests: int, calls: float | None) -> float:
+        metrics = None if calls is None else {QUEUED_CALLS: calls}
+        monkeypatch.setattr(type(policy), "prometheus_metrics", property(lambda _: metrics))
         nothing: dict[str, Any] = dict.fromkeys(inspect.signature(AutoscalingContext).parameters)
-        known = {"total_num_requests": requests, "config": scaling}
-        return float(policy(AutoscalingContext(**nothing | known))[0])
+        context_ = {"total_num_requests": requests, "config": scaling}
+        return float(policy(AutoscalingContext(**nothing | context_))[0])
 
-    return wanted
-
-
-def test_calls_that_wait_add_replicas_and_so_do_requests(wanted: Callable[..., float]) -> None:
-    assert [wanted(0, calls) for calls in (0, 1, 100, 250)] == [0, 0.01, 1, 2.5]  # which Ray rounds up
-    assert [wanted(requests, 0) for requests in (8, 16)] == [1, 2]
-    assert wanted(16, 100) == wanted(8, 200) == 2
+    return replicas_for
 
 
-def test_without_the_queue_requests_alone_count(wanted: Callable[..., float]) -> None:
-    assert [wanted(requests, None) for requests in (0, 8, 16)] == [0, 1, 2]
+def test_calls_that_wait_add_replicas_and_so_do_requests(replicas_for: Callable[..., float]) -> None:
+    assert [replicas_for(0, calls) for calls in (0, 1, 100, 250)] == [0, 0.01, 1, 2.5]  # which Ray rounds up
+    assert [replicas_for(requests, 0) for requests in (8, 16)] == [1, 2]
+    assert replicas_for(16, 100) == replicas_for(8, 200) == 2
 
 
-def test_ray_accepts_the_bounds_of_the_model(wanted: Callable[..., float]) -> None:
-    """What one replica may not take waits in Serve, where a second one finds it."""
+def test_without_the_queue_requests_alone_count(replicas_for: Callable[..., float]) -> None:
+    assert [replicas_for(requests, None) for requests in (0, 8, 16)] == [0, 1, 2]
+
+
+def test_ray_accepts_the_bounds_of_the_model(replicas_for: Callable[..., float]) -> None:
     from ray.serve._private.config import DeploymentConfig
 
     config = DeploymentConfig(**model(LLM.read_text())["deployment_config"])
@@ -116,9 +115,9 @@ def test_ray_up_accepts_the_cluster_of_the_model_whose_nodes_hold_it() -> None:
     for here in cluster["file_mounts"].values():
         assert here == "ray_token" or (ROOT / here).is_file()
     types = cluster["available_node_types"]
-    one = model(LLM.read_text())
-    assert types["llm"]["resources"]["GPU"] == one["placement_group_config"]["bundle_per_worker"]["GPU"]
-    assert types["llm"]["max_workers"] == one["deployment_config"]["autoscaling_config"]["max_replicas"]
+    model_ = model(LLM.read_text())
+    assert types["llm"]["resources"]["GPU"] == model_["placement_group_config"]["bundle_per_worker"]["GPU"]
+    assert types["llm"]["max_workers"] == model_["deployment_config"]["autoscaling_config"]["max_replicas"]
     assert types["head"]["resources"] == {"CPU": 0}
     # Ray imports the policy from there.
     assert "\nPYTHONPATH=$HOME/llm\n" in (DEPLOY / "llm.env").read_text()
@@ -138,8 +137,8 @@ if sys.platform == "linux":
 
     def render(chart: Any, values: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
         texts = chart.render(values, name="calls", namespace="voice")
-        found = [one for path, text in texts.items() if path.endswith(".yaml") for one in yaml.safe_load_all(text)]
-        return {(one["kind"], one["metadata"]["name"]): one for one in found if one}
+        objects = [item for path, text in texts.items() if path.endswith(".yaml") for item in yaml.safe_load_all(text)]
+        return {(item["kind"], item["metadata"]["name"]): item for item in objects if item}
 
     NEW = {(kind, "calls-llm") for kind in ("RayService", "NetworkPolicy", "ConfigMap")}
 
@@ -148,22 +147,22 @@ if sys.platform == "linux":
         assert "llm" not in text
 
     def test_with_it_there_is_a_second_cluster_and_switchboard_is_told_where(chart: Any) -> None:
-        without, found = render(chart, STORAGE), render(chart, ON)
-        assert found.keys() - without.keys() == NEW
-        told = found["ConfigMap", "calls-environment"]["data"].items()
-        told -= without["ConfigMap", "calls-environment"]["data"].items()
-        assert dict(told) == {
+        without, objects = render(chart, STORAGE), render(chart, ON)
+        assert objects.keys() - without.keys() == NEW
+        variables = objects["ConfigMap", "calls-environment"]["data"].items()
+        variables -= without["ConfigMap", "calls-environment"]["data"].items()
+        assert dict(variables) == {
             "SWITCHBOARD_ANALYSIS__ENGINE": "llm",
             "SWITCHBOARD_ANALYSIS__BASE_URL": "http://calls-llm-serve-svc:8000/v1",
             "SWITCHBOARD_ANALYSIS__MODEL": "ours",
         }
-        assert unknown_variables(dict(told)) == {}
+        assert unknown_variables(dict(variables)) == {}
         for key in without.keys() - {("ConfigMap", "calls-environment"), ("RayService", "calls")}:
-            assert found[key] == without[key]
+            assert objects[key] == without[key]
 
     def test_settings_of_the_operator_win(chart: Any) -> None:
-        given = ON | {"settings": STORAGE["settings"] | {"ANALYSIS__ENGINE": "rules"}}
-        data = render(chart, given)["ConfigMap", "calls-environment"]["data"]
+        values = ON | {"settings": STORAGE["settings"] | {"ANALYSIS__ENGINE": "rules"}}
+        data = render(chart, values)["ConfigMap", "calls-environment"]["data"]
         assert data["SWITCHBOARD_ANALYSIS__ENGINE"] == "rules"
 
     def test_it_serves_llm_yaml_but_for_what_the_values_say_of_the_model(chart: Any) -> None:
@@ -177,13 +176,13 @@ if sys.platform == "linux":
 
     @pytest.mark.parametrize("version", ["1.27.0", "1.30.0", "1.34.0"])
     def test_kubernetes_knows_every_field_of_it(chart: Any, version: str) -> None:
-        found = render(chart, ON)
-        of_it = pods({"RayService": found["RayService", "calls-llm"]})
+        objects = render(chart, ON)
+        of_it = pods({"RayService": objects["RayService", "calls-llm"]})
         templates = [
-            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": one}
-            for name, one in of_it.items()
+            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": item}
+            for name, item in of_it.items()
         ]
-        assert [fault for one in [*(found[key] for key in NEW), *templates] for fault in faults(one, version)] == []
+        assert [fault for item in [*(objects[key] for key in NEW), *templates] for fault in faults(item, version)] == []
 
     def test_its_pods_run_without_rights_and_report_to_nobody(chart: Any) -> None:
         of_it = pods({"RayService": render(chart, ON)["RayService", "calls-llm"]})
@@ -202,30 +201,32 @@ if sys.platform == "linux":
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
-            assert {one["name"]: one["value"] for one in container["env"]} == variables
+            assert {variable["name"]: variable["value"] for variable in container["env"]} == variables
             assert container["envFrom"] == [{"secretRef": {"name": "hub"}}]
         assert of_it["llm"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
         assert "nvidia.com/gpu" not in of_it["head"]["spec"]["containers"][0]["resources"]["limits"]
 
     def test_its_pods_find_the_policy_and_the_prometheus_that_the_values_name(chart: Any) -> None:
-        found = render(chart, ON | {"llm": ON["llm"] | {"prometheus": "http://prometheus.monitoring:9090"}})
-        assert found["ConfigMap", "calls-llm"]["data"] == {"llm_scaling.py": (DEPLOY / "llm_scaling.py").read_text()}
-        for pod in pods({"RayService": found["RayService", "calls-llm"]}).values():
+        objects = render(chart, ON | {"llm": ON["llm"] | {"prometheus": "http://prometheus.monitoring:9090"}})
+        assert objects["ConfigMap", "calls-llm"]["data"] == {"llm_scaling.py": (DEPLOY / "llm_scaling.py").read_text()}
+        for pod in pods({"RayService": objects["RayService", "calls-llm"]}).values():
             (container,) = pod["spec"]["containers"]
-            told = {one["name"]: one["value"] for one in container["env"]}
-            assert told["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring:9090"
-            (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == told["PYTHONPATH"])
-            (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == mount["name"])
+            environment = {variable["name"]: variable["value"] for variable in container["env"]}
+            assert environment["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring:9090"
+            (mount,) = (
+                mount_ for mount_ in container["volumeMounts"] if mount_["mountPath"] == environment["PYTHONPATH"]
+            )
+            (volume,) = (volume_ for volume_ in pod["spec"]["volumes"] if volume_["name"] == mount["name"])
             assert volume["configMap"] == {"name": "calls-llm"}
 
     def test_only_pods_of_switchboard_reach_it_and_theirs_are_not_reached_by_it(chart: Any) -> None:
-        found = render(chart, ON)
-        ours = pods({"RayService": found["RayService", "calls"]})["gpu"]["metadata"]["labels"]
-        its = pods({"RayService": found["RayService", "calls-llm"]})["llm"]["metadata"]["labels"]
+        objects = render(chart, ON)
+        ours = pods({"RayService": objects["RayService", "calls"]})["gpu"]["metadata"]["labels"]
+        its = pods({"RayService": objects["RayService", "calls-llm"]})["llm"]["metadata"]["labels"]
 
         def names(policy: str, labels: dict[str, str]) -> list[Any]:
-            """The ports that a pod with these labels may use, of pods that the policy is for."""
-            rules = found["NetworkPolicy", policy]["spec"]["ingress"]
+            """Return the ports that a pod with these labels may use, of pods that the policy selects."""
+            rules = objects["NetworkPolicy", policy]["spec"]["ingress"]
             return [
                 rule.get("ports", "all")
                 for rule in rules
@@ -233,7 +234,7 @@ if sys.platform == "linux":
                 if "podSelector" in peer and (peer["podSelector"].get("matchLabels") or {}).items() <= labels.items()
             ]
 
-        assert found["NetworkPolicy", "calls-llm"]["spec"]["podSelector"]["matchLabels"].items() <= its.items()
+        assert objects["NetworkPolicy", "calls-llm"]["spec"]["podSelector"]["matchLabels"].items() <= its.items()
         assert names("calls-llm", ours) == [[{"port": 8000}]]
         assert names("calls-llm", its) == ["all"]
         assert names("calls-llm", {"app": "another"}) == []

@@ -1,5 +1,3 @@
-"""What images install: the part of the lock that the service needs, and not one version of its own."""
-
 import re
 import subprocess
 import sys
@@ -28,18 +26,20 @@ def printed(*arguments: str) -> str:
 
 
 def required_by(distribution: str, extras: tuple[str, ...] = ()) -> set[str]:
-    """What the installed packages say that this one needs, directly or not."""
+    """Return all dependencies of this package, by the metadata of installed packages."""
     reached: set[str] = set()
     waiting = [(distribution, extras)]
     while waiting:
-        name, wanted = waiting.pop()
+        name, wanted_extras = waiting.pop()
         for line in metadata.requires(name) or []:
-            one = Requirement(line)
-            applies = one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *wanted))
-            key = service_lock.normalized(one.name)
+            requirement = Requirement(line)
+            applies = requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": extra}) for extra in ("", *wanted_extras)
+            )
+            key = service_lock.normalized(requirement.name)
             if applies and key not in reached:
                 reached.add(key)
-                waiting.append((one.name, tuple(one.extras)))
+                waiting.append((requirement.name, tuple(requirement.extras)))
     return reached
 
 
@@ -88,7 +88,7 @@ def test_what_nodes_install_beside_the_lock_agrees_with_it_and_has_what_the_extr
     text = (DEPLOY / f"{extra}.lock").read_text()
     locked, beside = versions(LOCK.read_text()), versions(text)
     assert {name for name in locked.keys() & beside.keys() if locked[name] != beside[name]} <= {"python-dateutil"}
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][extra]
-    for one in map(Requirement, wanted):
-        assert one.specifier.contains(beside[service_lock.normalized(one.name)])
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][extra]
+    for requirement in map(Requirement, requirements):
+        assert requirement.specifier.contains(beside[service_lock.normalized(requirement.name)])
     assert text.count("--hash=sha256:") >= len(beside)

@@ -1,5 +1,3 @@
-"""A node takes over the head's code: whole or not at all. Over a cluster: `tests/acceptance/test_cluster.py`."""
-
 import io
 import subprocess
 import sys
@@ -42,8 +40,8 @@ def test_a_node_with_other_code_has_the_heads_afterwards_and_is_set_up(home: Pat
     head = project(tmp_path / "head", word="second")
     project(home / "switchboard")
     (home / "switchboard/serve_app/removed.py").write_text("")
-    told = spread.take_over(spread.archive(head), release.digest(head))
-    assert told.startswith("has this release now")
+    message = spread.take_over(spread.archive(head), release.digest(head))
+    assert message.startswith("has this release now")
     assert word_of(home) == "# second\n"
     assert release.digest(home / "switchboard") == release.digest(head)
     assert (home / "was_set_up").read_text().strip() == str(home)
@@ -96,7 +94,6 @@ def taking_over(head: Path) -> "subprocess.Popen[str]":
 
 
 def test_one_that_is_killed_while_it_is_set_up_is_set_up_by_the_next(home: Path, tmp_path: Path) -> None:
-    """The code is the head's by then, the packages are not."""
     first = 'touch ~/has_begun; [ -e ~/go_on ] || sleep 600; echo "$HOME" > ~/was_set_up\n'
     head = project(tmp_path / "head", setup=first, word="second")
     project(home / "switchboard")
@@ -111,21 +108,20 @@ def test_one_that_is_killed_while_it_is_set_up_is_set_up_by_the_next(home: Path,
     assert spread.take_over(spread.archive(head), release.digest(head)).startswith("has this release now")
     assert (home / "was_set_up").exists()
     assert spread.take_over(b"not even read", release.digest(head)) == "has this release already"
-    assert not [one for one in home.iterdir() if one.name.startswith(spread.LEFT)]
+    assert not [path for path in home.iterdir() if path.name.startswith(spread.LEFT)]
 
 
 @pytest.mark.slow
 def test_of_two_at_once_one_waits_and_finds_it_done(home: Path, tmp_path: Path) -> None:
     head = project(tmp_path / "head", setup="sleep 0.5; echo once >> ~/was_set_up\n", word="second")
     project(home / "switchboard")
-    with taking_over(head) as one, taking_over(head) as other:
-        told = sorted(process.communicate(timeout=60)[0] for process in (one, other))
-    assert told[0] == "has this release already\n" and told[1].startswith("has this release now")
+    with taking_over(head) as first, taking_over(head) as other:
+        messages = sorted(process.communicate(timeout=60)[0] for process in (first, other))
+    assert messages[0] == "has this release already\n" and messages[1].startswith("has this release now")
     assert (home / "was_set_up").read_text() == "once\n"
 
 
 def test_what_is_sent_of_this_project_can_be_installed() -> None:
-    """All that the release is made of, and the files that pyproject.toml names."""
     with tarfile.open(fileobj=io.BytesIO(spread.archive(ROOT))) as tar:
         sent = set(tar.getnames())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -1,5 +1,3 @@
-"""What a run may set, and what it is made with."""
-
 from typing import Any
 
 import pytest
@@ -37,7 +35,7 @@ def test_settings_are_read_as_json_or_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"asr": {"mdel": "base"}}, r"asr\.mdel is not a setting\. Did you mean asr\.model\?"),
         ({"ars": {"model": "base"}}, r"'ars' is not a group of settings that a run may set\. Did you mean asr\?"),
@@ -48,8 +46,8 @@ def test_settings_are_read_as_json_or_as_they_are() -> None:
         ({"diarization": {"min_speakers": 3, "max_speakers": 2}}, "max_speakers is below min_speakers"),
     ],
 )
-def test_what_cannot_be_set_is_told_with_what_was_meant(settings: Settings, changes: Set, told: str) -> None:
-    with pytest.raises(SettingRefused, match=told):
+def test_what_cannot_be_set_is_told_with_what_was_meant(settings: Settings, changes: Set, message: str) -> None:
+    with pytest.raises(SettingRefused, match=message):
         check(changes, settings)
 
 

@@ -1,5 +1,3 @@
-"""What a call took of the engines, and what that cost."""
-
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -26,6 +24,6 @@ def test_an_engine_costs_what_its_replicas_worked_at_its_price() -> None:
 
 def test_without_a_price_of_each_there_is_no_cost_but_the_work_is_told() -> None:
     work = engine_work(DONE, ScalingOptions.model_validate({"diarizer": {"price_per_hour": 0.5}}))
-    assert [(one.engine, one.cost is None) for one in work] == [("Transcriber", True), ("Diarizer", False)]
+    assert [(item.engine, item.cost is None) for item in work] == [("Transcriber", True), ("Diarizer", False)]
     assert whole_cost(work) is None
     assert whole_cost(engine_work(DONE[:1], ScalingOptions())) is None

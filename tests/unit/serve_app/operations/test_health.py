@@ -1,5 +1,3 @@
-"""GET /healthz and /readyz: which part is not ready, for probes; nobody who asks often costs anything."""
-
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -84,7 +82,7 @@ async def test_an_answer_is_given_again_for_a_while_to_many_who_ask_at_once() ->
         return {"database": PartState(True)}
 
     check = PartsCheck(["database"], ask)
-    assert all(found["database"].ready for found in await asyncio.gather(*(check.parts() for _ in range(50))))
+    assert all(parts["database"].ready for parts in await asyncio.gather(*(check.parts() for _ in range(50))))
     assert asked == 1
 
 
@@ -100,7 +98,7 @@ Deployed = Callable[[dict[str, tuple[str, int]], str | None], dict[str, int]]
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Deployed:
-    """Serve as its controller tells of it, and engines that say `problem`; returns how often each was asked."""
+    """Replace Serve's controller, and engines that report `problem`; return how often each was queried."""
     from ray import serve
 
     def put(deployments: dict[str, tuple[str, int]], problem: str | None) -> dict[str, int]:
@@ -112,8 +110,8 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Deployed:
 
         def handle(name: str, _: str) -> Any:
             asked[name] = asked.get(name, 0) + 1
-            told = SimpleNamespace(result=lambda timeout_s: problem)
-            return SimpleNamespace(problem=SimpleNamespace(remote=lambda: told))
+            response = SimpleNamespace(result=lambda timeout_s: problem)
+            return SimpleNamespace(problem=SimpleNamespace(remote=lambda: response))
 
         applications = {"calls": SimpleNamespace(deployments=there)}
         monkeypatch.setattr(serve, "status", lambda: SimpleNamespace(applications=applications))
@@ -128,20 +126,20 @@ WELL = {"Conductor": ("HEALTHY", 1), "Transcriber": ("HEALTHY", 2), "Diarizer": 
 
 async def test_an_engine_that_has_its_model_is_asked_once_so_that_an_idle_one_can_leave(deployed: Deployed) -> None:
     asked = deployed(WELL, None)
-    one = cluster.Cluster()
+    cluster_ = cluster.Cluster()
     for _ in range(3):
-        assert await one.parts() == dict.fromkeys(WELL, PartState(True))
+        assert await cluster_.parts() == dict.fromkeys(WELL, PartState(True))
     assert asked == {"Transcriber": 1, "Diarizer": 1}
 
 
 async def test_an_engine_without_a_model_is_not_ready_until_it_has_one(deployed: Deployed) -> None:
     deployed(WELL, "no such folder: /srv/secret")
-    one = cluster.Cluster()
-    found = await one.parts()
-    assert not found["Transcriber"].ready
-    assert "/srv" not in found["Transcriber"].why
+    cluster_ = cluster.Cluster()
+    parts = await cluster_.parts()
+    assert not parts["Transcriber"].ready
+    assert "/srv" not in parts["Transcriber"].why
     deployed(WELL, None)
-    assert (await one.parts())["Transcriber"].ready
+    assert (await cluster_.parts())["Transcriber"].ready
 
 
 async def test_a_deployment_that_is_starting_dead_missing_or_scaled_to_zero_is_told_apart(deployed: Deployed) -> None:

@@ -1,5 +1,3 @@
-"""Alert rules and the Grafana board: Prometheus takes them, they fire where they should, and their metrics exist."""
-
 import json
 import re
 import shutil
@@ -19,7 +17,7 @@ ALERTS = DEPLOY / "alerts.yml"
 RULE_TESTS = ROOT / "tests/fixtures/alerts.test.yml"
 BOARD = DEPLOY / "grafana/switchboard.json"
 OF_RAY_AND_PROMETHEUS = {"le", "WorkerId", "NodeAddress"}
-METRICS = {one.exposed: one for one in metric_names.EVERY}
+METRICS = {metric.exposed: metric for metric in metric_names.EVERY}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool comes with Debian's package prometheus"
 )
@@ -43,12 +41,12 @@ def test_the_metrics_and_labels_of_rules_and_boards_are_those_of_the_table(expre
     used = {re.sub(r"(?<=[a-z])_(bucket|sum|count)$", "", name) for name in re.findall(r"ray_\w+", expression)}
     assert used
     assert used <= METRICS.keys()
-    known = OF_RAY_AND_PROMETHEUS.union(*(METRICS[name].labels for name in used))
+    labels = OF_RAY_AND_PROMETHEUS.union(*(METRICS[name].labels for name in used))
     matched = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", expression)
     grouped = [
         name.strip() for group in re.findall(r"(?:by|ignoring) \(([^)]*)\)", expression) for name in group.split(",")
     ]
-    assert {*matched, *grouped} <= known
+    assert {*matched, *grouped} <= labels
 
 
 def test_every_metric_of_the_table_is_on_the_board() -> None:
@@ -58,7 +56,7 @@ def test_every_metric_of_the_table_is_on_the_board() -> None:
 
 def test_grafana_knows_every_field_of_the_board_and_panels_do_not_overlap() -> None:
     board = json.loads(BOARD.read_text())
-    read = json.loads(json.dumps(Dashboard.from_json(board), default=lambda one: one.to_json()))
+    read = json.loads(json.dumps(Dashboard.from_json(board), default=lambda value: value.to_json()))
     missing = list(lost(board, read))
     assert missing == []
     taken: set[tuple[int, int]] = set()
@@ -71,19 +69,19 @@ def test_grafana_knows_every_field_of_the_board_and_panels_do_not_overlap() -> N
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-def lost(given: Any, read: Any, path: str = "") -> Any:
-    """What Grafana's own model of a board does not keep."""
-    if isinstance(given, dict):
-        for key, value in given.items():
+def lost(source: Any, read: Any, path: str = "") -> Any:
+    """Return what Grafana's model of a board does not keep."""
+    if isinstance(source, dict):
+        for key, value in source.items():
             if not isinstance(read, dict) or key not in read:
                 yield f"{path}.{key}"
             else:
                 yield from lost(value, read[key], f"{path}.{key}")
-    elif isinstance(given, list):
-        for at, (one, kept) in enumerate(zip(given, read, strict=True)):
-            yield from lost(one, kept, f"{path}[{at}]")
-    elif given != read:
-        yield f"{path}: {given} became {read}"
+    elif isinstance(source, list):
+        for at, (item, stored) in enumerate(zip(source, read, strict=True)):
+            yield from lost(item, stored, f"{path}[{at}]")
+    elif source != read:
+        yield f"{path}: {source} became {read}"
 
 
 @needs_promtool

@@ -1,5 +1,3 @@
-"""The capacity plan against arithmetic by hand, and what must hold for every load."""
-
 import gzip
 import json
 from collections import Counter
@@ -46,17 +44,17 @@ def test_a_load_by_hand() -> None:
     Recognition 6,000 x 6 = 36,000 core-seconds; a core gives 3,600 x 0.5 = 1,800: 20 Transcribers. Diarizers: 3,600 /
     1,800 = 2. Other: 7,200, submissions 4,000 x 0.002 = 8: 7,208 / 1,800 = 4.004, so 5 cores. 27 in all.
     """
-    found = plan(Load(20_000, 3, busy_hour=0.1, utilization=0.5, months=12), ROUND)
-    assert (found.transcribers, found.diarizers, found.engine_cores, found.cores) == (20, 2, 22, 27)
-    assert found.audio_hours_per_day == 1000 and found.busy_audio_hours == 100
+    result = plan(Load(20_000, 3, busy_hour=0.1, utilization=0.5, months=12), ROUND)
+    assert (result.transcribers, result.diarizers, result.engine_cores, result.cores) == (20, 2, 22, 27)
+    assert result.audio_hours_per_day == 1000 and result.busy_audio_hours == 100
     # 20,000 x 30.4375 = 608,750 calls a month, of 5,000 + 30,000 bytes; of 3 minutes, two channels, 480,000 bytes
-    assert found.database_gb_per_month == pytest.approx(21.30625)
-    assert found.storage_gb_per_month == pytest.approx(1753.2)
-    assert found.cost["cores"] == pytest.approx(27 * 730.5 * 0.05)
-    assert found.cost["database"] == pytest.approx(12 * 21.30625 * 0.1)
-    assert found.cost["all"] == pytest.approx(986.175 + 25.5675 + 420.768)
-    assert found.cost_per_audio_hour == pytest.approx(1432.5105 / 30437.5)
-    assert found.databases == 1
+    assert result.database_gb_per_month == pytest.approx(21.30625)
+    assert result.storage_gb_per_month == pytest.approx(1753.2)
+    assert result.cost["cores"] == pytest.approx(27 * 730.5 * 0.05)
+    assert result.cost["database"] == pytest.approx(12 * 21.30625 * 0.1)
+    assert result.cost["all"] == pytest.approx(986.175 + 25.5675 + 420.768)
+    assert result.cost_per_audio_hour == pytest.approx(1432.5105 / 30437.5)
+    assert result.databases == 1
 
 
 def test_a_mixed_load_on_gpus_by_hand() -> None:
@@ -64,10 +62,10 @@ def test_a_mixed_load_on_gpus_by_hand() -> None:
 
     Other: 6,000 x 0.9 + 8 = 5,408 / 1,800 = 3.004, so 4 cores, and one for each engine. Channels: 1.5 on average.
     """
-    found = plan(Load(20_000, 3, 0.5, busy_hour=0.1, utilization=0.5, gpu_rtfx=50), ROUND)
-    assert (found.gpus, found.transcribers, found.diarizers, found.cores, found.engine_cores) == (4, 4, 4, 12, 8)
-    assert found.storage_gb_per_month == pytest.approx(1753.2 * 0.75)
-    assert found.cost["gpus"] == pytest.approx(4 * 730.5)
+    result = plan(Load(20_000, 3, 0.5, busy_hour=0.1, utilization=0.5, gpu_rtfx=50), ROUND)
+    assert (result.gpus, result.transcribers, result.diarizers, result.cores, result.engine_cores) == (4, 4, 4, 12, 8)
+    assert result.storage_gb_per_month == pytest.approx(1753.2 * 0.75)
+    assert result.cost["gpus"] == pytest.approx(4 * 730.5)
 
 
 def test_submissions_beyond_one_database_take_another() -> None:
@@ -76,8 +74,8 @@ def test_submissions_beyond_one_database_take_another() -> None:
 
 
 def test_no_calls_take_nothing() -> None:
-    found = plan(Load(0, 3), ROUND)
-    assert (found.cores, found.gpus, found.cost["all"], found.cost_per_audio_hour) == (0,) * 4
+    result = plan(Load(0, 3), ROUND)
+    assert (result.cores, result.gpus, result.cost["all"], result.cost_per_audio_hour) == (0,) * 4
 
 
 @given(LOADS, st.integers(0, 1_000_000), st.floats(0, 60))
@@ -97,29 +95,29 @@ def test_cores_that_may_be_busier_are_never_more(load: Load, other: float) -> No
 
 @given(LOADS)
 def test_the_planned_cores_do_the_work_of_the_busiest_hour(load: Load) -> None:
-    found = plan(replace(load, gpu_rtfx=None), ROUND)
+    result = plan(replace(load, gpu_rtfx=None), ROUND)
     minutes = load.calls_per_day * load.busy_hour * load.minutes
     work = minutes * ((1 - load.mono_share) * 7.8 + load.mono_share * 8.6)
-    assert found.cores * 3600 * load.utilization >= work * (1 - 1e-9)
+    assert result.cores * 3600 * load.utilization >= work * (1 - 1e-9)
 
 
 def test_the_ratios_are_those_of_the_kept_outputs_on_real_speech() -> None:
     """Recomputed from each call's seconds, so that a figure cannot be changed without a measurement."""
     names = ("truths.jsonl.gz", "switchboard.jsonl.gz")
     truths, outputs = (map(json.loads, gzip.decompress((OUTPUTS / name).read_bytes()).splitlines()) for name in names)
-    calls = {one["name"]: one for one in truths}
+    calls = {truth["name"]: truth for truth in truths}
     spent = {"separated": Counter[str](), "mixed": Counter[str]()}
-    for one in outputs:
-        if one["model"] == "base" and one["call"] in calls:
-            truth = calls[one["call"]]
+    for output in outputs:
+        if output["model"] == "base" and output["call"] in calls:
+            truth = calls[output["call"]]
             of = spent["mixed" if truth["mixed"] else "separated"]
-            of.update({"minutes": truth["duration"] / 60, **one["seconds"]})
+            of.update({"minutes": truth["duration"] / 60, **output["seconds"]})
     for layout, of in spent.items():
-        told = getattr(Ratios.read(), layout)
+        measured = getattr(Ratios.read(), layout)
         engines = {"recognition": of["recognition"], "diarization": of["diarization"] + of["voiceprint"]}
         other = sum(of.values()) - of["minutes"] - sum(engines.values())
         for part, seconds in {**engines, "other": other}.items():
-            assert getattr(told, part) == pytest.approx(seconds / of["minutes"], abs=0.01), (layout, part)
+            assert getattr(measured, part) == pytest.approx(seconds / of["minutes"], abs=0.01), (layout, part)
 
 
 def test_the_table_fits_80_columns_and_json_has_the_sources() -> None:

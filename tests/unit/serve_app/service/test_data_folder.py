@@ -1,5 +1,3 @@
-"""One machine with an embedded database seals without being told to: its folder has a key."""
-
 import json
 import os
 import subprocess
@@ -20,10 +18,10 @@ URL = "https://store.example/a.wav?sig=hush"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
-    kept["SWITCHBOARD_DATA_DIR"] = str(tmp_path / "state")
-    monkeypatch.setattr(os, "environ", kept)
-    return kept
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
+    environment["SWITCHBOARD_DATA_DIR"] = str(tmp_path / "state")
+    monkeypatch.setattr(os, "environ", environment)
+    return environment
 
 
 def test_a_folder_gets_one_key_that_its_user_alone_may_read(tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-"""A port that is taken: waited for where a killed service's HAProxy listens, else refused by name."""
-
 import signal
 import subprocess
 import threading
@@ -17,7 +15,7 @@ from serve_app.service.state import ServiceError
 
 @pytest.fixture
 def proxied(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A port on which an HAProxy listens, as one does that a killed service left."""
+    """Yield a port on which an HAProxy listens like one that a killed service left."""
     port = free_port()
     configuration = tmp_path / "haproxy.cfg"
     configuration.write_text(

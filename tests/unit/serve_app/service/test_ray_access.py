@@ -1,5 +1,3 @@
-"""A Ray of one machine gets a token and loopback; who joins it finds the token, and nobody reads it but its user."""
-
 import os
 import stat
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from serve_app.settings import Settings
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No service of this machine, and an environment that is thrown away."""
+    """Hide services of this machine, and restore the environment afterwards."""
     monkeypatch.setattr(run_folder, "_base", lambda: tmp_path)
     monkeypatch.setattr(run_folder, "_OWN", [])
     monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if not k.startswith("RAY_")})

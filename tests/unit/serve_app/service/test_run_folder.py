@@ -1,5 +1,3 @@
-"""Sockets and tokens lie where only their user may reach them: who has either may do with the service as they like."""
-
 import os
 import stat
 import subprocess
@@ -24,7 +22,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def elsewhere(base: Path) -> "subprocess.Popen[str]":
-    """A service in another process: it says where its folder is and waits."""
+    """Start a service in another process: it prints its folder and waits."""
     script = (
         "import pathlib; from serve_app.service import run_folder; "
         f"run_folder._base = lambda: pathlib.Path({str(base)!r}); "
@@ -50,31 +48,31 @@ def test_services_that_run_are_found_by_what_they_told_until_they_are_killed(bas
     with elsewhere(base) as other:
         assert other.stdout is not None
         path = Path(other.stdout.readline().strip())
-        (found,) = run_folder.running()
-        assert (found.path, found.facts) == (path, {"pid": other.pid, "ray_address": "127.0.0.1:1"})
+        (service,) = run_folder.running()
+        assert (service.path, service.facts) == (path, {"pid": other.pid, "ray_address": "127.0.0.1:1"})
         other.kill()
     assert run_folder.running() == []
 
 
 def test_of_folders_that_killed_services_left_only_the_newest_stays_for_its_logs(base: Path) -> None:
-    left = []
+    folders = []
     for age in (300, 200, 100):
         with elsewhere(base) as other:
             assert other.stdout is not None
-            left.append(Path(other.stdout.readline().strip()))
+            folders.append(Path(other.stdout.readline().strip()))
             other.kill()
-        then = left[-1].stat().st_mtime - age
-        os.utime(left[-1], (then, then))
+        then = folders[-1].stat().st_mtime - age
+        os.utime(folders[-1], (then, then))
     with elsewhere(base) as alive:
         assert alive.stdout is not None
         used = Path(alive.stdout.readline().strip())
         mine = run_folder.own_folder().path
-        assert sorted(base.glob(f"{run_folder.PREFIX}*")) == sorted([left[-1], used, mine])
+        assert sorted(base.glob(f"{run_folder.PREFIX}*")) == sorted([folders[-1], used, mine])
         alive.kill()
 
 
 def test_a_link_under_such_a_name_is_not_followed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    target = tmp_path_factory.mktemp("of-somebody")
+    target = tmp_path_factory.mktemp("of-another-user")
     for number in range(3):
         (base / f"{run_folder.PREFIX}{number}").symlink_to(target)
     run_folder.own_folder()

@@ -1,5 +1,3 @@
-"""What is refused before anything is started, and what is set for what will be."""
-
 import os
 import socket
 import stat
@@ -36,7 +34,6 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> 
 def test_a_second_service_on_one_data_folder_is_refused_by_name_and_leaves_the_firsts_postgresql_alone(
     tmp_path: Path,
 ) -> None:
-    """It used to stop the first one's PostgreSQL on its way out."""
     url = embedded.start(tmp_path)
     first = FolderLock(tmp_path)
     first.hold(url="http://127.0.0.1:8000")
@@ -70,7 +67,6 @@ def test_a_service_that_could_not_start_stops_the_postgresql_that_it_held_and_le
 def test_proxies_that_take_longer_than_serve_waits_do_not_end_the_start(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a crowded machine they took more than its 60 s, and `up` ended with an error that nobody had foreseen."""
     from ray import serve
 
     def start(**_: object) -> None:
@@ -80,7 +76,7 @@ def test_proxies_that_take_longer_than_serve_waits_do_not_end_the_start(
 
     class Proxy(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """The standby, which knows of no routes; then a proxy that has heard of none; then one that has."""
+            """Answer as the standby without routes; then as a proxy without the intake's; then as one with it."""
             status, routes = ((503, b""), (200, b"{}"), (200, b'{"/": "intake"}'))[min(len(asked), 2)]
             asked.append(status)
             self.send_response(status)
@@ -95,7 +91,7 @@ def test_proxies_that_take_longer_than_serve_waits_do_not_end_the_start(
     monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "1")
     monkeypatch.setattr(serve, "start", start)
     deployed: list[str] = []
-    monkeypatch.setattr(serve, "run_many", lambda targets, **_: deployed.extend(one.name for one in targets))
+    monkeypatch.setattr(serve, "run_many", lambda targets, **_: deployed.extend(target.name for target in targets))
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         settings = Settings(data_dir=tmp_path, http={"port": server.server_port})
@@ -136,10 +132,10 @@ def test_a_cluster_needs_a_database_that_every_node_reaches() -> None:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """This process's, with nothing set for us or for Ray."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    monkeypatch.setattr(os, "environ", kept)
-    return kept
+    """Return this process's environment without settings of the service and of Ray."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    monkeypatch.setattr(os, "environ", environment)
+    return environment
 
 
 def test_where_another_service_has_its_replicas_and_its_proxy_this_one_has_ports_of_its_own(
@@ -160,7 +156,7 @@ def test_where_another_service_has_its_replicas_and_its_proxy_this_one_has_ports
         proxy.bind(("127.0.0.1", fallback))
         proxy.listen()
         other, end, other_fallback = ports()
-    assert other > last or end < first, "no port of theirs is one of ours"
+    assert other > last or end < first, "the services share no port"
     assert other_fallback != fallback
 
 
@@ -174,7 +170,7 @@ def test_a_port_that_a_starting_service_has_chosen_is_not_chosen_again_while_tha
         assert own_port(chosen) != chosen
         starting.kill()
     assert own_port(chosen) == chosen
-    assert own_port(chosen) == chosen, "one's own choice stands"
+    assert own_port(chosen) == chosen, "a claimed port is kept"
 
 
 def test_two_uses_of_a_service_get_two_ports_where_their_hundreds_overlap() -> None:
@@ -183,7 +179,7 @@ def test_two_uses_of_a_service_get_two_ports_where_their_hundreds_overlap() -> N
         second.bind(("127.0.0.1", 9402))
         assert own_port(9401) == 9403
         assert own_port(9402) == 9404
-        assert own_port(9401) == 9403, "one's own choice stands"
+        assert own_port(9401) == 9403, "a claimed port is kept"
 
 
 def test_a_job_of_the_services_ray_finds_switchboard(environment: dict[str, str]) -> None:

@@ -1,5 +1,3 @@
-"""What the standby of the intake passes on, and when a port is another's."""
-
 import asyncio
 import socket
 import subprocess
@@ -17,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from serve_app.http.proxy import SOURCE_HEADER
-from serve_app.intake.ingress import OnlySubmissions
+from serve_app.intake.ingress import SubmitOnlyMiddleware
 from serve_app.service import standby_app
 from serve_app.service.ports import free_port, is_taken, shared_socket
 
@@ -29,7 +27,7 @@ def client(prefix: str, behind_haproxy: bool) -> httpx.AsyncClient:
         return PlainTextResponse(",".join(request.headers.getlist(SOURCE_HEADER)), 202)
 
     app: Any = Starlette(routes=[Route("/submit", seen, methods=["POST"]), Route("/console", seen, methods=["POST"])])
-    transport = httpx.ASGITransport(OnlySubmissions(app, prefix, behind_haproxy), client=("198.51.100.7", 4711))
+    transport = httpx.ASGITransport(SubmitOnlyMiddleware(app, prefix, behind_haproxy), client=("198.51.100.7", 4711))
     return httpx.AsyncClient(transport=transport, base_url="http://switchboard")
 
 
@@ -54,15 +52,15 @@ async def test_only_haproxy_is_believed_where_a_sender_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("brought", "source"),
+    ("forwarded", "source"),
     [(["192.0.2.1, 192.0.2.2"], "192.0.2.2"), (["192.0.2.1", "192.0.2.3"], "192.0.2.3"), ([], "198.51.100.7")],
 )
 async def test_behind_a_load_balancer_the_last_address_of_its_header_counts(
-    monkeypatch: pytest.MonkeyPatch, brought: list[str], source: str
+    monkeypatch: pytest.MonkeyPatch, forwarded: list[str], source: str
 ) -> None:
     monkeypatch.setenv("HAPROXY_SOURCE_HEADER", "X-Forwarded-For")
     async with client("/", behind_haproxy=False) as http:
-        answer = await http.post("/submit", headers=[("X-Forwarded-For", one) for one in brought])
+        answer = await http.post("/submit", headers=[("X-Forwarded-For", address) for address in forwarded])
     assert answer.text == source
 
 
@@ -87,9 +85,9 @@ async def test_a_silent_connection_is_closed_and_one_that_is_answered_late_is_no
         request = b"POST /submit HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n"
         late, late_out = await connected(address)
         late_out.write(request + b"\r\n")
-        for said in (b"", request):  # nothing, or a head that does not end
+        for data in (b"", request):  # nothing, or a head that does not end
             silent, silent_out = await connected(address)
-            silent_out.write(said)
+            silent_out.write(data)
             assert await silent.read() == b""
             silent_out.close()
         answered.set()
@@ -136,7 +134,7 @@ def test_a_port_is_taken_by_whoever_listens_there_but_ours(host: str, other: str
             theirs.listen()
             assert is_taken((host, port), ours) is taken
         with socket.create_connection(("127.0.0.1", port)):
-            assert not is_taken((host, port), ours), "a connection listens to nobody"
+            assert not is_taken((host, port), ours), "a connection does not listen"
 
 
 ORPHAN = """
@@ -153,9 +151,9 @@ os.kill(os.getpid(), 9)
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at a parent's death is Linux's")
 def test_a_process_ends_with_its_parent_however_that_went() -> None:
     done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, check=False)
-    left = int(done.stdout)
+    remaining = int(done.stdout)
     for _ in range(600):
-        if not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE:
+        if not psutil.pid_exists(remaining) or psutil.Process(remaining).status() == psutil.STATUS_ZOMBIE:
             return
         time.sleep(0.05)
     raise AssertionError("it lives on")

@@ -1,5 +1,3 @@
-"""Signatures, payloads and decisions of events, without any service."""
-
 import json
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta, timezone
@@ -121,9 +119,9 @@ def test_what_would_make_an_event_too_large_is_left_out_and_named() -> None:
 
 
 def test_an_event_is_found_by_its_webhook_id_and_by_its_uuid() -> None:
-    made = uuid4()
-    assert payload.event_id(payload.message_id(made)) == payload.event_id(str(made)) == made
-    assert "." not in payload.message_id(made)  # the separator of what is signed
+    event_id = uuid4()
+    assert payload.event_id(payload.message_id(event_id)) == payload.event_id(str(event_id)) == event_id
+    assert "." not in payload.message_id(event_id)  # the separator of what is signed
     with pytest.raises(ValueError, match="hexadecimal"):
         payload.event_id("evt_1")
 
@@ -142,7 +140,7 @@ def test_an_answer_is_kept_as_one_short_line_without_control_characters() -> Non
 
 
 @pytest.mark.parametrize(
-    ("url", "allowed", "told"),
+    ("url", "allowed", "message"),
     [
         ("http://crm.example/x", (), "by https only"),
         ("http://crm.example/x", ("crm.example:8080",), "by https only"),
@@ -154,9 +152,9 @@ def test_an_answer_is_kept_as_one_short_line_without_control_characters() -> Non
     ],
 )
 def test_an_address_is_refused_by_its_text_with_a_sentence_about_receivers(
-    url: str, allowed: tuple[str, ...], told: str
+    url: str, allowed: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(AddressForbidden, match=told) as caught:
+    with pytest.raises(AddressForbidden, match=message) as caught:
         Poster(WebhookOptions(allowed_hosts=allowed)).check(url)
     assert "recording" not in caught.value.message
     assert "FETCH" not in caught.value.message
