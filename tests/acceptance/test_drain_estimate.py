@@ -1,4 +1,4 @@
-"""What `switchboard queue` says of a backlog on two Conductors and two of each engine, beside what really happens."""
+"""Compare `switchboard queue` with the actual drain of a backlog on two Conductors and two of each engine."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, Database
 from db.queue import backlog as queue
-from serve_app.cli.calls.queue import QueueView, StageLine, view_of
+from serve_app.cli.calls.queue import QueueView, StageLine, queue_view
 from serve_app.operations.estimates import RUNS_ON
 from serve_app.operations.scaling_options import ScalingOptions
 from serve_app.settings import Settings
@@ -31,8 +31,8 @@ from tests.synthetic_calls import synthetic_calls
 
 pytestmark = pytest.mark.slow
 COPIES = 4  # of each sample call
-STEADY = 30  # looks of Serve, one each half second, after which the queue tells what Serve does
-LONGEST_STEP = 10.0  # seconds between two looks; beyond that the machine stood still
+STEADY = 30  # looks, one each half second, after which the queue shows what Serve does
+MAX_STEP = 10.0  # seconds between two looks; beyond that the machine was suspended
 PRICES = {"Conductor": 0.5, "Transcriber": 2.0, "Diarizer": 1.0}
 AS_A_DRIVER = """
 import json, sys, time
@@ -51,14 +51,14 @@ REQUEST = re.compile(r"(?:transcribe|diarize|voiceprint|voices): (?:\w+ after )?
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[RunningService]:
-    """A service whose engines run only while there is work."""
+    """Start a service whose engines run only while there is work."""
     with serving_several() as running:
         yield running
 
 
 @contextmanager
 def watched(service: RunningService) -> Iterator[list[dict[str, int]]]:
-    """What Serve itself says of running replicas, look by look, until the block ends."""
+    """Record the running replicas of Serve at every look, until the block ends."""
     command = [sys.executable, "-c", AS_A_DRIVER, service.ready["rayAddress"]]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     looks: list[dict[str, int]] = []
@@ -89,9 +89,9 @@ class Look:
         return next(stage for stage in self.view.stages if stage.deployment == name)
 
     def __str__(self) -> str:
-        stages = (f"{one.deployment} {one.drain_seconds:.0f} s / {one.replicas}" for one in self.view.stages)
-        said = f"{self.at:.0f} s: {self.left} calls left, {self.view.drain_seconds:.0f} s said"
-        return f"{said} ({', '.join(stages)}); {self.serve[-1:]}"
+        stages = (f"{stage.deployment} {stage.drain_seconds:.0f} s / {stage.replicas}" for stage in self.view.stages)
+        summary = f"{self.at:.0f} s: {self.left} calls left, {self.view.drain_seconds:.0f} s said"
+        return f"{summary} ({', '.join(stages)}); {self.serve[-1:]}"
 
     @property
     def left(self) -> int:
@@ -99,19 +99,19 @@ class Look:
 
 
 async def looks_until(done: Callable[[Look], bool], database: Database, serve: list[dict[str, int]]) -> list[Look]:
-    """What `switchboard queue` shows again and again, the last time where `done` says so."""
+    """Run `switchboard queue` repeatedly, until `done` is true."""
     prices = {name.lower(): {"price_per_hour": price} for name, price in PRICES.items()}
     settings = Settings(scaling=ScalingOptions.model_validate(prices))
-    found: list[Look] = []
+    looks: list[Look] = []
     passed, before = 0.0, time.monotonic()
-    while not found or not done(found[-1]):
+    while not looks or not done(looks[-1]):
         await asyncio.sleep(1)
-        view = view_of(*await queue.lanes(database), settings)
+        view = queue_view(*await queue.lanes(database), settings)
         now = time.monotonic()
-        passed, before = passed + min(now - before, LONGEST_STEP), now
-        found.append(Look(passed, view, tuple(serve[-STEADY:])))
-        print(found[-1])
-    return found
+        passed, before = passed + min(now - before, MAX_STEP), now
+        looks.append(Look(passed, view, tuple(serve[-STEADY:])))
+        print(looks[-1])
+    return looks
 
 
 def busy_seconds(service: RunningService, deployment: str) -> float:
@@ -126,37 +126,37 @@ def busy_seconds(service: RunningService, deployment: str) -> float:
 
 
 def _requests(lines: list[dict[str, Any]]) -> Iterator[tuple[float, float]]:
-    """When each request began and ended."""
+    """Return start and end of each request."""
     for line in lines:
-        if found := REQUEST.match(line["message"]):
+        if match := REQUEST.match(line["message"]):
             end = datetime.fromisoformat(line["asctime"].replace(",", ".")).timestamp()
-            yield end - float(found[1]), end
+            yield end - float(match[1]), end
 
 
 async def worked(client: Client) -> dict[str, float]:
     """Replica seconds by engine, as they were recorded with the stages of calls."""
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     async with client.database.transaction(EVERY_WORKSPACE) as connection:
         query = "SELECT stage, sum(worked_seconds) FROM stage_results WHERE worked_seconds IS NOT NULL GROUP BY stage"
         for stage, seconds in await connection.execute(sa.text(query)):
-            found[RUNS_ON.get(stage, "")] += seconds
-    return found
+            totals[RUNS_ON.get(stage, "")] += seconds
+    return totals
 
 
 async def submit_all(client: Client, files: FileServer) -> set[str]:
     """Submit the sample calls, each COPIES times; return their ids."""
-    bodies = [body for _ in range(COPIES) for one in synthetic_calls() for body in one.submissions(files.add)]
+    bodies = [body for _ in range(COPIES) for call in synthetic_calls() for body in one.submissions(files.add)]
     for body in bodies:
         while (await client.post(body)).status_code == 503:  # a busy machine: senders try again
             await asyncio.sleep(1)
     return {body["callId"] for body in bodies}
 
 
-def said_beside_real(looks: list[Look], calls: int) -> list[float]:
-    """The drain time said beside the real one when 25, 50 and 75 % of the calls were done."""
+def estimate_by_actual(looks: list[Look], calls: int) -> list[float]:
+    """Return the ratio of estimated to actual drain time when 25, 50 and 75 % of the calls were done."""
     quarters = [next(look for look in looks if look.left <= calls * part) for part in (0.75, 0.5, 0.25)]
     ratios = [look.view.drain_seconds / (looks[-1].at - look.at) for look in quarters]
-    print(f"said beside real when 25, 50 and 75 % were done: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+    print(f"estimated / actual when 25, 50 and 75 % were done: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
     return ratios
 
 
@@ -167,16 +167,16 @@ async def test_drain_time_replicas_and_cost_are_what_happens(service: RunningSer
         ids = await submit_all(client, files)
         looks = await looks_until(lambda look: not look.left, client.database, serve)
         records = await client.ended(ids, 60)
-        gone = await looks_until(
+        scaled_down = await looks_until(
             lambda look: not any(look.stage(name).replicas for name in ENGINES), client.database, serve
         )
     assert all(record.call.state == "completed" for record in records)
-    cold = said_beside_real(looks, len(ids))
+    cold = estimate_by_actual(looks, len(ids))
 
     for name in ENGINES:
         assert {look.stage(name).replicas for look in looks} >= {0, 2}
         assert max(seen[name] for look in looks for seen in look.serve) == 2
-        for look in (*looks, *gone):
+        for look in (*looks, *scaled_down):
             steady = {seen[name] for seen in look.serve}
             if len(look.serve) == STEADY and len(steady) == 1:
                 assert steady == {look.stage(name).replicas}
@@ -184,7 +184,7 @@ async def test_drain_time_replicas_and_cost_are_what_happens(service: RunningSer
     assert any({"mixed", "separated"} <= look.stage("Transcriber").audio_seconds.keys() for look in looks)
 
     spent = await worked(client)
-    hours = COPIES * sum(one.expected["duration"] for one in synthetic_calls()) / 3600
+    hours = COPIES * sum(call.expected["duration"] for call in synthetic_calls()) / 3600
     for name in ENGINES:
         busy = busy_seconds(service, name)
         cost = looks[-1].stage(name).cost_per_audio_hour
@@ -195,6 +195,6 @@ async def test_drain_time_replicas_and_cost_are_what_happens(service: RunningSer
     assert all(0.25 < ratio < 4 for ratio in cold)
 
     more = await submit_all(client, files)  # their pace is known now, and the engines start once more
-    warm = said_beside_real(await looks_until(lambda look: not look.left, client.database, []), len(more))
+    warm = estimate_by_actual(await looks_until(lambda look: not look.left, client.database, []), len(more))
     assert all(0.5 < ratio < 2 for ratio in warm)
     await client.close()

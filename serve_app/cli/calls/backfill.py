@@ -1,5 +1,3 @@
-"""`switchboard backfill`: a folder or a bucket of recordings through the pipeline, into Parquet."""
-
 import contextlib
 import os
 import sys
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 RESUME = "Run the same command again"
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
-OBJECT_STORE_BYTES = 100 * 2**20  # paths travel through it, not sound
+OBJECT_STORE_BYTES = 100 * 2**20  # it holds paths, no audio
 
 
 def backfill(
@@ -42,7 +40,7 @@ def backfill(
         str | None,
         typer.Option(
             help="The Ray to run on: host:port or auto; local starts one here for this run.",
-            show_default="that of the service on this machine, or else local",
+            show_default="the service on this machine, else local",
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, each with its own engines.")] = 1,
@@ -55,9 +53,9 @@ def backfill(
     ] = None,
     resource: Annotated[
         str | None,
-        typer.Option(help="A custom Ray resource of which each worker takes one: keeps workers on nodes that have it."),
+        typer.Option(help="A custom Ray resource that each worker takes one of: restricts workers to nodes with it."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most this many recordings in this run.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of recordings in this run.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Retry recordings that failed before.")] = False,
     country: Country = None,
     time_zone: TimeZone = "UTC",
@@ -67,8 +65,8 @@ def backfill(
 ) -> None:
     """Run the pipeline on all recordings of a folder or bucket with Ray Data, and write one row for each to Parquet.
 
-    It can be stopped or killed at any time: run the same command again to do the rest. A recording that fails becomes
-    a row with an error. Nothing goes into the service's database; to store calls, use `switchboard submit`.
+    You can stop it at any time: run the same command again to process the rest. A recording that fails becomes a row
+    with an error. Nothing is stored in the service's database; to store calls, use `switchboard submit`.
 
     Examples:
 
@@ -82,19 +80,19 @@ def backfill(
     check_models(settings)
     _check_folders(source, output)  # before Ray is started, to fail fast on invalid paths
     try:
-        # Ray tells warnings of its own on stdout, where our data goes.
+        # Ray prints warnings on stdout, which is for data.
         with contextlib.redirect_stdout(sys.stderr), _ray(settings, address) as cluster:
             job = _job(settings, source, output, country, time_zone)
             hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
             progress = _run(job, hardware, pattern, failed, limit, json_)
     except KeyboardInterrupt:
-        raise CommandError("Interrupted.", f"{RESUME} to do the rest.", INTERRUPTED) from None
+        raise CommandError("Interrupted.", f"{RESUME} to process the rest.", INTERRUPTED) from None
     except FolderUnusable as error:
-        raise CommandError(f"{error.message} ({error.code})", f"{RESUME} then; it does the rest.", FAILED) from error
+        raise CommandError(f"{error.message} ({error.code})", f"{RESUME} when this is fixed.", FAILED) from error
     if json_:
         print_json({**_counts(progress), "output": job.output})
     else:
-        _tell(progress, job.output)
+        _print_summary(progress, job.output)
     if progress.failed and progress.failed == progress.done:
         raise typer.Exit(FAILED)
 
@@ -128,13 +126,13 @@ def _job(settings: "Settings", source: str, output: str, country: str | None, ti
 
 
 def _address(folder: str) -> str:
-    """A path as seen from here; other processes run in other folders."""
+    # Workers run in other folders, so relative paths are resolved here.
     return folder if "://" in folder else Path(folder).expanduser().absolute().as_uri()
 
 
 @contextlib.contextmanager
 def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]]:
-    """A Ray, joined or started; yields its resources. What Ray reads when it is imported is set before."""
+    """Join or start Ray and yield its resources. Variables that Ray reads on import are set first."""
     from serve_app.cli.ui import this_machine
     from serve_app.service import children, ray_access, run_folder
 
@@ -142,10 +140,10 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
     if where is None:
         service = this_machine.find(settings, None)
         where = str(service.facts.get("ray_address", LOCAL)) if service else LOCAL
-    own = where == LOCAL
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are about Ray Data's own doings
-    if own:
-        quiet = {"RAY_worker_niceness": "0"}  # the actors say by themselves how nice they are
+    is_local = where == LOCAL
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # hides warnings that Ray Data causes
+    if is_local:
+        quiet = {"RAY_worker_niceness": "0"}  # the actors set their own niceness
         for name, value in (ray_access.own_ray(run_folder.own_folder().path) | quiet).items():
             os.environ.setdefault(name, value)
     else:
@@ -156,17 +154,16 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
         err().print(f"[dim]{sentence} ...[/dim]")
 
     def end() -> None:
-        if own:
+        if is_local:
             children.end(spared=lambda: before)
 
-    step("Starting Ray" if own else f"Joining Ray at {where}")
+    step("Starting Ray" if is_local else f"Joining Ray at {where}")
     try:
-        ray_access.start(
-            where, step, end, **({"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if own else {})
-        )
+        options = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if is_local else {}
+        ray_access.start(where, step, end, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        place = "here" if own else f"at {where}"
-        raise CommandError(f"There is no Ray {place}: {error}", "Check --address and RAY_AUTH_TOKEN_PATH.") from error
+        action = "start Ray" if is_local else f"join Ray at {where}"
+        raise CommandError(f"Cannot {action}: {error}", "Check --address and RAY_AUTH_TOKEN_PATH.") from error
     import ray
 
     try:
@@ -174,24 +171,24 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
     finally:
         ray.shutdown()
         end()
-        if own:
+        if is_local:
             run_folder.discard_own_folder()
 
 
 def _hardware(
     settings: "Settings", cluster: dict[str, float], workers: int, cpus: float, gpus: float | None, resource: str | None
 ) -> "Hardware":
-    """What the actors take. Raises `CommandError` where the cluster does not have it: they would wait forever."""
+    """Return the resources of the workers. Raises `CommandError` if the cluster lacks them: Ray would wait forever."""
     from pipeline.backfill.run import Hardware
 
     if gpus is None:
         gpus = 1.0 if cluster.get("GPU") and settings.asr.device != "cpu" else 0.0
-    wanted = {"CPU": workers * cpus, "GPU": workers * gpus, **({resource: workers} if resource else {})}
-    for what, amount in wanted.items():
+    required = {"CPU": workers * cpus, "GPU": workers * gpus, **({resource: workers} if resource else {})}
+    for what, amount in required.items():
         if amount > cluster.get(what, 0.0):
             raise CommandError(
-                f"{workers} workers take {amount:g} {what}; the cluster has {cluster.get(what, 0.0):g}.",
-                "Fewer --workers, or less for each with --cpus and --gpus.",
+                f"{workers} workers need {amount:g} {what}; the cluster has {cluster.get(what, 0.0):g}.",
+                "Reduce --workers, --cpus or --gpus.",
                 USAGE,
             )
     return Hardware(workers, cpus, gpus, resource)
@@ -203,14 +200,14 @@ def _run(
     from pipeline.backfill.run import backfill as run
 
     with progress_bar(disable=quiet) as bar:
-        shown = bar.add_task("loading the engines", total=None)
-        return run(job, hardware, pattern, failed, limit, lambda progress: _show(bar, shown, progress, limit))
+        task = bar.add_task("loading the engines", total=None)
+        return run(job, hardware, pattern, failed, limit, lambda progress: _show(bar, task, progress, limit))
 
 
-def _show(bar: "Progress", shown: "TaskID", progress: "BackfillProgress", limit: int | None) -> None:
-    total = progress.found - progress.before
+def _show(bar: "Progress", task: "TaskID", progress: "BackfillProgress", limit: int | None) -> None:
+    total = progress.total - progress.before
     bar.update(
-        shown,
+        task,
         total=min(total, limit) if limit else total,
         completed=progress.done,
         description="recordings" if progress.done else "loading the engines",
@@ -219,28 +216,28 @@ def _show(bar: "Progress", shown: "TaskID", progress: "BackfillProgress", limit:
 
 def _counts(progress: "BackfillProgress") -> dict[str, float]:
     return {
-        "found": progress.found,
+        "found": progress.total,
         "done_before": progress.before,
         "done": progress.done,
         "failed": progress.failed,
-        "left": progress.left,
+        "left": progress.remaining,
         "audio_seconds": round(progress.audio, 1),
         "seconds": round(progress.seconds, 1),
     }
 
 
-def _tell(progress: "BackfillProgress", output: str) -> None:
+def _print_summary(progress: "BackfillProgress", output: str) -> None:
     console = out()
-    if not progress.found:
-        console.print("There are no recordings in the source.")
+    if not progress.total:
+        console.print("No recordings in the source.")
         return
-    before = f", {progress.before} of them done before" if progress.before else ""
-    console.print(f"{progress.found} recordings{before}.")
+    before = f", {progress.before} processed before" if progress.before else ""
+    console.print(f"{progress.total} recordings{before}.")
     if progress.done:
-        a_hour = progress.done / progress.seconds * 3600
+        per_hour = progress.done / progress.seconds * 3600
         console.print(
-            f"Done now: {progress.done} with {duration(progress.audio)} of sound, in {duration(progress.seconds)} "
-            f"({a_hour:,.0f} an hour)."
+            f"Processed now: {progress.done} with {duration(progress.audio)} of audio, in {duration(progress.seconds)} "
+            f"({per_hour:,.0f} per hour)."
         )
     if progress.failed:
         console.print(
@@ -249,6 +246,6 @@ def _tell(progress: "BackfillProgress", output: str) -> None:
                 ": columns `code` and `error` say why; --failed retries them.",
             )
         )
-    if progress.left:
-        console.print(f"{progress.left} are left: run the same command again.")
+    if progress.remaining:
+        console.print(f"{progress.remaining} left: run the same command again.")
     console.print(Text(f"Rows: {output}"))

@@ -1,5 +1,3 @@
-"""`switchboard process`: the pipeline in this process, without service and database, on production's engines."""
-
 import asyncio
 import hashlib
 import time
@@ -42,7 +40,7 @@ def process(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="One call each.")],
     second: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its own file."),
+        typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its file."),
     ] = None,
     from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
     to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
@@ -60,7 +58,7 @@ def process(
     words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
     json_: Json = False,
 ) -> None:
-    """Run the pipeline on local files and show what it finds. Nothing is stored.
+    """Run the pipeline on local files and show the results. Nothing is stored.
 
     Models are loaded once for all files; the first use of a hub model downloads it. Exit code 1 if any file failed.
 
@@ -73,7 +71,7 @@ def process(
       switchboard process serve_app/demo/samples/*/call.flac --model base
     """
     if second and len(files) > 1:
-        raise CommandError("--second belongs to one call, but several files were given.", "", USAGE)
+        raise CommandError("--second belongs to one call, but there are several files.", "", USAGE)
     for number in (from_number, to_number):
         if not 1 <= len(number) <= MAX_NUMBER:
             raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
@@ -115,8 +113,8 @@ async def _process_all(
         try:
             outcome = await _process_one(describe(), recordings, workers, roster, settings)
         except CallError as error:
-            told = explain(error)
-            err().print(Text.assemble((f"{file}: ", "bold red"), told.sentence))
+            explanation = explain(error)
+            err().print(Text.assemble((f"{file}: ", "bold red"), explanation.sentence))
             results.append({"file": str(file), "error": {"code": error.code, "message": error.message}})
             continue
         if not quiet:
@@ -128,8 +126,10 @@ async def _process_all(
 async def _process_one(
     call: Call, recordings: tuple[Recording, ...], workers: "LocalWorkers", roster: Roster, settings: "Settings"
 ) -> "Outcome":
-    """The files are handed to the pipeline as already fetched: no server is needed, and the service's storage is left
-    alone. Decoded sound lies in a temporary folder (TMPDIR) if no other is set."""
+    """Run the pipeline on files that count as fetched, without a server or the service's storage.
+
+    Decoded audio is stored in a temporary folder (TMPDIR) unless the settings name one.
+    """
     from pipeline.journal import MemoryJournal
     from pipeline.process import process as run_pipeline
 
@@ -144,7 +144,7 @@ async def _process_one(
 
     options = settings.process_options()
     with (
-        console.status("listening ..."),
+        console.status("processing ..."),
         TemporaryDirectory(prefix="switchboard-", ignore_cleanup_errors=True) as folder,
     ):
         if options.scratch is None:
@@ -154,13 +154,13 @@ async def _process_one(
 
 
 def summary(stage: Stage, result: Any) -> str:
-    """Return the result of a stage in a few words; empty for stages that have none."""
+    """Return a short description of a stage's result; empty for stages that have none."""
     return SUMMARIES.get(stage, lambda _: "")(result)
 
 
 def _audio(result: Any) -> str:
     speech = sum(span.duration for spans in result.speech for span in spans)
-    kinds = dict.fromkeys(label.kind.value for own in result.labels for label in own)
+    kinds = dict.fromkeys(label.kind.value for labels in result.labels for label in labels)
     others = ", ".join(kind for kind in kinds if kind not in ("speech", "silence"))
     also = f" (also {others})" if others else ""
     return (
@@ -180,14 +180,14 @@ SUMMARIES: dict[Stage, Callable[[Any], str]] = {
     Stage.RECOGNITION: _asr,
     Stage.DIARIZATION: lambda result: f"{len({span.speaker for span in result.spans})} voices",
     Stage.VOICEPRINT: lambda result: (
-        f"of {result.speech_seconds:.1f} s of the rep" if result else "too little of the rep's speech"
+        f"of {result.speech_seconds:.1f} s of the rep" if result else "too little speech of the rep"
     ),
     Stage.SPEAKERS: lambda result: ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers),
 }
 
 
 def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
-    """The environment's settings with this command's models; checked as the environment's are."""
+    """Return the settings with this command's models, validated like other settings."""
     from serve_app.settings import Settings
 
     settings = Settings()
@@ -200,7 +200,7 @@ def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
 
 
 def check_models(settings: "Settings") -> None:
-    """Raise `CommandError` (2) for a model that there cannot be."""
+    """Raise `CommandError` (2) for an invalid model name."""
     from pipeline.checkpoints.resolve import check_name
     from pipeline.errors import CheckpointMissing
     from serve_app.service.configured_models import configured_models
@@ -213,7 +213,7 @@ def check_models(settings: "Settings") -> None:
 
 
 def _workers(settings: "Settings") -> "LocalWorkers":
-    """Engines are loaded when first needed: a stereo call without a rep's word never loads the diarizer."""
+    # Engines are loaded when first needed: a stereo call in which the rep is silent never loads the diarizer.
     from pipeline import asr, diarization
     from pipeline.runtime.workers import LocalWorkers
 

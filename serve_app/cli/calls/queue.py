@@ -1,5 +1,3 @@
-"""`switchboard queue`: the backlog, in seconds of audio, and when it will be done."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -20,17 +18,17 @@ CHANNELS = {1: "mixed", 2: "separated", None: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class StageLine:
-    """The backlog of one deployment. Seconds of audio by channels: mixed, separated, unknown."""
+    """The backlog of one deployment. `audio_seconds`: by channels (mixed, separated, unknown)."""
 
     deployment: str
     calls: int
     audio_seconds: dict[str, float]
-    replica_seconds: float  # time in which one replica would do it
+    replica_seconds: float  # processing time of one replica
     replicas: int | None  # None: not reported yet
     replicas_seen_at: str | None
     drain_seconds: float
     replica_seconds_per_audio_hour: float
-    measured_calls: float  # behind the factor, older ones weighing less; 0: the configured one
+    measured_calls: float  # calls behind the factor, weighted by age; 0: configured factor
     cost_per_audio_hour: float | None  # None: no price is set
 
 
@@ -55,9 +53,9 @@ class QueueView:
     running_calls: int
     later_calls: int
     audio_seconds: float
-    drain_seconds: float  # until all of it is done by the slowest deployment
+    drain_seconds: float  # until the slowest deployment is done
     gpu_seconds_per_audio_hour: float
-    cpu_seconds_per_audio_hour: float  # of engines that have no GPU
+    cpu_seconds_per_audio_hour: float  # engines without a GPU
     cost_per_audio_hour: float | None
     stages: tuple[StageLine, ...]
     teams: tuple[TeamLine, ...]
@@ -66,9 +64,9 @@ class QueueView:
 def queue(
     team: Annotated[str | None, typer.Option("--team", help="Only this team, by name.")] = None, json_: Json = False
 ) -> None:
-    """Show the backlog: calls and audio by stage and team, when it will be done, and what an hour of audio costs.
+    """Show the backlog: calls and audio by stage and team, the time to drain it, and the cost of an hour of audio.
 
-    Real-time factors are measured on finished work; until there is any, those of the settings are assumed. Costs need
+    Real-time factors are measured on finished calls; until then, those of the settings are assumed. Costs need
     SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR (and DIARIZER, CONDUCTOR).
 
     Examples:
@@ -86,8 +84,10 @@ def queue(
         render(view)
 
 
-def view_of(backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings", team: str | None = None) -> QueueView:
-    """The figures, from what the database holds and what the settings say."""
+def queue_view(
+    backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings", team: str | None = None
+) -> QueueView:
+    """Return the queue as figures, from the backlog, its lanes and the settings."""
     from serve_app.operations.estimates import STAGES, Estimate
 
     estimate = Estimate(backlog, settings.scaling.assumed_rtfx)
@@ -110,15 +110,15 @@ def view_of(backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings",
 
 
 def _engine_seconds(stages: Sequence[StageLine], settings: "Settings") -> tuple[float, float]:
-    """Seconds of GPU, and of engines without a GPU, for an hour of audio."""
-    hours = {one.deployment: one.replica_seconds_per_audio_hour for one in stages if one.deployment != "Conductor"}
+    """Return seconds on GPU and on CPU per hour of audio."""
+    engines = [stage for stage in stages if stage.deployment != "Conductor"]
+    hours = {stage.deployment: stage.replica_seconds_per_audio_hour for stage in engines}
     gpus = {name: _gpus(name, settings) for name in hours}
     on_gpu = sum(seconds * gpus[name] for name, seconds in hours.items())
     return on_gpu, sum(seconds for name, seconds in hours.items() if not gpus[name])
 
 
 def _gpus(name: str, settings: "Settings") -> float:
-    """The share of a GPU that is set for a replica; 0 if unset."""
     return getattr(settings.scaling.replicas_of(name), "num_gpus", None) or 0.0
 
 
@@ -126,7 +126,7 @@ def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Setti
     from serve_app.operations.estimates import STAGES
 
     work = estimate.work(name)
-    there = estimate.state(name)
+    state = estimate.state(name)
     hour = estimate.per_audio_hour(name)
     price = settings.scaling.replicas_of(name).price_per_hour
     return StageLine(
@@ -134,8 +134,8 @@ def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Setti
         calls=work.calls,
         audio_seconds={CHANNELS[channels]: seconds for channels, seconds in work.audio_seconds.items()},
         replica_seconds=work.replica_seconds,
-        replicas=there.replicas if there else None,
-        replicas_seen_at=moment(there.seen_at) if there else None,
+        replicas=state.replicas if state else None,
+        replicas_seen_at=moment(state.seen_at) if state else None,
         drain_seconds=estimate.drain_seconds(name),
         replica_seconds_per_audio_hour=hour,
         measured_calls=sum(pace.calls for pace in backlog.paces if pace.stage in STAGES[name]),
@@ -157,14 +157,12 @@ def _team(lane: "Lane", backlog: "Backlog") -> TeamLine:
 
 
 def load(settings: "Settings", team: str | None = None) -> QueueView:
-    """The queue of the settings' database."""
     from db.queue import backlog as waiting
 
-    return view_of(*databases.run(waiting.lanes, settings=settings), settings, team)
+    return queue_view(*databases.run(waiting.lanes, settings=settings), settings, team)
 
 
 def headline(view: QueueView) -> str:
-    """Return all of it in one sentence."""
     later = f"{counted(view.later_calls, 'call')} to be retried later" if view.later_calls else ""
     if not view.waiting_calls and not view.running_calls:
         return f"Nothing in the queue{'; ' + later if later else ''}."
@@ -175,7 +173,6 @@ def headline(view: QueueView) -> str:
 
 
 def render(view: QueueView) -> None:
-    """For people."""
     out().print(headline(view))
     lines = table("!stage", "#calls", "#replicas", "#done in", "#per audio hour", "#cost", "queued audio")
     for stage in view.stages:
@@ -191,9 +188,9 @@ def render(view: QueueView) -> None:
     out().print(lines)
     if view.teams:
         teams = table("team", "workspace", "!priority", "#share", "#waiting", "#audio", "#running")
-        for one in view.teams:
-            kind = "live" if one.live else "backfill"
-            waits = duration(one.waiting_audio_seconds)
-            figures = (str(one.waiting_calls), waits, str(one.running_calls))
-            teams.add_row(one.team, one.workspace, kind, f"{one.share:g}", *figures)
+        for line in view.teams:
+            kind = "live" if line.live else "backfill"
+            waits = duration(line.waiting_audio_seconds)
+            figures = (str(line.waiting_calls), waits, str(line.running_calls))
+            teams.add_row(line.team, line.workspace, kind, f"{line.share:g}", *figures)
         out().print(teams)

@@ -1,5 +1,3 @@
-"""`switchboard search`: the index of search by meaning: make it for stored calls, look how far it is, remove it."""
-
 import asyncio
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +5,8 @@ import typer
 
 from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, counted, out, print_json, progress_bar
+from serve_app.cli.ui.output import counted, out, progress_bar
+from serve_app.cli.ui.resource import Group, Result
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from pipeline.embedding import Engine
 
 LEASE_SECONDS = 900.0
-AT_ONCE = 4  # calls claimed together
+BATCH = 4  # calls claimed together
 WAIT_SECONDS = 1.0  # for calls that a running service has claimed
 
-app = command_group("""Search by meaning: make stored calls searchable, see how far it is, remove it.
+app = Group("""Search by meaning: index stored calls, show progress, remove the index.
 
-    New calls and corrections need nothing: the service makes their passages where SWITCHBOARD_EMBEDDING__ENGINE is set.
+    The service indexes new calls and corrections itself if SWITCHBOARD_EMBEDDING__ENGINE is set.
 
     Examples:
 
@@ -34,12 +33,12 @@ app = command_group("""Search by meaning: make stored calls searchable, see how 
 @app.command()
 def index(
     everything: Annotated[
-        bool, typer.Option("--all", help="Calls that have passages of this model too, not only the others.")
+        bool, typer.Option("--all", help="Also index calls that this model has already indexed.")
     ] = False,
 ) -> None:
-    """Make passages of all stored calls with the model of the settings, and make it the one that is searched with.
+    """Index all stored calls with the model of the settings, and use this model for search from now on.
 
-    May be interrupted and begun again: what is done stays. Beside a running service both work.
+    Can be interrupted and run again; finished calls stay indexed. A running service shares the work.
 
     Example:
 
@@ -50,8 +49,8 @@ def index(
 
     settings = Settings()
     if not settings.embedding.on:
-        known = ", ".join(embedding.ENGINES.names())
-        raise CommandError("No embedding engine is named.", f"Set SWITCHBOARD_EMBEDDING__ENGINE ({known}).", USAGE)
+        names = ", ".join(embedding.ENGINES.names())
+        raise CommandError("No embedding engine is named.", f"Set SWITCHBOARD_EMBEDDING__ENGINE ({names}).", USAGE)
     engine = embedding.load(settings.embedding, settings.checkpoints)
     calls, passages = databases.run(
         lambda database: _index(database, engine, everything), writes=True, settings=settings
@@ -61,9 +60,9 @@ def index(
     )
 
 
-@app.command()
-def status(json_: Json = False) -> None:
-    """Show which model calls are searched with, how many have passages, how many are due.
+@app.reads()
+async def status(database: "Database") -> Result:
+    """Show which model search uses, how many calls are indexed, and how many are due.
 
     Example:
 
@@ -71,19 +70,14 @@ def status(json_: Json = False) -> None:
     """
     from db.search import passages
 
-    found = databases.run(passages.state)
-    if json_:
-        print_json(found)
-    elif found.model is None:
-        out().print("Search by meaning is not switched on.")
-    else:
-        done = f"{counted(found.calls, 'call')}, {counted(found.passages, 'passage')}"
-        out().print(f"{found.model}: {done}; {counted(found.due, 'call')} due.", markup=False)
+    state = await passages.state(database)
+    counts = f"{counted(state.calls, 'call')}, {counted(state.passages, 'passage')}; {counted(state.due, 'call')} due."
+    return Result(state, f"{state.model}: {counts}" if state.model else "Search by meaning is not switched on.")
 
 
-@app.command()
-def remove() -> None:
-    """Remove all passages, and make none until a service with an embedding engine starts, or `index`.
+@app.writes()
+async def remove(database: "Database") -> Result:
+    """Delete all passages. The next service with an embedding engine, or `index`, creates them again.
 
     Example:
 
@@ -91,12 +85,12 @@ def remove() -> None:
     """
     from db.search import passages
 
-    removed = databases.run(passages.switch_off, writes=True)
-    out().print(f"{counted(removed, 'passage')} removed.")
+    count = await passages.switch_off(database)
+    return Result({"removed": count}, f"{counted(count, 'passage')} removed.")
 
 
 async def _index(database: "Database", engine: "Engine", everything: bool) -> tuple[int, int]:
-    """Make all calls due, and work them off; returns how many calls and passages this process made."""
+    """Mark all calls as due and process them; return how many calls and passages this process stored."""
     from db.search import passages
 
     await passages.switch_on(database, engine.name, replace=True)
@@ -104,28 +98,28 @@ async def _index(database: "Database", engine: "Engine", everything: bool) -> tu
     while behind is not None:
         behind = await passages.make_due(database, behind, everything)
     with progress_bar() as progress:
-        return await _work_off(database, engine, progress)
+        return await _process_due(database, engine, progress)
 
 
-async def _work_off(database: "Database", engine: "Engine", progress: "Progress") -> tuple[int, int]:
+async def _process_due(database: "Database", engine: "Engine", progress: "Progress") -> tuple[int, int]:
     from db.search import passages
     from pipeline.domain.passages import passages_of
 
     total = (await passages.state(database)).due
-    shown = progress.add_task("calls", total=total)
-    calls = made = 0
-    while left := (await passages.state(database)).due:
-        progress.update(shown, completed=max(0, total - left))
-        waiting = await passages.claim(database, AT_ONCE, LEASE_SECONDS)
-        if not waiting:  # a running service has them
+    task = progress.add_task("calls", total=total)
+    calls = stored = 0
+    while due := (await passages.state(database)).due:
+        progress.update(task, completed=max(0, total - due))
+        waiting = await passages.claim(database, BATCH, LEASE_SECONDS)
+        if not waiting:  # a running service has claimed them
             await asyncio.sleep(WAIT_SECONDS)
         try:
             while waiting:
                 parts = passages_of(waiting[0].turns)
-                vectors = await asyncio.to_thread(engine.passages, [one.text for one in parts])
+                vectors = await asyncio.to_thread(engine.passages, [part.text for part in parts])
                 if await passages.store(database, waiting[0], engine.name, parts, vectors.tolist()):
-                    calls, made = calls + 1, made + len(parts)
+                    calls, stored = calls + 1, stored + len(parts)
                 del waiting[0]
         finally:
             await passages.release(database, waiting)
-    return calls, made
+    return calls, stored

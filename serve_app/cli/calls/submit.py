@@ -1,5 +1,3 @@
-"""`switchboard submit`: calls to the service over HTTP, as a telephony system sends them."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,20 +6,41 @@ from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from pipeline.fetch import handed_in
 from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from serve_app.cli.ui.lookup import need_uuid
+from serve_app.cli.ui.options import parse_id
 from serve_app.cli.ui.output import Json, err, out, print_json
-from serve_app.cli.ui.problems import CommandProblem, read_problem, show_problem
 
-REQUEST_TIMEOUT = 30.0  # seconds for one answer of /submit
+REQUEST_TIMEOUT = 30.0  # seconds for one response of /submit
+
+ADVICE = {
+    401: "Is the key right and not revoked? `switchboard keys list` shows the keys, `keys create` creates one.",
+    403: "The key is valid, but it has no scope `submit`, or the call belongs to another team.",
+    404: "Is --url the service's base URL? The endpoint is {base_url}/submit.",
+    413: "The body exceeds the service's limit.",
+    429: "Too many submissions for this key; retry after {retry_after} s.",
+    503: "The service cannot accept calls at the moment; retry after {retry_after} s with the same callId.",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """One submission and what came of it: `reply` when it was accepted, else `problem`."""
+class CommandProblem:
+    """A rejected submission. `faults`: pointer and detail of each fault in the body."""
+
+    status: int
+    title: str
+    detail: str
+    faults: tuple[tuple[str, str], ...] = ()
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One submission and its outcome: `reply` if it was accepted, else `problem`."""
 
     name: str
     call_id: str
@@ -48,11 +67,12 @@ def submit(
         typer.Option(
             envvar="SWITCHBOARD_API_KEY",
             show_envvar=True,
-            help="API key with scope `submit`; not needed for a service of yours on this machine.",
+            help="API key with scope `submit`; not needed for your service on this machine.",
         ),
     ] = None,
     second: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its own file.")
+        str | None,
+        typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file."),
     ] = None,
     from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
     to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
@@ -64,7 +84,8 @@ def submit(
     ] = None,
     duration: Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")] = None,
     team: Annotated[
-        str | None, typer.Option(help="teamId, which a workspace-wide key needs; of a service on this machine a name.")
+        str | None,
+        typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key."),
     ] = None,
     user: Annotated[str | None, typer.Option(help="userId of the member who handled the call.")] = None,
     call_id: Annotated[
@@ -112,13 +133,13 @@ def submit(
     }
     folder = service.handed_in if service else None
     if local and folder is None:
-        raise _takes_no_files(url, local)
+        raise _files_refused(url, local)
     sent = _submit(url, key, _bodies(names, second, call_id, described), folder)
     if not json_:
         show(sent)
     records = _wait(sent, key, timeout, service) if wait else []
     if json_:
-        print_json([_as_json(one, records) for one in sent])
+        print_json([_as_json(submission, records) for submission in sent])
     else:
         _show_records(records)
     if _any_failed(sent, records):
@@ -126,7 +147,6 @@ def submit(
 
 
 def _show_records(records: Sequence[Any]) -> None:
-    """As `switchboard calls show` does, one after another."""
     from serve_app.cli.render.call import render_call
 
     for record in records:
@@ -134,34 +154,34 @@ def _show_records(records: Sequence[Any]) -> None:
         render_call(record, out())
 
 
-def _any_failed(sent: Sequence[Sent], records: Sequence[Any]) -> bool:
-    return any(one.problem for one in sent) or any(record.call.state == "failed" for record in records)
+def _any_failed(sent: Sequence[Submission], records: Sequence[Any]) -> bool:
+    return any(submission.problem for submission in sent) or any(record.call.state == "failed" for record in records)
 
 
 def _refuse_contradictions(names: Sequence[str], second: str | None, call_id: str | None) -> None:
     if (second or call_id) and len(names) > 1:
-        raise CommandError("--second and --call-id describe one call, but several recordings were given.", "", USAGE)
+        raise CommandError("--second and --call-id describe one call, but there are several recordings.", "", USAGE)
     if call_id:
-        need_uuid(call_id, "--call-id takes the call's UUID.")
+        parse_id("--call-id takes the call's UUID.")(call_id)
     if second and not names:
-        raise CommandError("--second needs the sender's own recording before it.", "", USAGE)
+        raise CommandError("--second needs a first recording before it.", "", USAGE)
 
 
 def _require_key(key: str | None) -> str:
     if not key:
         raise CommandError(
             "No API key.",
-            "Pass --key or set SWITCHBOARD_API_KEY; `switchboard keys create --workspace NAME` makes one.",
+            "Pass --key or set SWITCHBOARD_API_KEY; `switchboard keys create --workspace NAME` creates one.",
             USAGE,
         )
     return key
 
 
-def _takes_no_files(url: str, files: Sequence[str]) -> CommandError:
+def _files_refused(url: str, files: Sequence[str]) -> CommandError:
     return CommandError(
-        f"{url} takes no file of this machine: {', '.join(files)}.",
-        "Files can be handed to a service that you run on this machine. To any other, submit a URL: put the recording "
-        "into a bucket or on a web server that the service can fetch from, and pass its https URL.",
+        f"{url} accepts no files from this machine: {', '.join(files)}.",
+        "Files can be handed to a service that you run on this machine. For any other service, put the recording into "
+        "a bucket or on a web server that the service can fetch from, and pass its https URL.",
         USAGE,
     )
 
@@ -175,22 +195,21 @@ def _bodies(
     """
     bodies = []
     for name in names or (None,):
-        own = call_id or str(uuid4())
-        body = {"callId": own, "recordingUrl": _address(name), "recordingUrl2": _address(second)}
-        body |= described
+        urls = {"recordingUrl": _address(name), "recordingUrl2": _address(second)}
+        body = {"callId": call_id or str(uuid4()), **urls, **described}
         bodies.append((name or "announcement", {field: value for field, value in body.items() if value is not None}))
     return bodies
 
 
-def _submit(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]], folder: Path | None) -> list[Sent]:
-    """As `send`; with `folder`, files are handed in one by one, each just before its submission."""
+def _submit(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]], folder: Path | None) -> list[Submission]:
+    """Send the bodies; with `folder`, hand in the files of each just before its submission."""
     if folder is None:
         return send(url, key, bodies)
     return [_hand_in(url, key, name, body, folder) for name, body in bodies]
 
 
-def _hand_in(url: str, key: str, name: str, body: dict[str, Any], folder: Path) -> Sent:
-    """As `send`, for one call; nothing stays in `folder` of one that was refused or never arrived."""
+def _hand_in(url: str, key: str, name: str, body: dict[str, Any], folder: Path) -> Submission:
+    """Hand in the files of one call and send it. Files of a call that was not accepted are withdrawn."""
     call = UUID(body["callId"])
     sent = dict(body)
     accepted = False
@@ -198,13 +217,13 @@ def _hand_in(url: str, key: str, name: str, body: dict[str, Any], folder: Path) 
         for field in ("recordingUrl", "recordingUrl2"):
             if isinstance(body.get(field), Path):
                 sent[field] = handed_in.hand_in(folder, body[field], call)
-        (one,) = send(url, key, [(name, sent)])
-        accepted = one.problem is None
-        return one
+        (submission,) = send(url, key, [(name, sent)])
+        accepted = submission.problem is None
+        return submission
     except handed_in.NoRoom as error:
-        return Sent(name, str(call), body, None, CommandProblem(507, "No room for the file", str(error)))
+        return Submission(name, str(call), body, None, CommandProblem(507, "No room for the file", str(error)))
     except CommandError as error:
-        accepted = not _never_arrived(error)
+        accepted = not _is_connect_error(error)
         raise
     finally:
         for field in () if accepted else ("recordingUrl", "recordingUrl2"):
@@ -212,15 +231,15 @@ def _hand_in(url: str, key: str, name: str, body: dict[str, Any], folder: Path) 
                 handed_in.withdraw(folder, sent[field], call)
 
 
-def _never_arrived(error: CommandError) -> bool:
-    """Whether no connection was made. After one, the service may have accepted what it did not answer."""
+def _is_connect_error(error: CommandError) -> bool:
+    # After a connection, the service may have accepted a call without a response.
     import httpx
 
     return isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
 
 
-def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Sent]:
-    """POST each body to `url`/submit in order. Raises `CommandError` (3) when nothing answers there."""
+def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Submission]:
+    """POST each body to `url`/submit in order. Raises `CommandError` (3) if the service is not reachable."""
     import httpx
 
     endpoint = f"{url.rstrip('/')}/submit"
@@ -230,37 +249,37 @@ def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> li
             timeout=REQUEST_TIMEOUT, headers={"Authorization": f"Bearer {key}"}, trust_env=False
         ) as client:
             for name, body in bodies:
-                answer = client.post(endpoint, json=body)
+                response = client.post(endpoint, json=body)
                 reply, problem = None, None
-                if answer.status_code == 202:
-                    reply = answer.json()
+                if response.status_code == 202:
+                    reply = response.json()
                 else:
-                    problem = read_problem(answer.status_code, answer.headers, answer.content)
-                sent.append(Sent(name, str(body["callId"]), body, reply, problem))
+                    problem = read_problem(response.status_code, response.headers, response.content)
+                sent.append(Submission(name, str(body["callId"]), body, reply, problem))
     except (httpx.TransportError, httpx.InvalidURL, UnicodeError) as error:
         raise CommandError(
             f"No answer from {endpoint}: {error or type(error).__name__}.",
-            "Is the service up (`switchboard up`), and --url right? What was accepted before is kept.",
+            "Is the service up (`switchboard up`) and --url right? Calls already accepted stay accepted.",
             UNREACHABLE,
         ) from error
     return sent
 
 
-def show(sent: Sequence[Sent]) -> None:
+def show(sent: Sequence[Submission]) -> None:
     console = out()
-    for one in sent:
-        if one.problem:
-            show_problem(one.problem, one.name, err())
-        elif one.reply:
-            job = f"  jobId {one.reply['jobId']}" if "jobId" in one.reply else ""
-            console.print(f"{one.name}: {one.reply['status']}  callId {one.reply['callId']}{job}", markup=False)
+    for submission in sent:
+        if submission.problem:
+            show_problem(submission.problem, submission.name, err())
+        elif reply := submission.reply:
+            job = f"  jobId {reply['jobId']}" if "jobId" in reply else ""
+            console.print(f"{submission.name}: {reply['status']}  callId {reply['callId']}{job}", markup=False)
 
 
-def _wait(sent: Sequence[Sent], key: str, timeout: float, service: this_machine.LocalService | None) -> list[Any]:
+def _wait(sent: Sequence[Submission], key: str, timeout: float, service: this_machine.LocalService | None) -> list[Any]:
     """Wait until the accepted calls have ended; return their records."""
     from serve_app.cli.calls.follow import follow_calls
 
-    call_ids = [UUID(one.call_id) for one in sent if one.reply and "jobId" in one.reply]
+    call_ids = [UUID(each.call_id) for each in sent if each.reply and "jobId" in each.reply]
     return follow_calls(call_ids, key, timeout, service.settings if service else None) if call_ids else []
 
 
@@ -279,12 +298,42 @@ def _address(name: str | None) -> str | Path | None:
     return name if name is None or _is_url(name) else Path(name).resolve()
 
 
-def _as_json(one: Sent, records: Sequence[Any]) -> dict[str, Any]:
-    record = next((record for record in records if str(record.call.call_id) == one.call_id), None)
+def _as_json(submission: Submission, records: Sequence[Any]) -> dict[str, Any]:
+    record = next((record for record in records if str(record.call.call_id) == submission.call_id), None)
     return {
-        "submitted": one.name,
-        "callId": one.call_id,
-        "reply": one.reply,
-        "problem": one.problem,
+        "submitted": submission.name,
+        "callId": submission.call_id,
+        "reply": submission.reply,
+        "problem": submission.problem,
         "record": record,
     }
+
+
+def read_problem(status: int, headers: Any, body: bytes) -> CommandProblem:
+    """Return the problem of an error response (RFC 9457), or of its status if the body is no problem document."""
+    import json
+
+    try:
+        document = json.loads(body)
+        document = document if isinstance(document, dict) else {}
+    except ValueError:
+        document = {}
+    faults = [fault for fault in document.get("errors") or [] if isinstance(fault, dict)]
+    advice = ADVICE.get(status, "").replace("{retry_after}", str(headers.get("retry-after", "a few")))
+    return CommandProblem(
+        status=status,
+        title=str(document.get("title") or f"The service responded {status}"),
+        detail=str(document.get("detail") or ""),
+        faults=tuple((str(fault.get("pointer", "")), str(fault.get("detail", ""))) for fault in faults),
+        advice=advice,
+    )
+
+
+def show_problem(problem: CommandProblem, name: str, console: Console) -> None:
+    console.print(Text.assemble((f"{name}: refused ", "bold red"), f"({problem.status}) {problem.title}"))
+    if problem.detail and problem.detail != problem.title:
+        console.print(Text(f"  {problem.detail}"))
+    for pointer, detail in problem.faults:
+        console.print(Text.assemble("  - ", (pointer or "body", "bold"), f": {detail}"))
+    if problem.advice:
+        console.print(Text(f"  {problem.advice}", style="yellow"))

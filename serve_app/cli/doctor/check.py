@@ -1,5 +1,3 @@
-"""What one check of `switchboard doctor` says."""
-
 import ipaddress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,13 +5,13 @@ from enum import StrEnum
 
 class Level(StrEnum):
     GOOD = "good"
-    WARN = "warn"  # not needed by everybody, or not now
-    BAD = "bad"  # Switchboard cannot run like this
+    WARN = "warn"  # not needed by every installation, or not now
+    BAD = "bad"  # Switchboard cannot run
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`found` is a fact, `advice` one line that says what to do about it."""
+    """The result of a check. `found`: a fact; `advice`: one line that says what to do."""
 
     name: str
     level: Level
@@ -21,20 +19,20 @@ class Check:
     advice: str = ""
 
 
-def good(name: str, found: str) -> Check:
-    return Check(name, Level.GOOD, found)
+def good(name: str, fact: str) -> Check:
+    return Check(name, Level.GOOD, fact)
 
 
-def warn(name: str, found: str, advice: str) -> Check:
-    return Check(name, Level.WARN, found, advice)
+def warn(name: str, fact: str, advice: str) -> Check:
+    return Check(name, Level.WARN, fact, advice)
 
 
-def bad(name: str, found: str, advice: str) -> Check:
-    return Check(name, Level.BAD, found, advice)
+def bad(name: str, fact: str, advice: str) -> Check:
+    return Check(name, Level.BAD, fact, advice)
 
 
-def inside(host: str) -> bool:
-    """Whether a host is this machine or in a private network, as far as its name tells."""
+def is_private_host(host: str) -> bool:
+    """Return whether a host name or address is this machine or in a private network."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:

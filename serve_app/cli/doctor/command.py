@@ -1,5 +1,3 @@
-"""`switchboard doctor`: what is missing on this machine, and what to do about it. Changes and downloads nothing."""
-
 from collections.abc import Callable, Iterable
 from typing import Annotated
 
@@ -18,17 +16,17 @@ MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BA
 def doctor(
     node: Annotated[
         bool,
-        typer.Option("--node", help="Only what a node of a cluster needs, before Ray starts; a GPU must be of use."),
+        typer.Option("--node", help="Check what a cluster node needs before Ray starts; its GPU must be usable."),
     ] = False,
     gpus: Annotated[
-        int | None, typer.Option(min=0, help="GPUs that must be here; `ray up` tells it by itself.", metavar="N")
+        int | None, typer.Option(min=0, help="GPUs that this machine must have; `ray up` sets it.", metavar="N")
     ] = None,
     json_: Json = False,
 ) -> None:
     """Check everything that Switchboard needs: packages, GPU, database, storage, Ray, ports, models, settings.
 
-    Nothing is changed, started or downloaded. Exit code 1 if something stands in the way (X); a remark (!) is no
-    obstacle for everybody.
+    Nothing is changed, started or downloaded. Exit code 1 if there is a problem (X); a warning (!) does not matter in
+    every installation.
 
     Examples:
 
@@ -48,7 +46,7 @@ def doctor(
 
 
 def node_checks(gpus: int | None = None) -> Checks:
-    """What a node needs before Ray starts on it: nothing of the service, and no GPU that is there and of no use."""
+    """Return the checks of a node before Ray starts: none of the service, and an unusable GPU is a problem."""
     from serve_app import settings as all_settings
     from serve_app.cli.doctor import gpu, machine, service
 
@@ -64,7 +62,7 @@ def node_checks(gpus: int | None = None) -> Checks:
 
 
 def all_checks(gpus: int | None = None) -> Checks:
-    """(subject, check) in the order they are shown. Settings that cannot be used are a failed check, and left out."""
+    """Return subjects and checks in order. Invalid settings fail their check; others use the defaults instead."""
     from serve_app import settings as all_settings
     from serve_app.cli.doctor import analysis, gpu, machine, models, secrets, service
 
@@ -87,33 +85,29 @@ def all_checks(gpus: int | None = None) -> Checks:
 
 
 def examine(checks: Checks) -> list[Check]:
-    """Run each check; one that breaks is itself a remark and never ends the others."""
-    done: list[Check] = []
-    with err().status("looking ...") as status:
+    """Run each check; an exception becomes a warning, and the other checks still run."""
+    results: list[Check] = []
+    with err().status("checking ...") as status:
         for subject, check in checks:
-            status.update(f"looking at {subject} ...")
+            status.update(f"checking {subject} ...")
             try:
-                done += check()
+                results += check()
             except Exception as error:
-                done.append(Check(subject, Level.WARN, f"could not be checked: {explain(error).sentence}"))
-    return done
+                results.append(Check(subject, Level.WARN, f"could not be checked: {explain(error).sentence}"))
+    return results
 
 
 def _show(checks: list[Check]) -> None:
     console = out()
-    lines = table("!", "!what", "found and what to do")
+    lines = table("!", "!what", "result and what to do")
     lines.show_header = False
     for check in checks:
         mark, style = MARKS[check.level]
-        told = Text(check.found)
+        text = Text(check.found)
         if check.advice:
-            told.append(f"\n-> {check.advice}", style="yellow" if check.level is Level.WARN else style)
-        lines.add_row(Text(mark, style=style), check.name, told)
+            text.append(f"\n-> {check.advice}", style="yellow" if check.level is Level.WARN else style)
+        lines.add_row(Text(mark, style=style), check.name, text)
     console.print(lines)
     bad = sum(check.level is Level.BAD for check in checks)
-    remarks = sum(check.level is Level.WARN for check in checks)
-    console.print(
-        f"\n{bad} in the way, {counted(remarks, 'remark')}, {len(checks) - bad - remarks} in order."
-        if bad or remarks
-        else "\nEverything is in order."
-    )
+    warnings = sum(check.level is Level.WARN for check in checks)
+    console.print(f"\n{counted(bad, 'problem')}, {counted(warnings, 'warning')}, {len(checks) - bad - warnings} ok")

@@ -1,5 +1,3 @@
-"""Checks of what engines compute on: the libraries, and whether they use the GPU that is there."""
-
 import json
 import os
 import subprocess
@@ -13,12 +11,12 @@ from serve_app.cli.doctor.check import Check, bad, good, warn
 from serve_app.cli.ui.output import counted
 
 PROBE_SECONDS = 180.0  # importing PyTorch from a cold disk takes its time
-PROMISED = "RAY_OVERRIDE_RESOURCES"  # in which `ray up` tells a node what its type has
-KNOWN_TO_DRIVER = Path("/proc/driver/nvidia/gpus")
-ON_THE_BUS = Path("/sys/bus/pci/devices")
+PROMISED = "RAY_OVERRIDE_RESOURCES"  # `ray up` sets it to the resources of the node's type
+DRIVER_GPUS = Path("/proc/driver/nvidia/gpus")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
 NVIDIA, DISPLAY = "0x10de", "0x03"
 
-# Runs in a process of its own: a broken CUDA library takes its process down.
+# Runs in a subprocess: a broken CUDA library ends its process.
 PROBE = """
 import json, warnings
 warnings.simplefilter("ignore")
@@ -46,44 +44,44 @@ print(json.dumps(found))
 
 
 def libraries_and_gpu(settings: Any, strict: bool = False, promised: int | None = None) -> Iterator[Check]:
-    """PyTorch, CTranslate2, and the GPU for them.
+    """Check PyTorch, CTranslate2 and their GPU.
 
-    `strict`: a GPU of the machine that this process may not use is in the way. `promised`: GPUs that have to be there;
-    None: those that `ray up` told, if it did. With none promised no engine comes here that wants one.
+    `strict`: a GPU that this process cannot use is a problem. `promised`: number of GPUs that must exist; None: as
+    `ray up` set it, if it did. On a node with 0 promised GPUs, Ray places no engine that needs one.
     """
     try:
         run = subprocess.run(
             [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        yield warn("PyTorch", f"did not load within {PROBE_SECONDS:.0f} s", "Look at the machine's load and disk.")
+        yield warn("PyTorch", f"did not load within {PROBE_SECONDS:.0f} s", "Check the machine's load and disk.")
         return
     if run.returncode != 0:
         yield bad(
-            "PyTorch", f"its process died: {run.stderr.strip()[-200:]}", "`make setup` installs a pair that loads."
+            "PyTorch", f"its process failed: {run.stderr.strip()[-200:]}", "`make setup` installs a pair that loads."
         )
         return
-    found = json.loads(run.stdout.strip().splitlines()[-1])
-    yield from _libraries(found)
-    yield from _gpu(found, settings, strict, _promised() if promised is None else promised)
+    report = json.loads(run.stdout.strip().splitlines()[-1])
+    yield from _libraries(report)
+    yield from _gpu(report, settings, strict, _promised() if promised is None else promised)
 
 
-def _libraries(found: dict[str, Any]) -> Iterator[Check]:
-    if "torch_error" in found:
+def _libraries(report: dict[str, Any]) -> Iterator[Check]:
+    if "torch_error" in report:
         yield bad(
             "PyTorch",
-            f"torch and torchaudio do not load together: {found['torch_error']}",
+            f"torch and torchaudio do not load together: {report['torch_error']}",
             "Install the locked pair (torch and torchaudio of the same version): `make setup`.",
         )
     else:
-        yield good("PyTorch", f"torch {found['torch']}, torchaudio {found['torchaudio']}")
-    if "ctranslate2_error" in found:
-        yield bad("CTranslate2", found["ctranslate2_error"], "`make setup` installs the locked version.")
+        yield good("PyTorch", f"torch {report['torch']}, torchaudio {report['torchaudio']}")
+    if "ctranslate2_error" in report:
+        yield bad("CTranslate2", report["ctranslate2_error"], "`make setup` installs the locked version.")
     else:
-        yield good("CTranslate2", found["ctranslate2"])
+        yield good("CTranslate2", report["ctranslate2"])
 
 
-def _gpu(found: dict[str, Any], settings: Any, strict: bool, promised: int | None) -> Iterator[Check]:
+def _gpu(report: dict[str, Any], settings: Any, strict: bool, promised: int | None) -> Iterator[Check]:
     usable = device.gpus()
     if promised == 0:
         yield good("GPU", "none is promised to this node")
@@ -91,31 +89,30 @@ def _gpu(found: dict[str, Any], settings: Any, strict: bool, promised: int | Non
     if promised is not None and len(usable) < promised:
         yield bad(
             "GPU",
-            f"{counted(promised, 'GPU')} promised, {len(usable)} here",
-            "`nvidia-smi` must answer on the machine and, with NVIDIA's container toolkit, in the container.",
+            f"{counted(promised, 'GPU')} promised, {len(usable)} usable",
+            "`nvidia-smi` must work on the machine and, with NVIDIA's container toolkit, in the container.",
         )
         return
     if not usable:
         yield _without_gpu(settings, strict)
         return
-    names = found.get("gpus") or usable
+    names = report.get("gpus") or usable
     yield good("GPU", f"{len(usable)} x {names[0]}, driver {device.driver() or 'unknown'}")
-    cuda = found.get("cuda")
-    yield _engine("diarization", "PyTorch", bool(found.get("gpus")), cuda, settings.diarization.device)
+    cuda = report.get("cuda")
+    yield _engine("diarization", "PyTorch", bool(report.get("gpus")), cuda, settings.diarization.device)
     yield _engine(
-        "recognition", "CTranslate2", bool(found.get("ctranslate2_gpus")), device.CTRANSLATE2_CUDA, settings.asr.device
+        "recognition", "CTranslate2", bool(report.get("ctranslate2_gpus")), device.CTRANSLATE2_CUDA, settings.asr.device
     )
     if settings.asr.device != "cpu":
-        yield _cublas(bool(found.get("cublas")))
+        yield _cublas(bool(report.get("cublas")))
 
 
-def _engine(stage: str, library: str, sees: bool, cuda: str | None, chosen: str) -> Check:
-    """Whether the engine of a stage computes on the GPU that is here."""
+def _engine(stage: str, library: str, is_visible: bool, cuda: str | None, chosen: str) -> Check:
     name = f"GPU for {stage}"
     setting = f"SWITCHBOARD_{'ASR' if stage == 'recognition' else 'DIARIZATION'}__DEVICE"
     if chosen == "cpu":
         return warn(name, f"not used: {setting} is cpu", "Unset it to compute on the GPU.")
-    if sees:
+    if is_visible:
         return good(name, f"{library} computes on it, CUDA {cuda}")
     if cuda is None:
         return bad(name, f"{library} was built without CUDA", f"Install the build with CUDA, or set {setting}=cpu.")
@@ -125,7 +122,7 @@ def _engine(stage: str, library: str, sees: bool, cuda: str | None, chosen: str)
     return bad(
         name,
         f"{library} does not find it (CUDA {cuda}, driver {device.driver() or 'unknown'})",
-        f"`nvidia-smi` says what is wrong with the driver; or set {setting}=cpu.",
+        f"Check the driver with `nvidia-smi`, or set {setting}=cpu.",
     )
 
 
@@ -141,25 +138,25 @@ def _cublas(loads: bool) -> Check:
 
 
 def _without_gpu(settings: Any, strict: bool) -> Check:
-    hidden = _out_of_reach()
+    hidden = _unusable_reason()
     if hidden is None:
         return warn(
             "GPU",
             "none: models run on the CPU",
-            "Fine for a trial. For production: an NVIDIA GPU with a driver for CUDA 13 (`nvidia-smi` must answer).",
+            "Fine for a trial. For production: an NVIDIA GPU with a driver for CUDA 13 (`nvidia-smi` must work).",
         )
-    wanted = strict and not settings.asr.device == settings.diarization.device == "cpu"
+    needs_gpu = strict and not settings.asr.device == settings.diarization.device == "cpu"
     advice = "To compute on the CPU, set SWITCHBOARD_ASR__DEVICE and SWITCHBOARD_DIARIZATION__DEVICE to cpu."
-    return (bad if wanted else warn)("GPU", f"there is one, and {hidden}: models would run on the CPU", advice)
+    return (bad if needs_gpu else warn)("GPU", f"present, but {hidden}: models would run on the CPU", advice)
 
 
-def _out_of_reach() -> str | None:
-    """Why a GPU of this machine cannot be used, as a clause; None where there is none, or it was hidden on purpose."""
+def _unusable_reason() -> str | None:
+    """Return why a GPU of this machine cannot be used; None if there is none, or it was hidden on purpose."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return None
-    if KNOWN_TO_DRIVER.is_dir() and any(KNOWN_TO_DRIVER.iterdir()):
+    if DRIVER_GPUS.is_dir() and any(DRIVER_GPUS.iterdir()):
         return "this container has no access to it (NVIDIA's container toolkit; `--gpus all` with Docker)"
-    for folder in ON_THE_BUS.glob("*"):
+    for folder in PCI_DEVICES.glob("*"):
         try:
             maker, kind = (folder / "vendor").read_text().strip(), (folder / "class").read_text().strip()
         except OSError:
@@ -170,7 +167,7 @@ def _out_of_reach() -> str | None:
 
 
 def _promised() -> int | None:
-    """GPUs that the type of this node has, as `ray up` tells it before it starts Ray; None if it tells nothing."""
+    """Return the number of GPUs that `ray up` set before it started Ray; None if it set none."""
     try:
         return int(json.loads(os.environ[PROMISED]).get("GPU", 0))
     except (KeyError, ValueError, AttributeError):

@@ -1,5 +1,3 @@
-"""Checks of the machine: Python, packages, HAProxy, decoder."""
-
 import os
 import platform
 import sys
@@ -12,8 +10,8 @@ from serve_app.cli.doctor.check import Check, bad, good, warn
 DISTRIBUTION = "switchboard-calls"
 LOCK = Path(__file__).parents[3] / "requirements.lock"
 SOCKETS = ("RAY_SERVE_HAPROXY_SOCKET_PATH", "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH")  # of node.env
-LONGEST_SOCKET = 97  # characters that HAProxy takes
-NODE_FOLDER = 57  # what Serve puts into the path: a folder named after the node
+MAX_SOCKET_PATH = 97  # characters, limit of HAProxy
+NODE_FOLDER = 57  # characters that Serve adds: a folder named after the node
 
 
 def python_and_packages() -> Iterator[Check]:
@@ -24,11 +22,11 @@ def python_and_packages() -> Iterator[Check]:
         yield bad("Python", version, "Switchboard needs Python 3.11 or 3.12: `make setup PYTHON=/path/to/python3.11`.")
     missing, wrong = _against_requirements()
     if missing or wrong:
-        told = ", ".join([*(f"{name} missing" for name in missing), *wrong])
-        yield bad("packages", told, "`make setup` installs the locked versions.")
+        problems = ", ".join([*(f"{name} missing" for name in missing), *wrong])
+        yield bad("packages", problems, "`make setup` installs the locked versions.")
         return
     if not LOCK.is_file():
-        yield good("packages", "within the declared versions (no requirements.lock beside this installation)")
+        yield good("packages", "within the declared versions (this installation has no requirements.lock)")
         return
     differing = _against_lock()
     if differing:
@@ -41,7 +39,7 @@ def python_and_packages() -> Iterator[Check]:
 
 
 def _against_requirements() -> tuple[list[str], list[str]]:
-    """Names that are missing and sentences about versions that do not fit what this package declares."""
+    """Return names of missing packages, and descriptions of versions that this package does not support."""
     from packaging.requirements import Requirement
 
     missing, wrong = [], []
@@ -60,7 +58,7 @@ def _against_requirements() -> tuple[list[str], list[str]]:
 
 
 def _against_lock() -> list[str]:
-    """Installed packages whose version is not the locked one; packages that are not installed do not count."""
+    """Return installed packages whose version is not the locked one."""
     from packaging.requirements import Requirement
 
     differing = []
@@ -89,7 +87,7 @@ def haproxy() -> Iterator[Check]:
 
         binary = shutil.which("haproxy")
     longest = max(len(os.fsencode(os.environ.get(name, ""))) for name in SOCKETS)
-    too_long = longest + NODE_FOLDER - LONGEST_SOCKET
+    too_long = longest + NODE_FOLDER - MAX_SOCKET_PATH
     if binary and too_long > 0:
         yield bad(
             "HAProxy",
@@ -101,22 +99,22 @@ def haproxy() -> Iterator[Check]:
     else:
         yield warn(
             "HAProxy",
-            "no binary: Serve uses its own proxy, which takes about a fifth of the requests",
+            "no binary: Serve uses its built-in proxy, which handles about a fifth of the requests",
             "On Linux it comes with ray[serve]; elsewhere install haproxy.",
         )
 
 
 def decoder() -> Iterator[Check]:
-    """What holds of the process that decodes recordings: FFmpeg reads what strangers send."""
+    """Check the restrictions of the decoder process: FFmpeg parses untrusted files."""
     from pipeline.audio.decode.sandbox import runner
 
-    held = runner.confinement()
-    missing = [name for name, value in held.items() if not value]
+    restrictions = runner.confinement()
+    missing = [name for name, value in restrictions.items() if not value]
     if not missing:
-        yield good("decoder", "confined: no environment, no network, no further file, bounds on memory and processor")
+        yield good("decoder", "confined: no environment, no network, no other files, limits on memory and CPU time")
         return
     yield warn(
         "decoder",
         f"confined without: {', '.join(missing)}",
-        "Its environment is empty all the same. Allow seccomp filters (Linux, x86_64 or ARM64) in the container.",
+        "Allow seccomp filters (Linux, x86_64 or ARM64) in the container. Its environment is empty in any case.",
     )

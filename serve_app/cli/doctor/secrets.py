@@ -1,5 +1,3 @@
-"""The checks of `switchboard doctor` on stored secrets: whether they are sealed."""
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +7,13 @@ from serve_app.service.data_folder import KEY_FILE
 
 
 def sealing(settings: Any) -> Iterator[Check]:
-    """Without a key, anyone who reads the database or its backups reads the secrets of servers and webhooks, and the
-    signatures of recording URLs."""
+    """Check that secrets are sealed.
+
+    Otherwise the database and its backups expose secrets of servers and webhooks, and signed recording URLs.
+    """
     count = len(settings.secrets_keys)
     if not count and settings.database_url is None:
-        yield good("secrets", f"sealed by the key in {settings.data_dir / KEY_FILE}: a dump needs it to be of use")
+        yield good("secrets", f"sealed by the key in {settings.data_dir / KEY_FILE}: a dump is unusable without it")
     elif count:
         yield good("secrets", f"sealed by the first of {count} key{'s' if count > 1 else ''}")
     else:
@@ -25,13 +25,13 @@ def sealing(settings: Any) -> Iterator[Check]:
 
 
 def recording_urls(settings: Any) -> Iterator[Check]:
-    """Those of before a key was set, or put first, are as they were until somebody seals them."""
+    """Check for URLs that were stored before the first key was set; `calls reseal` seals them."""
     from db.server import migrate
     from serve_app.cli.ui.database import running_embedded
 
     url = settings.database_url or running_embedded(settings)
     if url is None or not migrate.is_current(url):
-        return  # other checks say so
+        return  # another check reports it
     sealer = settings.url_sealer()
     if not sealer.seals:
         return
@@ -39,7 +39,7 @@ def recording_urls(settings: Any) -> Iterator[Check]:
         yield warn(
             "recording URLs",
             "some are stored unsealed, or sealed with another than the first key",
-            "`switchboard calls reseal` seals them; keep the other keys until it has.",
+            "Run `switchboard calls reseal`; keep the other keys until it is done.",
         )
     else:
         yield good("recording URLs", "all sealed with the first key")

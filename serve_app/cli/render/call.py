@@ -1,8 +1,3 @@
-"""A call as people read it: who said what and when, in what tone, what is to do, and why it is so.
-
-`render_call` shows a stored record; `render_outcome` what the pipeline found in this process.
-"""
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -15,15 +10,15 @@ from rich.text import Text
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from pipeline.domain.stage import Stage
-from serve_app.cli.render.findings import NOBODY, Names, render_finding
+from serve_app.cli.render.findings import NO_NAMES, Names, render_finding
 from serve_app.cli.render.sound import (
-    beside_speech,
     language_of,
+    non_speech_sounds,
     render_doubts,
     render_labels,
     render_languages,
     render_layout,
-    render_said,
+    render_words,
 )
 from serve_app.cli.ui.output import duration, moment
 from serve_app.cli.ui.terminal import wrapped
@@ -32,7 +27,7 @@ from serve_app.records.transcripts import clock, who
 
 if TYPE_CHECKING:
     from db.records.views import CallRecord, CallSummary, Failure
-    from serve_app.cli.calls.expected_completion import Expected
+    from serve_app.cli.calls.calls import CompletionEstimate
 
 STATE_STYLES = {"received": "cyan", "transcribing": "yellow", "completed": "green", "failed": "bold red"}
 ROLE_STYLES = {Role.REP: "cyan", Role.CUSTOMER: "magenta"}
@@ -42,15 +37,15 @@ ORDER = ("summary", "tasks", "contacts", "agent", "direction", "tone", "statisti
 
 
 def render_call(
-    record: "CallRecord", console: Console, words: bool = False, expected: "Expected | None" = None
+    record: "CallRecord", console: Console, words: bool = False, estimate: "CompletionEstimate | None" = None
 ) -> None:
-    """Print a stored call. `words` adds every word's time and confidence, `expected` when it will be done."""
+    """Print a stored call; `words`: with each word's time and confidence; `estimate`: when it will be done."""
     console.print(_heading(record))
-    if expected is not None:
-        console.print(Text(_done_in(expected), style="dim"))
+    if estimate is not None:
+        console.print(Text(_done_in(estimate), style="dim"))
     if record.call.failure is not None:
         console.print(_failure(record.call.failure, record.call.call_id))
-    elif waits(record.call):
+    elif waits_for_retry(record.call):
         console.print(_delay(record.call))
     if record.transcript is not None:
         names = {contact.contact_id: contact.name for contact in record.contacts if contact.name}
@@ -68,44 +63,43 @@ def render_outcome(
     console: Console,
     words: bool = False,
 ) -> None:
-    """Print what the pipeline found in the recording called `name`."""
+    """Print the results of the pipeline for the recording called `name`."""
     console.print(Text(name, style="bold"))
     _print_content(transcript, findings, transcript.layout, console, words)
     _print_warnings(warnings, console)
 
 
 def render_transcript(transcript: Transcript, tones: Mapping[int, str], words: bool = False) -> RenderableType:
-    """`tones` holds, per turn index, positive, neutral or negative."""
+    """Return the turns as a table. `tones`: turn index -> positive, neutral or negative."""
     if not transcript.turns:
-        return Text(f"(nothing was said: {transcript.note or 'no reason is known'})", style="dim")
+        return Text(f"(no speech: {transcript.note or 'unknown reason'})", style="dim")
     styles = speaker_styles(transcript.speakers)
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(justify="right", style="dim", no_wrap=True)
     lines.add_column(no_wrap=True)
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
-    beside = beside_speech(transcript)
+    sounds = non_speech_sounds(transcript)
     for turn in transcript.turns:
-        while beside and beside[0][0] <= turn.start:
-            _add_sound(lines, *beside.pop(0))
+        while sounds and sounds[0][0] <= turn.start:
+            _add_sound(lines, *sounds.pop(0))
         mark, mark_style = TONE_MARKS.get(tones.get(turn.index, ""), (" ", ""))
-        said: RenderableType = render_said(turn)
+        content: RenderableType = render_words(turn)
         if words:
-            said = Group(said, _word_times(turn.words))
+            content = Group(content, _word_times(turn.words))
         style = styles.get(turn.speaker, "")
         lines.add_row(
             clock(turn.start),
             Text(who(turn), style="dim" if turn.machine else style),
             Text(mark, style=mark_style),
-            said,
+            content,
         )
-    for start, what in beside:
+    for start, what in sounds:
         _add_sound(lines, start, what)
     return lines
 
 
 def _add_sound(lines: Table, start: float, what: str) -> None:
-    """A line for what is no speech."""
     lines.add_row(clock(start), "", "", Text(f"[{what}]", style="dim italic"))
 
 
@@ -127,10 +121,10 @@ def _print_content(
     layout: Layout | None,
     console: Console,
     words: bool,
-    names: Names = NOBODY,
+    names: Names = NO_NAMES,
 ) -> None:
     agent = next((finding.value for finding in findings if finding.step == "agent"), {})
-    members = {str(agent["user_id"]): str(agent["name"])} if agent.get("user_id") and agent.get("name") else NOBODY
+    members = {str(agent["user_id"]): str(agent["name"])} if agent.get("user_id") and agent.get("name") else NO_NAMES
     console.print(_about(transcript, layout, members))
     console.print()
     console.print(Padding(render_transcript(transcript, tones_by_turn(findings), words), (0, 0, 0, 2), expand=False))
@@ -145,31 +139,30 @@ def in_reading_order(findings: Sequence[Finding]) -> list[Finding]:
 
 def _heading(record: "CallRecord") -> RenderableType:
     call = record.call
-    direction = "direction not given" if call.outgoing is None else "outgoing" if call.outgoing else "incoming"
+    direction = "unknown direction" if call.outgoing is None else "outgoing" if call.outgoing else "incoming"
     first = Text.assemble(
         ("Call ", "bold"), (str(call.call_id), "bold"), "  ", (call.state, STATE_STYLES.get(call.state, ""))
     )
-    standing = _standing(call)
-    if standing:
-        first.append(f"  {standing}", style="dim")
+    if progress := _stage_and_attempts(call):
+        first.append(f"  {progress}", style="dim")
     second = Text(f"{call.from_number} -> {call.to_number}, {direction}, {moment(call.start_time)}")
     return Group(first, second)
 
 
-def waits(call: "CallSummary") -> bool:
-    """Whether its last try failed and the next one is still to come."""
+def waits_for_retry(call: "CallSummary") -> bool:
+    """Return whether the last attempt failed and another one is due."""
     return call.state == "transcribing" and call.last_error is not None and call.next_try is not None
 
 
 def status_line(call: "CallSummary") -> str:
-    """Stage, attempts, next try and why the last one failed, of a call that is being worked on; empty for others."""
-    standing = _standing(call)
-    if not waits(call) or call.last_error is None:
-        return standing
-    return f"{standing}, {call.last_error.code}: {call.last_error.message}"
+    """Return stage, attempts, next attempt and last error of a call in progress; empty for other calls."""
+    progress = _stage_and_attempts(call)
+    if not waits_for_retry(call) or call.last_error is None:
+        return progress
+    return f"{progress}, {call.last_error.code}: {call.last_error.message}"
 
 
-def _standing(call: "CallSummary") -> str:
+def _stage_and_attempts(call: "CallSummary") -> str:
     if call.state != "transcribing":
         return ""
     parts = [f"stage {Stage.display_name_of(call.stage)}" if call.stage else "queued"]
@@ -180,16 +173,16 @@ def _standing(call: "CallSummary") -> str:
     return ", ".join(parts)
 
 
-def _done_in(expected: "Expected") -> str:
-    text = f"done in about {duration(expected.seconds)}, at {moment(expected.at)}"
-    if expected.audio_seconds_before:
-        text += f"; {duration(expected.audio_seconds_before)} of audio come before it"
-    return text if expected.measured else f"{text} (assumed: no call has finished yet)"
+def _done_in(estimate: "CompletionEstimate") -> str:
+    text = f"done in about {duration(estimate.seconds)}, at {moment(estimate.at)}"
+    if estimate.audio_seconds_before:
+        text += f"; {duration(estimate.audio_seconds_before)} of audio before it"
+    return text if estimate.measured else f"{text} (assumed: no call has finished yet)"
 
 
 def _failure(failure: "Failure", call_id: UUID) -> RenderableType:
     may_help = "may help" if failure.retryable else "with the same recording will not help"
-    help_ = f"Trying again {may_help}. " + advice(failure.code, call_id)
+    help_ = f"Retrying {may_help}. " + advice(failure.code, call_id)
     return Text.assemble((f"{failure.code}: ", "bold red"), failure.message, "\n", (help_, "yellow"))
 
 
@@ -231,8 +224,8 @@ def _print_warnings(warnings: Sequence[str], console: Console) -> None:
 
 
 def _contact(contact: Contact) -> RenderableType:
-    known = (contact.name, contact.company, contact.phone, contact.email)
-    return Text(", ".join(part for part in known if part) or contact.contact_id)
+    facts = (contact.name, contact.company, contact.phone, contact.email)
+    return Text(", ".join(part for part in facts if part) or contact.contact_id)
 
 
 def _timeline(record: "CallRecord") -> RenderableType:

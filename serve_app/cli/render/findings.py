@@ -1,5 +1,3 @@
-"""What each analysis step found, as people read it; a step without a view of its own is shown as names and values."""
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -12,12 +10,12 @@ from pipeline.domain.insight import Evidence, Finding
 from serve_app.cli.ui.output import plain
 
 Names = Mapping[str, str]
-NOBODY: Names = {}
+NO_NAMES: Names = {}
 TONE_STYLES = {"positive": "green", "negative": "red"}
 
 
-def render_finding(finding: Finding, names: Names = NOBODY) -> list[RenderableType]:
-    """The lines of a finding; its note where there is no value. `names`: of contacts, by id."""
+def render_finding(finding: Finding, names: Names = NO_NAMES) -> list[RenderableType]:
+    """Return the lines of a finding; a step without a view is shown as names and values. `names`: by contact id."""
     lines = _contacts(finding, names) if finding.step == "contacts" else VIEWS.get(finding.step, _any)(finding)
     if finding.step in VIEWS and finding.value.get("engine"):
         lines.append(Text(f"(by {finding.value['engine']})", style="dim"))
@@ -30,7 +28,8 @@ def _summary(finding: Finding) -> list[RenderableType]:
     value = finding.value
     sentences = value.get("sentences") or []
     lines: list[RenderableType] = [
-        Text(f"{one['speaker']}: {one['text']}" if one.get("speaker") else one["text"]) for one in sentences
+        Text((f"{sentence['speaker']}: " if sentence.get("speaker") else "") + sentence["text"])
+        for sentence in sentences
     ]
     if not lines and value.get("text"):
         lines.append(Text(str(value["text"])))
@@ -40,27 +39,26 @@ def _summary(finding: Finding) -> list[RenderableType]:
 
 
 def _contacts(finding: Finding, names: Names) -> list[RenderableType]:
-    """Who the other party is, and what was heard about them."""
     value = finding.value
-    heard = {field: fact["value"] for field, fact in (value.get("heard") or {}).items() if fact}
+    mentioned = {field: fact["value"] for field, fact in (value.get("heard") or {}).items() if fact}
     lines: list[RenderableType] = []
     if value.get("contact_id"):
         who = names.get(str(value["contact_id"]), value["contact_id"])
-        lines.append(Text(f"known contact {who} ({value.get('reason')}{_sure(finding)})"))
+        lines.append(Text(f"contact {who} ({value.get('reason')}{_confidence(finding)})"))
     elif value.get("match") in ("new", "ambiguous"):
         lines.append(Text(f"{value['match']}: {value.get('reason')}"))
-    if heard:
-        lines.append(Text("heard: " + ", ".join(f"{field} {fact}" for field, fact in heard.items())))
+    if mentioned:
+        lines.append(Text("mentioned: " + ", ".join(f"{field} {fact}" for field, fact in mentioned.items())))
     if value.get("number"):
         lines.append(Text(f"number {value['number']}"))
-    return lines or [Text("nothing is known of the other party", style="dim")]
+    return lines or [Text("no information about the other party", style="dim")]
 
 
 def _direction(finding: Finding) -> list[RenderableType]:
     outgoing, source = finding.value.get("outgoing"), finding.value.get("source")
     if outgoing is None:
         return []
-    why = "as the sender said" if source == "sender" else f"from the {source}{_sure(finding)}"
+    why = "from the submission" if source == "sender" else f"from the {source}{_confidence(finding)}"
     return [Text(f"{'outgoing' if outgoing else 'incoming'}, {why}"), *_quotes(finding.evidence)]
 
 
@@ -68,14 +66,15 @@ def _agent(finding: Finding) -> list[RenderableType]:
     value = finding.value
     lines: list[RenderableType] = []
     if value.get("user_id"):
-        why = "as the sender said" if value.get("source") == "sender" else f"by {value.get('source')}{_sure(finding)}"
+        source = value.get("source")
+        why = "from the submission" if source == "sender" else f"by {source}{_confidence(finding)}"
         lines.append(Text(f"{value.get('name') or value['user_id'] + ', not in the directory'}, {why}"))
     elif value.get("spoken_name"):
-        lines.append(Text(f"says the name {value['spoken_name']}"))
+        lines.append(Text(f"name mentioned: {value['spoken_name']}"))
     return lines
 
 
-def _sure(finding: Finding) -> str:
+def _confidence(finding: Finding) -> str:
     return "" if finding.confidence is None else f", {finding.confidence:.0%}"
 
 
@@ -84,8 +83,8 @@ def _tasks(finding: Finding) -> list[RenderableType]:
     if not tasks:
         return [Text("none", style="dim")]
     lines: list[RenderableType] = []
-    for quote, of_it in groupby(map(plain, tasks), key=lambda task: _quote(task.get("evidence"))):
-        lines += [_task(task) for task in of_it]
+    for quote, same_quote in groupby(map(plain, tasks), key=lambda task: _quote(task.get("evidence"))):
+        lines += [_task(task) for task in same_quote]
         lines += [Text(f"    {quote}", style="dim")] if quote else []
     return lines
 
@@ -96,10 +95,10 @@ def _quote(evidence: Mapping[str, Any] | None) -> str:
 
 def _task(task: Mapping[str, Any]) -> Text:
     due = " ".join(str(task[key]) for key in ("due_date", "due_time") if task.get(key)) or task.get("due_expression")
-    said = f' ("{task["due_expression"]}")' if task.get("due_date") and task.get("due_expression") else ""
+    expression = f' ("{task["due_expression"]}")' if task.get("due_date") and task.get("due_expression") else ""
     line = Text.assemble(("[ ] ", "bold"), (str(task["title"]), "bold"), f"  {task['owner']}, {task['kind']}")
     if due:
-        line.append(f", due {due}{said}", style="yellow")
+        line.append(f", due {due}{expression}", style="yellow")
     if task.get("beneficiary"):
         line.append(f", for {task['beneficiary']}")
     return line
@@ -109,9 +108,9 @@ def _tone(finding: Finding) -> list[RenderableType]:
     value = finding.value
     if not value.get("overall"):
         return []
-    named = {"overall": value["overall"], **(value.get("parties") or {})}
+    tones = {"overall": value["overall"], **(value.get("parties") or {})}
     line = Text()
-    for name, tone in named.items():
+    for name, tone in tones.items():
         if not tone:
             continue
         line.append(("; " if line else "") + f"{name} ")
@@ -185,7 +184,7 @@ def _any(finding: Finding) -> list[RenderableType]:
 
 
 def _lines(value: Any, depth: int, name: str = "") -> list[Text]:
-    """Plain data as indented lines; empty and missing values are left out."""
+    """Return plain data as indented lines, without empty values."""
     lead = "  " * depth + (f"{name.replace('_', ' ')}: " if name else "")
     if value is None or value in ("", [], {}):
         return []
@@ -216,45 +215,43 @@ def _bullet(item: Any, depth: int) -> list[Text]:
 
 
 def _quotes(evidence: Sequence[Evidence]) -> list[RenderableType]:
-    """The first three; what several facts rest on is quoted once."""
+    """Return the first three distinct quotes."""
     quotes = dict.fromkeys(_quote({"start": item.start, "quote": item.quote}) for item in evidence)
     return [Text(quote, style="dim") for quote in list(quotes)[:3]]
 
 
 def _questions(finding: Finding) -> list[RenderableType]:
-    """Answers and trackers, each with its words, or why there are none."""
     lines: list[RenderableType] = []
-    for one in map(plain, finding.value.get("answers") or []):
-        said = str(one["answer"]) if one["state"] == "said" else str(one["state"]).replace("_", " ")
-        lines.append(Text.assemble(f"{one['question'] or one['key']} ", (said, "bold")))
-        lines += _borne_out(one.get("evidence"), one)
-    for one in map(plain, finding.value.get("trackers") or []):
-        said = "RAISED" if one["raised"] else str(one["state"]).replace("_", " ")
-        what = f"{one['question'] or one['key']}{' (required)' if one['required'] else ''}"
-        lines.append(Text.assemble(f"tracker {what}: ", (said, "bold red" if one["raised"] else "bold")))
-        for match in one["matches"][:3] or [{}]:
-            lines += _borne_out(match.get("evidence"), {**one, **match})
-    for one in map(plain, finding.value.get("scorecards") or []):
-        lines += _scorecard(one)
+    for answer in map(plain, finding.value.get("answers") or []):
+        state = answer["answer"] if answer["state"] == "said" else answer["state"].replace("_", " ")
+        lines.append(Text.assemble(f"{answer['question'] or answer['key']} ", (str(state), "bold")))
+        lines += _support(answer.get("evidence"), answer)
+    for tracker in map(plain, finding.value.get("trackers") or []):
+        state = "RAISED" if tracker["raised"] else tracker["state"].replace("_", " ")
+        what = f"{tracker['question'] or tracker['key']}{' (required)' if tracker['required'] else ''}"
+        lines.append(Text.assemble(f"tracker {what}: ", (state, "bold red" if tracker["raised"] else "bold")))
+        for match in tracker["matches"][:3] or [{}]:
+            lines += _support(match.get("evidence"), {**tracker, **match})
+    for scorecard in map(plain, finding.value.get("scorecards") or []):
+        lines += _scorecard(scorecard)
     return lines
 
 
-def _scorecard(one: Mapping[str, Any]) -> list[RenderableType]:
-    """The score, and what each question on it earned."""
-    passed = {True: ", passed", False: ", not passed", None: ""}[one["passed"]]
-    score = "not scored" if one["score"] is None else f"{one['score']:g} of 100{passed}"
-    style = "bold red" if one["passed"] is False else "bold"
-    lines: list[RenderableType] = [Text.assemble(f"scorecard {one['title'] or one['key']}: ", (score, style))]
-    for item in one["items"]:
+def _scorecard(card: Mapping[str, Any]) -> list[RenderableType]:
+    passed = {True: ", passed", False: ", not passed", None: ""}[card["passed"]]
+    score = "not scored" if card["score"] is None else f"{card['score']:g} of 100{passed}"
+    style = "bold red" if card["passed"] is False else "bold"
+    lines: list[RenderableType] = [Text.assemble(f"scorecard {card['title'] or card['key']}: ", (score, style))]
+    for item in card["items"]:
         earned = "n/a" if item["earned"] is None else f"{item['earned'] * item['weight']:g} of {item['weight']:g}"
         failed = ", fails the call" if item["auto_fail"] and item["earned"] == 0 else ""
         lines.append(Text(f"    {item['question']}: {item['outcome'] or 'n/a'}, {earned}{failed}", style="dim"))
     return lines
 
 
-def _borne_out(evidence: Mapping[str, Any] | None, one: Mapping[str, Any]) -> list[RenderableType]:
-    told = f"{_quote(evidence)}, {one['said_by']}" if evidence else one.get("reason")
-    return [Text(f"    {told}", style="dim")] if told else []
+def _support(evidence: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> list[RenderableType]:
+    text = f"{_quote(evidence)}, {answer['said_by']}" if evidence else answer.get("reason")
+    return [Text(f"    {text}", style="dim")] if text else []
 
 
 VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {

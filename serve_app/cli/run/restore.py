@@ -1,5 +1,3 @@
-"""`switchboard restore`: a backup becomes a database again."""
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +20,7 @@ def restore(
             "--into",
             metavar="URL",
             help="An empty PostgreSQL database, postgresql://...",
-            show_default="that of the settings",
+            show_default="the database of the settings",
         ),
     ] = None,
     within: Within = "24h",
@@ -30,8 +28,8 @@ def restore(
 ) -> None:
     """Restore a backup into an empty database, and its recordings into the storage of the settings.
 
-    Refuses a database that holds anything. The database comes back whole or not at all, every table is compared with
-    the backup, and the schema is brought to this version. Interrupted, run it again.
+    The database must be empty, and it is restored completely or not at all. Every table is compared with the backup,
+    and the schema is migrated to this version. After an interruption, run it again.
 
     Examples:
 
@@ -41,19 +39,19 @@ def restore(
     """
     from serve_app.backup.manifest import Manifest
     from serve_app.backup.restore import RestoreTarget
-    from serve_app.backup.restore import restore as put_back
+    from serve_app.backup.restore import restore as restore_backup
     from serve_app.settings import Settings
 
     if into is not None and not into.startswith(("postgresql://", "postgres://")):
-        raise CommandError("--into wants postgresql://user@host/database.", "", USAGE)
+        raise CommandError("--into must be postgresql://user@host/database.", "", USAGE)
     settings = Settings() if into is None else Settings(database_url=into)
     with backup_steps(within, json_) as steps:
         Manifest.read(backup)  # before a PostgreSQL is started
-        keys = _with_key_of(backup, settings)
+        keys = _keys(backup, settings)
         target = RestoreTarget(
             settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
         )
-        done = put_back(backup.absolute(), target, steps)
+        done = restore_backup(backup.absolute(), target, steps)
     if json_:
         print_json(
             {
@@ -68,11 +66,11 @@ def restore(
             }
         )
     else:
-        _tell(done)
+        _print_restored(done)
 
 
 def _embedded(settings: "Settings") -> str:
-    """An embedded PostgreSQL in the data folder, started. A new folder gets a new one, unlike for other commands."""
+    # Unlike other commands, this one creates the database of a new data folder.
     from db.server import embedded
 
     err().print(
@@ -82,8 +80,8 @@ def _embedded(settings: "Settings") -> str:
     return embedded.start(settings.data_dir)
 
 
-def _with_key_of(backup: Path, settings: "Settings") -> tuple[str, ...]:
-    """The keys that are set; a data folder without one gets that of the backup, if the backup holds exactly one."""
+def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
+    """Return the configured keys; store the backup's only key in a data folder without a key."""
     from serve_app.backup.manifest import KEYS
     from serve_app.service import data_folder
 
@@ -93,26 +91,26 @@ def _with_key_of(backup: Path, settings: "Settings") -> tuple[str, ...]:
     return configured_keys(settings)
 
 
-def _tell(done: "Restored") -> None:
+def _print_restored(done: "Restored") -> None:
     manifest, console = done.manifest, out()
     calls = manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
     console.print(
-        f"Restored {manifest.name} in {duration(done.seconds)}: {counted(calls, 'call')}, {len(manifest.tables)} tables "
-        f"equal to the backup, {counted(done.recordings, 'recording')} copied.",
+        f"Restored {manifest.name} in {duration(done.seconds)}: {counted(calls, 'call')}, "
+        f"{len(manifest.tables)} tables equal to the backup, {counted(done.recordings, 'recording')} copied.",
         markup=False,
     )
     if manifest.recordings.how == "listed":
         console.print(f"Recordings are read from {manifest.recordings.storage}, as before.", markup=False)
     if done.unavailable:
         err().print(
-            f"{counted(done.unavailable, 'recording')} of these are missing or changed: restore the versions "
-            "that the bucket kept. `switchboard backup verify BACKUP` names them.",
+            f"{counted(done.unavailable, 'recording')} of these are missing or changed: restore their earlier "
+            "versions in the bucket. `switchboard backup verify BACKUP` lists them.",
             markup=False,
         )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
         err().print(
-            f"Sealed in it: {sealed}. Of the keys at the time of the backup these are not set: "
-            f"{', '.join(done.missing_keys)} (fingerprints). Set SWITCHBOARD_SECRETS_KEYS as it was, or put "
+            f"The backup contains sealed secrets ({sealed}), but these of its keys are not set: "
+            f"{', '.join(done.missing_keys)} (fingerprints). Add them to SWITCHBOARD_SECRETS_KEYS, or copy "
             "secrets.key of the former data folder into this one."
         )

@@ -1,5 +1,3 @@
-"""`switchboard status`: whether the service is up, where, and what it has to do."""
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,12 +13,12 @@ if TYPE_CHECKING:
     from serve_app.cli.calls.queue import QueueView
     from serve_app.settings import Settings
 
-ANSWER_SECONDS = 3.0
+RESPONSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What runs here. `service`: "up", "starting" (it does not answer yet), "down"."""
+    """The state of the data folder. `service`: "up", "starting" (no response yet), "down"."""
 
     service: str
     url: str | None
@@ -30,7 +28,7 @@ class Status:
     database: str
     ray: str | None
     engines: str | None  # "starting", "loading", "ready"
-    models: dict[str, dict[str, str]]  # in use, by stage: `engine`, and what "auto" prefers: `preferred`, `advice`
+    models: dict[str, dict[str, str]]  # by stage: `engine` in use; `preferred` by "auto", and `advice`
     problems: tuple[str, ...]  # why an engine has no model
     backlog: "QueueView | None"
     elsewhere: tuple[str, ...]  # services of this user with another data folder
@@ -50,33 +48,36 @@ def status(json_: Json = False) -> None:
     from serve_app.settings import Settings
 
     settings = Settings()
-    found = look(settings)
+    current = read_status(settings)
     if json_:
-        print_json({**fields(found), "backlog": found.backlog})
+        print_json({**fields(current), "backlog": current.backlog})
     else:
-        _show(found, settings)
-    if found.service != "up":
+        _show(current, settings)
+    if current.service != "up":
         raise typer.Exit(UNREACHABLE)
 
 
 def services(settings: "Settings") -> list[dict[str, Any]]:
-    """What the services that keep their data in the settings' folder say of themselves."""
+    """Return the facts that the services of this data folder published."""
     from serve_app.service import holder, run_folder
 
-    found = [one.facts for one in run_folder.running() if one.facts.get("data_dir") == str(settings.data_dir)]
-    held = None if found else holder.holder(settings.data_dir)  # started with another temporary folder
-    return found or ([held] if held else [])
+    running = [
+        service.facts for service in run_folder.running() if service.facts.get("data_dir") == str(settings.data_dir)
+    ]
+    holder_facts = None if running else holder.holder(settings.data_dir)  # started with another temporary folder
+    return running or ([holder_facts] if holder_facts else [])
 
 
-def look(settings: "Settings") -> Status:
-    """The status of the settings' data folder."""
+def read_status(settings: "Settings") -> Status:
     from serve_app.service import run_folder
 
-    found = services(settings)
-    facts = found[0] if found else {}
+    running = services(settings)
+    facts = running[0] if running else {}
     url = facts.get("url")
     up = bool(url) and _answers(f"{url}/submit")
-    others = [one.facts for one in run_folder.running() if one.facts.get("data_dir") != str(settings.data_dir)]
+    others = [
+        service.facts for service in run_folder.running() if service.facts.get("data_dir") != str(settings.data_dir)
+    ]
     return Status(
         service="up" if up else "starting" if facts else "down",
         url=url,
@@ -89,16 +90,18 @@ def look(settings: "Settings") -> Status:
         models=facts.get("models", {}),
         problems=tuple(f"{name}: {why}" for name, why in facts.get("problems", {}).items()),
         backlog=_backlog(settings) if up else None,
-        elsewhere=tuple(f"{one.get('url', '?')} (data in {one['data_dir']})" for one in others if "data_dir" in one),
+        elsewhere=tuple(
+            f"{service.get('url', '?')} (data in {service['data_dir']})" for service in others if "data_dir" in service
+        ),
     )
 
 
 def _answers(submit_url: str) -> bool:
-    """The intake is there when it answers an unauthenticated POST with a 401."""
+    # The intake is up when it responds 401 to an unauthenticated POST.
     import httpx
 
     try:
-        return httpx.post(submit_url, json={}, timeout=ANSWER_SECONDS, trust_env=False).status_code == 401
+        return httpx.post(submit_url, json={}, timeout=RESPONSE_SECONDS, trust_env=False).status_code == 401
     except httpx.HTTPError:
         return False
 
@@ -126,35 +129,35 @@ def _backlog(settings: "Settings") -> "QueueView | None":
         raise CommandError(explain(error).sentence, "", UNREACHABLE) from error
 
 
-def _show(found: Status, settings: "Settings") -> None:
+def _show(status: Status, settings: "Settings") -> None:
     from serve_app.cli.calls.queue import headline
 
     styles = {"up": "bold green", "starting": "bold yellow", "down": "bold red"}
     lines = table("!what", "value")
     lines.show_header = False
-    lines.add_row("service", Text(found.service, style=styles[found.service]))
-    if found.url:
-        lines.add_row("URL", found.url)
-    if found.pid:
-        since = f", since {moment(found.started)}" if found.started else ""
-        lines.add_row("process", f"{found.pid}{since}")
-    lines.add_row("data", found.data_dir)
-    lines.add_row("database", found.database)
-    if found.ray:
-        lines.add_row("Ray", found.ray)
-    if found.engines:
-        lines.add_row("engines", found.engines)
-    for stage, model in found.models.items():
+    lines.add_row("service", Text(status.service, style=styles[status.service]))
+    if status.url:
+        lines.add_row("URL", status.url)
+    if status.pid:
+        since = f", since {moment(status.started)}" if status.started else ""
+        lines.add_row("process", f"{status.pid}{since}")
+    lines.add_row("data", status.data_dir)
+    lines.add_row("database", status.database)
+    if status.ray:
+        lines.add_row("Ray", status.ray)
+    if status.engines:
+        lines.add_row("engines", status.engines)
+    for stage, model in status.models.items():
         lines.add_row(stage, model["engine"])
         if model["preferred"]:
-            note = f"{model['preferred']} is preferred and not available. {model['advice']}"
+            note = f"{model['preferred']} is preferred but not available. {model['advice']}"
             lines.add_row("", Text(note, style="yellow"))
-    for problem in found.problems:
+    for problem in status.problems:
         lines.add_row("", Text(problem, style="yellow"))
-    if found.backlog:
-        lines.add_row("backlog", headline(found.backlog))
-    for one in found.elsewhere:
-        lines.add_row("elsewhere", one)
+    if status.backlog:
+        lines.add_row("backlog", headline(status.backlog))
+    for service in status.elsewhere:
+        lines.add_row("elsewhere", service)
     out().print(lines)
-    if found.service == "down":
+    if status.service == "down":
         err().print("`switchboard up` starts it.", markup=False)

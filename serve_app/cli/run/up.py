@@ -1,5 +1,3 @@
-"""`switchboard up`: the service on this machine, in the foreground."""
-
 import json
 import os
 import signal
@@ -11,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from serve_app.cli.ui.output import Json, err, out, written
+from serve_app.cli.ui.output import Json, err, out, to_camel_json
 from serve_app.cli.ui.table import table
 
 if TYPE_CHECKING:
     from serve_app.service.service import EngineReport
 
-WITHOUT = {
-    "Transcriber": "Calls are taken in, and their recordings fetched; they wait.",
+EFFECTS = {
+    "Transcriber": "Calls are accepted and their recordings fetched, then they wait.",
     "Diarizer": "Calls with a channel for each party are completed without it; mixed recordings wait.",
 }
 
@@ -34,9 +32,9 @@ def up(
 ) -> None:
     """Start or join Ray, migrate the database, serve calls until Ctrl-C.
 
-    Calls are taken in after a few seconds, before Ray runs, and again at once when it dies. Results can be read when
-    "ready" is printed; recognition follows when its model is loaded (the first start downloads it). Ctrl-C drains:
-    running calls end or are put back, nothing is lost.
+    Calls are accepted after a few seconds, before Ray runs and while it restarts. Results can be read when "ready" is
+    printed; recognition starts when its model is loaded (the first start downloads it). Ctrl-C drains: running calls
+    finish or are requeued; nothing is lost.
 
     Example: switchboard up --port 8000
     """
@@ -58,10 +56,10 @@ def up(
         socket = standby.socket if standby else None
         _serve(Service(within, address, dashboard, step, standby=socket), settings, as_json, ready)
 
-    os.umask(0o077)  # recordings, decoded sound, logs: for this user alone
+    os.umask(0o077)  # recordings, decoded audio and logs are private to this user
     service = Service(settings, address, on_step=step)
     state = service.refuse()
-    folder = own_folder().path  # made here, so that it is this process's, and one for all that it starts
+    folder = own_folder().path  # created here, so that all child processes share it
     standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
     code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step, standby).run()
     if code:
@@ -70,16 +68,16 @@ def up(
 
 
 def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]) -> None:
-    """The service itself, in a process of its own, until a signal."""
+    """Run the service until a signal; in a child process of the supervisor."""
     stopped = threading.Event()
     _stop_on_signals(stopped)
     try:
-        endpoints = service.start(_leave)
-        _stop_on_signals(stopped)  # again: Ray has put a handler of its own in place, which ends the process after 3 s
-        _say_ready(endpoints, settings, as_json)
+        endpoints = service.start(_exit_for_restart)
+        _stop_on_signals(stopped)  # again: Ray installs a handler that ends the process after 3 s
+        _print_ready(endpoints, settings, as_json)
         report = service.wait_for_engines()
         ready()
-        say_engines(report)
+        print_engines(report)
         if as_json:
             _event(event="engines_ready", **asdict(report))
         stopped.wait()
@@ -89,8 +87,8 @@ def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]
         service.stop()
 
 
-def _leave(what: str) -> None:
-    """End at once, for the supervisor to start again: what waits for a Ray that has died may wait for a minute."""
+def _exit_for_restart(what: str) -> None:
+    """Exit immediately so that the supervisor restarts the service: calls to a dead Ray may block for a minute."""
     from serve_app.service.supervisor import AGAIN
 
     err().print(f"[yellow]Ray's {what} is gone.[/yellow]")
@@ -98,11 +96,11 @@ def _leave(what: str) -> None:
 
 
 class _Stopped(Exception):
-    """A signal asked for the end: the way out of the main thread, wherever it is."""
+    """Raised by a signal to leave the main thread, wherever it is."""
 
 
 def _stop_on_signals(stopped: threading.Event) -> None:
-    """SIGTERM is taken like Ctrl-C; a second one changes nothing, so that draining is not cut short by impatience."""
+    """Treat SIGTERM like Ctrl-C; ignore further signals, so that draining is not interrupted."""
 
     def stop(_number: int, _frame: Any) -> None:
         if not stopped.is_set():
@@ -113,7 +111,7 @@ def _stop_on_signals(stopped: threading.Event) -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
+def _print_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     if as_json:
         _event(
             event="ready",
@@ -126,7 +124,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             dashboard=endpoints.dashboard,
             takes_jobs=endpoints.takes_jobs,
             seconds=round(endpoints.seconds, 2),
-            pid=os.getppid(),  # the supervisor: who is to be signaled
+            pid=os.getppid(),  # the supervisor, which handles signals
         )
         return
     console = out()
@@ -138,8 +136,8 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         lines.add_row("read them at", f"{endpoints.console_url}   (sign in: `switchboard console link`)")
     lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
-    lines.add_row("Ray", f"{endpoints.ray_address}, for who has {token}")
-    lines.add_row("state", _where(settings))
+    lines.add_row("Ray", f"{endpoints.ray_address} (token: {token})")
+    lines.add_row("state", _database_label(settings))
     lines.add_row("recordings", str(settings.storage_url))
     if endpoints.logs:
         lines.add_row("logs", str(endpoints.logs))
@@ -154,37 +152,37 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
 def _about_jobs(endpoints: Any) -> str:
     if endpoints.takes_jobs:
         return "also for `ray job submit`"
-    return "not for `ray job submit`: another Ray on this machine has port 52365, which starts jobs"
+    return "not for `ray job submit`: another Ray on this machine uses the job port 52365"
 
 
-def say_engines(report: "EngineReport") -> None:
-    """Print the models in use, those that "auto" prefers and could not get, and why an engine has none."""
+def print_engines(report: "EngineReport") -> None:
+    """Print the models in use, preferred models that are not available, and why an engine has none."""
     if report.models or not report.problems:
         err().print("[green]Engines ready[/green]")
     for stage, model in report.models.items():
         err().print(f"  {stage}: {model.engine}", markup=False)
         if model.preferred:
-            err().print(Text(f"    {model.preferred} is preferred and not available. {model.advice}", "yellow"))
+            err().print(Text(f"    {model.preferred} is preferred but not available. {model.advice}", "yellow"))
     for name, problem in report.problems.items():
-        err().print(Text.assemble((f"The {name} cannot work. ", "bold red"), problem))
-        err().print(f"{WITHOUT[name]} It is tried again while calls wait for it.")
+        err().print(Text.assemble((f"The {name} is not available. ", "bold red"), problem))
+        err().print(f"{EFFECTS[name]} It is retried while calls wait for it.")
 
 
 def _event(**facts: Any) -> None:
-    """One line of JSON for each event, for programs that wait for it."""
-    print(json.dumps(written(facts)), flush=True)
+    """Print an event as one line of JSON, for programs that wait for it."""
+    print(json.dumps(to_camel_json(facts)), flush=True)
 
 
-def _where(settings: Any) -> str:
+def _database_label(settings: Any) -> str:
     return (
         "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
     )
 
 
 def migrate() -> None:
-    """Bring the database up to date: that of SWITCHBOARD_DATABASE_URL, or the embedded one of this machine.
+    """Migrate the database of SWITCHBOARD_DATABASE_URL, or the embedded one of this machine.
 
-    Safe to repeat, and from several nodes at once. `switchboard up` does it by itself; a cluster runs this before
+    Safe to repeat, and from several nodes at once. `switchboard up` migrates as well; on a cluster, run this before
     `serve deploy`.
 
     Example: SWITCHBOARD_DATABASE_URL=postgresql://... switchboard migrate

@@ -1,5 +1,3 @@
-"""The database, opened for one command."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,11 +14,10 @@ Work = Callable[["Database"], Awaitable[T]]
 
 
 def run(work: Work[T], writes: bool = False, settings: "Settings | None" = None) -> T:
-    """Open the database of the settings, do `work` with it, close it.
+    """Open the database of the settings, run `work` with it, close it.
 
-    Reading starts, creates and migrates nothing: `CommandError` (3) where no database of this version runs. With
-    `writes` the embedded PostgreSQL of the data folder is started if it is not running, which is said, and keeps
-    running; a database without this version's schema is migrated.
+    Without `writes`, nothing is started or migrated: raises `CommandError` (3) if no database of this version runs.
+    With `writes`, the embedded PostgreSQL of the data folder is started (it keeps running) and the schema migrated.
     """
     from serve_app.settings import Settings
 
@@ -28,7 +25,7 @@ def run(work: Work[T], writes: bool = False, settings: "Settings | None" = None)
 
 
 def database_url(settings: "Settings", writes: bool = False) -> str:
-    """The URL of a database that is ready to be used, as `run` says."""
+    """Return the URL of a running database with the current schema; see `run`."""
     from db.server import migrate
 
     url = settings.database_url or running_embedded(settings)
@@ -42,14 +39,14 @@ def database_url(settings: "Settings", writes: bool = False) -> str:
         migrate.require_released(url)
         raise CommandError(
             "The database has the schema of another version of Switchboard.",
-            "`switchboard migrate` brings an older one up to date; `switchboard up` does it too.",
+            "`switchboard migrate` migrates an older one; so does `switchboard up`.",
             UNREACHABLE,
         )
     return url
 
 
 def running_embedded(settings: "Settings") -> str | None:
-    """The URL of the data folder's PostgreSQL if it runs; starts nothing."""
+    """Return the URL of the data folder's PostgreSQL if it runs."""
     from db.server import embedded
 
     return embedded.running(settings.data_dir)
@@ -63,21 +60,20 @@ async def _opened(url: str, work: Work[T]) -> T:
 
 
 def _not_running(settings: "Settings") -> CommandError:
-    """What says that no database runs here, and where one does."""
     from serve_app.service import data_folder
 
     if elsewhere := service_elsewhere(settings):
         return elsewhere
-    what = "No database runs" if data_folder.has_database(settings.data_dir) else "There is no database yet"
+    problem = "No database runs" if data_folder.has_database(settings.data_dir) else "There is no database yet"
     return CommandError(
-        f"{what} in {settings.data_dir}.",
-        "`switchboard up` starts the service with its database; for a server of your own set SWITCHBOARD_DATABASE_URL.",
+        f"{problem} in {settings.data_dir}.",
+        "`switchboard up` starts the service with its database; for your own server, set SWITCHBOARD_DATABASE_URL.",
         UNREACHABLE,
     )
 
 
 def service_elsewhere(settings: "Settings") -> CommandError | None:
-    """What says that a service of this user keeps its data in another folder, where the settings' has no database."""
+    """Return an error if the data folder has no database, but a service of this user runs in another folder."""
     from db.server import embedded
     from serve_app.service import data_folder, run_folder
 
@@ -113,5 +109,5 @@ def _migrate(url: str) -> None:
     from serve_app.cli.ui.output import err
 
     if not migrate.is_current(url):
-        with err().status("Bringing the database up to date ..."):
+        with err().status("Migrating the database ..."):
             migrate.migrate(url)

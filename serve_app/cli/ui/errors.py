@@ -1,5 +1,3 @@
-"""Explains an error to the person at the terminal: one sentence, what to do, and an exit code."""
-
 from dataclasses import dataclass
 
 import typer
@@ -9,7 +7,7 @@ from pipeline import errors as call_errors
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
-DATABASE_AWAY = {
+DATABASE_ERRORS = {
     "psycopg.OperationalError",
     "psycopg_pool.PoolTimeout",
     "sqlalchemy.OperationalError",
@@ -21,7 +19,7 @@ PASS_ON = (typer.Exit, typer.Abort, TyperException)  # typer prints wrong usage 
 
 
 class CommandError(Exception):
-    """A command cannot go on; `advice` says what to do about it."""
+    """A command failed; `advice` says what to do."""
 
     def __init__(self, message: str, advice: str = "", exit_code: int = FAILED) -> None:
         super().__init__(message, advice, exit_code)
@@ -36,13 +34,13 @@ class Explanation:
 
 
 def explain(error: Exception) -> Explanation:
-    """Return the explanation of any error; of an unexpected one, its type and message."""
+    """Return the explanation of an error; for an unexpected error, its type and message."""
     if isinstance(error, CommandError):
         return error.explanation
     if isinstance(error, call_errors.StateUnavailable):
         return _database(error)
     if isinstance(error, call_errors.CallError):
-        advice = "Trying again later may help." if error.retryable else ""
+        advice = "Retrying later may help." if error.retryable else ""
         code = "" if error.code == "service_error" else f" ({error.code})"  # codes are those of failed calls
         return Explanation(f"{error.message}{code}", advice, FAILED)
     return _of_library(error) or Explanation(
@@ -53,16 +51,16 @@ def explain(error: Exception) -> Explanation:
 
 
 def _of_library(error: Exception) -> Explanation | None:
-    """Explain errors of libraries by their names, so that no library is imported only to compare with its errors."""
+    """Explain errors of libraries by class name, so that no library is imported for the comparison."""
     names = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
     if names & {"pydantic_core.ValidationError", "pydantic_settings.SettingsError"}:
         return _settings(error)
-    if names & DATABASE_AWAY:
+    if names & DATABASE_ERRORS:
         return _database(error)
     if names & {"db.EmbeddedPostgresError", "db.DatabaseUnfit"}:
         return Explanation(str(error), "`switchboard doctor` shows details.", UNREACHABLE)
     if "db.NotInDirectory" in names:
-        return Explanation(str(error), "`switchboard workspaces list` and `teams list` show what there is.", FAILED)
+        return Explanation(str(error), "`switchboard workspaces list` and `teams list` show the existing ones.", FAILED)
     if isinstance(error, OSError) and error.filename:
         return Explanation(f"{error.filename}: {error.strerror}", "", FAILED)
     return None
@@ -71,7 +69,7 @@ def _of_library(error: Exception) -> Explanation | None:
 def _database(error: Exception) -> Explanation:
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return Explanation(
-        f"The database does not answer: {lines[0] if lines else type(error).__name__}",
+        f"The database is not reachable: {lines[0] if lines else type(error).__name__}",
         "Check SWITCHBOARD_DATABASE_URL and that PostgreSQL runs; `switchboard doctor` shows details.",
         UNREACHABLE,
     )
@@ -87,12 +85,12 @@ def _settings(error: Exception) -> Explanation:
         faults = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
         lines = [f"{'.'.join(str(part) for part in f['loc'])}: {f['msg']}" for f in faults]
     return Explanation(
-        f"{title or 'Input'} cannot be used.\n  " + "\n  ".join(lines), "Fix or unset these settings.", USAGE
+        f"Invalid {title.lower() or 'input'}:\n  " + "\n  ".join(lines), "Fix or unset these settings.", USAGE
     )
 
 
 def report(error: Exception) -> int:
-    """Print the explanation on stderr; returns the exit code."""
+    """Print the explanation on stderr; return the exit code."""
     from rich.text import Text
 
     from serve_app.cli.ui.output import err

@@ -1,5 +1,3 @@
-"""A typer application whose commands are imported only when called for, and whose errors are sentences."""
-
 import os
 import sys
 from collections.abc import Sequence
@@ -30,7 +28,7 @@ EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 service or database not
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command: where it is (`module:function` or `module:typer_app`) and its line in the overview."""
+    """A command: its target (`module:function` or `module:typer_app`) and its line in the overview."""
 
     name: str
     target: str
@@ -39,20 +37,20 @@ class Entry:
 
     def load(self) -> Any:
         module, attribute = self.target.split(":")
-        found = getattr(import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
+        target = getattr(import_module(module), attribute)
+        if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False)
-            single.command(name=self.name)(found)
-            found = single
-        command = typer.main.get_command(found)
+            single.command(name=self.name)(target)
+            target = single
+        command = typer.main.get_command(target)
         command.name = self.name
-        for one in (command, *getattr(command, "commands", {}).values()):
-            one.help = _flowing(one.help or "")
+        for subcommand in (command, *getattr(command, "commands", {}).values()):
+            subcommand.help = _flowing(subcommand.help or "")
         return command
 
 
 def _flowing(text: str) -> str:
-    """Return paragraphs without the source's line breaks, which would show on a narrow terminal; examples unchanged."""
+    """Return paragraphs without line breaks, which would show on a narrow terminal; examples unchanged."""
     first, *others = (
         part if part.startswith(" ") else " ".join(line.strip() for line in part.splitlines())
         for part in text.split("\n\n")
@@ -61,7 +59,7 @@ def _flowing(text: str) -> str:
 
 
 class LazyGroup(TyperGroup):
-    """Shows every entry in the overview without importing any; imports the one that is called."""
+    """A command group that imports only the command that is called."""
 
     entries: ClassVar[dict[str, Entry]] = {}
 
@@ -86,7 +84,7 @@ class LazyGroup(TyperGroup):
         except KeyboardInterrupt:
             print("Stopped.", file=sys.stderr)
             raise typer.Exit(130) from None
-        except BrokenPipeError:  # the reader of our output went away, `| head` for instance
+        except BrokenPipeError:  # the reader closed the pipe, for example `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except Exception as error:
@@ -99,8 +97,8 @@ def debugging() -> bool:
     return os.environ.get("SWITCHBOARD_DEBUG", "").lower() not in ("", "0", "false")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         from importlib.metadata import version
 
         print(f"switchboard {version('switchboard-calls')}")

@@ -1,13 +1,10 @@
-"""Workspaces, teams and other things as people name them: by name or by id."""
-
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
-from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.options import NewName, Team, Workspace, as_uuid, check_new, parse_id
+from serve_app.cli.ui.options import as_uuid
 from serve_app.cli.ui.output import err
 
 if TYPE_CHECKING:
@@ -15,76 +12,63 @@ if TYPE_CHECKING:
     from db.workspace import directory
     from pipeline.domain.insight import Contact
 
-__all__ = ["NewName", "Team", "Workspace", "as_uuid", "check_new"]
 
-
-class Named(Protocol):
+class HasName(Protocol):
     @property
     def name(self) -> str | None: ...
 
 
-N = TypeVar("N", bound=Named)
-T = TypeVar("T")
+N = TypeVar("N", bound=HasName)
 
-DEFAULT = "default"  # the workspace and the team of a person who names none
-
-
-def run(named: str | None, work: "Callable[[Database, directory.Workspace], Awaitable[T]]", writes: bool = False) -> T:
-    """Do as `database.run`; `work` receives the workspace called `named` as well."""
-
-    async def within(database: "Database") -> T:
-        return await work(database, await workspace(database, named))
-
-    return databases.run(within, writes)
+DEFAULT = "default"  # name of a workspace or team that is created without one
 
 
-async def workspace(database: "Database", named: str | None, create: bool = False) -> "directory.Workspace":
-    """Return the workspace called `named`; without a name the only one.
+async def workspace(database: "Database", name_or_id: str | None, create: bool = False) -> "directory.Workspace":
+    """Return the workspace; without a name, the only one. Raises `CommandError`.
 
-    With `create`, a new name, or "default" where there is no workspace at all, is created, and stderr says so; a name
-    that looks like a misspelt one is refused.
+    With `create`, an unknown name is created ("default" if there is neither a name nor a workspace) and stderr reports
+    it. A name similar to an existing one is rejected as a typo.
     """
     from db.workspace import directory
 
     workspaces = await directory.list_workspaces(database)
-    if named is None and len(workspaces) == 1:
+    if name_or_id is None and len(workspaces) == 1:
         return workspaces[0]
-    if named is None and workspaces:
-        raise CommandError(
-            f"There are {len(workspaces)} workspaces: {_quoted(workspaces)}.", "Name it with --workspace NAME.", USAGE
-        )
-    if named is None and not create:
+    if name_or_id is None and workspaces:
+        problem = f"There are {len(workspaces)} workspaces: {_quoted(workspaces)}."
+        raise CommandError(problem, "Pass --workspace NAME.", USAGE)
+    if name_or_id is None and not create:
         raise CommandError("No workspace yet.", "`switchboard workspaces create NAME` creates one.")
-    match = _find(workspaces, lambda one: one.workspace_id, named) if named else None
+    match = _find(workspaces, lambda workspace: workspace.workspace_id, name_or_id) if name_or_id else None
     if match is None:
-        name = named or DEFAULT
+        name = name_or_id or DEFAULT
         _refuse_unless_new(workspaces, name, "workspace", create)
         match = await directory.create_workspace(database, name)
         err().print(f"Created workspace {name!r}.", markup=False)
     return match
 
 
-async def team(database: "Database", workspace_id: UUID, named: str, create: bool = False) -> "directory.Team":
-    """Return the team called `named` in a workspace; created as a workspace is."""
+async def team(database: "Database", workspace_id: UUID, name_or_id: str, create: bool = False) -> "directory.Team":
+    """Return a team of a workspace; `create` works as in `workspace`."""
     from db.workspace import directory
 
     teams = await directory.list_teams(database, workspace_id)
-    match = _find(teams, lambda one: one.team_id, named)
+    match = _find(teams, lambda team: team.team_id, name_or_id)
     if match is None:
-        _refuse_unless_new(teams, named, "team", create)
-        match = await directory.create_team(database, workspace_id, named)
-        err().print(f"Created team {named!r}.", markup=False)
+        _refuse_unless_new(teams, name_or_id, "team", create)
+        match = await directory.create_team(database, workspace_id, name_or_id)
+        err().print(f"Created team {name_or_id!r}.", markup=False)
     return match
 
 
-async def workspace_id(database: "Database", named: str | None) -> UUID | None:
-    """Return the id of the workspace called `named`; None, which is every workspace, without a name."""
-    return (await workspace(database, named)).workspace_id if named else None
+async def workspace_id(database: "Database", name_or_id: str | None) -> UUID | None:
+    """Return the id of a workspace; None, which means all workspaces, without a name."""
+    return (await workspace(database, name_or_id)).workspace_id if name_or_id else None
 
 
-async def team_id(database: "Database", home: UUID, named: str | None) -> UUID | None:
-    """Return the id of the team called `named` in a workspace; None without a name."""
-    return (await team(database, home, named)).team_id if named else None
+async def team_id(database: "Database", workspace_id: UUID, name_or_id: str | None) -> UUID | None:
+    """Return the id of a team of a workspace; None without a name."""
+    return (await team(database, workspace_id, name_or_id)).team_id if name_or_id else None
 
 
 async def team_names(database: "Database", workspace_id: UUID) -> dict[UUID, str]:
@@ -93,45 +77,40 @@ async def team_names(database: "Database", workspace_id: UUID) -> dict[UUID, str
     return {team.team_id: team.name for team in await directory.list_teams(database, workspace_id)}
 
 
-async def member(database: "Database", workspace_id: UUID, named: str) -> "directory.DirectoryMember":
+async def member(database: "Database", workspace_id: UUID, name_or_id: str) -> "directory.DirectoryMember":
     from db.workspace import directory
 
-    return pick("member", await directory.list_members(database, workspace_id), lambda one: one.user_id, named)
+    members = await directory.list_members(database, workspace_id)
+    return pick("member", members, lambda member: member.user_id, name_or_id)
 
 
-async def contact(database: "Database", workspace_id: UUID, named: str) -> "Contact":
+async def contact(database: "Database", workspace_id: UUID, name_or_id: str) -> "Contact":
     from db.workspace import directory
 
     contacts = await directory.list_contacts(database, workspace_id)
-    return pick("contact", contacts, lambda one: UUID(one.contact_id), named)
+    return pick("contact", contacts, lambda contact: UUID(contact.contact_id), name_or_id)
 
 
-def pick(kind: str, items: Sequence[N], id_of: Callable[[N], UUID], named: str) -> N:
-    """Return the one called `named`, or of that id. Raises `CommandError` that says what there is."""
-    match = _find(items, id_of, named)
+def pick(kind: str, items: Sequence[N], id_of: Callable[[N], UUID], name_or_id: str) -> N:
+    """Return the item with this name or id. Raises `CommandError` with the existing names."""
+    match = _find(items, id_of, name_or_id)
     if match is None:
-        _refuse_unless_new(items, named, kind, create=False)
+        _refuse_unless_new(items, name_or_id, kind, create=False)
         raise AssertionError
     return match
 
 
-def need_uuid(text: str, what: str) -> UUID:
-    """`what` names the thing and the command that lists its ids."""
-    return parse_id(what)(text)
-
-
-def _find(items: Sequence[N], id_of: Callable[[N], UUID], named: str) -> N | None:
-    by_id = as_uuid(named)
-    matches = [
-        item for item in items if (id_of(item) == by_id if by_id else (item.name or "").casefold() == named.casefold())
-    ]
+def _find(items: Sequence[N], id_of: Callable[[N], UUID], name_or_id: str) -> N | None:
+    by_id = as_uuid(name_or_id)
+    name = name_or_id.casefold()
+    matches = [item for item in items if (id_of(item) == by_id if by_id else (item.name or "").casefold() == name)]
     if len(matches) > 1:
         ids = ", ".join(str(id_of(item)) for item in matches)
-        raise CommandError(f"{len(matches)} are called {named!r}: {ids}.", "Name it by its id.", USAGE)
+        raise CommandError(f"{len(matches)} have the name {name_or_id!r}: {ids}.", "Use the id.", USAGE)
     return matches[0] if matches else None
 
 
-def _refuse_unless_new(items: Sequence[Named], name: str, kind: str, create: bool) -> None:
+def _refuse_unless_new(items: Sequence[HasName], name: str, kind: str, create: bool) -> None:
     names = [(item.name or "").casefold() for item in items]
     near = get_close_matches(name.casefold(), names, n=1, cutoff=0.8)
     if create and not near and as_uuid(name) is None:
@@ -139,11 +118,11 @@ def _refuse_unless_new(items: Sequence[Named], name: str, kind: str, create: boo
     if near:
         advice = f"Did you mean {near[0]!r}? `switchboard {kind}s create {name}` creates a new one."
     elif names:
-        advice = f"There are: {_quoted(items)}."
+        advice = f"Existing: {_quoted(items)}."
     else:
         advice = f"`switchboard {kind}s create NAME` creates one."
     raise CommandError(f"No {kind} {name!r}.", advice)
 
 
-def _quoted(items: Sequence[Named]) -> str:
+def _quoted(items: Sequence[HasName]) -> str:
     return ", ".join(repr(item.name) for item in items[:10]) + (" ..." if len(items) > 10 else "")

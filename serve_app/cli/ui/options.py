@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have. Their parsers refuse a wrong value before anything is opened."""
+"""Shared options and arguments. Their parsers reject invalid values before a database is opened."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ SWAPPED = "The PBX records the customer on the left channel, or in the first fil
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A moment, or an age by the database's clock, which also wrote the times that it is compared with."""
+    """A time, or an age by the database's clock, since it is compared with times that the database wrote."""
 
     value: datetime | timedelta
 
@@ -41,7 +41,7 @@ def parse_time(text: str) -> Time:
             return Time(timedelta(**{UNITS[text[-1]]: int(text[:-1])}))
         return Time(datetime.fromisoformat(text).astimezone())
     except (ValueError, OverflowError):
-        hint = "Say 45m, 2h, 3d or a time such as 2026-11-20T08:00."
+        hint = "Write 45m, 2h, 3d or a time such as 2026-11-20T08:00."
         raise CommandError(f"{text!r} is not a time.", hint, USAGE) from None
 
 
@@ -53,7 +53,7 @@ def as_uuid(text: str) -> UUID | None:
 
 
 def parse_id(advice: str) -> Callable[[str], UUID]:
-    """Return a parser of ids; `advice` names the command that lists them."""
+    """Return a parser of ids; `advice`: the command that lists them."""
 
     def parse(text: str) -> UUID:
         parsed = as_uuid(text)
@@ -65,10 +65,10 @@ def parse_id(advice: str) -> Callable[[str], UUID]:
 
 
 def check_new(name: str, of: str) -> None:
-    """Raise `CommandError` (2) for what cannot be the name of a run or of a gold set; `of` says which."""
+    """Raise `CommandError` (2) for an invalid name of a run or gold set; `of`: which of them."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or as_uuid(name):
-        hint = "Letters, digits, dots, dashes and underscores, at most 64; no UUID."
-        raise CommandError(f"{name!r} cannot be the name of {of}.", hint, USAGE)
+        hint = "Letters, digits, dots, dashes and underscores, max. 64; no UUID."
+        raise CommandError(f"{name!r} is not a valid name of {of}.", hint, USAGE)
 
 
 def parse_new(of: str) -> Callable[[str], str]:
@@ -100,7 +100,7 @@ def _time_zone(name: str) -> str:
 
 
 Workspace = Annotated[
-    str | None, typer.Option("--workspace", "-w", metavar="NAME|ID", help="Not needed while there is only one.")
+    str | None, typer.Option("--workspace", "-w", metavar="NAME|ID", help="Required if there are several.")
 ]
 Team = Annotated[str | None, typer.Option("--team", "-t", metavar="NAME|ID", help="A team of the workspace.")]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
@@ -109,7 +109,7 @@ Swapped = Annotated[bool | None, typer.Option("--channels-swapped/--channels-as-
 Yes = Annotated[bool, typer.Option("--yes", help="Delete it; this cannot be undone.")]
 Since = Annotated[
     Time | None,
-    typer.Option("--since", metavar="TIME", parser=parse_time, help="Calls that started since: 30d, 2026-11-01."),
+    typer.Option("--since", metavar="TIME", parser=parse_time, help="Calls started since: 30d, 2026-11-01."),
 ]
 CallIds = Annotated[list[UUID] | None, typer.Option("--call", metavar="CALLID", help="This call; repeatable.")]
 Country = Annotated[

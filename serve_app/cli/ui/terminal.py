@@ -1,4 +1,4 @@
-"""Sentences on a terminal: wrapped between words, never inside an id, an address, a path or a command to be copied."""
+"""Text is wrapped between words, never inside an id, an address, a path or a command to copy."""
 
 import re
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ from rich.console import Console
 from rich.text import Text
 
 _WORD = r"(?:`[^`\n]*`|[^\s`]|`)+[^\S\n]*"
-_ASIDE = r"\([^()`\n]{1,30}\)[^\s`]*(?!\S)[^\S\n]*"  # a short one in parentheses: ("by Friday")
-_UNIT = re.compile(rf"{_ASIDE}|{_WORD}|\n[^\S\n]*")  # what stays whole, and the space behind it
+_ASIDE = r"\([^()`\n]{1,30}\)[^\s`]*(?!\S)[^\S\n]*"  # short text in parentheses: ("by Friday")
+_UNIT = re.compile(rf"{_ASIDE}|{_WORD}|\n[^\S\n]*")  # an unbreakable part and the space after it
 _BROKEN = re.compile(_WORD)
 _INDENT, _SPACE = re.compile(r"[^\S\n]*(?:- )?"), re.compile(r"[^\S\n]*")
 
 
 class Terminal(Console):
-    """A console that wraps a sentence as `wrapped` does. Without a terminal, sentences stay on one line."""
+    """A console that wraps text with `wrapped`. Without a terminal, text stays on one line."""
 
     def __init__(self, *, wraps: bool, **options: Any) -> None:
         super().__init__(**options)
         self._wraps = wraps
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """As rich's; with `soft_wrap=True` a text is printed as it is, for lines that are data."""
+        """Print like rich; `soft_wrap=True` prints text unchanged, for lines of data."""
         if len(objects) == 1 and isinstance(objects[0], str | Text) and "soft_wrap" not in options:
             text = objects[0]
             if isinstance(text, str):
@@ -34,12 +34,12 @@ class Terminal(Console):
 
 
 def units(plain: str) -> list[str]:
-    """What stays whole: words, and what stands between backquotes."""
+    """Return the unbreakable parts: words, and text in backquotes."""
     return [unit.strip() for unit in _UNIT.findall(plain)]
 
 
 def _fitting(plain: str, first: int, width: int) -> Iterator[re.Match[str]]:
-    """The units from a character on; one in parentheses that is wider than a line is none."""
+    """Yield the units from a character on; split parentheses that are wider than a line."""
     for unit in _UNIT.finditer(plain, first):
         if cell_len(unit.group().rstrip()) > width - _indented(plain, unit.start()):
             yield from _BROKEN.finditer(plain, *unit.span()) if unit.group()[0] != "\n" else (unit,)
@@ -48,17 +48,16 @@ def _fitting(plain: str, first: int, width: int) -> Iterator[re.Match[str]]:
 
 
 def _indented(plain: str, at: int) -> int:
-    """The columns before the text of the line that a character is in."""
+    """Return the indent of the line of a character."""
     start = plain.rfind("\n", 0, at) + 1
     head = (_INDENT if start == 0 else _SPACE).match(plain, start)
     return head.end() - start if head else 0
 
 
 def wrapped(text: Text, width: int) -> Text:
-    """Return `text` in lines of at most `width` columns, with the indentation of its line before each further one.
+    """Return `text` in lines of at most `width` columns; continuation lines have the indent of their first line.
 
-    What stands between backquotes, and a word that is wider than a line, stays whole; so does what stands in
-    parentheses and is short.
+    Text in backquotes, short text in parentheses and words wider than a line are not broken.
     """
     plain = text.plain
     first = _INDENT.match(plain)

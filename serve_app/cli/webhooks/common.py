@@ -1,5 +1,3 @@
-"""What the commands of `switchboard webhooks` share: their group, and the endpoint that an id names."""
-
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -17,14 +15,14 @@ if TYPE_CHECKING:
     from db.events.endpoints import Endpoint
     from serve_app.webhooks.post import Poster
 
-LISTED = "`switchboard webhooks list` shows the ids."
-parse_endpoint = parse_id(LISTED)
+LIST_HINT = "`switchboard webhooks list` shows the ids."
+parse_endpoint = parse_id(LIST_HINT)
 
 app = Group(
-    """Webhooks: tell another system when calls are received, transcribed, completed or failed.
+    """Webhooks: notify another system when calls are received, transcribed, completed or failed.
 
-    Events are signed after Standard Webhooks 1.0, so that any of its libraries verifies them. None is written before
-    an endpoint is created.
+    Events are signed according to Standard Webhooks 1.0; any of its libraries can verify them. No events are stored
+    before an endpoint exists.
 
     Examples:
 
@@ -47,12 +45,12 @@ Id = Annotated[
 async def find(database: "Database", endpoint_id: UUID) -> "Endpoint":
     endpoint = await endpoints.find(database, endpoint_id)
     if endpoint is None:
-        raise CommandError(f"No endpoint has the id {endpoint_id}.", LISTED)
+        raise CommandError(f"No endpoint has the id {endpoint_id}.", LIST_HINT)
     return endpoint
 
 
-def changed(endpoint: "Endpoint | None") -> "Endpoint":
-    """Return what a change made of an endpoint."""
+def require_endpoint(endpoint: "Endpoint | None") -> "Endpoint":
+    """Return the endpoint after a change. Raises `CommandError` if it was deleted."""
     if endpoint is None:
         raise CommandError("The endpoint was deleted in the meantime.")
     return endpoint
@@ -66,5 +64,5 @@ def poster() -> "Poster":
 
 
 def secret_lines(secret: str) -> tuple[Text, str]:
-    note = "The receiver verifies with it: pass it on now, it cannot be shown again."
+    note = "The receiver verifies events with it. Copy it now, it cannot be shown again."
     return Text(f"\n  {secret}\n", "bold green"), note

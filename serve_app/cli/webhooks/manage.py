@@ -1,13 +1,11 @@
-"""Commands that enable, disable, test and rotate secrets of webhook endpoints."""
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from db.events import endpoints as webhooks
 from serve_app.cli.ui.output import counted, fields, moment
-from serve_app.cli.ui.resource import Answer
-from serve_app.cli.webhooks.common import Id, app, changed, find, poster, secret_lines
+from serve_app.cli.ui.resource import Result
+from serve_app.cli.webhooks.common import Id, app, find, poster, require_endpoint, secret_lines
 from serve_app.settings import Settings
 from serve_app.webhooks import payload, signing
 
@@ -20,15 +18,15 @@ async def disable(
     database: "Database",
     endpoint: Id,
     reason: Annotated[str, typer.Option(help="Shown in `webhooks list`.")] = "Disabled by hand.",
-) -> Answer:
-    """Disable an endpoint. Its events are kept until it is enabled, within the retention time.
+) -> Result:
+    """Disable an endpoint. Its events are stored until it is enabled, within the retention time.
 
     Example:
 
       switchboard webhooks disable ID --reason "The CRM moves this weekend."
     """
-    disabled = changed(await webhooks.disable(database, await find(database, endpoint), reason))
-    return Answer(disabled, f"Disabled {disabled.endpoint_id}.")
+    disabled = require_endpoint(await webhooks.disable(database, await find(database, endpoint), reason))
+    return Result(disabled, f"Disabled {disabled.endpoint_id}.")
 
 
 @app.writes()
@@ -38,15 +36,15 @@ async def enable(
     pass_over: Annotated[
         bool, typer.Option("--pass-over", help="Skip the events queued so far; `webhooks replay` can send them.")
     ] = False,
-) -> Answer:
-    """Send again, oldest first. Deliveries that failed before need `webhooks replay`.
+) -> Result:
+    """Enable an endpoint; its events are sent, oldest first. Failed deliveries need `webhooks replay`.
 
     Example:
 
       switchboard webhooks enable 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
-    enabled = changed(await webhooks.enable(database, await find(database, endpoint), pass_over))
-    return Answer(enabled, f"Enabled {enabled.endpoint_id}.")
+    enabled = require_endpoint(await webhooks.enable(database, await find(database, endpoint), pass_over))
+    return Result(enabled, f"Enabled {enabled.endpoint_id}.")
 
 
 @app.writes()
@@ -56,7 +54,7 @@ async def rotate_secret(
     overlap_hours: Annotated[
         float, typer.Option(min=0, help="How long the current secret stays valid with the new one; 0: not at all.")
     ] = 24.0,
-) -> Answer:
+) -> Result:
     """Create a new signing secret and show it, once. Until the overlap ends every event carries both signatures.
 
     Example:
@@ -64,14 +62,16 @@ async def rotate_secret(
       switchboard webhooks rotate-secret ID --overlap-hours 72
     """
     secret, match = signing.new_secret(), await find(database, endpoint)
-    rotated = changed(await webhooks.rotate(database, match, Settings().sealer().seal(secret), overlap_hours * 3600))
+    rotated = require_endpoint(
+        await webhooks.rotate(database, match, Settings().sealer().seal(secret), overlap_hours * 3600)
+    )
     until = f"signs until {moment(rotated.previous_until)}" if rotated.previous_until else "has ended"
-    return Answer({"endpoint": rotated, "secret": secret}, (*secret_lines(secret), f"The previous secret {until}."))
+    return Result({"endpoint": rotated, "secret": secret}, (*secret_lines(secret), f"The previous secret {until}."))
 
 
 @app.reads()
-async def test(database: "Database", endpoint: Id) -> Answer:
-    """Send a signed event of type webhook.test now and show the answer; a disabled endpoint gets it too.
+async def test(database: "Database", endpoint: Id) -> Result:
+    """Send a signed event of type webhook.test now and show the response; also to a disabled endpoint.
 
     Example:
 
@@ -85,7 +85,7 @@ async def test(database: "Database", endpoint: Id) -> Answer:
     attempt = (await poster().post(match.url, message_id, body, secrets, clock)).attempt
     delivered = attempt.status is not None and 200 <= attempt.status < 300
     outcome = "delivered" if delivered else "not delivered"
-    return Answer(
+    return Result(
         {"webhook_id": message_id, "delivered": delivered} | fields(attempt),
         (
             f"{message_id}: {outcome}, {attempt.outcome}, {attempt.seconds:.2f} s",
@@ -96,7 +96,7 @@ async def test(database: "Database", endpoint: Id) -> Answer:
 
 
 @app.writes()
-async def reseal(database: "Database") -> Answer:
+async def reseal(database: "Database") -> Result:
     """Seal the secrets of all endpoints with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
     Example:
@@ -105,7 +105,7 @@ async def reseal(database: "Database") -> Answer:
     """
     sealer = Settings().sealer()
     count = await webhooks.reseal(database, sealer)
-    return Answer(
+    return Result(
         {"resealed": count, "sealed": sealer.seals},
         f"{counted(count, 'secret')} sealed with the current key.",
         warnings=() if sealer.seals else ("SWITCHBOARD_SECRETS_KEYS is not set: secrets are stored unsealed.",),

@@ -25,22 +25,22 @@ def _metric(name: str) -> str:
     return name
 
 
-By = Annotated[str, typer.Option("--by", metavar="METRIC", parser=_metric, help="For slices and the worst calls.")]
-Worst = Annotated[int, typer.Option("--worst", min=0, max=1000, help="How many calls to name.")]
+By = Annotated[str, typer.Option("--by", metavar="METRIC", parser=_metric, help="Metric of slices and worst calls.")]
+Worst = Annotated[int, typer.Option("--worst", min=0, max=1000, help="Number of calls to list.")]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="A row for each system and call.")]
 Price = Annotated[
     float | None,
     typer.Option(
         "--price-per-hour",
         min=0,
-        help="What an hour of processing costs, in any currency, for the cost per hour of audio.",
+        help="Price of an hour of processing, in any currency, for the cost per hour of audio.",
         show_default="SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR",
     ),
 ]
 
 
 def price(option: float | None) -> float | None:
-    """Return what an hour of processing costs: the option, else the setting."""
+    """Return the price of an hour of processing: the option, else the setting."""
     from serve_app.settings import Settings
 
     return Settings().scaling.transcriber.price_per_hour if option is None else option
@@ -69,14 +69,14 @@ def lines(comparison: "Comparison", by: str, worst: int) -> list[str | Text | Ta
     shown: list[str | Text | Table] = []
     for name in others:
         if verdict := comparison.verdict(name, by):
-            calls = f"{TITLES[by]}; {verdict.rate.calls} calls that {first} transcribed, too"
+            calls = f"{TITLES[by]}; {verdict.rate.calls} calls that {first} also transcribed"
             shown.append(Text.assemble((verdict.sentence, _style(verdict)), (f"  {calls}", "dim")))
     shown.append(_metrics(comparison, first, others))
-    slices = [one for one in comparison.slices(by) if any(one.rates)]
+    slices = [slice_ for slice_ in comparison.slices(by) if any(slice_.rates)]
     if slices:
         rows = table("slice", "", "#calls", *_columns(first, others))
-        for one in slices:
-            rows.add_row(one.fact, one.value, str(one.calls), *_cells(one.rates, one.verdicts, by))
+        for slice_ in slices:
+            rows.add_row(slice_.fact, slice_.value, str(slice_.calls), *_cells(slice_.rates, slice_.verdicts, by))
         shown += ["", Text(TITLES[by], "bold"), rows]
     if calls_of_worst := comparison.calls(by)[:worst]:
         rows = table("!worst calls", "#minutes", *(f"!{name}" for name in (first, *others)))
@@ -87,7 +87,7 @@ def lines(comparison: "Comparison", by: str, worst: int) -> list[str | Text | Ta
 
 
 def notes(comparison: "Comparison") -> list[str]:
-    """Return what is missing in a comparison."""
+    """Return notes on missing transcripts."""
     return [
         f"{system.name} has no transcript of {system.missing} of the calls."
         for system in comparison.systems
@@ -111,13 +111,16 @@ def _columns(first: str, others: list[str]) -> list[str]:
 
 
 def _cells(rates: "Iterable[Rate | None]", verdicts: "Iterable[SystemVerdict | None]", metric: str) -> list[str | Text]:
-    from pipeline.evaluation.compare import apart, figure, interval
+    from pipeline.evaluation.compare import figure, format_difference, interval
 
     cells: list[str | Text] = []
     for rate in rates:
         ends = interval(rate, metric)
         cells.append("-" if rate is None else figure(rate.value, metric) + (f" ({ends})" if ends else ""))
-    return [*cells, *(Text(apart(one.rate if one else None, metric), _style(one)) for one in verdicts)]
+    return [
+        *cells,
+        *(Text(format_difference(each.rate if each else None, metric), _style(each)) for each in verdicts),
+    ]
 
 
 def _style(verdict: "SystemVerdict | None") -> str:
@@ -132,7 +135,7 @@ def _values(line: "ScoredCall", metric: str) -> list[str]:
 
 
 def as_json(comparison: "Comparison", by: str, worst: int) -> dict[str, Any]:
-    """Return all of it; lists of a slice or a call are in the order of the systems."""
+    """Return the comparison as JSON; lists of a slice or call are in the order of the systems."""
     names = [system.name for system in comparison.systems]
     return {
         "systems": [
@@ -150,14 +153,14 @@ def as_json(comparison: "Comparison", by: str, worst: int) -> dict[str, Any]:
         "by": by,
         "slices": [
             {
-                "fact": one.fact,
-                "value": one.value,
-                "calls": one.calls,
-                "seconds": one.seconds,
-                "systems": one.rates,
-                "against_first": [None, *map(_verdict, one.verdicts)],
+                "fact": slice_.fact,
+                "value": slice_.value,
+                "calls": slice_.calls,
+                "seconds": slice_.seconds,
+                "systems": slice_.rates,
+                "against_first": [None, *map(_verdict, slice_.verdicts)],
             }
-            for one in comparison.slices(by)
+            for slice_ in comparison.slices(by)
         ],
         "worst": [
             {"call_id": line.name, "seconds": line.seconds, "values": line.values}

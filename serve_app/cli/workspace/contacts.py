@@ -1,5 +1,3 @@
-"""`switchboard contacts`: the people who call, as the workspace knows them."""
-
 import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,16 +9,16 @@ from db.workspace import directory
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import Rename
-from serve_app.cli.ui.resource import Answer, Group, Home, given, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
 if TYPE_CHECKING:
     from pipeline.domain.insight import Contact
 
 COLUMNS = ("name", "company", "email", "phone")
-NUMBERS = "Write numbers in international form (+49 30 123456), or give the workspace a country."
+NUMBERS = "Write numbers in international form (+49 30 123456), or set the country of the workspace."
 OTHER_NAMES = {
     "full name": "name",
-    "organisation": "company",  # terms: ok
+    "organisation": "company",  # language: ok
     "organization": "company",
     "e-mail": "email",
     "email address": "email",
@@ -30,7 +28,7 @@ OTHER_NAMES = {
 }
 
 app = Group(
-    """Contacts: who calls. A call whose number or named person is known is linked to its contact.
+    """Contacts: people who call. A call is linked to a contact by its number or a name mentioned in it.
 
     Examples:
 
@@ -41,64 +39,69 @@ app = Group(
     {ValueError: (NUMBERS, USAGE)},
 )
 
-Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
+ContactArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
 Detail = Annotated[str | None, typer.Option(show_default=False)]
 Phone = Annotated[str | None, typer.Option(help="Preferably in international form (+49...).")]
 
 
 @app.writes()
 async def create(
-    home: Home,
-    name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
+    scope: Scope,
+    name: Annotated[str, typer.Argument(help="Name, as spoken on the phone.")],
     company: Detail = None,
     email: Detail = None,
     phone: Phone = None,
-) -> Answer:
+) -> Result:
     """Create a contact.
 
     Example:
 
       switchboard contacts create "Ana Costa" --phone +14155550100 --email ana@example.com
     """
-    contact = await directory.add_contact(home.database, home.id, name, company, email, phone)
-    return Answer(contact, f"Created contact {contact.name!r}: {contact.contact_id}")
+    contact = await directory.add_contact(scope.database, scope.id, name, company, email, phone)
+    return Result(contact, f"Created contact {contact.name!r}: {contact.contact_id}")
 
 
 @app.updates()
 async def update(
-    home: Home, contact: Named, name: Rename = None, company: Detail = None, email: Detail = None, phone: Phone = None
-) -> Answer:
-    """Change a contact's name, company, email or number; "" removes one. Calls keep what was said in them.
+    scope: Scope,
+    contact: ContactArgument,
+    name: Rename = None,
+    company: Detail = None,
+    email: Detail = None,
+    phone: Phone = None,
+) -> Result:
+    """Change a contact's name, company, email or number; "" removes one. Calls do not change.
 
     Example:
 
       switchboard contacts update "Ana Costa" --phone +14155550101 --company ""
     """
     if name == "":
-        raise CommandError("A contact has a name.", "", USAGE)
-    options = given(name=name, company=company, email=email, phone=phone)
+        raise CommandError("A contact needs a name.", "", USAGE)
+    options = drop_none(name=name, company=company, email=email, phone=phone)
     changes = {field: value or None for field, value in options.items()}
-    contact_id = UUID((await lookup.contact(home.database, home.id, contact)).contact_id)
-    changed = await directory.update_contact(home.database, home.id, contact_id, changes)
+    contact_id = UUID((await lookup.contact(scope.database, scope.id, contact)).contact_id)
+    changed = await directory.update_contact(scope.database, scope.id, contact_id, changes)
     facts = ", ".join(filter(None, (changed.company, changed.email, changed.phone)))
-    return Answer(changed, f"Contact {changed.name!r}{f': {facts}' if facts else ''}")
+    return Result(changed, f"Contact {changed.name!r}{f': {facts}' if facts else ''}")
 
 
 @app.writes()
-async def delete(home: Home, contact: Named) -> Answer:
-    """Delete a contact. Calls keep what was said in them, and are no longer linked to it.
+async def delete(scope: Scope, contact: ContactArgument) -> Result:
+    """Delete a contact. Calls keep their content but lose the link.
 
     Example:
 
       switchboard contacts delete "Ana Costa"
     """
-    match = await lookup.contact(home.database, home.id, contact)
-    await directory.remove_contact(home.database, home.id, UUID(match.contact_id))
-    return Answer({"removed": match}, f"Deleted contact {match.name!r}.")
+    match = await lookup.contact(scope.database, scope.id, contact)
+    await directory.remove_contact(scope.database, scope.id, UUID(match.contact_id))
+    return Result({"removed": match}, f"Deleted contact {match.name!r}.")
 
 
 @app.reads()
-async def list_(home: Home) -> Answer:
+async def list_(scope: Scope) -> Result:
     """List the contacts of a workspace.
 
     Example:
@@ -106,35 +109,42 @@ async def list_(home: Home) -> Answer:
       switchboard contacts list --workspace acme
     """
     return listing(
-        await directory.list_contacts(home.database, home.id),
+        await directory.list_contacts(scope.database, scope.id),
         ("name", "!id", "!phone", "company", "email"),
-        lambda one: (one.name or "", one.contact_id, one.phone or "", one.company or "", one.email or ""),
+        lambda contact: (
+            contact.name or "",
+            contact.contact_id,
+            contact.phone or "",
+            contact.company or "",
+            contact.email or "",
+        ),
         "No contacts yet: `switchboard contacts create NAME` or `contacts import FILE`.",
     )
 
 
 @app.writes()
 async def import_(
-    home: Home, file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)]
-) -> Answer:
+    scope: Scope,
+    file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)],
+) -> Result:
     """Import contacts from a CSV file: columns name, company, email, phone (others are ignored), UTF-8.
 
-    The whole file is read before anything is stored. A row that is already stored, field by field, is skipped, so that
-    an import may be repeated; a row with an invalid number is rejected, and the others are stored.
+    The whole file is read before anything is stored. Rows identical to a stored contact are skipped, so an import can
+    be repeated. Rows with an invalid number are rejected; the others are stored.
 
     Example:
 
       switchboard contacts import people.csv --workspace acme
     """
     rows = read_rows(file)
-    stored = {_key(_fields(contact)) for contact in await directory.list_contacts(home.database, home.id)}
+    stored = {_key(_fields(contact)) for contact in await directory.list_contacts(scope.database, scope.id)}
     added, rejected = 0, []
     for line, row in rows:
         if _key(row) in stored:
             continue
         try:
             contact = await directory.add_contact(
-                home.database, home.id, str(row["name"]), row["company"], row["email"], row["phone"]
+                scope.database, scope.id, str(row["name"]), row["company"], row["email"], row["phone"]
             )
         except ValueError as error:
             rejected.append(f"line {line}: {error}")
@@ -142,7 +152,7 @@ async def import_(
         stored |= {_key(row), _key(_fields(contact))}
         added += 1
     skipped = len(rows) - added - len(rejected)
-    return Answer(
+    return Result(
         {"added": added, "skipped": skipped, "refused": rejected},
         f"{added} added, {skipped} already stored, {len(rejected)} rejected.",
         notes=rejected,
@@ -151,7 +161,7 @@ async def import_(
 
 
 def read_rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
-    """Return contacts with their line numbers. Raises `CommandError` for a file that is no list of contacts."""
+    """Return contacts with their line numbers. Raises `CommandError` for an invalid file."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as source:
             sample = source.read(4096)
@@ -161,14 +171,14 @@ def read_rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
             columns = {heading: _column(heading) for heading in reader.fieldnames or []}
             if "name" not in columns.values():
                 raise CommandError(
-                    f"{file} has no column `name`.", f"Its first line names columns: {', '.join(COLUMNS)}.", USAGE
+                    f"{file} has no column `name`.", f"Columns in the first line: {', '.join(COLUMNS)}.", USAGE
                 )
             rows = []
             for row in reader:
                 contact: dict[str, str | None] = dict.fromkeys(COLUMNS)
                 contact |= {columns[h]: (row[h] or "").strip() or None for h in columns if columns[h] in COLUMNS}
                 if contact["name"] is None:
-                    raise CommandError(f"{file}, line {reader.line_num}: no name.", "Every contact needs one.", USAGE)
+                    raise CommandError(f"{file}, line {reader.line_num}: no name.", "Add a name.", USAGE)
                 rows.append((reader.line_num, contact))
             return rows
     except UnicodeDecodeError as error:
@@ -185,6 +195,6 @@ def _fields(contact: "Contact") -> dict[str, str | None]:
 
 
 def _key(row: dict[str, str | None]) -> tuple[str, ...]:
-    """What makes two contacts the same; numbers are compared by their digits, as the directory rewrites them."""
+    """Return the identity of a contact. Numbers are compared by digits, since the directory normalizes them."""
     phone = "".join(c for c in row["phone"] or "" if c.isdigit()).lstrip("0")
     return (*((row[column] or "").casefold() for column in COLUMNS[:3]), phone)

@@ -1,5 +1,3 @@
-"""`switchboard credentials`: what a workspace shows to recording servers. Secrets are stored sealed and never shown."""
-
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,20 +8,20 @@ from db.secrets import credentials
 from db.secrets.credentials import CredentialUnfit, NewCredential, Server
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.output import moment
-from serve_app.cli.ui.resource import Answer, Group, Home, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.secrets.credentials import CredentialInfo
 
 UNSEALED = (
-    "It is stored unsealed: set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` makes a key), then "
+    "It is stored unsealed: set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` creates a key), then "
     "`switchboard credentials reseal`."
 )
 
 
 def _server(text: str) -> Server:
-    """Return the server as the fetcher knows it: what no URL can name would never be used."""
+    """Return the server as normalized by the fetcher. Raises `CommandError` if no URL can have this host."""
     from pipeline.errors import AddressForbidden
     from pipeline.fetch.address import AddressGuard
 
@@ -33,26 +31,26 @@ def _server(text: str) -> Server:
     try:
         target = AddressGuard(ports=("1-65535",)).check(f"https://{host}:{int(port)}/")
     except (AddressForbidden, ValueError):
-        hint = "Give a host name or address, optionally with a port: pbx.example:8443."
+        hint = "Write a host name or address, optionally with a port: pbx.example:8443."
         raise CommandError(f"{text!r} is not a host.", hint, USAGE) from None
     return Server(target.host, target.port)
 
 
-def _of_variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     if not os.environ.get(name):
         raise CommandError(f"The variable {name} is not set.", "", USAGE)
     return os.environ[name]
 
 
 Host = Annotated[
-    str, typer.Argument(metavar="HOST[:PORT]", help="Exactly this server; without a port 443. No wildcards.")
+    str, typer.Argument(metavar="HOST[:PORT]", help="The exact server; the default port is 443. No wildcards.")
 ]
 
 app = Group(
     """Credentials of recording servers: one for each server of a workspace.
 
-    They are sent to exactly that host and port, over https (or to a host on SWITCHBOARD_FETCH__ALLOWED_HOSTS), and
-    never along a redirect to another server.
+    They are sent only to that host and port, over https (or to a host of SWITCHBOARD_FETCH__ALLOWED_HOSTS), and never
+    after a redirect to another server.
 
     Examples:
 
@@ -68,15 +66,15 @@ app = Group(
 )
 
 
-def _has_kind(given: set[str]) -> bool:
-    if len(given & {"user", "bearer", "header"}) != 1:
-        raise CommandError("Which kind of credential is it?", "Give one of --user, --bearer and --header.", USAGE)
+def _require_kind(present: set[str]) -> bool:
+    if len(present & {"user", "bearer", "header"}) != 1:
+        raise CommandError("The kind of credential is unclear.", "Use one of --user, --bearer and --header.", USAGE)
     return True
 
 
-@app.checked(_has_kind)
+@app.checked(_require_kind)
 async def add(
-    home: Home,
+    scope: Scope,
     host: Host,
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Basic: the user; the secret is the password.")
@@ -89,16 +87,16 @@ async def add(
         str | None,
         typer.Option(
             metavar="VARIABLE",
-            parser=_of_variable,
+            parser=_read_variable,
             help="Read the secret from this variable.",
             show_default="prompt, or stdin",
         ),
     ] = None,
-) -> Answer:
-    """Store a credential; it replaces the one that the server had.
+) -> Result:
+    """Store a credential; it replaces an existing one of the server.
 
-    The secret is asked for, read from standard input where that is no terminal, or taken from a variable of the
-    environment; it is no argument, for those are seen by others and kept by shells.
+    The secret is prompted for, or read from standard input without a terminal, or from an environment variable. It is
+    not an argument, since other users can see arguments and shells record them.
 
     Examples:
 
@@ -109,10 +107,10 @@ async def add(
     server = _server(host)
     kind: Literal["basic", "bearer", "header"] = "basic" if user else "bearer" if bearer else "header"
     new = NewCredential(kind, user or header, secret_env or _read_secret())
-    # The database is open by now: the sealer's key is made in its folder, and none where a command is refused.
+    # Only now: the sealer creates a key in the data folder, which a rejected command must not do.
     sealer = Settings().sealer()
-    replaced = await credentials.put(home.database, home.id, server, new, sealer)
-    return Answer(
+    replaced = await credentials.put(scope.database, scope.id, server, new, sealer)
+    return Result(
         {"host": server.host, "port": server.port, "kind": kind, "replaced": replaced},
         f"{'Replaced' if replaced else 'Stored'} the credential of {server.host}, port {server.port} ({kind}).",
         warnings=() if sealer.seals else (UNSEALED,),
@@ -120,7 +118,7 @@ async def add(
 
 
 @app.reads()
-async def list_(home: Home) -> Answer:
+async def list_(scope: Scope) -> Result:
     """List the servers that have a credential. Secrets are not shown.
 
     Example:
@@ -129,12 +127,12 @@ async def list_(home: Home) -> Answer:
     """
     sealer = Settings().sealer()
 
-    def cells(one: "CredentialInfo") -> tuple[str, ...]:
-        sealed = "no" if not sealer.seals else "yes" if one.fresh else "reseal"
-        return one.server.host, str(one.server.port), one.kind, sealed, moment(one.created_at), one.name or ""
+    def cells(info: "CredentialInfo") -> tuple[str, ...]:
+        sealed = "no" if not sealer.seals else "yes" if info.fresh else "reseal"
+        return info.server.host, str(info.server.port), info.kind, sealed, moment(info.created_at), info.name or ""
 
     return listing(
-        await credentials.list_credentials(home.database, home.id, sealer),
+        await credentials.list_credentials(scope.database, scope.id, sealer),
         ("!host", "#port", "!kind", "!sealed", "!stored", "name"),
         cells,
         "No credentials yet: `switchboard credentials add HOST` stores one.",
@@ -142,7 +140,7 @@ async def list_(home: Home) -> Answer:
 
 
 @app.writes()
-async def remove(home: Home, host: Host) -> Answer:
+async def remove(scope: Scope, host: Host) -> Result:
     """Remove the credential of a server; the next request is sent without one.
 
     Example:
@@ -150,8 +148,8 @@ async def remove(home: Home, host: Host) -> Answer:
       switchboard credentials remove pbx.example:8443
     """
     server = _server(host)
-    removed = await credentials.remove(home.database, home.id, server)
-    return Answer(
+    removed = await credentials.remove(scope.database, scope.id, server)
+    return Result(
         {"host": server.host, "port": server.port, "removed": removed},
         f"Removed the credential of {server.host}, port {server.port}." if removed else (),
         warnings=() if removed else (f"{server.host}, port {server.port}, has no credential.",),
@@ -160,15 +158,15 @@ async def remove(home: Home, host: Host) -> Answer:
 
 
 @app.writes()
-async def reseal(home: Home) -> Answer:
-    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS, after it was set or replaced.
+async def reseal(scope: Scope) -> Result:
+    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS after you set or replace it.
 
     Example:
 
       switchboard credentials reseal
     """
-    changed = await credentials.reseal(home.database, home.id, Settings().sealer())
-    return Answer({"resealed": changed}, f"{changed} resealed.")
+    changed = await credentials.reseal(scope.database, scope.id, Settings().sealer())
+    return Result({"resealed": changed}, f"{changed} resealed.")
 
 
 def _read_secret() -> str:

@@ -1,5 +1,3 @@
-"""`switchboard gold`: calls with known transcripts, to measure recognition against."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,10 +39,10 @@ def _format(kind: str) -> str:
 
 
 app = Group(
-    """Gold sets: calls whose content is known, in versions that never change.
+    """Gold sets: calls with reference transcripts, in immutable versions.
 
-    Corrected calls become a set; annotations made elsewhere can be imported. Every measurement names the set, its
-    version and its digest.
+    Create a set from corrected calls, or import annotations. Every measurement reports the set, its version and its
+    digest.
 
     Examples:
 
@@ -64,7 +62,7 @@ app = Group(
 async def create(scope: Scope, name: NewSet, team: Team = None, since: Since = None, call: CallIds = None) -> Result:
     """Freeze corrected calls as the next version of a set.
 
-    Without --call, all corrected calls are taken; a call of --call need not be corrected. If nothing has changed since
+    Without --call, all corrected calls are included; calls of --call need no correction. If nothing has changed since
     the latest version, no new version is created.
 
     Examples:
@@ -77,7 +75,7 @@ async def create(scope: Scope, name: NewSet, team: Team = None, since: Since = N
     corrected = CallFilter(corrected=True, team_id=await scope.team_id(team), started_from=start)
     calls = await _read(scope, corrected, call or None)
     if not calls:
-        hint = "Correct some in the console, or name calls with --call."
+        hint = "Correct some in the console, or select calls with --call."
         raise CommandError("None of these calls was corrected.", hint, FAILED)
     return await _add_version(scope, name, "corrections", calls)
 
@@ -92,8 +90,8 @@ async def import_(
 ) -> Result:
     """Import annotations: STM, CTM, RTTM, TextGrid or our JSON Lines, by the files' endings.
 
-    Calls are named by their callId; submit recordings that the service does not have first. What a format does not
-    hold is reported, and a measurement that needs it is refused.
+    Calls are identified by their callId; submit missing recordings first. Facts that a format lacks are reported, and
+    measurements that need them are rejected.
 
     Example:
 
@@ -105,17 +103,17 @@ async def import_(
     kind = next(kind for file in files if (kind := formats.format_of(file)))
     if invalid := [call.name for call in calls if as_uuid(call.name) is None]:
         raise CommandError(
-            f"Calls must be named by their callId (a UUID); these are not: {join_names(invalid)}.",
+            f"Calls must be identified by their callId (a UUID); invalid: {join_names(invalid)}.",
             "`switchboard calls list` shows callIds. Nothing was imported.",
             USAGE,
         )
     try:
-        answer = await _add_version(scope, name, kind, calls)
+        result = await _add_version(scope, name, kind, calls)
     except UnknownCalls as error:
         absent = f"{len(error.names)} of {len(calls)} calls are not in workspace {scope.workspace.name!r}"
         hint = "Submit their recordings first, with these callIds. Nothing was imported."
         raise CommandError(f"{absent}: {join_names(error.names)}.", hint, FAILED) from error
-    return replace(answer, notes=(_annotated(calls),))
+    return replace(result, notes=(_annotated(calls),))
 
 
 app.reads()(gold_score.score)
@@ -200,13 +198,13 @@ async def export(
         try:
             files = formats.write(calls, kind, to)
         except (OSError, ValueError) as error:
-            raise CommandError(f"{title} was not written: {error}.", "", FAILED) from error
+            raise CommandError(f"{title} could not be written: {error}.", "", FAILED) from error
     place = str(files[0]) if len(files) == 1 else f"{len(files)} files in {to}"
     left_out = formats.LEAVES_OUT[kind]
     return Result(
         {"name": gold.name, "version": gold.version, "digest": gold.digest, "files": [str(file) for file in files]},
         data_line(f"{title}: {len(calls)} calls in {place}"),
-        (f"{kind} does not hold {left_out}.",) if left_out else (),
+        (f"{kind} does not contain {left_out}.",) if left_out else (),
     )
 
 
@@ -224,7 +222,7 @@ async def delete(scope: Scope, name: SetName) -> Result:
 
 
 async def _read(scope: Scope, corrected: CallFilter, call_ids: list[UUID] | None) -> "list[TrueCall]":
-    """Return calls with their corrections: those of `call_ids`, or all that are corrected. Raises `CommandError`."""
+    """Return corrected calls, or those of `call_ids`. Raises `CommandError` if one has no transcript."""
     reader = compared_calls.with_long_timeout(Reader(scope.id))
     with err().status("Reading calls") as status:
         if call_ids is not None:
@@ -244,17 +242,17 @@ async def _read(scope: Scope, corrected: CallFilter, call_ids: list[UUID] | None
 
 
 async def _add_version(scope: Scope, name: str, source: str, calls: "Sequence[TrueCall]") -> Result:
-    calls = [replace(call, processing=None, cost=None) for call in calls]  # facts of a system, no annotations
+    calls = [replace(call, processing=None, cost=None) for call in calls]  # facts about a system, not annotations
     truths = {UUID(call.name): truth.plain(call) for call in calls}
     digest = truth.digest(calls)
     gold, is_new = await gold_sets.add_version(scope.database, scope.id, name, source, digest, truths)
     title = f"{gold.name}@{gold.version}"
     created = f"Created {title}: {gold.calls} calls, digest {gold.digest[:12]}"
-    return Result(gold, created if is_new else f"{title} already holds these calls: no new version was created.")
+    return Result(gold, created if is_new else f"{title} already contains these calls: no new version was created.")
 
 
 def _annotated(calls: "Sequence[TrueCall]") -> str:
-    """Return what is annotated in calls, and what is not, in a sentence."""
+    """Return a note on what is annotated in all calls, and what is not."""
     facts = {
         "words": all(call.has_words for call in calls),
         "times of words": all(call.words_timed for call in calls),
@@ -262,8 +260,8 @@ def _annotated(calls: "Sequence[TrueCall]") -> str:
         "tasks": all(call.tasks is not None for call in calls),
         "contacts": all(call.contact is not None for call in calls),
     }
-    present = [name for name, holds in facts.items() if holds]
-    absent = [name for name, holds in facts.items() if not holds]
+    present = [name for name, is_complete in facts.items() if is_complete]
+    absent = [name for name, is_complete in facts.items() if not is_complete]
     return f"annotated: {', '.join(present) or 'nothing'}" + (
         f"; not in all calls: {', '.join(absent)}" if absent else ""
     )

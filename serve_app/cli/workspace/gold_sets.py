@@ -1,5 +1,3 @@
-"""What the commands of `switchboard gold` share: which set is meant, and its calls."""
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -14,47 +12,53 @@ if TYPE_CHECKING:
     from db.workspace.directory import Workspace
     from pipeline.evaluation.truth import TrueCall
 
-SHOWN = 10  # names of a list that is too long to show
+SHOWN = 10  # names of a long list
 
-SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; the latest version, or that one.")]
+SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; by default its latest version.")]
 
 
-def parsed(named: str) -> tuple[str, int | None]:
-    """A set's name and version; None: the latest. Raises `CommandError`."""
-    name, _, version = named.partition("@")
+def parse_set_name(reference: str) -> tuple[str, int | None]:
+    """Return the name and version of a set; None: the latest. Raises `CommandError`."""
+    name, _, version = reference.partition("@")
     if version and not version.isdecimal():
-        raise CommandError(f"{named!r} has no valid version.", "Write NAME@2 for the second one.", USAGE)
+        raise CommandError(f"{reference!r} has no valid version.", "Write NAME@2 for version 2.", USAGE)
     return name, int(version) if version else None
 
 
-async def the_set(database: "Database", home: "Workspace", named: str) -> "GoldSet":
+async def find_gold_set(database: "Database", workspace: "Workspace", reference: str) -> "GoldSet":
     from db.experiments import gold_sets
 
     try:
-        return await gold_sets.find(database, home.workspace_id, *parsed(named))
+        return await gold_sets.find(database, workspace.workspace_id, *parse_set_name(reference))
     except gold_sets.NoSuchSet as error:
-        known = dict.fromkeys(
-            f"{one.name}@{one.version}" for one in await gold_sets.list_sets(database, home.workspace_id)
+        references = dict.fromkeys(
+            f"{gold.name}@{gold.version}" for gold in await gold_sets.list_sets(database, workspace.workspace_id)
         )
-        hint = f"There are: {some_of(list(known))}." if known else "`switchboard gold create NAME` creates one."
-        raise CommandError(f"No gold set {named!r}.", hint, USAGE) from error
+        hint = (
+            f"Existing: {join_names(list(references))}."
+            if references
+            else "`switchboard gold create NAME` creates one."
+        )
+        raise CommandError(f"No gold set {reference!r}.", hint, USAGE) from error
 
 
-async def loaded(database: "Database", home: "Workspace", named: str) -> "tuple[GoldSet, list[TrueCall]]":
+async def load_gold_set(
+    database: "Database", workspace: "Workspace", reference: str
+) -> "tuple[GoldSet, list[TrueCall]]":
     from serve_app.experiments import compared_calls
 
-    one = await the_set(database, home, named)
-    return one, await compared_calls.gold_calls(database, home.workspace_id, one)
+    gold = await find_gold_set(database, workspace, reference)
+    return gold, await compared_calls.gold_calls(database, workspace.workspace_id, gold)
 
 
-def some_of(many: Sequence[object]) -> str:
-    more = len(many) - SHOWN
-    return ", ".join(map(str, many[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+def join_names(items: Sequence[object]) -> str:
+    more = len(items) - SHOWN
+    return ", ".join(map(str, items[:SHOWN])) + (f" and {more} more" if more > 0 else "")
 
 
 @contextmanager
 def libraries() -> Iterator[None]:
-    """Says how to install what reads and writes the formats, where it is missing."""
+    """Raise `CommandError` with the install command if a library for the formats is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

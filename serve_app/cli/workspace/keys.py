@@ -1,5 +1,3 @@
-"""`switchboard keys`: API keys. Only a hash is stored; the secret is shown once."""
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +9,9 @@ from rich.text import Text
 from db.workspace import directory, keys
 from serve_app.cli.ui import lookup, this_machine
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Time, parse_id, parse_time
+from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Time, Workspace, parse_id, parse_time
 from serve_app.cli.ui.output import moment
-from serve_app.cli.ui.resource import Answer, Group, data_line, given, listing
+from serve_app.cli.ui.resource import Group, Result, data_line, drop_none, listing
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,10 +20,14 @@ if TYPE_CHECKING:
 
 SCOPES = ("submit", "read", "edit", "admin")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
-KEPT = "Only its hash is stored: save it now, it cannot be shown again."
-ORDER = {None: "as the team says", True: "swapped: the customer comes first", False: "as sent: the agent comes first"}
+COPY_NOTE = "Only its hash is stored: copy it now, it cannot be shown again."
+ORDER = {
+    None: "as for the team",
+    True: "swapped: the customer comes first",
+    False: "as sent: the agent comes first",
+}
 
-app = Group("""API keys of a workspace: what a telephony system sends with its calls.
+app = Group("""API keys of a workspace, which telephony systems send with their calls.
 
     Examples:
 
@@ -50,14 +52,14 @@ def _scope(name: str) -> str:
 def _end(text: str) -> Time:
     end = parse_time(text)
     if isinstance(end.value, datetime) and end.value <= datetime.now(UTC):
-        raise CommandError(f"{text} is over.", "Say 12h, 90d or a time in the future.", USAGE)
+        raise CommandError(f"{text} is in the past.", "Write 12h, 90d or a time in the future.", USAGE)
     return end
 
 
 def _period(text: str) -> Time:
     period = parse_time(text)
     if not isinstance(period.value, timedelta):
-        raise CommandError(f"{text!r} is not a length of time.", "Say 2h or 7d.", USAGE)
+        raise CommandError(f"{text!r} is not a duration.", "Write 2h or 7d.", USAGE)
     return period
 
 
@@ -74,7 +76,7 @@ KeyId = Annotated[
 @app.writes()
 async def create(
     database: "Database",
-    workspace: lookup.Workspace = None,
+    workspace: Workspace = None,
     team: Annotated[
         str | None,
         typer.Option(
@@ -87,7 +89,7 @@ async def create(
             metavar="SCOPE", parser=_scope, help="submit, read, edit, admin; may be repeated.", show_default="submit"
         ),
     ] = None,
-    name: Annotated[str, typer.Option(help="What the key is for.")] = "command line",
+    name: Annotated[str, typer.Option(help="Purpose of the key.")] = "command line",
     expires: Annotated[
         Time | None,
         typer.Option(metavar="TIME", parser=_end, help="In 12h, 90d, or at 2027-01-01.", show_default="never"),
@@ -95,11 +97,11 @@ async def create(
     channels_swapped: Annotated[
         bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default="as the team's")
     ] = None,
-) -> Answer:
+) -> Result:
     """Create a key and show its secret, once, with a curl line that uses it.
 
-    A workspace or team that does not exist yet is created (and said so). Without --team the key is workspace-wide:
-    every submission must then name its teamId.
+    A missing workspace or team is created and reported. Without --team the key is workspace-wide: every submission
+    must then have a teamId.
 
     Examples:
 
@@ -114,39 +116,39 @@ async def create(
       switchboard keys create --workspace acme --scope read --scope admin --name "Ana, admin"
     """
     scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
-    home = await lookup.workspace(database, workspace, create=True)
-    bound = await lookup.team(database, home.workspace_id, team, create=True) if team else None
-    owner = (home.workspace_id, bound.team_id if bound else None)
+    match = await lookup.workspace(database, workspace, create=True)
+    bound = await lookup.team(database, match.workspace_id, team, create=True) if team else None
+    owner = (match.workspace_id, bound.team_id if bound else None)
     end = expires.value if expires else None
     key, secret = await keys.create(database, *owner, scopes, name, end, channels_swapped)
     example = None
     if bound is None:
-        # Without any team no call could be submitted with a workspace-wide key.
-        teams = await directory.list_teams(database, home.workspace_id)
-        example = teams[0] if teams else await lookup.team(database, home.workspace_id, lookup.DEFAULT, create=True)
+        # A submission with a workspace-wide key needs a team.
+        teams = await directory.list_teams(database, match.workspace_id)
+        example = teams[0] if teams else await lookup.team(database, match.workspace_id, lookup.DEFAULT, create=True)
     if "submit" in scopes:
-        line = curl(secret, example.team_id if example else None)
+        line = submit_command(secret, example.team_id if example else None)
     else:
-        line = reading(secret, "calls" if "read" in scopes else "keys")
+        line = list_command(secret, "calls" if "read" in scopes else "keys")
     expiry = (f"It expires at {moment(key.expires_at)}.",) if key.expires_at else ()
     lines = (
-        *(f"Key {key.key_id} ({', '.join(scopes)}) of workspace {home.name!r}", *_secret(secret), *expiry),
+        *(f"Key {key.key_id} ({', '.join(scopes)}) of workspace {match.name!r}", *_secret(secret), *expiry),
         *("\nTry it (the service must be up):\n", data_line(line)),
     )
-    return Answer({"key": key, "secret": secret, "curl": line}, lines)
+    return Result({"key": key, "secret": secret, "curl": line}, lines)
 
 
 def _secret(secret: str) -> tuple[Text, str]:
-    return Text(f"\n  {secret}\n", "bold green"), KEPT
+    return Text(f"\n  {secret}\n", "bold green"), COPY_NOTE
 
 
-def reading(secret: str, what: str = "calls") -> str:
-    """Return a line that lists calls, or keys, with the key."""
+def list_command(secret: str, what: str = "calls") -> str:
+    """Return a curl command that lists calls or keys with this key."""
     return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/{what}"
 
 
-def curl(secret: str, team_id: UUID | None) -> str:
-    """Return a line that submits a call with the key; `team_id` where the key is workspace-wide."""
+def submit_command(secret: str, team_id: UUID | None) -> str:
+    """Return a curl command that submits a call with this key; `team_id` for a workspace-wide key."""
     body = {
         "callId": str(uuid4()),
         "from": "+14155550100",
@@ -164,8 +166,8 @@ def curl(secret: str, team_id: UUID | None) -> str:
 
 
 @app.reads()
-async def list_(database: "Database", workspace: lookup.Workspace = None) -> Answer:
-    """List keys with their last use (to the minute) and when they expire, of every workspace unless one is named.
+async def list_(database: "Database", workspace: Workspace = None) -> Result:
+    """List keys with their last use (to the minute) and expiry; of all workspaces without --workspace.
 
     Secrets are not stored and cannot be shown.
 
@@ -173,8 +175,7 @@ async def list_(database: "Database", workspace: lookup.Workspace = None) -> Ans
 
       switchboard keys list --workspace acme
     """
-
-    owners = {one.workspace_id: one.name for one in await directory.list_workspaces(database)}
+    owners = {owner.workspace_id: owner.name for owner in await directory.list_workspaces(database)}
     for team in await directory.list_teams(database):
         owners[team.team_id] = f"{owners[team.workspace_id]}, {team.name}"
     return listing(
@@ -202,13 +203,13 @@ async def rotate(
     database: "Database",
     key_id: KeyId,
     grace: Annotated[
-        Time, typer.Option(metavar="TIME", parser=_period, help="How long the old secret still works: 2h, 7d.")
+        Time, typer.Option(metavar="TIME", parser=_period, help="How long the old secret keeps working: 2h, 7d.")
     ] = "24h",  # type: ignore[assignment]  # typer parses defaults
-    now: Annotated[bool, typer.Option("--now", help="The old secret ends at once.")] = False,
-) -> Answer:
-    """Give a key a new secret, shown once. The old one works for a day more, so that no call is rejected.
+    now: Annotated[bool, typer.Option("--now", help="The old secret expires immediately.")] = False,
+) -> Result:
+    """Give a key a new secret, shown once. The old one works for another day, so that no call is rejected.
 
-    The new secret has an id of its own in `keys list`; workspace, team, scopes and name are the same.
+    The new secret has a new id in `keys list`; workspace, team, scopes and name stay.
 
     Examples:
 
@@ -223,7 +224,7 @@ async def rotate(
     old, new, secret = rotated
     ends = "has ended" if now else f"works until {moment(old.expires_at)}"
     lines = (f"Key {new.key_id} replaces {old.key_id}.", *_secret(secret), f"The old secret {ends}.")
-    return Answer({"key": new, "secret": secret, "old": old}, lines)
+    return Result({"key": new, "secret": secret, "old": old}, lines)
 
 
 @app.updates("channels_swapped channels_as_team")
@@ -232,13 +233,11 @@ async def update(
     key_id: KeyId,
     name: Rename = None,
     channels_swapped: Swapped = None,
-    channels_as_team: Annotated[
-        bool, typer.Option("--channels-as-team", help="The team's setting decides again.")
-    ] = False,
-) -> Answer:
-    """Rename a key, or say which party comes first in recordings that are submitted with it from now on.
+    channels_as_team: Annotated[bool, typer.Option("--channels-as-team", help="Use the team's setting.")] = False,
+) -> Result:
+    """Rename a key, or set which party comes first in recordings submitted with it from now on.
 
-    What a key may do does not change: create another one, and revoke this one.
+    Scopes do not change: create another key and revoke this one.
 
     Examples:
 
@@ -246,18 +245,18 @@ async def update(
 
       switchboard keys update 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --channels-swapped
     """
-    changes = given(name=name, channels_swapped=channels_swapped)
+    changes = drop_none(name=name, channels_swapped=channels_swapped)
     if channels_as_team:
         changes["channels_swapped"] = None
     key = await keys.update(database, key_id, changes)
     if key is None:
         raise CommandError(f"No key has the id {key_id}.", "`switchboard keys list` shows the keys.", FAILED)
-    return Answer(key, f"Key {key.key_id} ({key.name}): channels {ORDER[key.channels_swapped]}")
+    return Result(key, f"Key {key.key_id} ({key.name}): channels {ORDER[key.channels_swapped]}")
 
 
 @app.writes()
-async def revoke(database: "Database", key_id: KeyId) -> Answer:
-    """Revoke a key at once: the service answers 401 to it from then on. Calls already accepted are still processed.
+async def revoke(database: "Database", key_id: KeyId) -> Result:
+    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed.
 
     Example:
 
@@ -265,7 +264,7 @@ async def revoke(database: "Database", key_id: KeyId) -> Answer:
     """
     revoked = await keys.revoke(database, key_id)
     unknown = f"No valid key has the id {key_id}: it does not exist, or was revoked before."
-    return Answer(
+    return Result(
         {"key_id": str(key_id), "revoked": revoked},
         f"Revoked {key_id}." if revoked else (),
         warnings=() if revoked else (unknown,),

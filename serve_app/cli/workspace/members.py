@@ -1,5 +1,3 @@
-"""`switchboard members`: the people who handle calls."""
-
 from typing import Annotated
 from uuid import UUID
 
@@ -8,9 +6,9 @@ import typer
 from db.workspace import directory
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.options import Rename, Team, parse_id
-from serve_app.cli.ui.resource import Answer, Group, Home, given, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
-app = Group("""Members: the people who handle calls. Submissions name them by user id (userId).
+app = Group("""Members: the people who handle calls. Submissions identify them by userId.
 
     Examples:
 
@@ -19,7 +17,7 @@ app = Group("""Members: the people who handle calls. Submissions name them by us
       switchboard members update "Dana Wolf" --name "Dana Wolf-Berg"
 """)
 
-Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
+MemberArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
 Aliases = Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.")]
 UserId = Annotated[
     UUID | None,
@@ -34,33 +32,33 @@ UserId = Annotated[
 
 @app.writes()
 async def create(
-    home: Home,
-    name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
+    scope: Scope,
+    name: Annotated[str, typer.Argument(help="Name, as spoken on the phone.")],
     team: Team = None,
     user: UserId = None,
     alias: Aliases = None,
-) -> Answer:
+) -> Result:
     """Create a member, so that calls are matched to their agent by name or voice.
 
     Example:
 
       switchboard members create "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
     """
-    team_id = await home.team_id(team)
-    member = await directory.add_member(home.database, home.id, name, user, team_id, alias or ())
-    return Answer(member, f"Created member {member.name!r}: {member.user_id}")
+    team_id = await scope.team_id(team)
+    member = await directory.add_member(scope.database, scope.id, name, user, team_id, alias or ())
+    return Result(member, f"Created member {member.name!r}: {member.user_id}")
 
 
 @app.updates("alias no_alias", "team no_team")
 async def update(
-    home: Home,
-    member: Named,
+    scope: Scope,
+    member: MemberArgument,
     name: Rename = None,
     alias: Aliases = None,
     no_alias: Annotated[bool, typer.Option("--no-alias", help="Remove all other names.")] = False,
     team: Team = None,
-    no_team: Annotated[bool, typer.Option("--no-team", help="Leave the team: known to all of them.")] = False,
-) -> Answer:
+    no_team: Annotated[bool, typer.Option("--no-team", help="Remove from the team; belongs to all teams.")] = False,
+) -> Result:
     """Change a member's name, other names (--alias replaces all of them) or team.
 
     Examples:
@@ -69,39 +67,41 @@ async def update(
 
       switchboard members update "Dana Wolf" --no-team
     """
-    changes = given(name=name, aliases=[] if no_alias else alias or None)
+    changes = drop_none(name=name, aliases=[] if no_alias else alias or None)
     if team or no_team:
-        changes["team_id"] = await home.team_id(team)
-    changed = await directory.update_member(home.database, await lookup.member(home.database, home.id, member), changes)
+        changes["team_id"] = await scope.team_id(team)
+    changed = await directory.update_member(
+        scope.database, await lookup.member(scope.database, scope.id, member), changes
+    )
     aliases = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
-    place = f"team {(await home.team_names())[changed.team_id]!r}" if changed.team_id else "in no team"
-    return Answer(changed, f"Member {changed.name!r}{aliases}, {place}")
+    place = f"team {(await scope.team_names())[changed.team_id]!r}" if changed.team_id else "in no team"
+    return Result(changed, f"Member {changed.name!r}{aliases}, {place}")
 
 
 @app.writes()
-async def delete(home: Home, member: Named) -> Answer:
+async def delete(scope: Scope, member: MemberArgument) -> Result:
     """Delete a member and their voice profile. Calls keep the userId.
 
     Example:
 
       switchboard members delete "Dana Wolf"
     """
-    match = await lookup.member(home.database, home.id, member)
-    await directory.remove_member(home.database, match)
-    return Answer({"removed": match}, f"Deleted member {match.name!r}; calls keep the userId {match.user_id}.")
+    match = await lookup.member(scope.database, scope.id, member)
+    await directory.remove_member(scope.database, match)
+    return Result({"removed": match}, f"Deleted member {match.name!r}; calls keep the userId {match.user_id}.")
 
 
 @app.reads()
-async def list_(home: Home) -> Answer:
+async def list_(scope: Scope) -> Result:
     """List the members of a workspace.
 
     Example:
 
       switchboard members list --json
     """
-    teams = await home.team_names()
+    teams = await scope.team_names()
     return listing(
-        await directory.list_members(home.database, home.id),
+        await directory.list_members(scope.database, scope.id),
         ("name", "!user id", "also called", "team"),
         lambda member: (
             *(member.name, str(member.user_id), ", ".join(member.aliases)),

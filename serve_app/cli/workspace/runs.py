@@ -78,7 +78,7 @@ async def create(
     call: CallIds = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="all, max. 2,000"),
+        typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000"),
     ] = None,
     watch: Watch = False,
 ) -> Result:
@@ -221,13 +221,12 @@ async def delete(scope: Scope, name: RunName) -> Result:
     return Result({"deleted": run}, f"Deleted run {run.name}.")
 
 
-def _promotion_result(moved: "PromotionResult", what: str) -> Result:
-    reasons = sorted(set(moved.skipped.values()))
+def _promotion_result(result: "PromotionResult", outcome: str) -> Result:
     skipped = [
-        f"Skipped ({reason}): {join_names([call_id for call_id, why in moved.skipped.items() if why == reason])}"
-        for reason in reasons
+        f"Skipped ({reason}): {join_names([call_id for call_id, why in result.skipped.items() if why == reason])}"
+        for reason in sorted(set(result.skipped.values()))
     ]
-    return Result(moved, f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", skipped)
+    return Result(result, f"Run {result.run.name} {outcome} {counted(result.calls, 'call')}.", skipped)
 
 
 async def _watch(database: "Database", workspace: "Workspace", run: "Run") -> "Run":

@@ -1,5 +1,3 @@
-"""`switchboard runs compare`: a run's transcripts and findings, compared with the records or with another run."""
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +8,10 @@ from rich.text import Text
 
 from serve_app.cli.ui.errors import FAILED, CommandError
 from serve_app.cli.ui.output import counted, duration
-from serve_app.cli.ui.resource import Answer, Home
+from serve_app.cli.ui.resource import Result, Scope
 from serve_app.cli.ui.table import Table, table
 from serve_app.cli.workspace import comparison as report
-from serve_app.cli.workspace.gold_sets import libraries, loaded
+from serve_app.cli.workspace.gold_sets import libraries, load_gold_set
 
 if TYPE_CHECKING:
     from db.core.database import Database
@@ -30,8 +28,10 @@ RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or i
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A call of a run compared with its record, or another run. `words`: of the latter, changed by the run; None: that
-    is of another recording. `findings`: steps whose value differs."""
+    """A call of a run compared with its record or another run.
+
+    `words`: changed by the run; None: the recording was replaced. `findings`: steps whose value differs.
+    """
 
     call_id: UUID
     words: "Errors | None"
@@ -40,7 +40,7 @@ class Difference:
 
 
 async def compare(
-    home: Home,
+    scope: Scope,
     name: RunName,
     other: Annotated[
         str | None,
@@ -53,11 +53,11 @@ async def compare(
     worst: report.Worst = 5,
     price_per_hour: report.Price = None,
     csv_: report.Csv = None,
-) -> Answer:
+) -> Result:
     """Compare a run with the records or another run: changed words and findings; with --gold, which is better.
 
-    --gold says by how much one is better than the other, with confidence intervals, where, and in which calls; the
-    other options apply to it.
+    --gold reports the difference with confidence intervals, by slice and for the worst calls; the other options apply
+    to it.
 
     Records are compared without corrections. A promoted run is compared with the records that it replaced.
 
@@ -72,76 +72,76 @@ async def compare(
     from pipeline.evaluation.compare import compare as compared
     from serve_app.experiments.compare_runs import material
 
-    wanted, calls, truths, people = await _load(home, name, other, gold)
-    run, comparison = wanted.run, None
+    request, calls, truths, people = await _load(scope, name, other, gold)
+    run, comparison = request.run, None
     with libraries():
         differences = [_difference(call) for call in calls]
         if gold:
-            scoring, price = material(wanted, calls, truths, people), report.price(price_per_hour)
-            prices = {} if price is None else {one.name: price for one in (run, wanted.other) if one}
+            scoring, price = material(request, calls, truths, people), report.price(price_per_hour)
+            prices = {} if price is None else {candidate.name: price for candidate in (run, request.other) if candidate}
             comparison = compared(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
             if not any(system.scores for system in comparison.systems):
                 raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
             if csv_ is not None:
                 report.write_csv(comparison, csv_)
         against = None if comparison is None else report.as_json(comparison, by, worst)
-        lines = _lines(wanted, differences, worst if comparison is None else 0)
+        lines = _lines(request, differences, worst if comparison is None else 0)
         notes = []
-        if gone := sum(difference.words is None for difference in differences):
-            notes.append(f"{counted(gone, 'call')} left out: the recording was replaced.")
+        if replaced := sum(difference.words is None for difference in differences):
+            notes.append(f"{counted(replaced, 'call')} left out: the recording was replaced.")
         if comparison is not None:
             lines += ["", *report.lines(comparison, by, worst)]
             notes += report.notes(comparison)
-    return Answer({"run": run, "other": wanted.other, "calls": differences, "against_gold": against}, lines, notes)
+    return Result({"run": run, "other": request.other, "calls": differences, "against_gold": against}, lines, notes)
 
 
-async def find(database: "Database", home: "Workspace", name: str) -> "Run":
-    """Return the run of that name or id. Raises `CommandError`."""
+async def require_run(database: "Database", workspace: "Workspace", name: str) -> "Run":
+    """Return the run with this name or id. Raises `CommandError`."""
     from db.experiments import runs
 
     try:
-        return await runs.find(database, home.workspace_id, name)
+        return await runs.find(database, workspace.workspace_id, name)
     except runs.NoSuchRun:
-        names = [run.name for run in await runs.list_runs(database, home.workspace_id)]
-        hint = f"There are: {', '.join(names[:10])}." if names else "`switchboard runs create NAME` creates one."
+        names = [run.name for run in await runs.list_runs(database, workspace.workspace_id)]
+        hint = f"Existing: {', '.join(names[:10])}." if names else "`switchboard runs create NAME` creates one."
         raise CommandError(f"No run {name!r}.", hint) from None
 
 
 async def _load(
-    home: Home, name: str, other: str | None, gold: str | None
+    scope: Scope, name: str, other: str | None, gold: str | None
 ) -> "tuple[ComparisonRequest, list[Compared], list[TrueCall], dict[str, TrueContact]]":
     from db.core.database import Reader
     from db.experiments import run_results, runs
     from serve_app.experiments import compare_runs
 
-    database, reader = home.database, Reader(home.id)
-    run = await find(database, home.workspace, name)
-    second = await find(database, home.workspace, other) if other else None
-    gold_set, truths = await loaded(database, home.workspace, gold) if gold else (None, [])
+    database, reader = scope.database, Reader(scope.id)
+    run = await require_run(database, scope.workspace, name)
+    second = await require_run(database, scope.workspace, other) if other else None
+    gold_set, truths = await load_gold_set(database, scope.workspace, gold) if gold else (None, [])
     try:
         await compare_runs.count(database, reader, compare_runs.ComparisonRequest(run, second))
     except runs.RunRefused as error:
         raise CommandError(str(error), "`switchboard runs list` shows the progress of runs.", FAILED) from None
-    results = run_results.compared(database, home.id, run.run_id, second.run_id if second else None)
+    results = run_results.compared(database, scope.id, run.run_id, second.run_id if second else None)
     calls = [call async for call in results]
     people = await compare_runs.people_of(database, reader, calls)
     return compare_runs.ComparisonRequest(run, second, gold_set), calls, truths, people
 
 
-def _difference(one: "Compared") -> Difference:
+def _difference(compared: "Compared") -> Difference:
     from pipeline.evaluation.score import score
     from pipeline.evaluation.truth import from_transcript
     from serve_app.experiments.compare_runs import changed_findings
 
-    if one.live is None:
-        return Difference(one.call_id, None, (), one.corrected)
-    call = str(one.call_id)
-    result = score(from_transcript(call, one.live), from_transcript(call, one.run))
-    return Difference(one.call_id, result.normalized, changed_findings(one), one.corrected)
+    if compared.live is None:
+        return Difference(compared.call_id, None, (), compared.corrected)
+    call = str(compared.call_id)
+    result = score(from_transcript(call, compared.live), from_transcript(call, compared.run))
+    return Difference(compared.call_id, result.normalized, changed_findings(compared), compared.corrected)
 
 
-def _lines(wanted: "ComparisonRequest", differences: list[Difference], worst: int) -> list[str | Text | Table]:
-    run, other = wanted.run, wanted.other
+def _lines(request: "ComparisonRequest", differences: list[Difference], worst: int) -> list[str | Text | Table]:
+    run, other = request.run, request.other
     compared = [(difference, words) for difference in differences if (words := difference.words) is not None]
     spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("said", "all"))
     share = f"{changed / spoken:.1%}" if spoken else "-"
@@ -160,11 +160,11 @@ def _lines(wanted: "ComparisonRequest", differences: list[Difference], worst: in
         rows = table("!most changed", "#words", "#changed", "findings")
         for difference, words in first:
             rows.add_row(
-                str(difference.call_id), str(words.said), f"{_share(words):.0%}", ", ".join(difference.findings)
+                str(difference.call_id), str(words.reference), f"{_share(words):.0%}", ", ".join(difference.findings)
             )
         lines += ["", rows]
     return lines
 
 
 def _share(words: "Errors") -> float:
-    return words.all / words.said if words.said else 0.0
+    return words.all / words.reference if words.reference else 0.0

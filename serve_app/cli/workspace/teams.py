@@ -1,12 +1,10 @@
-"""`switchboard teams`: every call belongs to one."""
-
 from typing import Annotated
 
 import typer
 
 from db.workspace import directory, removal
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
-from serve_app.cli.ui.resource import Answer, Group, Home, confirm, deleted, given, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing
 
 app = Group("""Teams of a workspace: every call belongs to one.
 
@@ -17,28 +15,28 @@ app = Group("""Teams of a workspace: every call belongs to one.
       switchboard teams update support --channels-swapped
 """)
 
-Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The team.")]
+TeamArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The team.")]
 
 
 @app.writes()
 async def create(
-    home: Home,
+    scope: Scope,
     name: Annotated[str, typer.Argument(help="The name of the team; its id is the teamId of submissions.")],
     channels_swapped: Annotated[bool, typer.Option("--channels-swapped", help=SWAPPED)] = False,
-) -> Answer:
+) -> Result:
     """Create a team.
 
     Example:
 
       switchboard teams create support --workspace acme
     """
-    team = await directory.create_team(home.database, home.id, name, channels_swapped=channels_swapped)
-    return Answer(team, f"Created team {team.name!r}: {team.team_id}")
+    team = await directory.create_team(scope.database, scope.id, name, channels_swapped=channels_swapped)
+    return Result(team, f"Created team {team.name!r}: {team.team_id}")
 
 
 @app.updates()
-async def update(home: Home, team: Named, name: Rename = None, channels_swapped: Swapped = None) -> Answer:
-    """Rename a team, or say that its channels are swapped: for recordings that are submitted afterwards.
+async def update(scope: Scope, team: TeamArgument, name: Rename = None, channels_swapped: Swapped = None) -> Result:
+    """Rename a team, or swap its channels for recordings submitted from now on.
 
     Examples:
 
@@ -46,31 +44,31 @@ async def update(home: Home, team: Named, name: Rename = None, channels_swapped:
 
       switchboard teams update support --channels-swapped
     """
-    changes = given(name=name, channels_swapped=channels_swapped)
-    changed = await directory.update_team(home.database, await home.team(team), changes)
+    changes = drop_none(name=name, channels_swapped=channels_swapped)
+    changed = await directory.update_team(scope.database, await scope.team(team), changes)
     order = "swapped: the customer comes first" if changed.channels_swapped else "as sent: the agent comes first"
-    return Answer(changed, f"Team {changed.name!r}: channels {order}")
+    return Result(changed, f"Team {changed.name!r}: channels {order}")
 
 
 @app.writes()
-async def delete(home: Home, team: Named, yes: Yes = False) -> Answer:
-    """Delete a team. One that has calls, keys or endpoints is deleted with --yes only, and they go with it.
+async def delete(scope: Scope, team: TeamArgument, yes: Yes = False) -> Result:
+    """Delete a team. If it has calls, keys or endpoints, --yes is required and deletes them too.
 
-    Its members stay, in no team.
+    Its members stay, without a team.
 
     Example:
 
       switchboard teams delete support --workspace acme
     """
-    group = await home.team(team)
-    contents = await removal.contents(home.database, home.id, group.team_id)
+    group = await scope.team(team)
+    contents = await removal.contents(scope.database, scope.id, group.team_id)
     confirm(f"Team {group.name!r}", contents, yes or not (contents.calls or contents.keys or contents.endpoints))
-    await removal.remove_team(home.database, home.id, group.team_id)
+    await removal.remove_team(scope.database, scope.id, group.team_id)
     return deleted("team", team, contents)
 
 
 @app.reads()
-async def list_(home: Home) -> Answer:
+async def list_(scope: Scope) -> Result:
     """List the teams of a workspace, with the ids to submit as teamId.
 
     Example:
@@ -78,7 +76,7 @@ async def list_(home: Home) -> Answer:
       switchboard teams list --workspace acme
     """
     return listing(
-        await directory.list_teams(home.database, home.id),
+        await directory.list_teams(scope.database, scope.id),
         ("name", "!id", "!channels"),
         lambda team: (team.name, str(team.team_id), "swapped" if team.channels_swapped else ""),
         "No teams yet: `switchboard teams create NAME` creates one.",

@@ -1,5 +1,3 @@
-"""`switchboard workspaces`: whose calls they are, and what holds for all of them."""
-
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +10,7 @@ from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
 from serve_app.cli.ui.output import moment
-from serve_app.cli.ui.resource import Answer, Group, Home, confirm, data_line, deleted, given, listing
+from serve_app.cli.ui.resource import Group, Result, Scope, confirm, data_line, deleted, drop_none, listing
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,8 +29,8 @@ app = Group(
     {ValueError: ("", USAGE)},
 )
 
-NONE = "none"  # as a limit of the budget
-Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")]
+NONE = "none"  # no limit of the budget
+WorkspaceArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")]
 Remove = Annotated[bool, typer.Option("--remove", help="Remove these instead of adding them.")]
 CURRENT = "Without arguments, the current ones are shown."
 TEMPLATE_PART = re.compile(r"(?P<part>[a-z_]+)(?::(?P<limit>\d+))?(?:=(?P<heading>.*))?")
@@ -70,7 +68,7 @@ def _host(text: str) -> str:
         parse_allowed(text)
     except ValueError:
         raise CommandError(
-            f"{text!r} is neither a host name, nor an address, nor a network.",
+            f"{text!r} is not a host name, address or network.",
             "Write pbx.local, pbx.local:8088, 10.1.2.3 or 10.1.0.0/16.",
             USAGE,
         ) from None
@@ -86,7 +84,7 @@ async def create(
     term: Annotated[
         list[str] | None, typer.Option(help="A word that recognition should expect (product, place); may be repeated.")
     ] = None,
-) -> Answer:
+) -> Result:
     """Create a workspace.
 
     Example:
@@ -94,45 +92,49 @@ async def create(
       switchboard workspaces create acme --country US --time-zone America/New_York
     """
     workspace = await directory.create_workspace(database, name, country, time_zone, terms=term or ())
-    return Answer(workspace, f"Created workspace {workspace.name!r}: {workspace.workspace_id}")
+    return Result(workspace, f"Created workspace {workspace.name!r}: {workspace.workspace_id}")
 
 
 @app.updates()
 async def update(
-    database: "Database", workspace: Named, name: Rename = None, country: Country = None, time_zone: NewTimeZone = None
-) -> Answer:
+    database: "Database",
+    workspace: WorkspaceArgument,
+    name: Rename = None,
+    country: Country = None,
+    time_zone: NewTimeZone = None,
+) -> Result:
     """Change a workspace's name, country or time zone. Calls that are processed afterwards use them.
 
     Example:
 
       switchboard workspaces update acme --country US --time-zone America/New_York
     """
-    home = await lookup.workspace(database, workspace)
-    changes = given(name=name, default_country=country, time_zone=time_zone)
-    changed = await directory.update_workspace(database, home.workspace_id, changes)
+    match = await lookup.workspace(database, workspace)
+    changes = drop_none(name=name, default_country=country, time_zone=time_zone)
+    changed = await directory.update_workspace(database, match.workspace_id, changes)
     place = f"country {changed.default_country or 'not set'}, time zone {changed.time_zone}"
-    return Answer(changed, f"Workspace {changed.name!r}: {place}")
+    return Result(changed, f"Workspace {changed.name!r}: {place}")
 
 
 @app.writes()
-async def delete(database: "Database", workspace: Named, yes: Yes = False) -> Answer:
+async def delete(database: "Database", workspace: WorkspaceArgument, yes: Yes = False) -> Result:
     """Delete a workspace with its calls, teams, members, contacts, keys, endpoints and credentials.
 
-    Without --yes it says what would be deleted, and deletes nothing. Stored recordings stay where they are.
+    Without --yes, it shows what would be deleted and deletes nothing. Stored recordings stay.
 
     Example:
 
       switchboard workspaces delete acme --yes
     """
-    home = await lookup.workspace(database, workspace)
-    contents = await removal.contents(database, home.workspace_id)
-    confirm(f"Workspace {home.name!r}", contents, yes)
-    await removal.remove_workspace(database, home.workspace_id)
+    match = await lookup.workspace(database, workspace)
+    contents = await removal.contents(database, match.workspace_id)
+    confirm(f"Workspace {match.name!r}", contents, yes)
+    await removal.remove_workspace(database, match.workspace_id)
     return deleted("workspace", workspace, contents)
 
 
 @app.reads()
-async def list_(database: "Database") -> Answer:
+async def list_(database: "Database") -> Result:
     """List workspaces.
 
     Example:
@@ -142,42 +144,57 @@ async def list_(database: "Database") -> Answer:
     return listing(
         await directory.list_workspaces(database),
         ("name", "!id", "!country", "!time zone", "terms"),
-        lambda one: (one.name, str(one.workspace_id), one.default_country or "", one.time_zone, _shortened(one.terms)),
+        lambda workspace: (
+            workspace.name,
+            str(workspace.workspace_id),
+            workspace.default_country or "",
+            workspace.time_zone,
+            _shortened(workspace.terms),
+        ),
         "No workspaces yet: `switchboard workspaces create NAME` creates one.",
     )
 
 
 @app.reads()
 async def changes(
-    home: Home, limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50
-) -> Answer:
-    """List who changed what: the workspace, its teams, members, contacts and keys; newest first.
+    scope: Scope,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50,
+) -> Result:
+    """List changes of the workspace, its teams, members, contacts and keys, and their authors; newest first.
 
     Example:
 
       switchboard workspaces changes --workspace acme
     """
-    page = await admin_log.list_changes(home.database, home.id, home.id, limit=limit)
+    page = await admin_log.list_changes(scope.database, scope.id, scope.id, limit=limit)
     return listing(
         page.items,
         ("!at", "who", "!action", "!kind", "name", "!id", "detail"),
-        lambda one: (moment(one.at), one.who, one.action, one.kind, one.name, one.object_id, one.detail),
+        lambda change: (
+            moment(change.at),
+            change.who,
+            change.action,
+            change.kind,
+            change.name,
+            change.object_id,
+            change.detail,
+        ),
         "No changes yet.",
     )
 
 
 @app.setting("term", "replace", exclusive=("remove replace",))
 async def terms(
-    home: Home,
+    scope: Scope,
     term: Annotated[list[str] | None, typer.Argument(metavar="[TERM]...", help=CURRENT)] = None,
     remove: Remove = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace all terms with these; none given: no terms.")
+        bool, typer.Option("--replace", help="Replace all terms with these; without terms, remove all.")
     ] = False,
-) -> Answer:
+) -> Result:
     """Show or change a workspace's terms: products, places and jargon that recognition should expect.
 
-    Calls that are transcribed afterwards use them; those already transcribed stay as they are.
+    They apply to calls transcribed from now on.
 
     Examples:
 
@@ -185,51 +202,51 @@ async def terms(
 
       switchboard workspaces terms Gigabox --remove
     """
-    before, options = home.workspace.terms, directory.tidy_terms(term or ())
+    before, options = scope.workspace.terms, directory.tidy_terms(term or ())
     if remove:
-        gone = {option.casefold() for option in _required(options)}
-        after = tuple(name for name in before if name.casefold() not in gone)
+        removed = {option.casefold() for option in _required(options)}
+        after = tuple(name for name in before if name.casefold() not in removed)
     else:
         after = options if replace else tuple(dict.fromkeys((*before, *options)))
-    workspace = home.workspace
+    workspace = scope.workspace
     if after != before:
-        workspace = await workspace_settings.set_terms(home.database, home.id, after)
+        workspace = await workspace_settings.set_terms(scope.database, scope.id, after)
     empty = f"{workspace.name} has no terms: `switchboard workspaces terms TERM ...` adds some."
-    return Answer(workspace, [data_line(term) for term in workspace.terms], () if workspace.terms else (empty,))
+    return Result(workspace, [data_line(term) for term in workspace.terms], () if workspace.terms else (empty,))
 
 
 @app.setting("keep")
 async def digits(
-    home: Home,
+    scope: Scope,
     keep: Annotated[
         bool | None, typer.Option("--keep/--drop", help="Without either option, the current setting is shown.")
     ] = None,
-) -> Answer:
+) -> Result:
     """Show or change whether the keys pressed in a call (DTMF) are stored.
 
-    By default only their number is stored. Entries of 12 digits or more, which may hold a card number, and keys pressed
-    in the two minutes after them are never stored. `--drop` also removes digits that were stored before.
+    By default only their number is stored. Entries of 12 or more digits, which may contain a card number, and keys
+    pressed in the two minutes after them are never stored. `--drop` also deletes stored digits.
 
     Example:
 
       switchboard workspaces digits --keep --workspace acme
     """
-    workspace = home.workspace
+    workspace = scope.workspace
     if keep is not None:
-        workspace = await workspace_settings.set_keep_digits(home.database, home.id, keep)
-    what = "which keys were pressed" if workspace.keep_digits else "how many keys were pressed, not which"
-    return Answer(workspace, f"{workspace.name} stores {what}.")
+        workspace = await workspace_settings.set_keep_digits(scope.database, scope.id, keep)
+    what = "which keys were pressed" if workspace.keep_digits else "only the number of pressed keys"
+    return Result(workspace, f"{workspace.name} stores {what}.")
 
 
 @app.setting("host")
 async def hosts(
-    home: Home,
+    scope: Scope,
     host: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", parser=_host, help=CURRENT)] = None,
     remove: Remove = False,
-) -> Answer:
-    """Show or change the hosts inside your own network that this workspace's recordings may be fetched from.
+) -> Result:
+    """Show or change hosts in your network from which this workspace's recordings may be fetched.
 
-    Names, addresses and networks (CIDR), with or without a port. They apply to this workspace alone;
+    Names, addresses and networks (CIDR), with or without a port. They apply to this workspace only;
     SWITCHBOARD_FETCH__ALLOWED_HOSTS applies to all of them. Public addresses need no entry.
 
     Examples:
@@ -238,19 +255,19 @@ async def hosts(
 
       switchboard workspaces hosts 10.1.0.0/16 --remove --workspace acme
     """
-    workspace, before = home.workspace, home.workspace.allowed_hosts
+    workspace, before = scope.workspace, scope.workspace.allowed_hosts
     if remove or host:
         names = _required(host or ())
         after = [name for name in before if name not in names] if remove else [*before, *names]
-        workspace = await workspace_settings.set_allowed_hosts(home.database, home.id, after)
-    empty = f"{workspace.name} has no hosts of its own: recordings come from public addresses."
+        workspace = await workspace_settings.set_allowed_hosts(scope.database, scope.id, after)
+    empty = f"{workspace.name} has no hosts: recordings are fetched from public addresses only."
     shown = workspace.allowed_hosts
-    return Answer(workspace, [data_line(host) for host in shown], () if shown else (empty,))
+    return Result(workspace, [data_line(host) for host in shown], () if shown else (empty,))
 
 
 @app.setting("value", "live_seconds")
 async def priority(
-    home: Home,
+    scope: Scope,
     value: Annotated[
         float | None, typer.Argument(min=0.01, max=100, metavar="[VALUE]", help="0.01 to 100; the default is 1.")
     ] = None,
@@ -258,10 +275,10 @@ async def priority(
         str | None, typer.Option(help="Priority of this team, multiplied by that of its workspace.")
     ] = None,
     live_seconds: Annotated[
-        int | None, typer.Option(min=0, help="A call is live if it ended less than this long before it was submitted.")
+        int | None, typer.Option(min=0, help="Max. age of a live call when it is submitted.")
     ] = None,
-) -> Answer:
-    """Show or change whose calls are claimed first, as shares: a team of priority 4 gets four times the turns of one.
+) -> Result:
+    """Show or change the shares in which calls are claimed: priority 4 gets four times as many turns as priority 1.
 
     It takes effect with the next call that is claimed. `--live-seconds` applies to calls submitted afterwards.
 
@@ -271,31 +288,31 @@ async def priority(
 
       switchboard workspaces priority --live-seconds 7200 --workspace acme
     """
-    team_id = await home.team_id(team)
-    shares = await workspace_settings.set_priority(home.database, home.id, value, team_id, live_seconds)
+    team_id = await scope.team_id(team)
+    shares = await workspace_settings.set_priority(scope.database, scope.id, value, team_id, live_seconds)
     live = f"live: calls that ended less than {shares.live_seconds} s before they were submitted"
     teams = (f"team {name}: priority {share:g}" for name, share in shares.teams.items())
-    return Answer(shares, (f"workspace {shares.workspace}: priority {shares.priority:g}", live, *teams))
+    return Result(shares, (f"workspace {shares.workspace}: priority {shares.priority:g}", live, *teams))
 
 
 @app.setting("requests", "tokens", "cost")
 async def budget(
-    home: Home,
+    scope: Scope,
     requests: Annotated[
-        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Requests to the model a day.")
+        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Requests to the model per day.")
     ] = None,
     tokens: Annotated[
-        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Tokens of requests and answers a day.")
+        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Tokens of requests and responses per day.")
     ] = None,
     cost: Annotated[
         Any,
-        typer.Option(metavar="AMOUNT|none", parser=_limit(float), help="Money a day, in the currency of the prices."),
+        typer.Option(metavar="AMOUNT|none", parser=_limit(float), help="Cost per day, in the currency of the prices."),
     ] = None,
-) -> Answer:
-    """Show what a workspace has used of the language model today (UTC); show or change its daily limits.
+) -> Result:
+    """Show today's use of the language model (UTC); show or change its daily limits.
 
-    When a limit is reached, calls are analyzed by rules until the next day; their records say so.
-    SWITCHBOARD_PROCESSING__MODEL_PRICES sets what tokens cost; without it a limit of cost is never reached.
+    When a limit is reached, calls are analyzed by rules until the next day, which their records show.
+    SWITCHBOARD_PROCESSING__MODEL_PRICES sets token prices; without them a cost limit has no effect.
 
     Examples:
 
@@ -303,48 +320,48 @@ async def budget(
 
       switchboard workspaces budget --tokens 2000000 --cost 5 --requests none --workspace acme
     """
-    options = given(requests=requests, tokens=tokens, cost=cost)
+    options = drop_none(requests=requests, tokens=tokens, cost=cost)
     limits = {name: None if amount == NONE else amount for name, amount in options.items()}
     if limits:
-        usage = await llm_usage.set_budget(home.database, home.id, limits)
+        usage = await llm_usage.set_budget(scope.database, scope.id, limits)
     else:
-        usage = await llm_usage.of_today(home.database, home.id)
+        usage = await llm_usage.usage_today(scope.database, scope.id)
     budget, warnings = usage.budget, []
     if budget.cost is not None and not any(Settings().processing.model_prices):
         warnings.append(
-            "The limit of cost has no effect: no prices are set, so every request costs 0. Set "
-            "SWITCHBOARD_PROCESSING__MODEL_PRICES of the service, such as 0.15,0.6, and restart it."
+            "The cost limit has no effect, since no prices are set. Set "
+            "SWITCHBOARD_PROCESSING__MODEL_PRICES, such as 0.15,0.6, and restart the service."
         )
-    estimated = f" ({usage.estimated:,} of them with tokens estimated)" if usage.estimated else ""
+    estimated = f" ({usage.estimated:,} with estimated tokens)" if usage.estimated else ""
     lines = (
         f"{usage.day} (UTC)",
-        f"requests {usage.requests:,} of {_shown(budget.requests)}{estimated}",
-        f"tokens   {usage.prompt_tokens + usage.completion_tokens:,} of {_shown(budget.tokens)}",
-        f"cost     {usage.cost:,.4f} of {_shown(budget.cost)}",
+        f"requests {usage.requests:,} of {_format_limit(budget.requests)}{estimated}",
+        f"tokens   {usage.prompt_tokens + usage.completion_tokens:,} of {_format_limit(budget.tokens)}",
+        f"cost     {usage.cost:,.4f} of {_format_limit(budget.cost)}",
     )
     reached = f"Reached: {', '.join(usage.reached)}. Calls are analyzed by rules until the next day."
-    return Answer(usage, lines, (reached,) if usage.reached else (), warnings)
+    return Result(usage, lines, (reached,) if usage.reached else (), warnings)
 
 
 @app.setting("part", "default", exclusive=("part default",))
 async def summary(
-    home: Home,
+    scope: Scope,
     part: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[PART[:MAX][=HEADING]]...",
-            help="reason, agreed, open, next_step, ending; in order. Without any, the template is shown.",
+            help="reason, agreed, open, next_step, ending, in order. Without parts, the template is shown.",
         ),
     ] = None,
     default: Annotated[
         bool, typer.Option("--default", help="Use the template of the workspace, or of the language.")
     ] = False,
     team: Team = None,
-) -> Answer:
-    """Show or change the template of summaries: which parts, in which order, how many items, under which headings.
+) -> Result:
+    """Show or change the template of summaries: parts, their order, number of items and headings.
 
-    Parts that are not named are left out. Without a heading a part has that of the call's language; `PART=` has none.
-    Calls that are analyzed from now on have it; `switchboard runs create NAME` renews those of stored calls.
+    Other parts are omitted. The default heading is that of the call's language; `PART=` has no heading. It applies to
+    calls analyzed from now on; `switchboard runs create NAME` applies it to stored calls.
 
     Examples:
 
@@ -357,28 +374,28 @@ async def summary(
     from pipeline.domain.summaries import checked
 
     changes = {"summary": checked(_part(text) for text in part) if part else None}
-    owner: directory.Workspace | directory.Team = await home.team(team) if team else home.workspace
+    owner: directory.Workspace | directory.Team = await scope.team(team) if team else scope.workspace
     if part or default:
         if isinstance(owner, directory.Team):
-            owner = await directory.update_team(home.database, owner, changes)
+            owner = await directory.update_team(scope.database, owner, changes)
         else:
-            owner = await directory.update_workspace(home.database, home.id, changes)
+            owner = await directory.update_workspace(scope.database, scope.id, changes)
     if owner.summary is None:
-        return Answer(owner, (), (f"{owner.name} has no template of its own.",))
-    return Answer(owner, [_written(part) for part in owner.summary.parts])
+        return Result(owner, (), (f"{owner.name} has no template.",))
+    return Result(owner, [_format_part(part) for part in owner.summary.parts])
 
 
 def _required(names: Sequence[str]) -> Sequence[str]:
     if not names:
-        raise CommandError("--remove needs the names to remove.", "", USAGE)
+        raise CommandError("--remove needs names.", "", USAGE)
     return names
 
 
-def _shown(limit: float | None) -> str:
+def _format_limit(limit: float | None) -> str:
     return "no limit" if limit is None else f"{limit:,g}" if isinstance(limit, float) else f"{limit:,}"
 
 
-def _written(part: "TemplatePart") -> str:
+def _format_part(part: "TemplatePart") -> str:
     limit = f":{part.most}" if part.most else ""
     return f"{part.part}{limit}" + ("" if part.heading is None else f"={part.heading}")
 

@@ -234,7 +234,7 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
 
 async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> None:
     assert "Did you mean asr.model?" in await switchboard(lab, "create", "x", "--set", "asr.mdel=base", code=2)
-    assert "cannot be the name of a run" in await switchboard(lab, "create", "a b", code=2)
+    assert "is not a valid name of a run" in await switchboard(lab, "create", "a b", code=2)
     assert "No gold set" in await switchboard(lab, "create", "x", "--gold", "nothing", code=2)
     assert "No completed call matches" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
     assert "No run 'x'" in await switchboard(lab, "show", "x", code=1)

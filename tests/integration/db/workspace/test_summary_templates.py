@@ -126,7 +126,7 @@ async def test_the_command_line_shows_sets_and_removes_it(
         assert made.exit_code == code, made.output
         return " ".join(str(made.output).split())
 
-    assert "no template of its own" in run()
+    assert "has no template" in run()
     assert run("reason:1", "next_step=What comes next", "open=") == "reason:1 next_step=What comes next open="
     assert run("open:5", "--team", name) == "open:5"
     assert json.loads(run("--team", name, "--json"))["summary"]["parts"] == [
@@ -134,7 +134,7 @@ async def test_the_command_line_shows_sets_and_removes_it(
     ]
     assert "Unknown part 'why'. Parts: reason" in run("why", code=2)
     assert "Take 1 to 10" in run("open:99", code=2) and "is not a part" in run("Open!", code=2)
-    assert "no template of its own" in run("--default", "--team", name)
+    assert "has no template" in run("--default", "--team", name)
     assert run() == "reason:1 next_step=What comes next open="
     assert await brought(world) == SummaryTemplate(
         (TemplatePart("reason", None, 1), TemplatePart("next_step", "What comes next"), TemplatePart("open", ""))

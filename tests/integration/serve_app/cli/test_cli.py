@@ -1,5 +1,3 @@
-"""The command line on a real PostgreSQL: the same commands, the same database as the service."""
-
 import json
 import stat
 from collections.abc import Awaitable, Callable
@@ -48,7 +46,7 @@ def switchboard(*arguments: str) -> Result:
 
 
 def ok(*arguments: str) -> Any:
-    """What the command prints with --json."""
+    """Return the JSON output of a command."""
     result = switchboard(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -80,7 +78,7 @@ def submit(secret: str, call_id: UUID) -> None:
 
 
 def end(call_id: UUID, failed: bool = False) -> None:
-    """Complete the call with a transcript made by hand, or fail it."""
+    """Complete the call with a small transcript, or fail it."""
 
     async def work(database: Database) -> None:
         for fetch in await jobs.claim_fetches(database, "w", 100, 60, 100, 100):
@@ -154,7 +152,7 @@ def test_a_workspaces_own_terms_are_added_replaced_and_removed() -> None:
 
 def test_a_workspace_that_asks_keeps_which_keys_were_pressed_and_may_have_them_removed() -> None:
     ok("workspaces", "create", "acme")
-    assert "not which" in switchboard("workspaces", "digits").stdout
+    assert "only the number of pressed keys" in switchboard("workspaces", "digits").stdout
     assert ok("workspaces", "digits", "--keep")["keepDigits"] is True
     assert ok("workspaces", "digits") == ok("workspaces", "list")[0]
     assert ok("workspaces", "digits", "--drop")["keepDigits"] is False
@@ -168,7 +166,7 @@ def test_a_workspace_has_hosts_of_its_own() -> None:
     assert "pbx.local:8088" in switchboard("workspaces", "hosts").stdout
     refused = switchboard("workspaces", "hosts", "http://pbx.local/")
     assert refused.exit_code != 0
-    assert "neither a host name" in refused.output
+    assert "not a host name" in refused.output
 
 
 def test_terms_that_are_too_long_or_too_many_are_refused_and_change_nothing() -> None:
@@ -341,7 +339,6 @@ def test_a_command_that_writes_starts_the_database_and_says_so_and_down_stops_it
 def test_no_second_database_is_made_beside_that_of_a_running_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key made in it would be one that the service does not know."""
     theirs, here = tmp_path / "theirs", tmp_path / "here"
     service = run_folder.Running(tmp_path, {"pid": 1, "url": "http://127.0.0.1:8000", "data_dir": str(theirs)})
     monkeypatch.setattr(run_folder, "running", lambda: [service])

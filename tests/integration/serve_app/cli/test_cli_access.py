@@ -1,5 +1,3 @@
-"""`switchboard doctor` tries to get into Ray without its token, and fails loudly where it can."""
-
 import os
 import subprocess
 import sys
@@ -27,7 +25,7 @@ sys.stdin.read()
 
 @contextmanager
 def ray(folder: Path, mode: str) -> Iterator[tuple[str, psutil.Process]]:
-    """A Ray of this machine alone: its address, and the process that started it."""
+    """Start Ray on this machine; return its address and process."""
     folder.mkdir(mode=0o700)
     environment = os.environ | ray_access.own_ray(folder) | {"RAY_AUTH_MODE": mode, "RAY_TMPDIR": str(folder)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -43,7 +41,7 @@ def ray(folder: Path, mode: str) -> Iterator[tuple[str, psutil.Process]]:
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A folder whose path leaves room for Ray's sockets."""
+    """Return a folder whose path is short enough for Ray's sockets."""
     with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
         yield Path(name) / "r"
 
@@ -55,7 +53,7 @@ def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
         while not (agents := listeners(AGENT_PORT)) and time.monotonic() < until:
             time.sleep(0.2)
         is_its_own = any(child.pid in agents for child in starter.children(recursive=True))
-        (check,) = checks_access.ray_doors(address)
+        (check,) = checks_access.check_ray_auth(address)
     assert check.level is Level.BAD
     assert f"its GCS at {address}" in check.found
     assert agents
@@ -65,9 +63,13 @@ def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
 
 
 def listeners(port: int) -> set[int | None]:
-    """The processes that listen there; None for one of another user."""
-    found = psutil.net_connections("tcp")
-    return {one.pid for one in found if one.status == psutil.CONN_LISTEN and one.laddr[1] == port}
+    """Return the listening processes; None for a process of another user."""
+    connections = psutil.net_connections("tcp")
+    return {
+        connection.pid
+        for connection in connections
+        if connection.status == psutil.CONN_LISTEN and connection.laddr[1] == port
+    }
 
 
 @pytest.mark.slow
@@ -75,9 +77,9 @@ def test_one_that_asks_is_in_order_and_the_token_may_be_named(short: Path, monke
     with ray(short, "token") as (address, _):
         monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
         monkeypatch.setenv("HOME", str(short))
-        unknown = list(checks_access.ray_doors(address))
+        unknown = list(checks_access.check_ray_auth(address))
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(short / ray_access.TOKEN))
-        named = list(checks_access.ray_doors(address))
+        checks = list(checks_access.check_ray_auth(address))
     assert [check.level for check in unknown] == [Level.GOOD, Level.WARN]
     assert "RAY_AUTH_TOKEN_PATH" in unknown[1].advice
-    assert [check.level for check in named] == [Level.GOOD]
+    assert [check.level for check in checks] == [Level.GOOD]

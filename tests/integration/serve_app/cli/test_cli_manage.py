@@ -1,5 +1,3 @@
-"""What was made is changed, given a new secret and removed from the command line."""
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,7 +27,7 @@ def switchboard(*arguments: str) -> Result:
 
 
 def ok(*arguments: str) -> Any:
-    """What the command prints with --json."""
+    """Return the JSON output of a command."""
     result = switchboard(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -48,13 +46,13 @@ def answer(base: str, secret: str, **fields: Any) -> httpx.Response:
 
 
 def test_a_workspace_is_renamed_and_moved_to_another_time_zone() -> None:
-    made = ok("workspaces", "create", "acme", "--country", "DE", "--time-zone", "Europe/Berlin")
+    created = ok("workspaces", "create", "acme", "--country", "DE", "--time-zone", "Europe/Berlin")
     changed = ok("workspaces", "update", "acme", "--time-zone", "America/New_York", "--country", "US")
-    assert changed == made | {"timeZone": "America/New_York", "defaultCountry": "US"}
+    assert changed == created | {"timeZone": "America/New_York", "defaultCountry": "US"}
     assert ok("workspaces", "update", "ACME", "--name", "Acme Inc")["name"] == "Acme Inc"
     assert ok("workspaces", "list") == [changed | {"name": "Acme Inc"}]
     assert "not a time zone" in refused("workspaces", "update", "Acme Inc", "--time-zone", "Mars/Base")
-    assert "Say what to change" in refused("workspaces", "update", "Acme Inc")
+    assert "Nothing to change" in refused("workspaces", "update", "Acme Inc")
 
 
 def test_a_team_a_member_and_a_contact_are_changed_and_removed() -> None:
@@ -63,11 +61,11 @@ def test_a_team_a_member_and_a_contact_are_changed_and_removed() -> None:
     assert ok("teams", "update", "support", "--name", "care") == team | {"name": "care"}
     ok("members", "create", "Dana Wolf", "--team", "care", "--alias", "Dana")
     assert ok("members", "update", "dana wolf", "--name", "Dana Berg", "--alias", "D")["aliases"] == ["D"]
-    left = ok("members", "update", "Dana Berg", "--no-team", "--no-alias")
-    assert (left["teamId"], left["aliases"], left["name"]) == (None, [], "Dana Berg")
+    updated = ok("members", "update", "Dana Berg", "--no-team", "--no-alias")
+    assert (updated["teamId"], updated["aliases"], updated["name"]) == (None, [], "Dana Berg")
     assert ok("members", "update", "Dana Berg", "--team", "care")["teamId"] == team["teamId"]
     assert "Did you mean 'dana berg'?" in refused("members", "delete", "Dana Bergs")
-    ok("members", "delete", left["userId"])
+    ok("members", "delete", updated["userId"])
     assert ok("members", "list") == []
     ann = ok("contacts", "create", "Ann Lee", "--phone", "030 123456", "--company", "Lee")
     changed = ok("contacts", "update", "ann lee", "--phone", "+14155550101", "--company", "")
@@ -80,11 +78,11 @@ def test_a_team_a_member_and_a_contact_are_changed_and_removed() -> None:
 
 
 def in_use(base: str) -> tuple[str, str]:
-    """A workspace of which everything is there: a team, a member, a contact, two keys, an endpoint, two calls."""
+    """Create a workspace with a team, a member, a contact, two keys, an endpoint and two calls."""
     ok("workspaces", "create", "acme")
     wide = ok("keys", "create", "--workspace", "acme")["secret"]
     secret = ok("keys", "create", "--workspace", "acme", "--team", "support")["secret"]
-    (other, team) = sorted(ok("teams", "list"), key=lambda one: str(one["name"]))
+    (other, team) = sorted(ok("teams", "list"), key=lambda entry: str(entry["name"]))
     ok("members", "create", "Dana Wolf", "--team", "support")
     ok("contacts", "create", "Ann Lee")
     assert answer(base, secret, recordingUrl=AUDIO).status_code == 202
@@ -95,14 +93,14 @@ def in_use(base: str) -> tuple[str, str]:
 def test_a_team_with_calls_is_removed_only_on_purpose(postgres_url: str) -> None:
     with served(postgres_url) as base:
         wide, team = in_use(base)
-        said = refused("teams", "delete", "support")
+        message = refused("teams", "delete", "support")
         for part in ("1 call with all its results", "1 key", "1 member (not deleted)", "--yes"):
-            assert part in said
+            assert part in message
         assert len(ok("calls", "list")) == 2
-        gone = ok("teams", "delete", "support", "--yes")
-        assert (gone["calls"], gone["keys"]) == (1, 1)
-        assert [one["name"] for one in ok("teams", "list")] == ["default"]
-        assert [one["teamId"] for one in ok("members", "list")] == [None]
+        deleted = ok("teams", "delete", "support", "--yes")
+        assert (deleted["calls"], deleted["keys"]) == (1, 1)
+        assert [entry["name"] for entry in ok("teams", "list")] == ["default"]
+        assert [entry["teamId"] for entry in ok("members", "list")] == [None]
         assert len(ok("calls", "list")) == len(ok("keys", "list")) == 1
         assert answer(base, wide, teamId=team).status_code == 400
 
@@ -111,12 +109,12 @@ def test_a_workspace_is_removed_only_on_purpose_and_nothing_of_it_is_left(postgr
     with served(postgres_url) as base:
         in_use(base)
     ok("workspaces", "create", "other")
-    said = refused("workspaces", "delete", "acme")
+    message = refused("workspaces", "delete", "acme")
     for part in ("2 calls with all their results", "2 teams", "1 contact", "2 keys", "1 member"):
-        assert part in said
+        assert part in message
     assert len(ok("workspaces", "list")) == 2
     assert ok("workspaces", "delete", "acme", "--yes")["calls"] == 2
-    assert [one["name"] for one in ok("workspaces", "list")] == ["other"]
+    assert [entry["name"] for entry in ok("workspaces", "list")] == ["other"]
     rows = state.run(counted)
     assert {name: count for name, count in rows.items() if count} == {"workspaces": 1, "admin_changes": 1}
 
@@ -137,36 +135,36 @@ def test_a_key_of_a_pbx_may_submit_and_no_more() -> None:
 
 
 def test_a_rotated_key_has_two_secrets_for_a_day(postgres_url: str) -> None:
-    made = ok("keys", "create", "--team", "support", "--name", "pbx", "--channels-swapped")
+    created = ok("keys", "create", "--team", "support", "--name", "pbx", "--channels-swapped")
     with served(postgres_url) as base:
-        done = ok("keys", "rotate", made["key"]["keyId"])
-        assert [answer(base, secret).status_code for secret in (made["secret"], done["secret"])] == [202, 202]
-        left = datetime.fromisoformat(done["old"]["expiresAt"]) - datetime.now(UTC)
-        assert timedelta(hours=23, minutes=50) < left <= timedelta(hours=24)
+        done = ok("keys", "rotate", created["key"]["keyId"])
+        assert [answer(base, secret).status_code for secret in (created["secret"], done["secret"])] == [202, 202]
+        grace = datetime.fromisoformat(done["old"]["expiresAt"]) - datetime.now(UTC)
+        assert timedelta(hours=23, minutes=50) < grace <= timedelta(hours=24)
         same = ("workspaceId", "teamId", "name", "scopes", "channelsSwapped")
-        assert {name: done["key"][name] for name in same} == {name: made["key"][name] for name in same}
+        assert {name: done["key"][name] for name in same} == {name: created["key"][name] for name in same}
         at_once = ok("keys", "rotate", done["key"]["keyId"], "--now")
     with served(postgres_url) as base:  # another replica, which remembers no key
-        secrets = (made["secret"], done["secret"], at_once["secret"])
+        secrets = (created["secret"], done["secret"], at_once["secret"])
         assert [answer(base, secret).status_code for secret in secrets] == [202, 401, 202]
     assert "No valid key" in refused("keys", "rotate", done["key"]["keyId"])
 
 
 def test_an_expired_key_answers_401_and_the_log_says_why(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    made = ok("keys", "create", "--team", "support", "--name", "trial", "--expires", "90d")
-    left = datetime.fromisoformat(made["key"]["expiresAt"]) - datetime.now(UTC)
-    assert timedelta(days=89) < left <= timedelta(days=90)
+    created = ok("keys", "create", "--team", "support", "--name", "trial", "--expires", "90d")
+    lifetime = datetime.fromisoformat(created["key"]["expiresAt"]) - datetime.now(UTC)
+    assert timedelta(days=89) < lifetime <= timedelta(days=90)
     with served(postgres_url) as base:
-        assert answer(base, made["secret"]).status_code == 202
+        assert answer(base, created["secret"]).status_code == 202
         state.run(expire)
-        assert answer(base, made["secret"]).status_code == 401, "the transaction of the submission looks again"
-        assert answer(base, made["secret"]).status_code == 401
-    assert f"key {made['key']['keyId']} (trial) expired at " in caplog.text
-    assert made["secret"] not in caplog.text
+        assert answer(base, created["secret"]).status_code == 401, "the transaction of the submission looks again"
+        assert answer(base, created["secret"]).status_code == 401
+    assert f"key {created['key']['keyId']} (trial) expired at " in caplog.text
+    assert created["secret"] not in caplog.text
     (listed,) = ok("keys", "list")
     assert listed["lastUsedAt"] is not None
     assert "expired 20" in switchboard("keys", "list").stdout
-    assert "is over" in refused("keys", "create", "--expires", "2020-01-01")
+    assert "is in the past" in refused("keys", "create", "--expires", "2020-01-01")
 
 
 async def expire(database: Database) -> None:
@@ -177,12 +175,12 @@ async def expire(database: Database) -> None:
 
 
 def test_the_use_of_a_key_is_noted_once_a_minute() -> None:
-    made = ok("keys", "create", "--team", "support")
+    created = ok("keys", "create", "--team", "support")
 
     async def used(database: Database) -> list[Any]:
         moments = []
         for _ in range(2):
-            assert await keys.find(database, made["secret"]) is not None
+            assert await keys.find(database, created["secret"]) is not None
             moments.append((await keys.list_keys(database))[0].last_used_at)
         return moments
 
@@ -205,18 +203,18 @@ def test_channels_are_swapped_by_key_and_by_team() -> None:
 
 def test_an_admin_key_is_made_renamed_and_every_change_is_listed() -> None:
     ok("workspaces", "create", "acme")
-    made = ok("keys", "create", "--workspace", "acme", "--scope", "read", "--scope", "admin", "--name", "Ana")
-    assert made["key"]["scopes"] == ["admin", "read"]
-    assert ok("keys", "update", made["key"]["keyId"], "--name", "Ana [bold]")["name"] == "Ana [bold]"
-    shown = switchboard("keys", "update", made["key"]["keyId"], "--channels-swapped").output
+    created = ok("keys", "create", "--workspace", "acme", "--scope", "read", "--scope", "admin", "--name", "Ana")
+    assert created["key"]["scopes"] == ["admin", "read"]
+    assert ok("keys", "update", created["key"]["keyId"], "--name", "Ana [bold]")["name"] == "Ana [bold]"
+    shown = switchboard("keys", "update", created["key"]["keyId"], "--channels-swapped").output
     assert "Ana [bold]" in shown and "swapped" in shown
-    assert ok("keys", "update", made["key"]["keyId"], "--channels-as-team")["channelsSwapped"] is None
-    assert "Say what to change" in refused("keys", "update", made["key"]["keyId"])
-    ok("keys", "revoke", made["key"]["keyId"])
+    assert ok("keys", "update", created["key"]["keyId"], "--channels-as-team")["channelsSwapped"] is None
+    assert "Nothing to change" in refused("keys", "update", created["key"]["keyId"])
+    ok("keys", "revoke", created["key"]["keyId"])
     lines = ok("workspaces", "changes")
-    latest, *_, first = [(one["action"], one["kind"]) for one in lines]
+    latest, *_, first = [(entry["action"], entry["kind"]) for entry in lines]
     assert (first, latest) == (("created", "workspace"), ("revoked", "key"))
-    assert made["secret"] not in json.dumps(lines)
+    assert created["secret"] not in json.dumps(lines)
     assert "revoked" in switchboard("workspaces", "changes").output
 
 
@@ -229,9 +227,9 @@ def test_the_budget_of_the_language_model_is_shown_and_changed() -> None:
         "workspaces", "budget", "--tokens", "2,000,000", "--cost", "4.5", "--requests", "0", "--workspace", "acme"
     )
     assert set_["budget"] == {"requests": 0, "tokens": 2_000_000, "cost": 4.5} and set_["reached"] == ["requests"]
-    told = " ".join(switchboard("workspaces", "budget").output.split())
-    assert "requests 0 of 0" in told and "tokens 0 of 2,000,000" in told and "cost 0.0000 of 4.5" in told
-    assert "Reached: requests. Calls are analyzed by rules until the next day." in told
+    output = " ".join(switchboard("workspaces", "budget").output.split())
+    assert "requests 0 of 0" in output and "tokens 0 of 2,000,000" in output and "cost 0.0000 of 4.5" in output
+    assert "Reached: requests. Calls are analyzed by rules until the next day." in output
     assert ok("workspaces", "budget", "--requests", "none")["budget"] == set_["budget"] | {"requests": None}
     for wrong in ("-1", "many", "1.5", "nan", str(2**63)):
         assert "is not a limit" in refused("workspaces", "budget", f"--tokens={wrong}"), wrong

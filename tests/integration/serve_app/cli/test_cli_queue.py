@@ -1,5 +1,3 @@
-"""`switchboard queue` and `workspaces priority`, and what a Conductor measures, on a real queue."""
-
 import json
 from uuid import UUID, uuid4
 
@@ -32,19 +30,19 @@ def said(url: str, *command: str) -> str:
 
 
 def submitted(postgres_url: str, count: int) -> list[UUID]:
-    """The calls' ids. Without a loop of its own a command cannot run inside a test's."""
+    """Return the calls' ids. Runs in a thread, since a command needs a separate event loop."""
     import asyncio
 
     from tests.postgres import new_world
 
-    made: list[UUID] = []
+    call_ids: list[UUID] = []
 
     async def work() -> None:
         database = await Database.open(postgres_url)
         world = await new_world(database)
         for _ in range(count):
             world.call_id = uuid4()
-            made.append(world.call_id)
+            call_ids.append(world.call_id)
             await world.submit(recording_url="https://store.example/a.wav", duration=600)
         await world.claim()
         await queue.record_rtfx(
@@ -54,7 +52,7 @@ def submitted(postgres_url: str, count: int) -> list[UUID]:
         await database.close()
 
     asyncio.run(work())
-    return made
+    return call_ids
 
 
 def test_the_queue_is_shown_by_stage_and_team_with_time_and_cost(postgres_url: str) -> None:

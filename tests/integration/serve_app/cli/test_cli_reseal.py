@@ -1,5 +1,3 @@
-"""`switchboard calls reseal`, and what `doctor` and `calls show` say of recording URLs, on a real PostgreSQL."""
-
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from db.core.database import Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.workspace import keys
 from pipeline.domain.call import Submission
 from serve_app.cli import app
@@ -36,14 +34,14 @@ def use(monkeypatch: pytest.MonkeyPatch, *secrets: str) -> None:
 
 
 def submit() -> UUID:
-    made = json.loads(switchboard("keys", "create", "--workspace", "acme", "--team", "support", "--json").stdout)
+    created = json.loads(switchboard("keys", "create", "--workspace", "acme", "--team", "support", "--json").stdout)
     call_id = uuid4()
 
     async def work(database: Database) -> None:
-        sender = await keys.find(database, made["secret"])
+        sender = await keys.find(database, created["secret"])
         assert sender is not None
         sent = Submission(call_id, "1", "2", datetime(2026, 11, 2, tzinfo=UTC), URL)
-        await Grouping(database, urls=Settings().url_sealer()).submit(sender, sent, {"recordingUrl": URL})
+        await GroupCommitter(database, urls=Settings().url_sealer()).submit(sender, sent, {"recordingUrl": URL})
 
     state.run(work)
     return call_id
@@ -71,9 +69,9 @@ def test_urls_whose_key_is_gone_are_counted_and_end_with_1(monkeypatch: pytest.M
     use(monkeypatch, OLD)
     submit()
     use(monkeypatch, NEW)
-    told = switchboard("calls", "reseal")
-    assert told.exit_code == 1
-    assert "2 more are sealed with a key" in " ".join(str(told.exception).split()) + told.output
+    result = switchboard("calls", "reseal")
+    assert result.exit_code == 1
+    assert "2 more are sealed with a key" in " ".join(str(result.exception).split()) + result.output
     assert [level for level, _ in doctor()] == ["warn"]
 
 
@@ -82,7 +80,7 @@ def test_no_command_shows_what_opens_the_door(monkeypatch: pytest.MonkeyPatch, s
     use(monkeypatch, *secrets)
     call_id = str(submit())
     for command in (("calls", "show", call_id), ("calls", "export", call_id, "--format", "json"), ("jobs", "list")):
-        told = switchboard(*command).output
-        assert "hush5f1c" not in told and "siv:" not in told
+        output = switchboard(*command).output
+        assert "hush5f1c" not in output and "siv:" not in output
     record = json.loads(switchboard("calls", "show", call_id, "--json").stdout)
     assert record["recordingUrl"] == "https://pbx.example/1.wav?..."

@@ -1,4 +1,4 @@
-"""What commands say that change something, and what they refuse, can be read on a narrow terminal."""
+"""Commands that write, and their errors, are readable on a narrow terminal."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.integration.serve_app.cli.test_cli_width import (
 from tests.postgres import fresh_database
 
 WIDTH = 80
-OF_THE_SERVICE = {"demo", "up", "status", "down", "doctor"}  # they need one, or say how it stands: tests/journeys
+OF_THE_SERVICE = {"demo", "up", "status", "down", "doctor"}  # tested with a service in tests/journeys
 OF_MODELS = {
     "process",
     "backfill",
@@ -45,10 +45,10 @@ def filled(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
-    """Commands with arguments that they take, and with some that they refuse, in an order that works."""
+    """Return commands with valid and with invalid arguments, in an order that works."""
     key = str(json.loads(CliRunner().invoke(app, ["keys", "list", "--json"]).stdout)[0]["keyId"])
     call, failed, waiting = str(filled.completed), str(filled.failed), str(filled.waiting)
-    named = ("--workspace", WORKSPACE)
+    workspace_option = ("--workspace", WORKSPACE)
     return [
         ("migrate", ()),
         ("plan", ("--calls-per-day", "250000", "--minutes", "3.5", "--mono-share", "0.25")),
@@ -59,21 +59,24 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("checkpoints verify", ("--folder", str(people.parent))),
         ("calls reseal", ()),
         ("calls show", (key,)),
-        ("calls answer", (call, "anger", "said", "--comment", "Das war im letzten Satz zu hören", *named)),
-        ("calls answer", (key, "anger", "said", "--comment", "Das war im letzten Satz zu hören", *named)),
-        ("calls undo", (call, key, *named)),
+        ("calls answer", (call, "anger", "said", "--comment", "Das war im letzten Satz zu hören", *workspace_option)),
+        ("calls answer", (key, "anger", "said", "--comment", "Das war im letzten Satz zu hören", *workspace_option)),
+        ("calls undo", (call, key, *workspace_option)),
         ("jobs retry", ("--all", "--dry-run")),
         ("jobs retry", ("--waiting", "--dry-run")),
         ("jobs retry", (waiting,)),
         ("jobs retry", (failed,)),
         ("jobs retry", (key,)),
         ("jobs retry", ()),
-        ("keys create", (*named, "--team", TEAM, "--name", "Telefonanlage Zentrale, Serverraum 2", "--expires", "30d")),
+        (
+            "keys create",
+            (*workspace_option, "--team", TEAM, "--name", "Telefonanlage Zentrale, Serverraum 2", "--expires", "30d"),
+        ),
         ("keys update", (key, "--channels-swapped")),
         ("keys rotate", (key,)),
         ("keys revoke", (key,)),
         ("keys revoke", (key,)),
-        ("console link", (*named, "--team", TEAM, "--for", "Johanna Katharina Freifrau von Hohenstein")),
+        ("console link", (*workspace_option, "--team", TEAM, "--for", "Johanna Katharina Freifrau von Hohenstein")),
         ("console sessions", ()),
         ("console revoke", (key,)),
         ("credentials add", (RECORDING.split("/")[2], "--user", "recordings", "--secret-env", "TOKEN")),
@@ -83,32 +86,35 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("workspaces create", ("Stadtwerke Unterföhring Netzbetrieb und Einspeisung", "--country", "DE")),
         ("workspaces create", ("acme", "--country", "Germany")),
         ("workspaces update", (WORKSPACE, "--time-zone", "America/Argentina/ComodRivadavia")),
-        ("workspaces budget", ("--requests", "200", "--tokens", "2000000", "--cost", "none", *named)),
-        ("workspaces digits", ("--keep", *named)),
-        ("workspaces hosts", ("pbx local", *named)),
-        ("workspaces priority", ("4", "--team", TEAM, *named)),
-        ("workspaces summary", ("reason:1", "next_step=What has to happen next", "open", *named)),
-        ("workspaces summary", ("why", *named)),
-        ("workspaces summary", ("--default", "--team", TEAM, *named)),
+        ("workspaces budget", ("--requests", "200", "--tokens", "2000000", "--cost", "none", *workspace_option)),
+        ("workspaces digits", ("--keep", *workspace_option)),
+        ("workspaces hosts", ("pbx local", *workspace_option)),
+        ("workspaces priority", ("4", "--team", TEAM, *workspace_option)),
+        ("workspaces summary", ("reason:1", "next_step=What has to happen next", "open", *workspace_option)),
+        ("workspaces summary", ("why", *workspace_option)),
+        ("workspaces summary", ("--default", "--team", TEAM, *workspace_option)),
         ("workspaces delete", (WORKSPACE,)),
-        ("questions try", (str(people.with_name("questions.toml")), "--call", call, *named)),
-        ("questions try", (str(people.with_name("questions.toml")), "--call", failed, *named)),
-        ("questions set", (str(people.with_name("questions.toml")), *named)),
-        ("questions set", (str(people.with_name("wrong.toml")), *named)),
-        ("questions scores", ("anger", *named)),
-        ("questions scores", ("nothing", *named)),
-        ("questions delete", ("anger", *named)),
-        ("questions delete", ("anger", *named)),
-        ("teams create", (f"{TEAM} am Wochenende", *named)),
-        ("teams update", (TEAM, "--channels-swapped", *named)),
-        ("teams delete", (TEAM, *named)),
-        ("members create", (f"{MEMBER}-Lindenberg", "--team", TEAM, *named)),
-        ("members update", (MEMBER, "--alias", "Maxi", "--alias", "Frau Schwarzenberger", *named)),
-        ("members delete", (f"{MEMBER}-Lindenberg", *named)),
-        ("contacts create", ("Johanna Katharina Freifrau von Hohenstein", "--phone", "12", *named)),
-        ("contacts update", ("Bo Lind", "--company", f"{WORKSPACE} GmbH", "--email", "bo@lind.example", *named)),
-        ("contacts import", (str(people), *named)),
-        ("contacts delete", ("Bo Lind", *named)),
+        ("questions try", (str(people.with_name("questions.toml")), "--call", call, *workspace_option)),
+        ("questions try", (str(people.with_name("questions.toml")), "--call", failed, *workspace_option)),
+        ("questions set", (str(people.with_name("questions.toml")), *workspace_option)),
+        ("questions set", (str(people.with_name("wrong.toml")), *workspace_option)),
+        ("questions scores", ("anger", *workspace_option)),
+        ("questions scores", ("nothing", *workspace_option)),
+        ("questions delete", ("anger", *workspace_option)),
+        ("questions delete", ("anger", *workspace_option)),
+        ("teams create", (f"{TEAM} am Wochenende", *workspace_option)),
+        ("teams update", (TEAM, "--channels-swapped", *workspace_option)),
+        ("teams delete", (TEAM, *workspace_option)),
+        ("members create", (f"{MEMBER}-Lindenberg", "--team", TEAM, *workspace_option)),
+        ("members update", (MEMBER, "--alias", "Maxi", "--alias", "Frau Schwarzenberger", *workspace_option)),
+        ("members delete", (f"{MEMBER}-Lindenberg", *workspace_option)),
+        ("contacts create", ("Johanna Katharina Freifrau von Hohenstein", "--phone", "12", *workspace_option)),
+        (
+            "contacts update",
+            ("Bo Lind", "--company", f"{WORKSPACE} GmbH", "--email", "bo@lind.example", *workspace_option),
+        ),
+        ("contacts import", (str(people), *workspace_option)),
+        ("contacts delete", ("Bo Lind", *workspace_option)),
         ("search status", ()),
         ("search index", ()),
         ("search remove", ()),
@@ -120,14 +126,20 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("gold export", ("nothing@3", "--out", "x")),
         ("gold score", ("checked",)),
         ("gold score", ("checked", "--by", "bleu")),
-        ("runs create", ("the-small-checkpoint.on-billing-questions", "--set", "asr.model=whisper-tiny.en", *named)),
-        ("runs create", ("the-small-checkpoint.on-billing-questions", "--set", "asr.mdel=whisper-tiny.en", *named)),
-        ("runs show", ("the-small-checkpoint.on-billing-questions", *named)),
-        ("runs compare", ("the-small-checkpoint.on-billing-questions", *named)),
-        ("runs promote", ("the-small-checkpoint.on-billing-questions", *named)),
-        ("runs rollback", ("the-small-checkpoint.on-billing-questions", *named)),
-        ("runs cancel", ("the-small-checkpoint.on-billing-questions", *named)),
-        ("runs delete", ("the-small-checkpoint.on-billing-questions", *named)),
+        (
+            "runs create",
+            ("the-small-checkpoint.on-billing-questions", "--set", "asr.model=whisper-tiny.en", *workspace_option),
+        ),
+        (
+            "runs create",
+            ("the-small-checkpoint.on-billing-questions", "--set", "asr.mdel=whisper-tiny.en", *workspace_option),
+        ),
+        ("runs show", ("the-small-checkpoint.on-billing-questions", *workspace_option)),
+        ("runs compare", ("the-small-checkpoint.on-billing-questions", *workspace_option)),
+        ("runs promote", ("the-small-checkpoint.on-billing-questions", *workspace_option)),
+        ("runs rollback", ("the-small-checkpoint.on-billing-questions", *workspace_option)),
+        ("runs cancel", ("the-small-checkpoint.on-billing-questions", *workspace_option)),
+        ("runs delete", ("the-small-checkpoint.on-billing-questions", *workspace_option)),
         ("gold delete", ("checked",)),
         ("voiceprints approve", (call,)),
         ("voiceprints assign", (call, filled.user)),
@@ -135,8 +147,11 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("voiceprints remove", (call,)),
         ("voiceprints restore", (call,)),
         ("voiceprints restore", (failed,)),
-        ("webhooks create", ("https://127.0.0.1:18443/hooks/operations-center/switchboard?tenant=a", *named)),
-        ("webhooks create", ("http://crm.stadtwerke.example/hooks/switchboard", *named)),
+        (
+            "webhooks create",
+            ("https://127.0.0.1:18443/hooks/operations-center/switchboard?tenant=a", *workspace_option),
+        ),
+        ("webhooks create", ("http://crm.stadtwerke.example/hooks/switchboard", *workspace_option)),
         ("webhooks update", (filled.endpoint, "--description", "to the tickets of the operations center")),
         ("webhooks disable", (filled.endpoint,)),
         ("webhooks replay", (filled.endpoint,)),
@@ -165,12 +180,12 @@ def test_every_sentence_fits_the_terminal(filled: Filled, tmp_path: Path) -> Non
         tried.add(command)
         wide += [f"{command}: {line}" for line in done.output.splitlines() if is_too_wide(line)]
     assert not wide, "\n".join(wide)
-    known = {
+    exempt = {
         f"{entry.name} {name}".strip() for entry in COMMANDS for name in getattr(entry.load(), "commands", None) or [""]
     }
-    assert known - tried - set(SHOWN) == OF_THE_SERVICE | OF_MODELS | DATA
+    assert exempt - tried - set(SHOWN) == OF_THE_SERVICE | OF_MODELS | DATA
 
 
 def is_too_wide(line: str) -> bool:
-    """Whether something could have been wrapped: a lone path or id, a command and a header are left whole."""
+    """Return whether a line could be wrapped; single paths and ids, commands and headers cannot."""
     return cell_len(line.rstrip()) > WIDTH and " " in re.sub(r"`[^`]*`\S*|-H '[^']*' \\", "", line).strip()

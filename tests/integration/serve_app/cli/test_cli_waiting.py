@@ -1,5 +1,3 @@
-"""What a call waits for is said wherever it is looked at, and it is tried now on an operator's word."""
-
 import asyncio
 import json
 import threading
@@ -35,8 +33,8 @@ def switchboard(*arguments: str) -> Result:
 
 @pytest.fixture
 def secret() -> str:
-    made = switchboard("keys", "create", "--workspace", "acme", "--team", "support", "--json")
-    return str(json.loads(made.stdout)["secret"])
+    created = switchboard("keys", "create", "--workspace", "acme", "--team", "support", "--json")
+    return str(json.loads(created.stdout)["secret"])
 
 
 def submit(base: str, secret: str, *arguments: str) -> Result:
@@ -44,7 +42,7 @@ def submit(base: str, secret: str, *arguments: str) -> Result:
 
 
 def in_background(call_id: UUID, *, fails: bool) -> threading.Thread:
-    """What the Conductor does, as soon as the call is there."""
+    """Process the call as the Conductor does, when it exists."""
 
     async def work(database: Database) -> None:
         for _ in range(300):
@@ -54,8 +52,8 @@ def in_background(call_id: UUID, *, fails: bool) -> threading.Thread:
                 assert lease.call.call_id == call_id
                 if fails:
                     return await jobs.fail(database, lease, NotAudio("It is a web page."))
-                made = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you."))
-                await complete_call(database, lease, made.transcript, analyze(made), None)
+                call = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you."))
+                await complete_call(database, lease, call.transcript, analyze(call), None)
                 return None
             await asyncio.sleep(0.1)
         raise AssertionError("nothing was submitted")
@@ -90,7 +88,7 @@ def test_waiting_for_a_submission_that_fails_says_why_and_what_to_do(postgres_ur
 
 
 def delayed(postgres_url: str, secret: str) -> tuple[str, str]:
-    """A call whose first fetch failed, and its job."""
+    """Create a call whose first fetch failed; return it and its job."""
     with served(postgres_url) as base:
         (sent,) = json.loads(submit(base, secret, "--json").stdout)
 
@@ -121,8 +119,8 @@ def test_a_job_that_waits_is_tried_now(postgres_url: str, secret: str, which: st
     what = {"its call": call_id, "its job": job_id, "all that wait": "--waiting"}[which]
     assert "would be tried now" in switchboard("jobs", "retry", what, "--dry-run").output
     assert claimed() == []
-    (told,) = json.loads(switchboard("jobs", "retry", what, "--json").stdout)
-    assert (told["jobId"], told["tried"]) == (job_id, True)
+    (retried,) = json.loads(switchboard("jobs", "retry", what, "--json").stdout)
+    assert (retried["jobId"], retried["tried"]) == (job_id, True)
     assert claimed() == [job_id], "the same job"
 
 

@@ -1,5 +1,3 @@
-"""`switchboard webhooks` on a real PostgreSQL, with a real receiver."""
-
 import asyncio
 import json
 import threading
@@ -36,7 +34,7 @@ def settings(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """One that listens in a thread of its own: commands have loops of their own."""
+    """Listen in a separate thread, since commands run event loops."""
     started, stop, receivers = threading.Event(), threading.Event(), []
 
     async def listen() -> None:
@@ -87,7 +85,7 @@ def submit(secret: str) -> UUID:
 
 
 def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
-    """Whatever is due, noted so."""
+    """Record all due deliveries with this outcome."""
 
     async def work(database: Database) -> None:
         for delivery in await outbox.claim(database, 10, 10, {}, 30.0):

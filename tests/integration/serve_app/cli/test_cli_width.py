@@ -1,4 +1,4 @@
-"""Every command that lists or shows something can be read on a narrow terminal: no word of it is broken."""
+"""Commands that list or show something are readable on a narrow terminal: no word is broken."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from db.core.database import Database, Reader
 from db.events import outbox
 from db.events.outbox import Attempt, DeliveryVerdict
 from db.experiments import reviews
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.records import correct
 from db.records.complete import complete as complete_call
@@ -85,7 +85,7 @@ CARD, CALIBRATION = "service_quality.of_the_service_desk", "calibration-of-the-s
 
 
 class Filled:
-    """A database as it looks after some weeks, and the ids of what `show` commands take."""
+    """A database after some weeks of use, and the ids for `show` commands."""
 
     def __init__(self) -> None:
         switchboard(
@@ -135,11 +135,11 @@ class Filled:
             *(uuid4(), "+4930123456789", "+5491123456789", datetime(2026, 11, 2, 9, 30, tzinfo=UTC), RECORDING),
             user_id=UUID(self.user),
         )
-        await Grouping(database).submit(sender, submission, {})
+        await GroupCommitter(database).submit(sender, submission, {})
         return submission.call_id
 
     async def _work(self, database: Database) -> None:
-        """One call fails, one is completed, one waits for its recording."""
+        """Create a failed call, a completed one, and one that waits for its recording."""
         for fetch in await jobs.claim_fetches(database, "w", 10, 60, 10, 10):
             if fetch.call.call_id == self.waiting:
                 away = RecordingUnreachable(f"{HOST} answered 503 Service Temporarily Unavailable for {RECORDING}.")
@@ -174,8 +174,8 @@ class Filled:
         await access_log.note(database, reader, UUID(int=8), [self.completed], "audio", "channel 0 from 12.5 s")
         person = Editor(key.key_id, None, "Johanna Katharina Freifrau von Hohenstein")
         swapped = WantedEdit(EditKind.ROLES, False, True)
-        made = await correct.make(database, reader, person, self.completed, swapped)
-        await correct.undo(database, reader, person, self.completed, made.edit.edit_id)
+        outcome = await correct.make(database, reader, person, self.completed, swapped)
+        await correct.undo(database, reader, person, self.completed, outcome.edit.edit_id)
 
     async def _review(self, database: Database) -> None:
         key = await keys.find(database, self.secret)
@@ -242,13 +242,13 @@ def filled(postgres_server: str) -> Iterator[Filled]:
 
 
 def test_every_command_that_lists_or_shows_is_tried_here() -> None:
-    found = {
+    broken = {
         f"{entry.name} {name}"
         for entry in COMMANDS
         for name in getattr(entry.load(), "commands", {})
         if name in ("list", "show", "failed", "deliveries", "changes")
     }
-    assert found <= set(SHOWN)
+    assert broken <= set(SHOWN)
 
 
 def test_no_command_breaks_a_word_or_prints_a_line_wider_than_the_terminal(filled: Filled) -> None:
@@ -297,7 +297,7 @@ def test_what_the_doctor_says_can_be_read(printed: Printed) -> None:
         warn("secrets", "stored unsealed", "Set SWITCHBOARD_SECRETS_KEYS on every node, then restart the service."),
         bad("recognition model", f"small is not in {path}", "Bring the cache (HF_HOME) here."),
     ]
-    assert "1 in the way, 1 remark, 1 in order." in printed(lambda: doctor._show(checks))
+    assert "1 problem, 1 warning, 1 ok" in printed(lambda: doctor._show(checks))
 
 
 def test_what_up_says_can_be_read(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,11 +308,11 @@ def test_what_up_says_can_be_read(printed: Printed, monkeypatch: pytest.MonkeyPa
         *("http://127.0.0.1:9102/metrics", "127.0.0.1:8265", False),
     )
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", f"{folder}/ray_token")
-    assert "another Ray" in printed(lambda: up._say_ready(endpoints, Settings(data_dir=folder), as_json=False))
+    assert "another Ray" in printed(lambda: up._print_ready(endpoints, Settings(data_dir=folder), as_json=False))
 
 
 def complaint(expected: Counter[str], narrow: str) -> str:
-    """Return what is wrong with a narrow output, or nothing. `expected`: the words of the same output unwrapped."""
+    """Return the faults of a narrow output. `expected`: the words of the same output unwrapped."""
     lines = [line.rstrip() for line in narrow.splitlines()]
     too_long = [line for line in lines if cell_len(line) > WIDTH and not is_whole(line.strip())]
     broken = expected - words(narrow)
@@ -322,12 +322,12 @@ def complaint(expected: Counter[str], narrow: str) -> str:
 
 
 def words(text: str) -> Counter[str]:
-    """Names of columns end in a colon where they stand before a value, and headings are said again there."""
+    """Count words without punctuation: a narrow table repeats column names with a colon."""
     return Counter(word.strip(":,") for word in text.split())
 
 
 def is_whole(line: str) -> bool:
-    """One address, path or command, which stays as it is however long."""
+    """Return whether a line is one address, path or command, which is never broken."""
     return " " not in line or bool(re.fullmatch(r"`[^`]*`\S*", line))
 
 

@@ -1,5 +1,3 @@
-"""The analysis as it is set and looked at: environment, replicas, doctor."""
-
 import json
 import os
 from types import SimpleNamespace
@@ -26,9 +24,9 @@ KEY = "sk-very-secret-0123456789"
 
 @pytest.fixture
 def environment(monkeypatch):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHBOARD_")}
-    monkeypatch.setattr(os, "environ", kept)
-    return kept
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHBOARD_")}
+    monkeypatch.setattr(os, "environ", variables)
+    return variables
 
 
 def of(base_url, **given):
@@ -63,19 +61,19 @@ def test_every_engine_of_the_registry_gives_one_finding_for_each_step(name):
         endpoint.answers(lambda body: error(503, "not today", retry_after="0"))
         engine = load_engine(AnalysisOptions(engine=name, base_url=endpoint.base_url, model=MODEL))
         assert isinstance(engine, Engine)
-        found = engine.analyze(call(("rep", "Thank you for calling."), ("customer", "I will pay by Friday.")))
+        findings = engine.analyze(call(("rep", "Thank you for calling."), ("customer", "I will pay by Friday.")))
     steps = [load(entry).name for entry in STEPS]
-    assert [finding.step for finding in found] == steps
-    (tasks,) = (finding for finding in found if finding.step == "tasks")
+    assert [finding.step for finding in findings] == steps
+    (tasks,) = (finding for finding in findings if finding.step == "tasks")
     assert [task["due_date"] for task in tasks.value["tasks"]] == ["2025-04-18"]
 
 
 async def test_the_pipeline_asks_the_model_that_its_options_name():
     quote = {"turn": 0, "text": "how can I help you?"}
     nobody = dict.fromkeys(("name", "company", "email", "phone", "address"))
-    told = {"tasks": [], "contact": nobody, "topics": [], "tones": [], "outcome": None}
+    stated = {"tasks": [], "contact": nobody, "topics": [], "tones": [], "outcome": None}
     with running() as endpoint:
-        endpoint.answers({**told, "summary": [{"text": "Somebody asks how to help.", "quote": quote}]})
+        endpoint.answers({**stated, "summary": [{"text": "Somebody asks how to help.", "quote": quote}]})
         options = ProcessOptions(analysis=of(endpoint.base_url).analysis)
         outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), spoken(), options=options)
     (summary,) = (finding for finding in outcome.findings if finding.step == "summary")
@@ -86,26 +84,26 @@ async def test_the_pipeline_asks_the_model_that_its_options_name():
 
 def test_doctor_finds_the_endpoint_and_its_model():
     with running() as endpoint:
-        (known,) = checks_analysis.endpoint(of(endpoint.base_url))
+        (reachable,) = checks_analysis.endpoint(of(endpoint.base_url))
         (other,) = checks_analysis.endpoint(of(endpoint.base_url, model="gpt-x"))
         (elsewhere,) = checks_analysis.endpoint(of(endpoint.base_url.replace("/v1", "/v2")))
         endpoint.key = KEY
         (keyless,) = checks_analysis.endpoint(of(endpoint.base_url))
         (wrong,) = checks_analysis.endpoint(of(endpoint.base_url, api_key="sk-wrong"))
         (right,) = checks_analysis.endpoint(of(endpoint.base_url, api_key=KEY))
-    assert (known.level, right.level) == (Level.GOOD, Level.GOOD)
-    assert known.found == f"llm {MODEL} at 127.0.0.1"
+    assert (reachable.level, right.level) == (Level.GOOD, Level.GOOD)
+    assert reachable.found == f"llm {MODEL} at 127.0.0.1"
     assert f"(listed: {MODEL})" in other.found
-    assert "answers 404" in elsewhere.found
+    assert "responds 404" in elsewhere.found
     assert "401 to no key" in keyless.found and "401 to this key" in wrong.found
-    assert {one.level for one in (other, elsewhere, keyless, wrong)} == {Level.WARN}
-    assert KEY not in repr((known, right)) and "sk-wrong" not in repr(wrong)
+    assert {check.level for check in (other, elsewhere, keyless, wrong)} == {Level.WARN}
+    assert KEY not in repr((reachable, right)) and "sk-wrong" not in repr(wrong)
 
 
 def test_doctor_says_that_nobody_answers_and_what_happens_then():
     (check,) = checks_analysis.endpoint(of("http://127.0.0.1:1/v1"))
     assert check.level is Level.WARN
-    assert "does not answer" in check.found and "analyzed by rules" in check.advice
+    assert "does not respond" in check.found and "analyzed by rules" in check.advice
 
 
 def test_doctor_warns_of_transcripts_in_clear_text():

@@ -159,4 +159,4 @@ async def test_the_replica_names_the_model_in_use_and_results_are_keyed_by_it(
     assert recognition.identity != (await TranscriberReplica({"model": str(other), **options}).recognition()).identity
     up.print_engines(EngineReport({"recognition": model}, {}))
     lines = capsys.readouterr().err
-    assert "recognition: faster-whisper base int8" in lines and "small is preferred and not available" in lines
+    assert "recognition: faster-whisper base int8" in lines and "small is preferred but not available" in lines

@@ -1,5 +1,3 @@
-"""What `switchboard backfill` refuses before it starts anything, and what it tells at the end."""
-
 import pytest
 from typer.testing import CliRunner
 
@@ -17,11 +15,11 @@ def test_a_source_that_is_not_there_is_told_before_ray_is_started(monkeypatch, t
     assert "none is not a folder" in result.output
 
 
-def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wait_forever():
+def test_more_workers_than_the_cluster_can_run_are_rejected():
     settings = Settings()
-    with pytest.raises(CommandError, match="4 workers take 4 CPU; the cluster has 2"):
+    with pytest.raises(CommandError, match="4 workers need 4 CPU; the cluster has 2"):
         backfill._hardware(settings, {"CPU": 2.0}, 4, 1.0, None, None)
-    with pytest.raises(CommandError, match="take 1 backfill; the cluster has 0"):
+    with pytest.raises(CommandError, match="need 1 backfill; the cluster has 0"):
         backfill._hardware(settings, {"CPU": 2.0}, 1, 1.0, None, "backfill")
     assert backfill._hardware(settings, {"CPU": 2.0, "GPU": 1.0}, 1, 1.0, None, None).gpus == 1.0
     cpu = settings.model_copy(update={"asr": settings.asr.model_copy(update={"device": "cpu"})})
@@ -31,21 +29,21 @@ def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wai
 @pytest.mark.parametrize(
     ("progress", "lines"),
     [
-        (BackfillProgress(0, 0), ["There are no recordings in the source."]),
+        (BackfillProgress(0, 0), ["No recordings in the source."]),
         (
             BackfillProgress(41, 16, 20, 1, 150.0, 60.0),
             [
-                "41 recordings, 16 of them done before.",
-                "Done now: 20 with 2 min 30 s of sound, in 1 min 00 s (1,200 an hour).",
+                "41 recordings, 16 processed before.",
+                "Processed now: 20 with 2 min 30 s of audio, in 1 min 00 s (1,200 per hour).",
                 "1 failed: columns `code` and `error` say why; --failed retries them.",
-                "5 are left: run the same command again.",
+                "5 left: run the same command again.",
                 "Rows: s3://bucket/texts",
             ],
         ),
-        (BackfillProgress(41, 41), ["41 recordings, 41 of them done before.", "Rows: s3://bucket/texts"]),
+        (BackfillProgress(41, 41), ["41 recordings, 41 processed before.", "Rows: s3://bucket/texts"]),
     ],
 )
-def test_the_end_says_what_was_done_and_what_is_left(progress, lines, capsys, monkeypatch):
+def test_the_summary_counts_processed_and_remaining_recordings(progress, lines, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    backfill._tell(progress, "s3://bucket/texts")
+    backfill._print_summary(progress, "s3://bucket/texts")
     assert capsys.readouterr().out.splitlines() == lines

@@ -1,5 +1,3 @@
-"""`switchboard checkpoints`: what it shows, its exit codes, and what it does not touch."""
-
 import json
 from pathlib import Path
 
@@ -17,7 +15,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def store(tmp_path, monkeypatch) -> Path:
-    """An empty store, and a lock whose files have other sizes than any file here."""
+    """Set up an empty store, and a lock with file sizes that match no local file."""
     monkeypatch.setenv("SWITCHBOARD_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     monkeypatch.setattr("pipeline.checkpoints.hub.cached", lambda *_: None)

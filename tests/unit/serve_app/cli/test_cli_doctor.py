@@ -1,5 +1,3 @@
-"""`switchboard doctor`: facts and advice, and an exit code that tells obstacles from remarks."""
-
 import json
 import os
 from pathlib import Path
@@ -22,22 +20,22 @@ def only(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
     monkeypatch.setattr(doctor, "all_checks", lambda gpus: [("subject", lambda: iter(checks))])
 
 
-def test_something_in_the_way_ends_with_1_and_a_remark_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_ends_with_1_and_a_warning_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, good("a", "fine"), warn("b", "hm", "do that"))
-    told = runner.invoke(app, ["doctor"])
-    assert told.exit_code == 0
-    assert "-> do that" in told.output
+    result = runner.invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    assert "-> do that" in result.output
     only(monkeypatch, good("a", "fine"), bad("b", "missing", "get it"))
     assert runner.invoke(app, ["doctor"]).exit_code == 1
 
 
 def test_json_has_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, bad("b", "missing", "get it"))
-    told = runner.invoke(app, ["doctor", "--json"])
-    assert json.loads(told.stdout) == [{"name": "b", "level": "bad", "found": "missing", "advice": "get it"}]
+    result = runner.invoke(app, ["doctor", "--json"])
+    assert json.loads(result.stdout) == [{"name": "b", "level": "bad", "found": "missing", "advice": "get it"}]
 
 
-def test_a_check_that_breaks_is_a_remark_and_the_others_go_on() -> None:
+def test_an_exception_in_a_check_is_a_warning_and_the_other_checks_run() -> None:
     def broken() -> list[Check]:
         raise RuntimeError("odd machine")
 
@@ -100,42 +98,41 @@ def test_a_storage_nobody_can_reach_is_in_the_way() -> None:
 
 def test_a_data_folder_that_does_not_exist_yet_is_in_order(tmp_path: Path) -> None:
     (check,) = checks_service.data_folder(SimpleNamespace(data_dir=tmp_path / "new" / "folder"))
-    assert "made at first use" in check.found
+    assert "created at first use" in check.found
     assert not (tmp_path / "new").exists()
 
 
 def test_a_scratch_folder_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
     settings = SimpleNamespace(storage_url=tmp_path.as_uri(), scratch="nonsense://bucket/x")
-    kept, scratch = checks_service.storage(settings)
-    assert (kept.name, scratch.name) == ("storage", "scratch")
-    assert (kept.level, scratch.level) == (Level.GOOD, Level.BAD)
+    storage, scratch = checks_service.storage(settings)
+    assert (storage.name, scratch.name) == ("storage", "scratch")
+    assert (storage.level, scratch.level) == (Level.GOOD, Level.BAD)
 
 
-def test_an_embedder_without_a_calibration_is_a_remark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_embedder_without_a_calibration_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from pipeline.diarization.pyannote import Pyannote
     from serve_app.cli.doctor.models import _voices
     from serve_app.settings import Settings
 
-    unknown, known = "pyannote/speaker-diarization-community-1", "segmentation-3.0+campplus"
+    unknown, stored = "pyannote/speaker-diarization-community-1", "segmentation-3.0+campplus"
     assert "no calibration" in str(_voices(Settings(), unknown, Pyannote))
-    assert "matched from" in str(_voices(Settings(), known, Pyannote))
+    assert "matched from" in str(_voices(Settings(), stored, Pyannote))
     broken = tmp_path / "broken.toml"
     broken.write_text("threshold = 2\n")
     monkeypatch.setenv("SWITCHBOARD_ROLES__CALIBRATION", str(broken))
-    assert "is no calibration" in str(_voices(Settings(), known, Pyannote))
+    assert "is not a valid calibration" in str(_voices(Settings(), stored, Pyannote))
 
 
 @pytest.mark.parametrize(
     ("home", "fits"), [("/home/switchboard", True), ("/" + "x" * 19, True), ("/" + "x" * 20, False)]
 )
-def test_a_home_whose_path_is_too_long_for_haproxys_sockets_is_in_the_way(
+def test_a_home_whose_path_is_too_long_for_haproxys_sockets_is_a_problem(
     monkeypatch: pytest.MonkeyPatch, home: str, fits: bool
 ) -> None:
-    """The paths are those of node.env; HAProxy refused a folder that was longer by a few characters."""
     node = (ROOT / "serve_app/deploy/node.env").read_text()
     for name in checks_machine.SOCKETS:
         (value,) = [line.split("=", 1)[1] for line in node.splitlines() if line.startswith(f"{name}=")]
         monkeypatch.setenv(name, value.replace("$HOME", home))
-    (found,) = checks_machine.haproxy()
-    assert found.level == (Level.GOOD if fits else Level.BAD)
-    assert fits or ("too long by 1" in found.found and "shorter path" in found.advice)
+    (check,) = checks_machine.haproxy()
+    assert check.level == (Level.GOOD if fits else Level.BAD)
+    assert fits or ("too long by 1" in check.found and "shorter path" in check.advice)

@@ -1,5 +1,3 @@
-"""The command line's surface: help that teaches, usage errors, exit codes."""
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -87,7 +85,7 @@ def test_a_database_that_does_not_answer_ends_with_3(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
     result = runner.invoke(app, ["calls", "list"])
     assert result.exit_code == 3
-    assert "The database does not answer" in result.output
+    assert "The database is not reachable" in result.output
     assert "doctor" in result.output
 
 
@@ -115,29 +113,29 @@ def exploding() -> typer.Typer:
 def test_an_unforeseen_error_is_a_sentence_and_a_traceback_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHBOARD_DEBUG", "")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[explode.__module__])
-    told = runner.invoke(exploding(), ["explode"])
-    assert told.exit_code == 1
-    assert "RuntimeError: boom" in told.output
+    result = runner.invoke(exploding(), ["explode"])
+    assert result.exit_code == 1
+    assert "RuntimeError: boom" in result.output
     raised = runner.invoke(exploding(), ["--debug", "explode"])
     assert isinstance(raised.exception, RuntimeError)
 
 
 @pytest.mark.parametrize(
-    ("error", "exit_code", "said"),
+    ("error", "exit_code", "sentence"),
     [
         (CommandError("No.", "Do this.", 2), 2, "No."),
         (StateUnavailable("gone away"), 3, "gone away"),
         (CheckpointMissing("no model"), 1, "checkpoint_missing"),
     ],
 )
-def test_errors_have_a_sentence_and_an_exit_code(error: Exception, exit_code: int, said: str) -> None:
-    told = explain(error)
-    assert told.exit_code == exit_code
-    assert said in told.sentence
+def test_errors_have_a_sentence_and_an_exit_code(error: Exception, exit_code: int, sentence: str) -> None:
+    explanation = explain(error)
+    assert explanation.exit_code == exit_code
+    assert sentence in explanation.sentence
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--country", "Germany"), "'Germany' is not a country code"),
         (("--time-zone", "Berlin"), "'Berlin' is not a time zone"),
@@ -148,14 +146,14 @@ def test_errors_have_a_sentence_and_an_exit_code(error: Exception, exit_code: in
     ],
 )
 def test_process_checks_its_options_before_it_loads_anything(
-    options: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "call.wav").write_bytes(b"not read")
     monkeypatch.setattr("serve_app.cli.calls.process._workers", lambda _: pytest.fail("models are loaded"))
     result = runner.invoke(app, ["process", "call.wav", *options])
     assert result.exit_code == 2, result.output
-    assert told in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize("name", ["small", "base", "large-v3-turbo", "owner/small"])
@@ -169,6 +167,6 @@ def test_a_folder_of_a_models_name_in_the_current_folder_is_not_that_model(
         (folder / file).write_bytes(b"of somebody else")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    found = local(name, kind, tmp_path / "store")
-    assert found is None or tmp_path not in found.folder.parents
+    checkpoint = local(name, kind, tmp_path / "store")
+    assert checkpoint is None or tmp_path not in checkpoint.folder.parents
     assert resolve(f"./{name}", kind, "cpu").folder == folder

@@ -1,5 +1,3 @@
-"""A call as people read it, from a record made by hand and findings that the real analysis made of it."""
-
 import io
 import json
 from dataclasses import replace
@@ -121,7 +119,7 @@ def test_people_are_called_by_their_names_where_these_are_known() -> None:
     text = shown(replace(record(), findings=(agent, contacts), contacts=(contact,), transcript=transcript))
     assert "rep is rep (voice, 90%), Dana Wolf" in text
     assert "Dana Wolf, by voice" in text
-    assert "known contact Peter Miller (number)" in text
+    assert "contact Peter Miller (number)" in text
     assert "u-1" not in text and "c-1" not in text
 
 
@@ -152,7 +150,7 @@ def test_words_are_shown_with_time_and_confidence_when_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retryable", "advice"), [(True, "Trying again may help"), (False, "Trying again with the same recording will not")]
+    ("retryable", "advice"), [(True, "Retrying may help"), (False, "Retrying with the same recording will not")]
 )
 def test_a_failed_call_says_why_and_whether_a_retry_could_help(retryable: bool, advice: str) -> None:
     failure = Failure("not_audio", "The file is not audio that can be decoded.", retryable)
@@ -317,7 +315,7 @@ def test_doubtful_words_are_marked_and_text_that_was_taken_out_is_listed() -> No
     text = made_in(replace(MATERIAL.transcript, turns=turns, doubts=doubts))
     assert "this is ~Anna from~ Metro Cable" in text
     assert "~words~ are doubtful" in text
-    assert '? channel 1, 9.0 - 10.0 s, taken out: "Thanks for watching."' in text
+    assert '? channel 1, 9.0 - 10.0 s, removed: "Thanks for watching."' in text
     assert REASONS["no_sound"] in " ".join(text.split()) and "of_tomorrow" in text
     assert "~" not in made_in(MATERIAL.transcript) and "Doubts" not in made_in(MATERIAL.transcript)
 

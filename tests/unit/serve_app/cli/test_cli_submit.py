@@ -1,5 +1,3 @@
-"""`switchboard submit` against a small HTTP server that answers as the service does."""
-
 import json
 import threading
 from collections.abc import Iterator
@@ -12,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from serve_app.cli import app
-from serve_app.cli.ui.problems import read_problem
+from serve_app.cli.calls.submit import read_problem
 
 runner = CliRunner()
 
 
 class Service:
-    """Remembers what was posted; answers 202 unless `refusal` is set."""
+    """Records requests; responds 202 unless `refusal` is set."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], Any]] = []
@@ -52,10 +50,10 @@ class Service:
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    made = Service()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    service = Service()
+    yield service
+    service.server.shutdown()
+    service.server.server_close()
 
 
 def submit(service: Service, *arguments: str) -> Any:
@@ -92,17 +90,17 @@ def test_a_service_that_is_not_ours_on_this_machine_takes_no_file(service: Servi
     for arguments in ((str(tmp_path / "a.wav"),), ("https://pbx.example/1.wav", "--second", str(tmp_path / "a.wav"))):
         result = submit(service, *arguments)
         assert result.exit_code == 2
-        said = " ".join(result.output.split())
-        assert f"{service.url} takes no file of this machine" in said and "into a bucket" in said
+        output = " ".join(result.output.split())
+        assert f"{service.url} accepts no files from this machine" in output and "a bucket" in output
     assert service.requests == []
 
 
 def test_without_a_recording_the_call_is_announced(service: Service) -> None:
     result = submit(service, "--json")
     assert result.exit_code == 0, result.output
-    (one,) = json.loads(result.stdout)
-    assert one["reply"] == {"status": "received", "callId": one["callId"]}
-    assert UUID(one["callId"])
+    (submission,) = json.loads(result.stdout)
+    assert submission["reply"] == {"status": "received", "callId": submission["callId"]}
+    assert UUID(submission["callId"])
 
 
 def test_every_fault_of_a_refused_body_is_told(service: Service) -> None:
@@ -126,4 +124,4 @@ def test_an_overloaded_service_says_when_to_try_again(service: Service) -> None:
 
 def test_an_answer_that_is_no_problem_document_is_told_by_its_status() -> None:
     problem = read_problem(502, {}, b"<html>Bad gateway</html>")
-    assert (problem.status, problem.title, problem.faults) == (502, "The service answered 502", ())
+    assert (problem.status, problem.title, problem.faults) == (502, "The service responded 502", ())
