@@ -1,4 +1,4 @@
--- Triggers: what no code path may forget. Their functions are in functions/.
+-- Triggers: invariants that no code path can skip. Their functions are in functions/.
 
 CREATE TRIGGER submissions_append_only BEFORE UPDATE OR DELETE ON submissions
     FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_submissions();
@@ -14,7 +14,7 @@ CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
 
 CREATE TRIGGER calls_begun AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
 
--- Any change: the table of event types says which of them are events.
+-- On any change: the table of event types decides which are events.
 CREATE TRIGGER calls_moved AFTER UPDATE ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
 
 CREATE TRIGGER voiceprints_of_own_calls BEFORE INSERT ON voiceprints
@@ -67,7 +67,7 @@ CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
 CREATE TRIGGER passages_due_of_own_calls BEFORE INSERT ON passages_due
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
--- `calls.complete` sets analyzed_at when transcript and findings are written.
+-- `complete` sets analyzed_at when transcript and findings are written.
 CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time, team_id ON calls FOR EACH ROW
     WHEN (
         NEW.state = 'completed'
@@ -98,17 +98,15 @@ CREATE TRIGGER calls_jobs_follow
 CREATE TRIGGER jobs_fetch_announced AFTER INSERT OR UPDATE OF state, not_before ON jobs
     FOR EACH ROW WHEN (NEW.state = 'fetching' AND NEW.lease_until IS NULL) EXECUTE FUNCTION announce_job();
 
--- Isolation of workspaces, kept by PostgreSQL itself: a statement that forgets its WHERE finds the rows of one
--- workspace all the same.
+-- Isolation of workspaces by PostgreSQL itself: a statement without its WHERE still finds the rows of one workspace only.
 --
--- `switchboard.workspace` says whose rows a transaction may see and write: a workspace's id, or '*' for all of them (the
--- queue, operators). Where it is not set there are no rows. `Database.transaction` sets it; `submit_calls` and `find_key`
--- set it themselves. db/README.md says which logins are bound by this; `service_role.sql` makes the
--- role that binds the others.
+-- `switchboard.workspace` is the scope of a transaction: a workspace's id, or '*' for all of them (the queue, operators).
+-- If it is not set there are no rows. `Database.transaction` sets it; `submit_calls` and `find_key` set it themselves.
+-- db/README.md lists the logins bound by this; `service_role.sql` creates the role that binds the others.
 
--- Every table that holds data of a workspace, by what makes a row one of its own. FORCE: the tables' owner is bound as well.
--- A row of a call belongs to the call's workspace; the policy of `calls` holds in the subquery too. (SELECT ...) has the scope
--- read once for a statement rather than for each row, and the planner expect half of the rows rather than hardly any.
+-- Every table with data of a workspace, and the condition of its rows. FORCE binds the tables' owner as well. A row of a
+-- call belongs to the call's workspace; the policy of `calls` applies in the subquery too. (SELECT ...) makes PostgreSQL
+-- read the scope once per statement rather than per row, and expect half of the rows rather than hardly any.
 CREATE OR REPLACE FUNCTION isolate(isolated regclass, mine text, VARIADIC fixed text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', isolated);
@@ -135,17 +133,17 @@ SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
     isolate('passage_model', 'false', 'id');
 
--- Whether passages are made at all: asked in the transaction that changes a call's words.
+-- Whether passages are created at all; read in the transaction that changes a call's words.
 CREATE POLICY told ON passage_model FOR SELECT USING (true);
 
--- A transaction that is bound to a team (`switchboard.team`) sees that team's rows: whatever belongs to a call by the
--- call's team, and of the directory what teams share.
+-- A transaction bound to a team (`switchboard.team`) sees the rows of that team's calls, and the shared rows of the
+-- directory.
 CREATE OR REPLACE FUNCTION isolate_team(isolated regclass, mine text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('CREATE POLICY team ON %s AS RESTRICTIVE USING ((SELECT switchboard_team()) IS NULL OR %s)', isolated, mine);
 END $$;
 
--- On the way of a submission the setting is read once for a table: where no team is set, each row is compared with itself.
+-- For submissions the setting is read once per table: without a team, each row is compared with itself.
 CREATE POLICY team ON calls AS RESTRICTIVE USING (team_id = coalesce((SELECT switchboard_team()), team_id));
 CREATE POLICY team ON teams AS RESTRICTIVE USING (id = coalesce((SELECT switchboard_team()), id));
 CREATE POLICY team ON api_keys AS RESTRICTIVE
@@ -158,8 +156,8 @@ SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
 SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition -> 'teams' ? (SELECT switchboard_team())::text$$);
--- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for which
--- PostgreSQL would make a table of all calls first.
+-- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for
+-- which PostgreSQL would hash all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages', 'run_calls'])
@@ -170,17 +168,17 @@ SELECT isolate_team(name::regclass, 'false')
 FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage', 'calibrations', 'calibration_calls', 'calibration_reviews'])
 AS name;
 
--- Kept as it was written: no transaction changes or removes a line. It goes with its workspace, by the foreign key.
+-- Append-only: no transaction changes or removes a row. It is deleted with its workspace, by the foreign key.
 CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
 CREATE POLICY never_removed ON admin_changes AS RESTRICTIVE FOR DELETE USING (false);
 
--- `search_calls` alone reads call_search past the policies, as the tables' owner: PostgreSQL uses no text search index under a
--- policy, for a match could tell something about rows that the policy hides. It narrows to the scope itself, and says ids.
+-- Only `search_calls` reads call_search without the policies, as the tables' owner: PostgreSQL uses no text search index
+-- under a policy, since a match could reveal hidden rows. It applies the scope itself and returns only ids.
 CREATE POLICY search ON call_search FOR SELECT TO CURRENT_USER USING (true);
 
--- What was measured against is what it was: versions of gold sets are made and removed, never changed.
+-- Versions of gold sets are created and removed, never changed, so that measurements stay comparable.
 CREATE POLICY never_changed ON gold_sets AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
 CREATE POLICY never_changed ON gold_calls AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
 
--- A review that is handed in stays as it is.
+-- A submitted review is final.
 CREATE POLICY handed_in ON calibration_reviews AS RESTRICTIVE FOR UPDATE USING (handed_in_at IS NULL) WITH CHECK (true);

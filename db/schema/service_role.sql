@@ -1,7 +1,7 @@
--- The role that the service works as where its login would pass by row-level security (superusers and roles with
--- BYPASSRLS do): it may read and write the isolated tables, read the schema's version, and nothing else. Run at the end of every `migrate`, so that
--- it is there again after a restore. Roles belong to the whole server: it may be there already, another
--- database's migration may be making it at this moment, or we may have no right to; then the login has to be a plain one.
+-- The role of the service if its login would bypass row-level security (superusers and roles with BYPASSRLS): it may
+-- read and write the isolated tables and read the schema's version, nothing else. Every `migrate` ends with this, so that
+-- it exists again after a restore. Roles belong to the whole server: it may exist already, another database's migration
+-- may be creating it, or the login may lack the right to; then the login must be an ordinary one.
 DO $$
 DECLARE
     isolated text;
@@ -20,7 +20,7 @@ BEGIN
         IF NOT pg_has_role(session_user, 'switchboard_service', 'MEMBER') THEN
             EXECUTE format('GRANT switchboard_service TO %I', session_user);
         END IF;
-    EXCEPTION WHEN insufficient_privilege OR internal_error THEN  -- internal: another database's migration was quicker
+    EXCEPTION WHEN insufficient_privilege OR internal_error THEN  -- internal: another database's migration was faster
         NULL;
     END;
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO switchboard_service', current_schema());

@@ -1,4 +1,4 @@
--- The tables. db/core/tables.py describes the same ones to SQLAlchemy; a test compares the two.
+-- The tables. db/core/tables.py parses them for SQLAlchemy; a test compares the two.
 
 CREATE EXTENSION IF NOT EXISTS vector;
 
@@ -7,7 +7,7 @@ CREATE TABLE workspaces (
     name text NOT NULL,
     default_country text,  -- ISO 3166 alpha-2
     time_zone text NOT NULL DEFAULT 'UTC',  -- IANA
-    terms text[] NOT NULL DEFAULT '{}',  -- its own words, for recognition to listen for
+    terms text[] NOT NULL DEFAULT '{}',  -- vocabulary that recognition favors
     created_at timestamptz NOT NULL DEFAULT now(),
     priority double precision NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0.01 AND 100),  -- share of turns
     live_seconds integer NOT NULL DEFAULT 3600 CHECK (live_seconds >= 0),  -- a call is live for so long
@@ -19,15 +19,15 @@ CREATE TABLE workspaces (
     summary jsonb  -- pipeline.domain.summaries.SummaryTemplate; null: that of the call's language
 );
 
--- What asking a language model has cost. A request is counted as it is expected before it is sent, and corrected after.
+-- Usage of the language model. A request is counted at its expected cost before it is sent, and corrected afterward.
 CREATE TABLE model_usage (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     day date NOT NULL,  -- UTC
-    requests bigint NOT NULL DEFAULT 0,  -- to the endpoint, repeated ones included
+    requests bigint NOT NULL DEFAULT 0,  -- to the endpoint, including retries
     prompt_tokens bigint NOT NULL DEFAULT 0,
     completion_tokens bigint NOT NULL DEFAULT 0,
-    cost numeric NOT NULL DEFAULT 0,  -- by the prices when each was asked
-    estimated bigint NOT NULL DEFAULT 0,  -- requests whose tokens are estimates
+    cost numeric NOT NULL DEFAULT 0,  -- at the prices of each request
+    estimated bigint NOT NULL DEFAULT 0,  -- requests with estimated tokens
     PRIMARY KEY (workspace_id, day)
 );
 
@@ -38,7 +38,7 @@ CREATE TABLE teams (
     created_at timestamptz NOT NULL DEFAULT now(),
     priority double precision NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0.01 AND 100),  -- times its workspace's
     channels_swapped boolean NOT NULL DEFAULT false,  -- its PBX sends the customer first
-    summary jsonb,  -- null: that of its workspace
+    summary jsonb,  -- null: its workspace's
     CONSTRAINT teams_workspace_id_id_key UNIQUE (workspace_id, id)
 );
 
@@ -73,23 +73,23 @@ CREATE TABLE api_keys (
     team_id uuid,  -- set: team-scoped; null: workspace-wide
     name text NOT NULL,
     secret_sha256 bytea NOT NULL,
-    prefix text NOT NULL,  -- the first characters of the secret, to recognize it by
+    prefix text NOT NULL,  -- the first characters of the secret, to identify it
     scopes text[] NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     revoked_at timestamptz,
     expires_at timestamptz,
     last_used_at timestamptz,  -- to the minute
-    channels_swapped boolean,  -- null: as the team says
+    channels_swapped boolean,  -- null: as for the team
     CONSTRAINT api_keys_secret_sha256_key UNIQUE (secret_sha256),
     CONSTRAINT api_keys_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
 
--- A link that an operator issued and that opens the console once.
+-- A one-time link to the console, issued by an operator.
 CREATE TABLE console_links (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     team_id uuid,  -- set: shows this team's calls only
-    name text NOT NULL,  -- for whom
+    name text NOT NULL,  -- of its user
     secret_sha256 bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
@@ -99,7 +99,7 @@ CREATE TABLE console_links (
     CONSTRAINT console_links_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
 
--- A browser that is signed in to the console. It ends with the key that opened it.
+-- A browser session of the console. It ends with the key that opened it.
 CREATE TABLE console_sessions (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
@@ -112,17 +112,17 @@ CREATE TABLE console_sessions (
     last_used_at timestamptz NOT NULL DEFAULT now(),  -- to the minute
     expires_at timestamptz NOT NULL,
     revoked_at timestamptz,
-    may_edit boolean NOT NULL DEFAULT false,  -- of one without a key
+    may_edit boolean NOT NULL DEFAULT false,  -- of a session without a key
     CONSTRAINT console_sessions_secret_sha256_key UNIQUE (secret_sha256),
     CONSTRAINT console_sessions_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
 CREATE INDEX console_sessions_key_idx ON console_sessions (workspace_id, key_id);
 
--- Filters and search of the console's list of calls under a name, shared by all who see the same calls.
+-- Named filters and search of the console's list of calls, shared by all viewers of the same calls.
 CREATE TABLE saved_views (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    team_id uuid,  -- set: of those who see this team's calls only
+    team_id uuid,  -- set: for viewers of this team's calls only
     name text NOT NULL,
     query text NOT NULL,  -- as in the list's address
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -135,7 +135,7 @@ CREATE TABLE calls (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     call_id uuid NOT NULL,
     team_id uuid NOT NULL,
-    user_id uuid,  -- no foreign key: a directory may be behind the telephony system
+    user_id uuid,  -- no foreign key: the directory may lag behind the telephony system
     from_number text NOT NULL,
     to_number text NOT NULL,
     from_e164 text,
@@ -148,8 +148,8 @@ CREATE TABLE calls (
     recording_identity text,  -- the URL without its signing parameters
     recording_identity2 text,
     state text NOT NULL CHECK (state IN ('received', 'transcribing', 'completed', 'failed')),
-    job_id uuid,  -- the process job that the record stands for
-    metadata_version integer NOT NULL DEFAULT 1,  -- grows when a merged field changes; a new signature is no change
+    job_id uuid,  -- the process job of the record
+    metadata_version integer NOT NULL DEFAULT 1,  -- grows when a merged field changes, apart from a new signature
     warnings text[] NOT NULL DEFAULT '{}',
     analysis_warnings text[] NOT NULL DEFAULT '{}',
     failure_code text,
@@ -160,25 +160,25 @@ CREATE TABLE calls (
     completed_at timestamptz,
     analyzed_at timestamptz,
     failed_at timestamptz,
-    delayed_job uuid,  -- the last job of which a long wait for the next try was told (call.delayed)
-    channels_swapped boolean NOT NULL DEFAULT false,  -- as key and team said when its recording was submitted
-    edited_at timestamptz,  -- when people last corrected it, ticked off a task, or took either back (call.edited)
-    promoted_run uuid,  -- the run whose results are the record; null: the service's own
+    delayed_job uuid,  -- the last job with a call.delayed event
+    channels_swapped boolean NOT NULL DEFAULT false,  -- by key and team when its recording was submitted
+    edited_at timestamptz,  -- last correction, completed task, or undo of either (call.edited)
+    promoted_run uuid,  -- the run whose results are the record; null: the live result
     promoted_at timestamptz,  -- when a run was last promoted or rolled back (call.promoted)
     raised text[] NOT NULL DEFAULT '{}',  -- keys of trackers that its record raises (tracker.matched)
     CONSTRAINT calls_call_id_key UNIQUE (call_id, workspace_id),  -- in this order it also finds a call without a workspace
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
--- Lists of calls: the latest first, of a team, of a member; and what changed since. Numbers are in call_search: two indexes
--- over them here cost an eighth of a submission.
+-- Lists of calls: the latest first, of a team, of a member; and changes since a time. Numbers are in call_search: two
+-- indexes over them here cost an eighth of a submission.
 CREATE INDEX calls_started_idx ON calls (workspace_id, start_time, id);
 CREATE INDEX calls_team_started_idx ON calls (team_id, start_time, id);
 CREATE INDEX calls_updated_idx ON calls (workspace_id, updated_at, id);
 CREATE INDEX calls_unfinished_idx ON calls (workspace_id, start_time, id) WHERE state <> 'completed';
 CREATE INDEX calls_member_idx ON calls (user_id, start_time) WHERE user_id IS NOT NULL;
 
--- A process job is `fetching` until its recordings are stored, waiting or leased, and `queued` after that: a server
--- that sends recordings slowly holds no place in which others' calls would be processed.
+-- A process job is `fetching`, waiting or leased, until its recordings are stored, and `queued` after that: a server that
+-- sends recordings slowly occupies no slot of other calls.
 CREATE TABLE jobs (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
@@ -187,8 +187,8 @@ CREATE TABLE jobs (
         CHECK (state IN ('fetching', 'queued', 'running', 'done', 'failed', 'superseded')),
     run integer NOT NULL DEFAULT 0,  -- the fencing number
     attempts integer NOT NULL DEFAULT 0,  -- times claimed
-    failures integer NOT NULL DEFAULT 0,  -- passing failures that count against the job
-    crashes integer NOT NULL DEFAULT 0,  -- times its worker vanished
+    failures integer NOT NULL DEFAULT 0,  -- retryable failures that count against the job
+    crashes integer NOT NULL DEFAULT 0,  -- of its workers
     stage text,
     worker text,
     error_code text,
@@ -202,29 +202,29 @@ CREATE TABLE jobs (
     lease_until timestamptz,
     finished_at timestamptz,
     team_id uuid,  -- the call's, while the job is live
-    live boolean NOT NULL DEFAULT true,  -- the call had only just ended when it was submitted
-    audio_seconds double precision,  -- as declared, then as decoded; null: not known
+    live boolean NOT NULL DEFAULT true,  -- the call had just ended when it was submitted
+    audio_seconds double precision,  -- as declared, then as decoded; null: unknown
     channels smallint CHECK (channels IN (1, 2)),  -- 1 mixed, 2 separated; null: not decoded
     recognized boolean NOT NULL DEFAULT false,  -- recognition is done
     voice_done boolean NOT NULL DEFAULT false,  -- the Diarizer's work is done
     fetch_run integer NOT NULL DEFAULT 0,  -- the fencing number of its fetches
-    hosts text[] NOT NULL DEFAULT '{}',  -- that its recordings are fetched from first
+    hosts text[] NOT NULL DEFAULT '{}',  -- that its recordings are fetched from
     fetch_warnings text[] NOT NULL DEFAULT '{}',  -- of the last fetch, for the record
     CONSTRAINT jobs_call_pk_id_key UNIQUE (call_pk, id),
     CONSTRAINT jobs_live_has_team CHECK (team_id IS NOT NULL OR state NOT IN ('queued', 'running'))
-) WITH (fillfactor = 70);  -- room in each page for new versions of its rows: what changes no index entry writes none then
+) WITH (fillfactor = 70);  -- room in each page for new row versions, so that updates of other columns write no index entry
 
--- A lane is what one team has queued, live or not. Each lane's next job is the first entry of its own in this index;
--- with ids, a claim begins where the last one ended.
+-- A lane is one team's queue, live or not. Each lane's next job is its first entry in this index; with ids, a claim begins
+-- where the last one ended.
 CREATE INDEX jobs_queue_idx ON jobs (live, team_id, not_before, created_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_running_idx ON jobs (lease_until) WHERE state = 'running';
 CREATE INDEX jobs_crashed_idx ON jobs (crashes) WHERE state IN ('queued', 'running') AND crashes > 0;
 CREATE INDEX jobs_fetch_idx ON jobs (team_id, not_before, created_at) WHERE state = 'fetching' AND lease_until IS NULL;
 CREATE INDEX jobs_fetching_idx ON jobs (lease_until) WHERE state = 'fetching' AND lease_until IS NOT NULL;
--- At most one live job of a kind for a call: the database itself refuses a second.
+-- Max. one live job of a kind for a call.
 CREATE UNIQUE INDEX jobs_one_live_idx ON jobs (call_pk, kind) WHERE state IN ('queued', 'running');
 
--- A job that a row names is a job of the row's call.
+-- A row's job is a job of the row's call.
 ALTER TABLE calls ADD CONSTRAINT calls_job_fkey FOREIGN KEY (id, job_id) REFERENCES jobs (call_pk, id)
     DEFERRABLE INITIALLY DEFERRED;
 
@@ -233,11 +233,11 @@ CREATE TABLE submissions (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     key_id uuid NOT NULL,  -- no foreign key: the record outlives the key
     body jsonb NOT NULL,  -- as sent
-    job_id uuid,  -- as answered
+    job_id uuid,  -- in the response
     received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    token uuid,  -- drawn before the first try, so that a statement that is sent again writes nothing twice
-    request_id text,  -- the X-Request-Id of the answer
-    traceparent text  -- of the request, for the spans of what it led to
+    token uuid,  -- generated before the first attempt, so that a retried statement writes nothing twice
+    request_id text,  -- the X-Request-Id of the response
+    traceparent text  -- of the request, for the spans of its jobs and events
 );
 CREATE UNIQUE INDEX submissions_token_key ON submissions (call_pk, token);
 
@@ -250,7 +250,7 @@ CREATE TABLE recordings (
     size_bytes bigint NOT NULL,
     media_type text,
     fetched_at timestamptz NOT NULL DEFAULT now(),
-    settled boolean NOT NULL DEFAULT true,  -- false: the call's other recording is still awaited, and so is the job
+    settled boolean NOT NULL DEFAULT true,  -- false: the call's other recording is not stored yet
     PRIMARY KEY (job_id, channel),
     CONSTRAINT recordings_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );
@@ -263,27 +263,27 @@ CREATE TABLE stage_results (
     job_id uuid NOT NULL,
     result jsonb NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT now(),
-    worked_seconds double precision,  -- of replicas, calls that share one each with their share; null: not measured
+    worked_seconds double precision,  -- of replicas, divided among calls that share one; null: not measured
     PRIMARY KEY (call_pk, content_key, stage),
     CONSTRAINT stage_results_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );
 
 CREATE TABLE transcripts (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
-    job_id uuid NOT NULL,  -- the process job it belongs to
+    job_id uuid NOT NULL,  -- its process job
     language text,
     duration double precision NOT NULL,  -- seconds
     engine text NOT NULL,
     content jsonb NOT NULL,
     written_at timestamptz NOT NULL DEFAULT now(),
-    producers jsonb,  -- what produced it, by stage
+    producers jsonb,  -- by stage
     CONSTRAINT transcripts_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );
 
--- The outline of a recording as the console draws it, made when somebody first looks at the call. Safe to delete.
+-- The waveform of a recording for the console, created on the first view of the call. Safe to delete.
 CREATE TABLE waveforms (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
-    job_id uuid NOT NULL,  -- the process job it belongs to
+    job_id uuid NOT NULL,  -- its process job
     channels smallint NOT NULL,
     seconds double precision NOT NULL,
     peaks bytea NOT NULL,  -- one byte for each slice, 0 to 255, channel after channel
@@ -317,57 +317,57 @@ CREATE TABLE tasks (
     due_time time,
     confidence double precision NOT NULL,
     evidence jsonb NOT NULL,
-    workspace_id uuid,  -- the call's; like `done` written by triggers
-    done boolean NOT NULL DEFAULT false,  -- it has a mark
+    workspace_id uuid,  -- the call's; written by triggers, like `done`
+    done boolean NOT NULL DEFAULT false,  -- has a mark
     PRIMARY KEY (call_pk, position)
 );
 CREATE INDEX tasks_due_idx ON tasks (workspace_id, (coalesce(due_date, 'infinity')), call_pk, position);
 CREATE INDEX tasks_open_idx ON tasks (workspace_id, (coalesce(due_date, 'infinity')), call_pk, position) WHERE NOT done;
 
--- What people said of tasks. A task is named by what it is (task_id), so that a mark outlives the next analysis.
+-- Users' marks of tasks. A task_id follows from the task's content, so that a mark outlives the next analysis.
 CREATE TABLE task_marks (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     task_id uuid NOT NULL,
     done_at timestamptz NOT NULL DEFAULT now(),
-    done_by text NOT NULL,  -- the key, or the person
+    done_by text NOT NULL,  -- the key, or the user
     PRIMARY KEY (call_pk, task_id)
 );
 
--- What people said against the machine, each beside what it had said. Only undoing changes a row.
+-- Users' corrections, each with the machine's value. Only an undo changes a row.
 CREATE TABLE edits (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
-    edit_id uuid NOT NULL,  -- drawn by the writer, or here
-    position bigint GENERATED BY DEFAULT AS IDENTITY,  -- the order in which they are applied
+    edit_id uuid NOT NULL,  -- generated by the writer, or here
+    position bigint GENERATED BY DEFAULT AS IDENTITY,  -- the order of application
     kind text NOT NULL CHECK (kind IN ('text', 'speaker', 'roles', 'agent', 'contact', 'task', 'answer')),
-    anchor jsonb,  -- the machine's words that it belongs to: channel, start, end, text, role; or the question
+    anchor jsonb,  -- the machine's value words it applies to: channel, start, end, text, role; or the question
     task_id uuid,
-    before jsonb NOT NULL,  -- the machine's
+    before jsonb NOT NULL,  -- the machine's value
     after jsonb NOT NULL,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     made_by text NOT NULL,  -- the name of the key or link
-    key_id uuid,  -- no foreign keys: what people said outlives keys and sessions
+    key_id uuid,  -- no foreign keys: edits outlive keys and sessions
     session_id uuid,
     undone_at timestamptz,
     undone_by text,
     undone_key_id uuid,
     undone_session_id uuid,
-    comment text,  -- why; of answers
+    comment text,  -- reason, for answers
     PRIMARY KEY (call_pk, edit_id)
 );
 
--- What the edits of a call come to, where it has some that are not undone. Written with an edit, and with a transcript.
+-- The result of a call's active edits, if any. Written with an edit, and with a transcript.
 CREATE TABLE corrections (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    edits integer NOT NULL,  -- ticks of tasks aside
+    edits integer NOT NULL,  -- apart from completed tasks
     agent_set boolean NOT NULL DEFAULT false,
     user_id uuid,
     contact_set boolean NOT NULL DEFAULT false,
     contact_id uuid REFERENCES contacts (id) ON DELETE SET NULL,
     swapped boolean NOT NULL DEFAULT false,
-    turns jsonb,  -- those of the transcript, corrected; null: as the machine's
-    written_at timestamptz,  -- of the transcript that `turns` are of
-    answers jsonb  -- answers, trackers and scores as people said; null: as the machine's
+    turns jsonb,  -- the corrected turns of the transcript; null: the machine's
+    written_at timestamptz,  -- of the transcript that `turns` come from
+    answers jsonb  -- answers, trackers and scores with users' answers; null: the machine's
 );
 CREATE INDEX corrections_contact_idx ON corrections (contact_id) WHERE contact_id IS NOT NULL;
 CREATE INDEX corrections_member_idx ON corrections (user_id) WHERE user_id IS NOT NULL;
@@ -380,7 +380,7 @@ CREATE TABLE call_contacts (
 );
 CREATE INDEX call_contacts_contact_idx ON call_contacts (contact_id);
 
--- What a completed call is found by, written by index_call in the transaction that completes it. Safe to delete.
+-- The search index of completed calls, written by index_call in the transaction that completes them. Safe to delete.
 CREATE TABLE call_search (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
@@ -388,9 +388,9 @@ CREATE TABLE call_search (
     start_time timestamptz NOT NULL,  -- the call's
     config text NOT NULL,  -- PostgreSQL's text search configuration of its language
     tone text,  -- overall: negative, neutral, positive
-    user_id uuid,  -- the member whom the call itself told, where no sender did
+    user_id uuid,  -- the member identified from the call, if the sender named none
     names text NOT NULL,  -- names, companies, addresses and digits of numbers, in lower case
-    terms tsvector NOT NULL  -- words as said, and trigrams of names, each of them with ~ before it
+    terms tsvector NOT NULL  -- spoken words, and trigrams of names, each with ~ before it
 );
 CREATE INDEX call_search_started_idx ON call_search (workspace_id, start_time, call_pk);
 CREATE INDEX call_search_team_idx ON call_search (team_id, start_time, call_pk);
@@ -398,8 +398,8 @@ CREATE INDEX call_search_tone_idx ON call_search (workspace_id, tone, start_time
 CREATE INDEX call_search_member_idx ON call_search (user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX call_search_terms_idx ON call_search USING gin (terms);
 
--- What the workspace's questions and scorecards came to in a completed call, as people said where they did; written with
--- call_search. What was not asked has no row. Safe to delete.
+-- Outcomes of the workspace's questions and scorecards in a completed call, with users' corrections; written with
+-- call_search. Safe to delete.
 CREATE TABLE call_outcomes (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     key text NOT NULL,  -- of the question, tracker or scorecard
@@ -410,30 +410,30 @@ CREATE TABLE call_outcomes (
 );
 CREATE INDEX call_outcomes_idx ON call_outcomes (workspace_id, key, outcome, score, call_pk);
 
--- The model whose passages are searched by meaning; no row: nobody has switched that on.
+-- The model of the passages for semantic search; no row: it is not switched on.
 CREATE TABLE passage_model (
     id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1),
-    model text NOT NULL,  -- as the engine calls it
+    model text NOT NULL,  -- the engine's name of it
     since timestamptz NOT NULL DEFAULT now()
 );
 
--- Calls whose passages are to be made: new ones, corrected ones, those of another model.
+-- Calls with due passages: new ones, corrected ones, those of another model.
 CREATE TABLE passages_due (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    changed_at timestamptz NOT NULL,  -- the words; passages of a state before are not stored
-    not_before timestamptz NOT NULL,  -- while somebody makes them, or after a failure
+    changed_at timestamptz NOT NULL,  -- of the words; passages of an earlier state are not stored
+    not_before timestamptz NOT NULL,  -- later while they are being embedded, or after a failure
     attempts integer NOT NULL DEFAULT 0
 );
 CREATE INDEX passages_due_idx ON passages_due (not_before);
 CREATE INDEX passages_due_workspace_idx ON passages_due (workspace_id);
 
--- What was said, as vectors that lie close where it means the same. Safe to delete: `switchboard search index` makes them.
+-- Embeddings of spoken passages. Safe to delete: `switchboard search index` creates them again.
 CREATE TABLE call_passages (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     number integer NOT NULL,  -- in the order of the call
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    model text NOT NULL,  -- vectors of different models do not compare
+    model text NOT NULL,  -- vectors of different models are not comparable
     first_turn integer NOT NULL,
     first_word integer NOT NULL,  -- of that turn
     last_turn integer NOT NULL,
@@ -444,7 +444,7 @@ CREATE TABLE call_passages (
 CREATE INDEX call_passages_workspace_idx ON call_passages (workspace_id);
 CREATE INDEX call_passages_embedding_idx ON call_passages USING hnsw (embedding halfvec_cosine_ops);
 
--- Who read or heard what of a call. It outlives the call and the key.
+-- Log of who read or played which part of a call. It outlives the call and the key.
 CREATE TABLE reads (
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
@@ -457,11 +457,11 @@ CREATE TABLE reads (
 );
 CREATE INDEX reads_call_idx ON reads (workspace_id, call_id, at);
 
--- Who changed what of a workspace. No foreign keys to what was changed, nor to keys: this outlives them.
+-- Log of who changed what in a workspace. Without foreign keys to changed objects and keys: it outlives them.
 CREATE TABLE admin_changes (
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    team_id uuid,  -- set: concerns this team alone
+    team_id uuid,  -- set: concerns this team only
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     who text NOT NULL,  -- the name of the key, or of the operator's login
     key_id uuid,  -- null: an operator
@@ -469,48 +469,48 @@ CREATE TABLE admin_changes (
     action text NOT NULL,  -- created, changed, removed, revoked
     kind text NOT NULL,  -- workspace, team, member, contact, key, webhook, session, voiceprint
     object_id text NOT NULL,
-    name text NOT NULL DEFAULT '',  -- as it was then
-    detail text NOT NULL DEFAULT '',  -- which fields; of keys what they may
+    name text NOT NULL DEFAULT '',  -- at that time
+    detail text NOT NULL DEFAULT '',  -- the fields; for keys their scopes
     request_id text
 );
 CREATE INDEX admin_changes_idx ON admin_changes (workspace_id, at, id);
 
--- The rep's voice in each call, all that was ever learnt from or kept back. What a member sounds like follows from it.
+-- The agent's voice in each call, enrolled or not. Voice profiles follow from it.
 CREATE TABLE voiceprints (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     user_id uuid,  -- the member who spoke, if known
-    named_by text CHECK (named_by IN ('sender', 'person', 'voice')),  -- only the first two are learnt from
-    model text NOT NULL,  -- prints of different models do not compare
+    named_by text CHECK (named_by IN ('sender', 'person', 'voice')),  -- profiles use only the first two
+    model text NOT NULL,  -- voiceprints of different models are not comparable
     vector vector NOT NULL,  -- L2-normalized; its length is the model's
     speech_seconds double precision NOT NULL,
-    agreement double precision,  -- of its stretches with each other, cosine
-    quality_issues text[] NOT NULL DEFAULT '{}',  -- of its own, whatever other calls say
+    agreement double precision,  -- of its segments with each other, cosine
+    quality_issues text[] NOT NULL DEFAULT '{}',  -- of this sample, independent of other calls
     standing text NOT NULL DEFAULT 'waiting' CHECK (standing IN ('enrolled', 'waiting', 'quarantined')),
     reasons text[] NOT NULL DEFAULT '{}',
-    removed_at timestamptz,  -- taken out by a person: kept, and without effect
+    removed_at timestamptz,  -- by a user: stored without effect
     created_at timestamptz NOT NULL DEFAULT now(),
     CHECK ((user_id IS NULL) = (named_by IS NULL))
 );
 CREATE INDEX voiceprints_member_idx ON voiceprints (workspace_id, user_id, model);
 
--- What people did to voiceprints.
+-- Users' actions on voiceprints.
 CREATE TABLE voiceprint_events (
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     who text NOT NULL,
     action text NOT NULL CHECK (action IN ('removed', 'restored', 'assigned', 'approved', 'replaced')),
-    user_id uuid  -- assigned: to whom
+    user_id uuid  -- assigned: the member
 );
 CREATE INDEX voiceprint_events_call_idx ON voiceprint_events (call_pk, id);
 
--- What members sound like, computed from voiceprints and never the other way round: safe to delete.
+-- Voice profiles of members, computed from voiceprints: safe to delete.
 CREATE TABLE voice_centroids (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     user_id uuid NOT NULL,
     model text NOT NULL,
-    kind text NOT NULL CHECK (kind IN ('own', 'profile')),  -- own: by the member's calls alone; profile: this decides
+    kind text NOT NULL CHECK (kind IN ('own', 'profile')),  -- own: from the member's calls only; profile: decides
     position integer NOT NULL,  -- 0: the voice of most calls
     vector vector NOT NULL,
     calls integer NOT NULL,
@@ -518,10 +518,10 @@ CREATE TABLE voice_centroids (
     PRIMARY KEY (workspace_id, user_id, model, kind, position)
 );
 
--- What a workspace presents to exactly one server to be given recordings.
+-- A workspace's credential for exactly one recording server.
 CREATE TABLE host_credentials (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    host text NOT NULL,  -- as a URL has it in plain form: lower case, no trailing dot
+    host text NOT NULL,  -- as in a URL, in lower case without a trailing dot
     port integer NOT NULL DEFAULT 443 CHECK (port BETWEEN 1 AND 65535),
     kind text NOT NULL CHECK (kind IN ('basic', 'bearer', 'header')),
     name text,  -- basic: the user; header: the header; bearer: nothing
@@ -531,20 +531,20 @@ CREATE TABLE host_credentials (
     CHECK ((kind = 'bearer') = (name IS NULL))
 );
 
--- Where a workspace wants its events sent.
+-- Webhook endpoints of workspaces.
 CREATE TABLE webhook_endpoints (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     team_id uuid,  -- set: only events of this team's calls
     url text NOT NULL,
     description text NOT NULL DEFAULT '',
-    events text[] NOT NULL,  -- types that are wanted
-    include text[] NOT NULL DEFAULT '{}',  -- beyond the ids: record, transcript
+    events text[] NOT NULL,  -- types
+    include text[] NOT NULL DEFAULT '{}',  -- besides ids: record, transcript
     secret text NOT NULL,  -- sealed
-    previous_secret text,  -- sealed; signs beside the present one
+    previous_secret text,  -- sealed; signs in addition to the present one
     previous_until timestamptz,
-    failing_since timestamptz,  -- first failure since anything was taken
-    gave_up_at timestamptz,  -- when a delivery last ran out of attempts, since anything was taken
+    failing_since timestamptz,  -- first failure since the last accepted event
+    gave_up_at timestamptz,  -- when a delivery last ran out of attempts, since the last accepted event
     last_failure text,
     paused_until timestamptz,  -- by the receiver's Retry-After
     disabled_at timestamptz,
@@ -554,22 +554,22 @@ CREATE TABLE webhook_endpoints (
 );
 CREATE INDEX webhook_endpoints_workspace_idx ON webhook_endpoints (workspace_id);
 
--- The outbox: what happened to calls, written in the transaction in which it happened, where somebody wants to know.
+-- The outbox: changes of calls, written in the transaction of the change, if an endpoint subscribes to them.
 CREATE TABLE events (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),  -- the webhook-id
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     type text NOT NULL,
-    at timestamptz NOT NULL,  -- of one call's events each is later than the one before
+    at timestamptz NOT NULL,  -- strictly increasing per call
     data jsonb NOT NULL,  -- ids, state, times, failure
-    record jsonb,  -- what the call gave, where an endpoint asks for it
-    transcript jsonb  -- where an endpoint asks for it
+    record jsonb,  -- if an endpoint includes it
+    transcript jsonb  -- if an endpoint includes it
 );
 CREATE INDEX events_call_idx ON events (call_pk);
 CREATE INDEX events_at_idx ON events (at);
 
--- One event on its way to one endpoint. `waiting` is due at not_before; `behind` waits for an earlier event of the same
--- call; `sending` is leased until not_before, to the holder of the newest run.
+-- One event for one endpoint. `waiting` is due at not_before; `behind` waits for an earlier event of the same call;
+-- `sending` is leased until not_before, to the holder of the newest run.
 CREATE TABLE webhook_deliveries (
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
@@ -578,7 +578,7 @@ CREATE TABLE webhook_deliveries (
     call_pk bigint NOT NULL,  -- the event's
     state text NOT NULL CHECK (state IN ('waiting', 'behind', 'sending', 'delivered', 'failed')),
     run integer NOT NULL DEFAULT 0,  -- the fencing number
-    attempts integer NOT NULL DEFAULT 0,  -- begun, ever
+    attempts integer NOT NULL DEFAULT 0,  -- started, in total
     failures integer NOT NULL DEFAULT 0,  -- since the schedule began, again after a replay
     not_before timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -591,7 +591,7 @@ CREATE INDEX webhook_deliveries_order_idx ON webhook_deliveries (endpoint_id, ca
     WHERE state IN ('waiting', 'behind', 'sending');
 CREATE INDEX webhook_deliveries_event_idx ON webhook_deliveries (event_id);
 
--- What came of each attempt. A number that is missing belongs to a sender that vanished before it could tell.
+-- The result of each attempt. A missing number belongs to a sender that crashed before it recorded one.
 CREATE TABLE webhook_attempts (
     delivery_id bigint NOT NULL REFERENCES webhook_deliveries (id) ON DELETE CASCADE,
     number integer NOT NULL,
@@ -604,8 +604,8 @@ CREATE TABLE webhook_attempts (
     PRIMARY KEY (delivery_id, number)
 );
 
--- Where each lane stands in virtual time (seconds of audio over its share): when its last turn began and ended, and how
--- far it has been searched. The team of all zeros stands for all lanes of its kind, live or not; the row of all ones
+-- The position of each lane in virtual time (seconds of audio over its share): when its last turn began and ended, and
+-- how far it has been searched. The team of all zeros represents all lanes of its kind, live or not; the row of all ones
 -- holds, as seen_not_before, how far leases have been searched. Safe to delete. See claim_jobs.
 CREATE TABLE turns (
     generation bigint NOT NULL DEFAULT 0,
@@ -613,15 +613,15 @@ CREATE TABLE turns (
     live boolean NOT NULL,
     began double precision NOT NULL,
     ended double precision NOT NULL,
-    seen_not_before timestamptz,  -- of the last job that was claimed in the lane
+    seen_not_before timestamptz,  -- of the last claimed job of the lane
     seen_created_at timestamptz,
     seen_id uuid,
-    look_at timestamptz,  -- when the next full search is due, and when the last one was
+    look_at timestamptz,  -- times of the next and the last full search
     looked_at timestamptz,
     PRIMARY KEY (generation, team_id, live)
 );
 
--- How fast stages are, from finished work; older work fades. Stage `call`: a whole call in its Conductor.
+-- Speed of stages, from finished work; older work weighs less. Stage `call`: a whole call in its Conductor.
 CREATE TABLE paces (
     stage text NOT NULL,
     channels smallint NOT NULL,
@@ -638,18 +638,18 @@ CREATE TABLE engines (
     replicas integer NOT NULL,
     wanted integer NOT NULL,
     seen_at timestamptz NOT NULL DEFAULT now(),
-    heartbeat_at timestamptz  -- of the Conductors: when one of them last came round
+    heartbeat_at timestamptz  -- the last one of any Conductor
 );
 
--- What people know of calls, frozen: recognition is measured against it. Never changed; a call's row goes with the call.
+-- Gold sets: human truth about calls, to measure recognition. Immutable; a call's row is deleted with the call.
 CREATE TABLE gold_sets (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     name text NOT NULL,
     version integer NOT NULL,
     digest text NOT NULL,  -- SHA-256 of all of its calls
-    calls integer NOT NULL,  -- when it was made
-    source text NOT NULL,  -- corrections, or the format that was imported
+    calls integer NOT NULL,  -- at its creation
+    source text NOT NULL,  -- corrections, or the imported format
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     made_by text NOT NULL,
     CONSTRAINT gold_sets_name_version_key UNIQUE (workspace_id, name, version),
@@ -666,16 +666,16 @@ CREATE TABLE gold_calls (
 );
 CREATE INDEX gold_calls_call_idx ON gold_calls (call_pk);
 
--- A configuration applied to a set of calls, beside their records.
+-- A configuration applied to a set of calls without changing their records.
 CREATE TABLE runs (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     name text NOT NULL,
     state text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'completed', 'canceled')),
-    settings jsonb NOT NULL,  -- those that differ from the service's, by group
-    configuration jsonb,  -- all of it, with engines and code, as the first Conductor found it; never changed
+    settings jsonb NOT NULL,  -- those that differ from the live ones, by group
+    configuration jsonb,  -- complete, with engines and code, from the first Conductor; never changed
     digest text,  -- of the configuration
-    calls integer NOT NULL,  -- when it was made
+    calls integer NOT NULL,  -- at its creation
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     made_by text NOT NULL,
     started_at timestamptz,
@@ -686,13 +686,13 @@ CREATE TABLE runs (
     CONSTRAINT runs_own_key UNIQUE (workspace_id, id)
 );
 
--- A call of a run: a job of its own, leased and fenced as jobs are, and what came of it.
+-- A call of a run, leased and fenced as jobs are, and its result.
 CREATE TABLE run_calls (
     run_id uuid NOT NULL,
     workspace_id uuid NOT NULL,
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'running', 'done', 'failed', 'canceled')),
-    job_id uuid NOT NULL,  -- the process job whose recordings it is of
+    job_id uuid NOT NULL,  -- the process job of its recordings
     claims integer NOT NULL DEFAULT 0,  -- the fencing number
     not_before timestamptz NOT NULL DEFAULT now(),  -- running: until when it is leased
     worker text,
@@ -704,20 +704,20 @@ CREATE TABLE run_calls (
     engine text,
     digest text,  -- of transcript and findings
     audio_seconds double precision,
-    seconds jsonb,  -- of work, by stage; a stage that is not there was recalled
+    seconds jsonb,  -- of work, by stage; missing stages were recalled
     producers jsonb,  -- by stage
     transcript jsonb,
     findings jsonb,
     warnings jsonb,
     former jsonb,  -- the record that promotion replaced; null: not promoted, or rolled back
-    promoted_at timestamptz,  -- when the call was written by the run; former's transcript is another's then
+    promoted_at timestamptz,  -- when the run wrote the call's record
     PRIMARY KEY (run_id, call_pk),
     CONSTRAINT run_calls_run_fkey FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
 );
 CREATE INDEX run_calls_call_idx ON run_calls (call_pk);
 CREATE INDEX run_calls_due_idx ON run_calls (not_before) WHERE state IN ('waiting', 'running');
 
--- What a workspace asks of its calls, trackers too. A change is another version of the key; no definition is rewritten.
+-- Questions, trackers and scorecards of a workspace. A change is a new version of the key; definitions are immutable.
 CREATE TABLE questions (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     key text NOT NULL,
@@ -726,21 +726,21 @@ CREATE TABLE questions (
     definition jsonb NOT NULL,  -- pipeline.domain.questions.Question
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     made_by text NOT NULL,
-    retired_at timestamptz,  -- replaced or removed; null: it is asked
+    retired_at timestamptz,  -- replaced or removed; null: active
     retired_by text,
     PRIMARY KEY (workspace_id, key, version)
 );
 
--- Reviewers answer the questions of a scorecard on the same calls, each without the others, to see how far they agree.
+-- Reviewers answer the questions of a scorecard on the same calls, independently, to measure their agreement.
 CREATE TABLE calibrations (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     name text NOT NULL,
     scorecard text NOT NULL,  -- its key
-    versions jsonb NOT NULL,  -- of the scorecard and its questions, by key, when it was made
+    versions jsonb NOT NULL,  -- of the scorecard and its questions, by key, at its creation
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     made_by text NOT NULL,
-    closed_at timestamptz,  -- null: reviews are still handed in
+    closed_at timestamptz,  -- null: reviews are open
     CONSTRAINT calibrations_name_key UNIQUE (workspace_id, name),
     CONSTRAINT calibrations_own_key UNIQUE (workspace_id, id)
 );
@@ -750,21 +750,21 @@ CREATE TABLE calibration_calls (
     workspace_id uuid NOT NULL,
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     position integer NOT NULL,
-    machine jsonb NOT NULL,  -- its answers by key, when the calibration was made
+    machine jsonb NOT NULL,  -- its answers by key, at the calibration's creation
     PRIMARY KEY (calibration_id, call_pk),
     CONSTRAINT calibration_calls_calibration_fkey FOREIGN KEY (workspace_id, calibration_id)
         REFERENCES calibrations (workspace_id, id) ON DELETE CASCADE
 );
 CREATE INDEX calibration_calls_call_idx ON calibration_calls (call_pk);
 
--- What a reviewer answers; once it is handed in, nobody changes it.
+-- A reviewer's answers; final once they are submitted.
 CREATE TABLE calibration_reviews (
     calibration_id uuid NOT NULL,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     call_pk bigint NOT NULL,
     reviewer text NOT NULL,  -- the id of an API key; a name on the command line
     name text NOT NULL,
-    answers jsonb NOT NULL,  -- by key, as edits of answers have them
+    answers jsonb NOT NULL,  -- by key, as in edits of answers
     answered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     handed_in_at timestamptz,  -- null: only the reviewer sees it
     PRIMARY KEY (calibration_id, call_pk, reviewer),

@@ -1,4 +1,4 @@
--- Whose rows a transaction may see, and whom a key speaks for.
+-- The scope of a transaction, and of a key.
 
 CREATE OR REPLACE FUNCTION switchboard_everywhere() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
     RETURN current_setting('switchboard.workspace', true) = '*';
@@ -10,9 +10,9 @@ CREATE OR REPLACE FUNCTION switchboard_workspace() RETURNS uuid LANGUAGE sql STA
 CREATE OR REPLACE FUNCTION switchboard_team() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
     RETURN nullif(current_setting('switchboard.team', true), '')::uuid;
 
--- Whom a secret speaks for. The asker has no scope yet; it is open for this one statement, which needs the secret.
--- (`SET switchboard.workspace` as a part of the function takes a superuser.) Its use is noted once a minute, by whom
--- nobody keeps waiting.
+-- Return the scope of a secret. The client has no scope yet, so this one statement, which needs the secret, sees all
+-- workspaces. (`SET switchboard.workspace` as a part of the function requires a superuser.) The use is recorded once a
+-- minute, without waiting for a lock.
 CREATE OR REPLACE FUNCTION find_key(
     p_sha256 bytea,
     OUT key_id uuid, OUT workspace_id uuid, OUT team_id uuid, OUT scopes text[], OUT default_country text
@@ -33,7 +33,7 @@ BEGIN
     PERFORM set_config('switchboard.workspace', before, true);
 END $$;
 
--- Why a secret that find_key does not know is refused, for the log: its key and when that was revoked or expired.
+-- Return why find_key rejects a secret, for the log: its key and when that was revoked or expired.
 CREATE OR REPLACE FUNCTION refused_key(
     p_sha256 bytea, OUT key_id uuid, OUT key_name text, OUT revoked_at timestamptz, OUT expires_at timestamptz
 ) RETURNS SETOF record LANGUAGE plpgsql AS $$
@@ -45,6 +45,6 @@ BEGIN
     PERFORM set_config('switchboard.workspace', before, true);
 END $$;
 
--- The oldest revision whose release works on the current schema and functions: how far back a rollback may go without
--- undoing a migration. A migration that removes something raises it.
+-- Return the oldest revision whose release works on the current schema and functions, so that a rollback to it undoes
+-- no migration. A migration that removes something raises it.
 CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 'v0001' $$;

@@ -1,8 +1,8 @@
--- The queue: what is known of a job, and claims.
+-- The queue: data of jobs, and claims.
 
--- What the queue needs to know of a new job, where it is not given: the first job of a call comes with all of it, from
--- the submission that makes both. A process job begins with its recordings, and one whose recordings are
--- still awaited makes room for it, as submit_calls does for one that is queued or running.
+-- Complete a new job's data for the queue. The submission that creates a call sets all of it for the first job. A
+-- process job begins with its recordings. It supersedes one whose recordings are not stored yet, as submit_calls does
+-- for one that is queued or running.
 CREATE OR REPLACE FUNCTION place_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SELECT c.team_id, declared_seconds(c.duration),
@@ -20,8 +20,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- A submission that changes the call after its job was made, perhaps in the same transaction. A fetch that waits because
--- the old address was refused need not wait when there is a new one; a URL that is merely sealed again changes nothing.
+-- Apply a submission that changes the call after its job was created, perhaps in the same transaction. A fetch that
+-- waits because the old address failed is due at once with a new address; a URL that is only resealed changes nothing.
 CREATE OR REPLACE FUNCTION update_live_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     address_changed boolean :=
@@ -45,15 +45,15 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Listeners on switchboard_jobs hear of work. The payload is empty so that PostgreSQL folds repetitions.
+-- Notify listeners on switchboard_jobs of work. The payload is empty so that PostgreSQL merges repetitions.
 CREATE OR REPLACE FUNCTION announce_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('switchboard_jobs', '');
     RETURN NULL;
 END $$;
 
--- What a lane had of a claim; p_first is where its first turn of that began. For the team of all zeros the others are
--- the other kind.
+-- Store a lane's share of a claim; p_first is the start of its first turn in it. For the team of all zeros the other
+-- lane is the other kind.
 CREATE OR REPLACE FUNCTION note_turn(
     p_generation bigint, p_team uuid, p_live boolean, p_alone boolean, p_first double precision, p_spent double precision,
     p_last double precision
@@ -61,12 +61,12 @@ CREATE OR REPLACE FUNCTION note_turn(
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    everybody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    every_team CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     others double precision;
 BEGIN
     IF p_alone THEN
         SELECT max(t.ended) INTO others FROM turns t WHERE t.generation = p_generation
-            AND CASE WHEN p_team = everybody THEN t.team_id = everybody ELSE t.team_id <> everybody AND t.live = p_live END;
+            AND CASE WHEN p_team = every_team THEN t.team_id = every_team ELSE t.team_id <> every_team AND t.live = p_live END;
         IF others > p_first THEN
             INSERT INTO turns (generation, team_id, live, began, ended) VALUES (p_generation, p_team, p_live, others, others)
                 ON CONFLICT (generation, team_id, live) DO UPDATE SET began = excluded.began, ended = excluded.ended;
@@ -79,7 +79,7 @@ BEGIN
             began = greatest(t.began, excluded.began), ended = greatest(t.ended, p_first) + p_spent;
 END $$;
 
--- Remember how far a lane has been looked through, or the leases. Never back: another claim may have got further.
+-- Store how far a lane, or the leases, have been searched. Never back: another claim may have got further.
 CREATE OR REPLACE FUNCTION note_mark(
     p_generation bigint, p_team uuid, p_live boolean, p_not_before timestamptz, p_created_at timestamptz, p_id uuid
 ) RETURNS void LANGUAGE sql
@@ -93,53 +93,51 @@ BEGIN ATOMIC
             > (t.seen_not_before, t.seen_created_at, t.seen_id);
 END;
 
--- Claim at most p_count jobs: first those whose holder is gone, then the queue's in fair turns.
+-- Claim up to p_count jobs: first those whose holder is gone, then the queue's in fair turns.
 --
 -- Start-time fair queueing (Goyal, Vin, Cheng 1996) in two levels: live calls against backfill, which keeps p_backfill
--- of the audio while live calls wait; then teams by their priority. A turn begins where the lane's last one ended, or
--- at the virtual time of now (the latest beginning) if the lane was idle since; the earliest beginning goes first, and
--- a turn lasts the job's seconds over the lane's share. So a lane waits for a turn or two of each other lane, weighted,
+-- of the audio while live calls wait; then teams by their priority. A turn begins where the lane's last one ended, or at
+-- the present virtual time (the latest beginning) if the lane was idle since. The earliest beginning goes first, and a
+-- turn lasts the job's seconds over the lane's share. So a lane waits for one or two turns of each other lane, weighted,
 -- however much is queued there. A job pays for its first attempt only.
 --
--- Turns are read without a lock and written at the end, in one order, and not at all while one lane is alone. Claims at
--- the same time may give a lane a turn too many.
+-- Turns are read without a lock and written at the end, in one order, and not at all while only one lane has jobs.
+-- Concurrent claims may give a lane an extra turn.
 --
--- Claims do not slow down while somebody holds a snapshot. Index entries of claimed jobs stay for as long as any snapshot
--- may see them, and they lie before those that wait. So `turns` remembers how far each lane and the leases have been
--- searched (seen_...), and claims begin there. What comes to lie before a mark (a submission that commits late, a claim
--- that was undone, a clock that was set back) is found by a full search, which some claim makes every ten seconds; marks
--- of the last three seconds do not count, so that hardly anything has to wait for it. The rows of `turns` change with
--- each claim and would leave a trail of their own, so they move on: a claim in fifty copies them to the next generation,
--- and nobody reads earlier ones.
+-- Claims do not slow down during a long snapshot. Index entries of claimed jobs stay while any snapshot may see them,
+-- and they precede the waiting ones. So `turns` stores how far each lane and the leases have been searched (seen_...),
+-- and claims begin there. Jobs that appear before a mark (a submission that commits late, a claim that was rolled back, a
+-- clock that was set back) are found by a full search every ten seconds. Marks of the last three seconds do not count,
+-- so that few jobs have to wait for it. Each claim updates the rows of `turns`, which would leave dead versions too, so
+-- one claim in fifty copies them to the next generation, and earlier ones are never read.
 --
--- At most p_guests more are claimed beyond p_count: calls of workspaces of which none is being processed, one of each. A
--- workspace that is alone still fills all places there are, and another that comes beside it does not wait for one of its
--- calls to end.
+-- Up to p_guests more are claimed beyond p_count: one call of each workspace without running calls. A single workspace
+-- still uses all slots, and a second workspace does not wait for one of its calls to end.
 CREATE OR REPLACE FUNCTION claim_jobs(
     p_worker text, p_count integer, p_ttl double precision, p_quarantine_after integer, p_suspects boolean,
     p_take_over boolean, p_held_back text, p_backfill double precision, p_guests integer
 ) RETURNS SETOF uuid LANGUAGE plpgsql
--- Statistics of a queue are always out of date: left alone, the planner sorts thousands of rows where the first few
--- entries of an index are wanted.
+-- Statistics of a queue are always out of date: by default, the planner sorts thousands of rows to get the first few
+-- entries of an index.
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    everybody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
-    nobody CONSTANT uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';  -- whose row says what was looked through
+    every_team CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    search_row CONSTANT uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';  -- its row stores what was searched
     takes_over CONSTANT boolean := p_take_over AND now() >= pg_postmaster_start_time() + make_interval(secs => p_ttl);
-    unsure CONSTANT timestamptz := now() - interval '3 s';  -- what is later than this may still come to light
+    uncertain_from CONSTANT timestamptz := now() - interval '3 s';  -- later rows may still become visible
     present bigint;  -- the generation
-    looks_through boolean;  -- this claim trusts no mark
-    last_look timestamptz;  -- when a claim looked through everything last
+    is_full_search boolean;  -- this claim ignores all marks
+    last_full_search timestamptz;  -- the last full search
     leases_from timestamptz;
-    latest double precision[];  -- by kind, when the latest turn began
+    latest double precision[];  -- start of the latest turn by kind
     room integer := p_count;
     guests integer := p_guests;
-    busy_workspaces uuid[] := '{}';  -- of which a call is worked on
+    busy_workspaces uuid[] := '{}';  -- with running calls
     usual double precision;  -- seconds of a call of unknown length
     cost double precision;
-    taken boolean := false;  -- anything was
+    has_claimed boolean := false;  -- any job was
     job record;
     lane record;
     at integer;
@@ -150,11 +148,11 @@ DECLARE
     kinds integer[] := '{}';
     shares double precision[] := '{}';
     alone boolean[] := '{}';  -- no other lane of its kind has anything due
-    firsts double precision[] := '{}';  -- the virtual time at which the lane's next turn began, before this claim
+    first_starts double precision[] := '{}';  -- the virtual start of the lane's next turn before this claim
     spent double precision[] := '{}';  -- by this claim, in virtual time
-    lasts double precision[] := '{}';  -- what its last turn of this claim took of that
-    left_ boolean[] := '{}';  -- there may be more to take
-    from_not_before timestamptz[] := '{}';  -- everything up to here was claimed, or is no affair of this claim
+    last_costs double precision[] := '{}';  -- of its last turn in this claim
+    may_have_more boolean[] := '{}';  -- there may be more jobs
+    from_not_before timestamptz[] := '{}';  -- everything up to here was claimed, or does not concern this claim
     from_created_at timestamptz[] := '{}';
     from_id uuid[] := '{}';
     kind_shares CONSTANT double precision[] := ARRAY[p_backfill, 1 - p_backfill];
@@ -182,13 +180,13 @@ BEGIN
 
     SELECT coalesce(max(t.generation), 0) INTO present FROM turns t;
     SELECT t.look_at IS NULL OR t.look_at <= now(), t.looked_at, t.seen_not_before
-        INTO looks_through, last_look, leases_from
-        FROM turns t WHERE t.generation = present AND t.team_id = nobody AND NOT t.live;
-    -- Or the clock was set back. Where there is room for guests only, little would come of the look.
-    looks_through := p_count > 0 AND (coalesce(looks_through, true) OR last_look > now());
-    leases_from := CASE WHEN NOT looks_through THEN least(leases_from, unsure) END;
+        INTO is_full_search, last_full_search, leases_from
+        FROM turns t WHERE t.generation = present AND t.team_id = search_row AND NOT t.live;
+    -- Or the clock was set back. With room for guests only, a full search would find little.
+    is_full_search := p_count > 0 AND (coalesce(is_full_search, true) OR last_full_search > now());
+    leases_from := CASE WHEN NOT is_full_search THEN least(leases_from, uncertain_from) END;
 
-    -- Work whose holder is gone, which was paid for when it was first claimed.
+    -- Work whose holder is gone, and which was charged at its first claim.
     FOR job IN
         UPDATE jobs SET
             run = run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
@@ -203,7 +201,7 @@ BEGIN
         RETURNING id
     LOOP
         room := room - 1;
-        taken := true;
+        has_claimed := true;
         RETURN NEXT job.id;
     END LOOP;
     leases_from := CASE WHEN takes_over AND room > 0 THEN now() ELSE leases_from END;
@@ -214,9 +212,9 @@ BEGIN
             WHERE j.state = 'running' AND j.lease_until > now() - interval '1 minute';
     END IF;
 
-    -- The lanes that have something due, each found by one step in the index; of each kind no more than could get a turn.
+    -- The lanes with due jobs, each found by one step in the index; of each kind no more than could get a turn.
     SELECT ARRAY[greatest(0, max(t.began) FILTER (WHERE NOT t.live)), greatest(0, max(t.began) FILTER (WHERE t.live))]
-        INTO latest FROM turns t WHERE t.generation = present AND t.team_id <> everybody AND t.team_id <> nobody;
+        INTO latest FROM turns t WHERE t.generation = present AND t.team_id <> every_team AND t.team_id <> search_row;
     FOR lane IN
         WITH placed AS (
             SELECT m.id AS team_id, m.workspace_id, k.live, w.priority * m.priority AS share, start.at AS starts,
@@ -231,10 +229,10 @@ BEGIN
             CROSS JOIN (VALUES (false), (true)) AS k (live)
             LEFT JOIN turns t ON t.generation = present AND t.team_id = m.id AND t.live = k.live
             CROSS JOIN LATERAL (SELECT
-                CASE WHEN looks_through OR t.seen_not_before IS NULL THEN '-infinity' ELSE least(t.seen_not_before, unsure) END
+                CASE WHEN is_full_search OR t.seen_not_before IS NULL THEN '-infinity' ELSE least(t.seen_not_before, uncertain_from) END
                     AS not_before,
-                CASE WHEN t.seen_not_before <= unsure THEN t.seen_created_at ELSE '-infinity' END AS created_at,
-                CASE WHEN t.seen_not_before <= unsure THEN t.seen_id ELSE everybody END AS id
+                CASE WHEN t.seen_not_before <= uncertain_from THEN t.seen_created_at ELSE '-infinity' END AS created_at,
+                CASE WHEN t.seen_not_before <= uncertain_from THEN t.seen_id ELSE every_team END AS id
             ) AS begin_
             CROSS JOIN LATERAL (
                 SELECT j.not_before FROM jobs j
@@ -255,10 +253,10 @@ BEGIN
         kinds := kinds || lane.live::integer + 1;
         shares := shares || lane.share;
         alone := alone || lane.alone;
-        firsts := firsts || lane.starts;
+        first_starts := first_starts || lane.starts;
         spent := spent || 0::double precision;
-        lasts := lasts || 0::double precision;
-        left_ := left_ || true;
+        last_costs := last_costs || 0::double precision;
+        may_have_more := may_have_more || true;
         from_not_before := from_not_before || lane.not_before;
         from_created_at := from_created_at || lane.created_at;
         from_id := from_id || lane.id;
@@ -266,10 +264,10 @@ BEGIN
     SELECT coalesce(sum(p.audio_seconds) / nullif(sum(p.calls), 0), 240) INTO usual FROM paces p WHERE p.stage = 'call';
     SELECT ARRAY[greatest(0, max(t.began), max(t.ended) FILTER (WHERE NOT t.live)),
             greatest(0, max(t.began), max(t.ended) FILTER (WHERE t.live))]
-        INTO kind_firsts FROM turns t WHERE t.generation = present AND t.team_id = everybody;
+        INTO kind_firsts FROM turns t WHERE t.generation = present AND t.team_id = every_team;
 
     WHILE room > 0 OR guests > 0 LOOP
-        SELECT l.at INTO at FROM unnest(kinds, firsts, spent, left_, workspaces_of) WITH ORDINALITY
+        SELECT l.at INTO at FROM unnest(kinds, first_starts, spent, may_have_more, workspaces_of) WITH ORDINALITY
                 AS l (kind, starts, spent, more, workspace, at)
             WHERE l.more AND (room > 0 OR l.workspace <> ALL (busy_workspaces))
             ORDER BY kind_firsts[l.kind] + kind_spent[l.kind], l.kind DESC, l.starts + l.spent, l.at LIMIT 1;
@@ -288,11 +286,11 @@ BEGIN
         WHERE jobs.id = due.id AND jobs.call_pk = due.call_pk
         RETURNING jobs.id, jobs.kind, jobs.audio_seconds, jobs.not_before, jobs.created_at, due.run INTO job;
         IF NOT FOUND THEN
-            left_[at] := false;
+            may_have_more[at] := false;
             CONTINUE;
         END IF;
         RETURN NEXT job.id;
-        taken := true;
+        has_claimed := true;
         IF room > 0 THEN
             room := room - 1;
         ELSE
@@ -304,48 +302,48 @@ BEGIN
         from_id[at] := job.id;
         kind := kinds[at];
         cost := CASE WHEN job.run = 0 AND job.kind = 'process' THEN greatest(coalesce(job.audio_seconds, usual), 5) ELSE 5 END;
-        lasts[at] := cost / shares[at];
-        spent[at] := spent[at] + lasts[at];
+        last_costs[at] := cost / shares[at];
+        spent[at] := spent[at] + last_costs[at];
         kind_lasts[kind] := cost / kind_shares[kind];
         kind_spent[kind] := kind_spent[kind] + kind_lasts[kind];
     END LOOP;
 
-    -- A lane that is alone pays nothing, and stands where the others left off.
+    -- A single lane pays nothing, and continues where the others ended.
     FOR at IN 1 .. cardinality(kinds) LOOP
         IF spent[at] > 0 THEN
-            PERFORM note_turn(present, teams_of[at], kinds[at] = 2, alone[at], firsts[at], spent[at], lasts[at]);
+            PERFORM note_turn(present, teams_of[at], kinds[at] = 2, alone[at], first_starts[at], spent[at], last_costs[at]);
             PERFORM note_mark(present, teams_of[at], kinds[at] = 2, from_not_before[at], from_created_at[at], from_id[at]);
         END IF;
     END LOOP;
     FOR kind IN 1 .. 2 LOOP
         IF kind_spent[kind] > 0 THEN
             PERFORM note_turn(
-                present, everybody, kind = 2, NOT 3 - kind = ANY (kinds), kind_firsts[kind], kind_spent[kind], kind_lasts[kind]
+                present, every_team, kind = 2, NOT 3 - kind = ANY (kinds), kind_firsts[kind], kind_spent[kind], kind_lasts[kind]
             );
         END IF;
     END LOOP;
 
-    IF looks_through THEN
-        -- Lanes that ran empty since the last such look: nothing of theirs waits up to now.
-        UPDATE turns t SET seen_not_before = now(), seen_created_at = '-infinity', seen_id = everybody
-            WHERE t.generation = present AND t.team_id <> everybody AND t.team_id <> nobody
-                AND t.seen_id <> everybody AND t.seen_not_before >= coalesce(last_look - interval '3 s', '-infinity')
+    IF is_full_search THEN
+        -- Lanes that became empty since the last full search.
+        UPDATE turns t SET seen_not_before = now(), seen_created_at = '-infinity', seen_id = every_team
+            WHERE t.generation = present AND t.team_id <> every_team AND t.team_id <> search_row
+                AND t.seen_id <> every_team AND t.seen_not_before >= coalesce(last_full_search - interval '3 s', '-infinity')
                 AND NOT EXISTS (
                     SELECT FROM jobs j WHERE j.state = 'queued' AND j.live = t.live AND j.team_id = t.team_id
                         AND j.not_before <= now()
                 );
-        -- A fiftieth of the time at most goes into such looks.
+        -- Full searches take max. 1/50 of the time.
         INSERT INTO turns AS t (generation, team_id, live, began, ended, seen_not_before, looked_at, look_at) VALUES (
-            present, nobody, false, 0, 0, leases_from, now(),
+            present, search_row, false, 0, 0, leases_from, now(),
             now() + greatest(interval '10 s', 50 * (clock_timestamp() - now()))
         ) ON CONFLICT (generation, team_id, live) DO UPDATE SET
             seen_not_before = excluded.seen_not_before, looked_at = excluded.looked_at, look_at = excluded.look_at;
-    ELSIF taken AND leases_from IS NOT NULL THEN
+    ELSIF has_claimed AND leases_from IS NOT NULL THEN
         UPDATE turns t SET seen_not_before = leases_from
-            WHERE t.generation = present AND t.team_id = nobody AND NOT t.live;
+            WHERE t.generation = present AND t.team_id = search_row AND NOT t.live;
     END IF;
 
-    IF random() < 0.02 AND taken AND pg_try_advisory_xact_lock(5995321746) THEN
+    IF random() < 0.02 AND has_claimed AND pg_try_advisory_xact_lock(5995321746) THEN
         DELETE FROM turns t WHERE t.generation = present - 1;
         INSERT INTO turns (
             generation, team_id, live, began, ended, seen_not_before, seen_created_at, seen_id, looked_at, look_at
@@ -357,13 +355,13 @@ BEGIN
     END IF;
 END $$;
 
--- Charge lanes for what their jobs held, beyond what their turns had cost: see db/queue/charges.py.
+-- Charge lanes for the time of their jobs, beyond what their turns had cost: see db/queue/charges.py.
 --
--- What was held is worth the audio that other calls get done in that time; before any was done nobody can say. As with
--- claims, a lane that is alone pays nothing: it would pay for it when another comes who never waited. Never below where
--- the last turn began, so that nothing is saved up. Running jobs are found by leases of the last minute, as a snapshot
--- may keep entries of all earlier ones. A claim that moves `turns` to its next generation in this moment forgets it.
--- The scope is open for this one statement: turns belong to no workspace.
+-- The price of that time is the audio that other calls process in it, unknown before any was processed. As with claims,
+-- a single lane pays nothing: it would pay later to a lane that never waited. Never below the start of the last turn, so
+-- that no lane saves up time. Running jobs are found by leases of the last minute, as a snapshot may keep entries of all
+-- earlier ones. A concurrent claim that moves `turns` to its next generation loses the charge. This one statement sees
+-- all workspaces: turns belong to none.
 CREATE OR REPLACE FUNCTION settle_turns(
     p_teams uuid[], p_lives boolean[], p_paid double precision[], p_worked double precision[]
 ) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,11 +1,11 @@
 -- The queue of fetches.
 
--- Claim at most p_count fetches: first those whose holder is gone (a fetch kills nobody, so no crash is counted), then
--- those of the workspace that fetches least, its longest due first. A workspace holds at most p_workspace at once, and
--- never more than there is room left: so one that holds none yet always finds room. It asks one host for at most p_host
--- at once, whatever others ask the same host for: workspaces may share a telephony provider. Of each team only the first
--- 200 that are due are looked at for one of another host.
--- Without `p_sealed`, calls are passed over whose URLs are sealed: the caller has no key for them.
+-- Claim up to p_count fetches: first those whose holder is gone (a fetch crashes no worker, so no crash counts), then
+-- those of the workspace with the fewest fetches, its longest due first. A workspace holds max. p_workspace at once, and
+-- never more than there is room left, so a workspace without fetches always finds room. It holds max. p_host of one host
+-- at once, whatever others fetch from that host: workspaces may share a telephony provider. Of each team only the first
+-- 200 due jobs are searched for one of another host.
+-- Without `p_sealed`, calls with sealed URLs are skipped: the caller has no key for them.
 CREATE OR REPLACE FUNCTION claim_fetches(
     p_worker text, p_count integer, p_ttl double precision, p_take_over boolean, p_workspace integer, p_host integer,
     p_sealed boolean
@@ -93,7 +93,7 @@ BEGIN
             room := room - 1;
             busy_workspaces := busy_workspaces || workspaces_of[at];
             busy_hosts := busy_hosts || ARRAY(SELECT workspaces_of[at] || ' ' || host FROM unnest(job.hosts) AS host);
-            teams_of := teams_of[:at - 1] || teams_of[at + 1:] || teams_of[at];  -- its fellow teams come first now
+            teams_of := teams_of[:at - 1] || teams_of[at + 1:] || teams_of[at];  -- the workspace's other teams come first now
             workspaces_of := workspaces_of[:at - 1] || workspaces_of[at + 1:] || workspaces_of[at];
         ELSE
             teams_of := teams_of[:at - 1] || teams_of[at + 1:];

@@ -1,11 +1,11 @@
--- Events of calls, written with what happened.
+-- Events of calls, written in the transaction of the change.
 
 CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- Some fields of a finding's value, their names in camelCase; null for what is no object. A step may have left any of
--- them out, and no event may withhold a record for that.
+-- Return some fields of a finding's value, their names in camelCase; null if it is no object. A step may leave out any
+-- of them, which must not prevent a record.
 CREATE OR REPLACE FUNCTION event_fields(held jsonb, names text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN jsonb_typeof(held) = 'object' THEN (
         SELECT jsonb_object_agg(CASE name WHEN 'state' THEN 'status'
@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION event_fields(held jsonb, names text[]) RETURNS jsonb 
     ) END
 $$;
 
--- The same of each party, by the speaker's label.
+-- Return the same of each party, by the speaker's label.
 CREATE OR REPLACE FUNCTION event_parties(held jsonb, names text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(jsonb_object_agg(label, event_fields(party, names)), '{}')
     FROM jsonb_each(CASE WHEN jsonb_typeof(held -> 'parties') = 'object' THEN held -> 'parties' ELSE '{}' END)
@@ -22,7 +22,7 @@ CREATE OR REPLACE FUNCTION event_parties(held jsonb, names text[]) RETURNS jsonb
     WHERE jsonb_typeof(party) = 'object'
 $$;
 
--- What a step found, with its confidence; an empty object where it found nothing.
+-- Return a step's finding with its confidence; an empty object without one.
 CREATE OR REPLACE FUNCTION event_finding(p_call bigint, p_step text) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce((
         SELECT CASE WHEN jsonb_typeof(f.value) = 'object'
@@ -35,44 +35,44 @@ CREATE OR REPLACE FUNCTION event_list(held jsonb) RETURNS jsonb LANGUAGE sql IMM
     SELECT CASE WHEN jsonb_typeof(held) = 'array' THEN held ELSE '[]' END
 $$;
 
--- The answers of a call, and its trackers, names in camelCase.
+-- Return the answers of a call, and its trackers, names in camelCase.
 CREATE OR REPLACE FUNCTION event_answers(p_call bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(jsonb_agg(event_fields(
-        CASE WHEN jsonb_typeof(one -> 'evidence') = 'object' THEN one || (one -> 'evidence') ELSE one END,
+        CASE WHEN jsonb_typeof(item -> 'evidence') = 'object' THEN item || (item -> 'evidence') ELSE item END,
         '{key,version,type,question,state,answer,said_by,quote,start,end,found_by,confidence,weight,reason}'
     ) ORDER BY n), '[]')
-    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'answers')) WITH ORDINALITY AS a (one, n)
+    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'answers')) WITH ORDINALITY AS a (item, n)
 $$;
 
--- All trackers with what was said; or those that are raised, without: words are for endpoints that ask for the record.
+-- Return all trackers with their words; or the raised ones without: words are for endpoints that include the record.
 CREATE OR REPLACE FUNCTION event_trackers(p_call bigint, p_raised boolean) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(jsonb_agg(
-        event_fields(one, '{key,version,question,required,state,raised,reason}') || jsonb_build_object('matches', (
+        event_fields(item, '{key,version,question,required,state,raised,reason}') || jsonb_build_object('matches', (
             SELECT coalesce(jsonb_agg(event_fields(
                 match || coalesce(nullif(match -> 'evidence', 'null'), '{}'),
                 CASE WHEN p_raised THEN '{said_by,start,end,confidence}'::text[]
                     ELSE '{said_by,quote,start,end,confidence}' END
             ) ORDER BY m), '[]')
-            FROM jsonb_array_elements(event_list(one -> 'matches')) WITH ORDINALITY AS b (match, m)
+            FROM jsonb_array_elements(event_list(item -> 'matches')) WITH ORDINALITY AS b (match, m)
         )) ORDER BY n
     ), '[]')
-    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'trackers')) WITH ORDINALITY AS a (one, n)
-    WHERE NOT p_raised OR one -> 'raised' = 'true'
+    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'trackers')) WITH ORDINALITY AS a (item, n)
+    WHERE NOT p_raised OR item -> 'raised' = 'true'
 $$;
 
--- What the answers of a call come to by each scorecard, without its items.
+-- Return the scores of a call by each scorecard, without its items.
 CREATE OR REPLACE FUNCTION event_scorecards(p_call bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
-    SELECT coalesce(jsonb_agg(event_fields(one, '{key,version,title,score,pass_mark,passed,auto_failed}') ORDER BY n), '[]')
+    SELECT coalesce(jsonb_agg(event_fields(item, '{key,version,title,score,pass_mark,passed,auto_failed}') ORDER BY n), '[]')
     FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'scorecards'))
-        WITH ORDINALITY AS a (one, n)
+        WITH ORDINALITY AS a (item, n)
 $$;
 
--- The keys of the trackers that the record of a call raises.
+-- Return the keys of the trackers that the record of a call raises.
 CREATE OR REPLACE FUNCTION raised_trackers(p_call bigint) RETURNS text[] LANGUAGE sql STABLE AS $$
-    SELECT ARRAY(SELECT one ->> 'key' FROM jsonb_array_elements(event_trackers(p_call, true)) AS a (one))
+    SELECT ARRAY(SELECT item ->> 'key' FROM jsonb_array_elements(event_trackers(p_call, true)) AS a (item))
 $$;
 
--- What a call gave, without its transcript: for endpoints that ask for the record.
+-- Return the record of a call without its transcript, for endpoints that include it.
 CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
         'from', c.from_number,
@@ -145,9 +145,8 @@ CREATE OR REPLACE FUNCTION event_transcript(p_call bigint, p_job uuid) RETURNS j
     WHERE t.call_pk = p_call AND t.job_id = p_job
 $$;
 
--- Write an event of a call as it is passed, with its deliveries. It belongs to the transaction that changes the
--- call, and is as the call is at that moment: what is sent days later still says what happened then. It runs after
--- calls.complete has written transcript and findings.
+-- Write an event of the given call, with its deliveries, in the transaction that changes the call. It has the call's
+-- state at that moment, even if it is sent days later. It runs after `complete` has written transcript and findings.
 CREATE OR REPLACE FUNCTION note_event(kind text, moved calls) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     parts text[] := event_parts(kind);
@@ -161,12 +160,12 @@ BEGIN
         FROM webhook_endpoints w
         WHERE w.workspace_id = moved.workspace_id AND kind = ANY (w.events) AND coalesce(w.team_id = moved.team_id, true);
     IF with_record IS NULL THEN
-        RETURN;  -- nobody wants to know
+        RETURN;  -- no endpoint for it
     END IF;
 
     INSERT INTO events (workspace_id, call_pk, type, at, data, record, transcript) VALUES (
         moved.workspace_id, moved.id, kind,
-        -- Also where the server's clock was set back, or is that of another server after a failover.
+        -- Also if the server's clock was set back, or is that of another server after a failover.
         greatest(clock_timestamp(), (SELECT max(at) + interval '1 us' FROM events WHERE call_pk = moved.id)),
         jsonb_build_object(
             'callId', moved.call_id, 'teamId', moved.team_id, 'userId', moved.user_id, 'jobId', moved.job_id,
@@ -186,9 +185,9 @@ BEGIN
     FOR endpoint IN
         SELECT w.id FROM webhook_endpoints w
         WHERE w.workspace_id = moved.workspace_id AND kind = ANY (w.events) AND coalesce(w.team_id = moved.team_id, true)
-        ORDER BY w.id FOR KEY SHARE  -- one that is being removed is passed over: no reason to refuse what happened
+        ORDER BY w.id FOR KEY SHARE  -- skips an endpoint that is being removed
     LOOP
-        -- Locked, so that who finishes the earlier one right now finds this one behind it, or this one finds it done.
+        -- Locked, so that a sender that finishes the earlier one sees this one behind it, or this one sees it finished.
         PERFORM FROM webhook_deliveries d
             WHERE d.endpoint_id = endpoint AND d.call_pk = moved.id AND d.state IN ('waiting', 'behind', 'sending')
             ORDER BY d.id DESC LIMIT 1 FOR SHARE;
@@ -198,15 +197,15 @@ BEGIN
     PERFORM pg_notify('switchboard_events', '');
 END $$;
 
--- Write the events of a change: event_types_of (db/events/types.py) says which. A call that begins with its recording is
--- inserted once, as `transcribing`: what says that it was received shows it as it was then.
+-- Write the events of a change that event_types_of (db/events/types.py) returns. A call submitted with its recording is
+-- inserted once, as `transcribing`, and call.received shows its state before that.
 CREATE OR REPLACE FUNCTION write_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     kind text;
     moved calls;
 BEGIN
     IF NOT EXISTS (SELECT FROM webhook_endpoints WHERE workspace_id = NEW.workspace_id) THEN
-        RETURN NULL;  -- the one query that a workspace without endpoints pays for
+        RETURN NULL;  -- the only query of a workspace without endpoints
     END IF;
     FOREACH kind IN ARRAY event_types_of(OLD, NEW) LOOP
         moved := NEW;

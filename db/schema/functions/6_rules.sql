@@ -1,7 +1,7 @@
--- What no code path may forget: functions of triggers.
+-- Invariants that no code path can skip: functions of triggers.
 
--- The record of accepted submissions only grows. Two exceptions are asked for on purpose: erasing a person's data (SET
--- LOCAL switchboard.erasure = 'on'), and sealing URLs again (SET LOCAL switchboard.resealing = 'on').
+-- Accepted submissions are append-only, with two explicit exceptions: erasing a person's data (SET LOCAL
+-- switchboard.erasure = 'on'), and resealing URLs (SET LOCAL switchboard.resealing = 'on').
 CREATE OR REPLACE FUNCTION refuse_rewriting_submissions() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     urls CONSTANT text[] := '{recordingUrl,recordingUrl2}';
@@ -27,7 +27,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- An erased voice must not live on in a mean: the member's centroids go with it, until their next call makes new ones.
+-- An erased voice must not remain in a mean: the member's centroids are deleted too, until their next call creates new
+-- ones.
 CREATE OR REPLACE FUNCTION forget_centroids() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM voice_centroids
@@ -90,10 +91,10 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- An edit is undone once, and nothing else of it changes.
+-- An edit can only be undone, once.
 CREATE OR REPLACE FUNCTION refuse_rewriting_edits() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    free text[] := '{undone_at,undone_by,undone_key_id,undone_session_id,call_pk}';  -- a call's rows do not move anyway
+    free text[] := '{undone_at,undone_by,undone_key_id,undone_session_id,call_pk}';  -- rows cannot move to another call
 BEGIN
     IF OLD.undone_at IS NOT NULL OR to_jsonb(OLD) - free IS DISTINCT FROM to_jsonb(NEW) - free THEN
         RAISE EXCEPTION 'edits are append-only' USING ERRCODE = 'integrity_constraint_violation';
@@ -101,7 +102,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- What a run is, and what came of its calls, never changes. Digits that a workspace no longer keeps leave transcripts.
+-- A run and its results never change, except that digits are removed if a workspace no longer keeps them.
 CREATE OR REPLACE FUNCTION refuse_rewriting_runs() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.name, OLD.settings, OLD.calls, OLD.made_at, OLD.made_by) IS DISTINCT FROM

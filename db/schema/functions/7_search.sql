@@ -1,20 +1,20 @@
--- What calls are found by.
+-- The search index of calls.
 
--- PostgreSQL's configuration for a language (ISO 639-1): those with a language pack; words of others are taken as they are.
+-- Return PostgreSQL's configuration for a language (ISO 639-1) with a language pack; `simple` for others.
 CREATE OR REPLACE FUNCTION search_config(language text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE language
         WHEN 'en' THEN 'english' WHEN 'de' THEN 'german' WHEN 'es' THEN 'spanish' WHEN 'fr' THEN 'french' ELSE 'simple'
     END
 $$;
 
--- The trigrams of the words of a text, each with ~ before it; a shorter word as it is.
+-- Return the trigrams of the words of a text, each with ~ before it; a shorter word unchanged.
 CREATE OR REPLACE FUNCTION search_grams(names text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT coalesce(array_agg(DISTINCT '~' || substr(word, at, 3)), '{}')
     FROM regexp_split_to_table(lower(names), '[^[:alnum:]]+') AS word, generate_series(1, greatest(length(word) - 2, 1)) AS at
     WHERE word <> ''
 $$;
 
--- The words of a call are new or others: its passages are to be made, where search by meaning is switched on.
+-- Make the passages of a call due when its words change, if semantic search is switched on.
 CREATE OR REPLACE FUNCTION note_passages_due(p_call bigint) RETURNS void LANGUAGE sql AS $$
     INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before)
     SELECT id, workspace_id, clock_timestamp(), now() FROM calls WHERE id = p_call AND EXISTS (SELECT FROM passage_model)
@@ -22,7 +22,7 @@ CREATE OR REPLACE FUNCTION note_passages_due(p_call bigint) RETURNS void LANGUAG
     SET changed_at = excluded.changed_at, not_before = excluded.not_before, attempts = 0
 $$;
 
--- Write what a call is found by, as its transcript, findings and contact are now, with what people corrected.
+-- Index a call by its present transcript, findings and contact, with users' corrections.
 CREATE OR REPLACE FUNCTION index_words(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO call_search (call_pk, workspace_id, team_id, start_time, config, tone, user_id, names, terms)
@@ -56,36 +56,36 @@ BEGIN
         team_id = excluded.team_id, start_time = excluded.start_time, config = excluded.config, tone = excluded.tone, user_id = excluded.user_id,
         names = excluded.names, terms = excluded.terms;
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
-    RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- no reason to withhold its record
+    RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- must not prevent its record
 END $$;
 
--- Write what the workspace's questions and scorecards came to in a call, as people said where they did.
+-- Write the outcomes of the workspace's questions and scorecards in a call, with users' corrections.
 CREATE OR REPLACE FUNCTION index_outcomes(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    own CONSTANT jsonb := coalesce((SELECT e.answers FROM corrections e WHERE e.call_pk = p_call), event_finding(p_call, 'questions'));
+    answers CONSTANT jsonb := coalesce((SELECT e.answers FROM corrections e WHERE e.call_pk = p_call), event_finding(p_call, 'questions'));
 BEGIN
-    WITH found AS (
+    WITH outcomes AS (
         SELECT DISTINCT ON (key) key, outcome, score FROM (
-            SELECT one ->> 'key', CASE
-                WHEN one ->> 'state' = 'not_said' THEN CASE WHEN one ->> 'type' = 'yes/no' THEN 'no' ELSE 'not said' END
-                WHEN one ->> 'type' IN ('yes/no', 'choice') THEN one ->> 'answer' ELSE 'said' END, NULL::double precision
-            FROM jsonb_array_elements(event_list(own -> 'answers') || event_list(own -> 'trackers')) AS a (one)
-            WHERE one ->> 'state' IN ('said', 'not_said')
+            SELECT item ->> 'key', CASE
+                WHEN item ->> 'state' = 'not_said' THEN CASE WHEN item ->> 'type' = 'yes/no' THEN 'no' ELSE 'not said' END
+                WHEN item ->> 'type' IN ('yes/no', 'choice') THEN item ->> 'answer' ELSE 'said' END, NULL::double precision
+            FROM jsonb_array_elements(event_list(answers -> 'answers') || event_list(answers -> 'trackers')) AS a (item)
+            WHERE item ->> 'state' IN ('said', 'not_said')
             UNION ALL
-            SELECT one ->> 'key', CASE WHEN one -> 'auto_failed' = 'true' THEN 'auto-failed' WHEN one -> 'passed' = 'true' THEN 'passed'
-                WHEN one -> 'passed' = 'false' THEN 'failed' ELSE 'scored' END, (one ->> 'score')::double precision
-            FROM jsonb_array_elements(event_list(own -> 'scorecards')) AS a (one) WHERE jsonb_typeof(one -> 'score') = 'number'
-        ) AS held (key, outcome, score) WHERE key IS NOT NULL AND outcome IS NOT NULL
-    ), gone AS (
-        DELETE FROM call_outcomes o WHERE o.call_pk = p_call AND o.key NOT IN (SELECT f.key FROM found f)
+            SELECT item ->> 'key', CASE WHEN item -> 'auto_failed' = 'true' THEN 'auto-failed' WHEN item -> 'passed' = 'true' THEN 'passed'
+                WHEN item -> 'passed' = 'false' THEN 'failed' ELSE 'scored' END, (item ->> 'score')::double precision
+            FROM jsonb_array_elements(event_list(answers -> 'scorecards')) AS a (item) WHERE jsonb_typeof(item -> 'score') = 'number'
+        ) AS outcome_rows (key, outcome, score) WHERE key IS NOT NULL AND outcome IS NOT NULL
+    ), deleted AS (
+        DELETE FROM call_outcomes o WHERE o.call_pk = p_call AND o.key NOT IN (SELECT f.key FROM outcomes f)
     )
     INSERT INTO call_outcomes (call_pk, key, workspace_id, outcome, score)
-    SELECT c.id, f.key, c.workspace_id, f.outcome, f.score FROM found f, calls c WHERE c.id = p_call
+    SELECT c.id, f.key, c.workspace_id, f.outcome, f.score FROM outcomes f, calls c WHERE c.id = p_call
     ON CONFLICT (call_pk, key) DO UPDATE SET outcome = excluded.outcome, score = excluded.score
     WHERE (call_outcomes.outcome, call_outcomes.score) IS DISTINCT FROM (excluded.outcome, excluded.score);
 END $$;
 
--- The words, names or answers of a call are others: what it is found by follows.
+-- Update the search index when the words, names or answers of a call change.
 CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM index_words(p_call);
@@ -99,12 +99,12 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- At most p_limit completed calls of the transaction's scope that match all that is given, the latest first, after the
--- place (p_before, p_before_call). p_words: as people write it into a search box ("a phrase" -without); p_config: of one
--- language only; p_names: trigrams of names, a tsquery; p_tone: overall. See the policy `search`.
+-- Return up to p_limit completed calls of the transaction's scope that match all given conditions, the latest first,
+-- after the place (p_before, p_before_call). p_words: as in a search box ("a phrase" -without); p_config: one language
+-- only; p_names: trigrams of names, a tsquery; p_tone: overall. See the policy `search`.
 --
--- It goes back in time by windows, the first one of some thousand calls, each four times as long as the one before it. In
--- one statement PostgreSQL would read what was said in all calls that may match, to show the latest few of them.
+-- It searches windows backward in time, the first one of some thousand calls, each four times as long as the one before.
+-- In one statement PostgreSQL would read the words of all possible matches to return the latest few.
 CREATE OR REPLACE FUNCTION search_calls(
     p_config text, p_words text, p_names tsquery, p_from timestamptz, p_until timestamptz,
     p_before timestamptz, p_before_call bigint, p_limit integer, p_tone text
@@ -115,15 +115,15 @@ DECLARE
     scope CONSTANT text := ' FROM call_search s WHERE s.workspace_id = $1 AND s.start_time < $2'
         || CASE WHEN switchboard_team() IS NOT NULL THEN ' AND s.team_id = switchboard_team()' ELSE '' END
         || CASE WHEN p_tone IS NOT NULL THEN ' AND s.tone = $3' ELSE '' END;
-    -- Words are looked up first. PostgreSQL knows nothing of rare ones: with the limit in sight it would rather walk through
-    -- all calls by their time, and read each.
+    -- Words are looked up first. PostgreSQL has no statistics of rare ones: because of the limit it would scan all calls by
+    -- time instead.
     fence CONSTANT text := CASE WHEN p_words IS NOT NULL OR p_names IS NOT NULL THEN ' OFFSET 0' ELSE '' END;
     latest_first CONSTANT text := ' ORDER BY s.start_time DESC, s.call_pk DESC';
     wanted text := scope || ' AND s.start_time >= $4';
     languages text;
     home CONSTANT uuid := switchboard_workspace();
     oldest CONSTANT timestamptz := coalesce(p_from, '-infinity');
-    upper timestamptz := least(p_until, p_before + interval '1 microsecond', 'infinity');  -- later calls were looked at
+    upper timestamptz := least(p_until, p_before + interval '1 microsecond', 'infinity');  -- later calls were searched
     lower timestamptz;
     span interval;
     times timestamptz[];
@@ -135,7 +135,7 @@ BEGIN
             FROM unnest(ARRAY['english', 'german', 'spanish', 'french', 'simple']) AS config
             WHERE coalesce(config = p_config, true) AND numnode(websearch_to_tsquery(config::regconfig, p_words)) > 0;
         IF languages IS NULL THEN
-            RETURN;  -- nothing but words that every call has
+            RETURN;  -- only words that every call has
         END IF;
         wanted := wanted || ' AND (' || languages || ')';
     ELSIF p_config IS NOT NULL THEN
@@ -162,12 +162,12 @@ BEGIN
     END LOOP;
 END $$;
 
--- A task by what it is, whatever its place in the list: the next analysis gives it the same id.
+-- Return a task's id from its content, whatever its place in the list: the next analysis gives it the same id.
 CREATE OR REPLACE FUNCTION task_id(p_call bigint, title text, evidence jsonb) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT md5(p_call || ' ' || title || ' ' || coalesce(evidence ->> 'quote', ''))::uuid
 $$;
 
--- What a list of tasks needs to know of each without looking elsewhere: whose it is, and whether it is done.
+-- Copy a task's workspace and whether it is done into its row, for lists of tasks.
 CREATE OR REPLACE FUNCTION place_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.workspace_id := (SELECT c.workspace_id FROM calls c WHERE c.id = NEW.call_pk);
