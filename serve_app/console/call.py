@@ -16,7 +16,7 @@ from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind
 from pipeline.domain.overrides import shown_answer
 from pipeline.domain.speech import Doubt
-from serve_app.console import charts
+from serve_app.console import charts, labels
 from serve_app.console.conversation import Conversation, finding
 from serve_app.console.site import NotFound, NotUnderstood, Visit, etag_of
 from serve_app.operations.estimates import engine_work, whole_cost
@@ -143,13 +143,12 @@ class WaveformLane:
 
 def lanes_of(conversation: Conversation) -> list[WaveformLane]:
     """Return a lane per party: the agent's first if channels are separated, else one per speaker."""
-    say = {"rep": "Agent", "customer": "Customer"}
     by_side = {conversation.sides[label]: name for label, name in conversation.names.items()}
     if conversation.transcript.layout.kind.separated:
-        return [WaveformLane(by_side.get(side, say[side]), side) for side in ("rep", "customer")]
+        return [WaveformLane(by_side.get(side, labels.SIDES[side]), side) for side in ("rep", "customer")]
     speakers = conversation.transcript.speakers[:MAX_LANES]
     return [
-        WaveformLane(conversation.names.get(speaker.label, speaker.label), conversation.sides[speaker.label])
+        WaveformLane(conversation.display_name(speaker.label), conversation.sides[speaker.label])
         for speaker in speakers
     ] or [WaveformLane("", "other")]
 

@@ -39,7 +39,7 @@ def talk_share(statistics: "Finding | None", conversation: "Conversation") -> li
     shares, at = [], 0.0
     for label, figures in parties.items():
         share = float(figures.get("talk_ratio") or 0.0)
-        name = conversation.names.get(label, label)
+        name = conversation.display_name(label)
         shares.append(Share(label, name, conversation.sides.get(label, "other"), at, share, figures))
         at += share
     return shares if at > 0 else []

@@ -87,7 +87,7 @@ class Figures:
         """Format a metric's value; "–" if missing."""
         if value is None:
             return "–"
-        return self._plain(value, metric) + (" %" if metric in SHARES else "")
+        return self.w.percent(value, 1) if metric in SHARES else self._plain(value, metric)
 
     def interval(self, rate: Rate | None, metric: str) -> str:
         """Format the confidence interval; empty if missing."""

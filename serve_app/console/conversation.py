@@ -10,6 +10,7 @@ from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import CUSTOMER, REP, Doubt, LabelKind, Role, Speaker, Transcript, Turn, Word
+from serve_app.console.labels import SIDES
 from serve_app.records.transcripts import UNSURE, non_speech_stretches
 
 WORDS_OF_FIRST_PART = 250  # enough to fill a screen
@@ -94,6 +95,10 @@ class Conversation:
         other_sides = {label: "other" if at % 2 == 0 else "other2" for at, label in enumerate(others)}
         return {speaker.label: other_sides.get(speaker.label, side_of(speaker)) for speaker in self.transcript.speakers}
 
+    def display_name(self, label: str) -> str:
+        """Return the name of a speaker if known, else the role in English, else the label."""
+        return self.names.get(label) or SIDES.get(label, label)
+
     @cached_property
     def sounds(self) -> tuple[Sound, ...]:
         """Sounds worth a line, in order of time; a sound on both channels at once is listed once."""
@@ -172,7 +177,7 @@ class Conversation:
             turn.index,
             turn.start,
             turn.end,
-            self.names.get(turn.speaker, turn.speaker),
+            self.display_name(turn.speaker),
             side,
             tuple(self._words(turn)),
             self.tones.get(turn.index),

@@ -82,8 +82,9 @@ class Wording:
         """Format with all digits (0.00, not 0)."""
         return str(format_decimal(value, f"0.{'0' * digits}", locale=self.locale))
 
-    def percent(self, share: float) -> str:
-        return str(format_percent(share, locale=self.locale))
+    def percent(self, share: float, digits: int = 0) -> str:
+        pattern = self.locale.percent_formats[None].pattern.replace("0", "0." + "#" * digits if digits else "0")
+        return str(format_percent(share, pattern, locale=self.locale))
 
     def moment(self, at: datetime, length: str = "medium") -> str:
         """Format date and time in the viewer's time zone."""

@@ -1,4 +1,4 @@
-// The player: waveform, the word that is heard, and every time on the page a way to its second.
+// The player: waveform, highlighting of the current word, and seeking from every time on the page.
 "use strict";
 
 (() => {
@@ -17,9 +17,9 @@
     const probe = document.createElement("span");
     probe.style.color = `var(--${name})`;
     document.body.append(probe);
-    const found = getComputedStyle(probe).color;
+    const value = getComputedStyle(probe).color;
     probe.remove();
-    return found;
+    return value;
   };
   const faint = (paint, share) => `color-mix(in srgb, ${paint} ${share}%, transparent)`;
 
@@ -29,8 +29,8 @@
     return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
   };
 
-  // Sound. Nothing of it is loaded before somebody wants to hear it.
-  let wanted = null;
+  // Audio is loaded on first use.
+  let pending = null;
   const load = () => {
     if (!audio.src) audio.src = source;
   };
@@ -38,19 +38,19 @@
     const to = Math.min(Math.max(0, at), seconds);
     load();
     if (audio.readyState > 0) audio.currentTime = to;
-    else wanted = to;
+    else pending = to;
     if (play) audio.play().catch(() => {});
     show(to, true);
   };
   audio.addEventListener("loadedmetadata", () => {
-    if (wanted !== null) audio.currentTime = wanted;
-    wanted = null;
+    if (pending !== null) audio.currentTime = pending;
+    pending = null;
   });
-  // Sound that has to be decoded first may take longer than one request may.
+  // Decoding on the server can take longer than one request.
   let tries = 0;
   audio.addEventListener("error", () => {
     if (++tries > 8) { document.getElementById("audio-problem").hidden = false; return; }
-    wanted ??= Number(seek.value);
+    pending ??= Number(seek.value);
     setTimeout(() => { audio.load(); audio.play().catch(() => {}); }, 2000);
   });
   audio.addEventListener("playing", () => { tries = 0; });
@@ -72,11 +72,11 @@
   document.getElementById("channel")?.addEventListener("change", (event) => {
     const at = audio.currentTime, playing = !audio.paused;
     audio.src = event.target.value ? `${source}?channel=${event.target.value}` : source;
-    wanted = at;
+    pending = at;
     if (playing) audio.play().catch(() => {});
   });
 
-  // The word that is heard. Turns are found by their times, those of later parts once they are loaded.
+  // The current word. Turns of later parts are collected once they are loaded.
   let turns = [], lit = [];
   const collect = () => {
     turns = Array.from(conversation.querySelectorAll(".turn"), (turn) => ({
@@ -106,7 +106,7 @@
     }
     return missing;
   };
-  let scrolled = -Infinity, place = 0, awaited = false; // where the page stands; whether it jumped to a part that is not here yet
+  let scrolled = -Infinity, place = 0, awaited = false; // current time; whether it jumped to a part that is not loaded yet
   const show = (at, jumped = false) => {
     place = at;
     awaited = jumped && part(at) !== undefined;
@@ -115,37 +115,37 @@
     seek.setAttribute("aria-valuetext", clock(at));
     need(at);
     need(at + 60);
-    const found = [];
+    const current = [];
     const newest = last(turns, at + 0.02, (one) => one.start);
     for (let n = newest; n >= 0 && newest - n < 8; n--) {
       const entry = turns[n];
-      // In a pause the word before it stays lit: nobody has to look for the place.
+      // In a pause the previous word stays highlighted.
       if (entry.end + 0.25 < at && (n < newest || part(at))) continue;
       const index = last(words(entry), at + 0.02, ([start]) => start);
-      if (index >= 0) found.push([entry.turn, entry.words[index][1]]);
+      if (index >= 0) current.push([entry.turn, entry.words[index][1]]);
     }
     for (const [turn, word] of lit) { turn.classList.remove("current"); word.classList.remove("now"); }
-    for (const [turn, word] of found) { turn.classList.add("current"); word.classList.add("now"); }
-    const changed = found.length && found[0][0] !== lit[0]?.[0];
-    lit = found;
-    if (found.length && follow.checked && (jumped || changed) && performance.now() - scrolled > 2500) {
-      const box = found[0][1].getBoundingClientRect(), top = player.getBoundingClientRect().bottom;
+    for (const [turn, word] of current) { turn.classList.add("current"); word.classList.add("now"); }
+    const changed = current.length && current[0][0] !== lit[0]?.[0];
+    lit = current;
+    if (current.length && follow.checked && (jumped || changed) && performance.now() - scrolled > 2500) {
+      const box = current[0][1].getBoundingClientRect(), top = player.getBoundingClientRect().bottom;
       const seen = box.top >= top + 8 && box.bottom <= innerHeight - 60;
       if (!seen && jumped) {
-        const word = found[0][1];
+        const word = current[0][1];
         word.scrollIntoView({ block: "center" });
-        requestAnimationFrame(() => word.scrollIntoView({ block: "center" })); // parts between were only estimated
+        requestAnimationFrame(() => word.scrollIntoView({ block: "center" })); // heights of parts in between were only estimated
       } else if (!seen) {
         scrollTo({ top: scrollY + box.top - top - (innerHeight - top) * 0.3, behavior: "smooth" });
       }
     }
   };
-  // Who scrolls by hand is left alone for a moment.
+  // Manual scrolling suspends auto-scroll for a moment.
   for (const name of ["wheel", "touchmove"]) {
     addEventListener(name, () => { scrolled = performance.now(); }, { passive: true });
   }
   collect();
-  // A word that is double-clicked is corrected: its turn becomes a form with the word selected.
+  // Double-clicking a word opens the form of its turn with the word selected.
   let chosen = null, returns = null;
   conversation.addEventListener("dblclick", (event) => {
     const word = event.target.closest(".w"), turn = word?.closest(".turn");
@@ -179,7 +179,7 @@
     requestAnimationFrame(frame);
   };
 
-  // Every time on the page leads to its second: words, evidence, charts.
+  // Words, evidence and charts seek to their time.
   const to = (at, play) => {
     scrolled = -Infinity;
     jump(at, play);
@@ -206,16 +206,16 @@
     else if (event.key === "Enter" && event.target === turn) to(Number(turn.dataset.s), true);
   });
 
-  // The waveform: outlines come from the server, so that nothing is decoded here.
+  // The server computes the waveform, so that the browser decodes nothing.
   let wave = null;
   const draw = async () => {
-    const answer = await fetch(waveform, { headers: { Accept: "application/octet-stream" } });
-    if (answer.status === 202) { setTimeout(draw, 1500); return; }
+    const response = await fetch(waveform, { headers: { Accept: "application/octet-stream" } });
+    if (response.status === 202) { setTimeout(draw, 1500); return; }
     const box = document.getElementById("wave");
     const waits = box.querySelector(".wait");
-    if (!answer.ok) { waits.textContent = "–"; return; }
+    if (!response.ok) { waits.textContent = "–"; return; }
     const sides = box.dataset.sides.split(" ");
-    const bytes = new Uint8Array(await answer.arrayBuffer());
+    const bytes = new Uint8Array(await response.arrayBuffer());
     const size = Math.floor(bytes.length / sides.length);
     const peaks = sides.map((_, n) => Float32Array.from(bytes.subarray(n * size, (n + 1) * size), (one) => one / 255));
     waits.remove();
@@ -260,14 +260,14 @@
     });
   };
   const label = (text) => {
-    const made = document.createElement("span");
-    made.textContent = text;
-    Object.assign(made.style, { font: "11px system-ui", color: color("quiet"), padding: "1px 4px", display: "block", whiteSpace: "nowrap" });
-    return made;
+    const element = document.createElement("span");
+    element.textContent = text;
+    Object.assign(element.style, { font: "11px system-ui", color: color("quiet"), padding: "1px 4px", display: "block", whiteSpace: "nowrap" });
+    return element;
   };
 
   requestAnimationFrame(frame);
   draw();
-  const asked = /^#t=([\d.]+)$/.exec(location.hash);
-  if (asked) to(Number(asked[1]), false);
+  const target = /^#t=([\d.]+)$/.exec(location.hash);
+  if (target) to(Number(target[1]), false);
 })();

@@ -30,7 +30,7 @@ class Console:
     calls: dict[str, str] = field(default_factory=dict)
 
     async def link(self) -> str:
-        """A link that opens it once."""
+        """Return a link that opens the console once."""
         secret, _ = await sessions.issue_link(self.client.database, self.client.workspace_id, None, "test")
         return f"{self.url}/sign-in#link={secret}"
 
@@ -64,24 +64,29 @@ class Watched:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def context(chromium: Browser) -> AsyncIterator[BrowserContext]:
-    made = await chromium.new_context(
+    context = await chromium.new_context(
         viewport={"width": 1360, "height": 900}, locale="en-US", timezone_id="Europe/Berlin"
     )
-    yield made
-    await made.close()
+    yield context
+    await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def watched(context: BrowserContext, console: Console) -> AsyncIterator[Watched]:
-    """A page that is signed in; whatever its console complains of fails the test."""
+    """Yield a signed-in page; an error in its console fails the test."""
     page = await context.new_page()
-    found = Watched(page)
-    listen(page, found.faults)
-    page.on("response", lambda one: found.faults.append(f"{one.status} {one.url}") if one.status >= 500 else None)
+    watched_page = Watched(page)
+    listen(page, watched_page.faults)
+    page.on(
+        "response",
+        lambda response: (
+            watched_page.faults.append(f"{response.status} {response.url}") if response.status >= 500 else None
+        ),
+    )
     await page.goto(await console.link())
     await page.wait_for_url("**/calls")
-    yield found
-    assert found.faults == []
+    yield watched_page
+    assert watched_page.faults == []
 
 
 @pytest.fixture
@@ -91,7 +96,7 @@ def page(watched: Watched) -> Iterator[Page]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def sign_in(chromium: Browser, postgres_url: str, tmp_path: Path) -> AsyncIterator[SignIn]:
-    """Sign somebody in to the console of a world, served alone; what a page complains of fails the test."""
+    """Sign a member in to the console of a world, served alone; an error on a page fails the test."""
     visitors: list[Visitor] = []
     async with AsyncExitStack() as stack:
 
@@ -100,14 +105,14 @@ async def sign_in(chromium: Browser, postgres_url: str, tmp_path: Path) -> Async
             context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
             url = stack.enter_context(served(postgres_url, tmp_path))
             stack.push_async_callback(context.close)
-            made = Visitor(url, world, await context.new_page(), without_sound)
-            visitors.append(made)
-            listen(made.page, made.faults)
-            await made.page.goto(f"{url}/sign-in")
-            await made.page.get_by_label("API key", exact=True).fill(secret)
-            await made.page.get_by_role("button", name="Sign in").click()
-            await made.page.wait_for_url("**/calls")
-            return made
+            visitor = Visitor(url, world, await context.new_page(), without_sound)
+            visitors.append(visitor)
+            listen(visitor.page, visitor.faults)
+            await visitor.page.goto(f"{url}/sign-in")
+            await visitor.page.get_by_label("API key", exact=True).fill(secret)
+            await visitor.page.get_by_role("button", name="Sign in").click()
+            await visitor.page.wait_for_url("**/calls")
+            return visitor
 
         yield signed_in
-    assert [fault for one in visitors for fault in one.complaints] == []
+    assert [fault for visitor in visitors for fault in visitor.complaints] == []

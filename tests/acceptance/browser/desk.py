@@ -19,9 +19,9 @@ GRAVE = ("serious", "critical")
 
 @dataclass
 class Visitor:
-    """Somebody who is signed in to the console of a world.
+    """A member signed in to the console of a world.
 
-    `without_sound`: recordings are stored nowhere, and their outlines are missing.
+    `without_sound`: the world has no recordings and no waveforms.
     """
 
     url: str
@@ -46,21 +46,21 @@ class SignIn(Protocol):
 
 def listen(page: Page, faults: list[str]) -> None:
     """Note what a page's console complains of."""
-    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
 
 
 @contextmanager
 def served(url: str, folder: Path) -> Iterator[str]:
-    """The console behind an HTTP server on the loopback address; yields its URL."""
+    """Serve the console over HTTP on the loopback address; yields its URL."""
     with serving.served(build_console(Settings(database_url=url, data_dir=folder))) as base:
         yield base
 
 
 async def grave(page: Page, faults: list[str]) -> list[tuple[str, list[str]]]:
-    """What axe calls serious or critical on a page. `faults`: of the page, less those that axe itself makes."""
+    """Return axe's serious and critical violations on a page. `faults`: of the page, without axe's own."""
     await page.evaluate(AXE_FILE_PATH.read_text(encoding="utf-8"))
     result = await page.evaluate("axe.run()")
     faults[:] = [fault for fault in faults if "inline style" not in fault]  # axe tries to set some
-    found = [one for one in result["violations"] if one["impact"] in GRAVE]
-    return [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found]
+    violations = [violation for violation in result["violations"] if violation["impact"] in GRAVE]
+    return [(violation["id"], [node["html"][:120] for node in violation["nodes"]]) for violation in violations]

@@ -20,7 +20,7 @@ from tests.postgres import new_world
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def office(sign_in: SignIn, database: Database) -> Visitor:
-    """An administrator in front of the workspace's page."""
+    """Yield an administrator on the workspace's page."""
     world = await new_world(database)
     await failed(world, await webhook(world))
     await voice(world)

@@ -28,7 +28,7 @@ async def test_calls_are_reviewed_handed_in_and_compared(
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
 
     async def arrived(heading: str) -> None:
-        """A click does not wait for the page that it opens: what is asked of it would be asked of the one before."""
+        """Wait for the page that a click opens: locators would otherwise match the previous page."""
         await expect(page.get_by_role("heading", name=heading, exact=True, level=1)).to_be_visible()
 
     async def sound(name: str) -> None:
@@ -46,8 +46,8 @@ async def test_calls_are_reviewed_handed_in_and_compared(
     await arrived("march: Call 1 of 2")
     await expect(page.locator("#wave .wait")).to_have_count(0)  # it is drawn
     await sound("review")
-    for told, notice, then in (("No", "Not said", "march: Call 2 of 2"), ("Yes", "Not applicable", "march")):
-        await page.get_by_label("Was an appointment offered?").select_option(told)
+    for label, notice, then in (("No", "Not said", "march: Call 2 of 2"), ("Yes", "Not applicable", "march")):
+        await page.get_by_label("Was an appointment offered?").select_option(label)
         await page.get_by_label("Why?", exact=True).fill("the price")
         await page.get_by_label("call is recorded").select_option(notice)
         await page.get_by_label("Why?", exact=True).press("Enter")

@@ -23,7 +23,7 @@ from tests.support.console_site import recorded
 
 @dataclass
 class Desk:
-    """Somebody who may edit, in front of a call."""
+    """A member with edit rights on a call's page."""
 
     visitor: Visitor
     call_id: UUID
@@ -154,10 +154,10 @@ async def test_of_two_people_the_second_sees_what_the_first_wrote(desk: Desk) ->
     await desk.open()
     other = await page.context.new_page()
     await other.goto(page.url)
-    for one, new in ((page, "invitation"), (other, "inversion")):
-        await one.locator(".w", has_text="invoice").first.dblclick()
-        await expect(one.locator("form.correcting textarea")).to_be_focused()
-        await one.keyboard.type(new)
+    for tab, new in ((page, "invitation"), (other, "inversion")):
+        await tab.locator(".w", has_text="invoice").first.dblclick()
+        await expect(tab.locator("form.correcting textarea")).to_be_focused()
+        await tab.keyboard.type(new)
     await page.locator("form.correcting .primary").click()
     await expect(page.locator(".w.edited")).to_have_text("invitation")
     await other.locator("form.correcting .primary").click()

@@ -68,7 +68,7 @@ async def test_a_call_appears_and_moves_on_without_reload(page: Page, console: C
     await expect(row).not_to_contain_text("Awaiting recording", timeout=60_000)
     await expect(row).to_contain_text("Failed", timeout=60_000)
     assert await page.evaluate("window.unchanged")
-    await expect(page.locator("[data-row]:focus")).to_have_count(1)  # news takes nobody's place away
+    await expect(page.locator("[data-row]:focus")).to_have_count(1)  # an update keeps the focus
     await row.locator("a").click()
     await expect(page.get_by_role("alert")).to_contain_text("switchboard workspaces hosts")
 
@@ -82,7 +82,7 @@ async def test_a_word_is_clicked_and_heard_and_the_highlight_follows(page: Page,
     await expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
     await eventually(page, "at => document.getElementById('audio').currentTime > at + 1", start)
     now = await page.evaluate("document.getElementById('audio').currentTime")
-    lit = [float(await one.get_attribute("data-t") or 0) for one in await page.locator(".w.now").all()]
+    lit = [float(await word.get_attribute("data-t") or 0) for word in await page.locator(".w.now").all()]
     assert lit and all(at <= now + 0.5 for at in lit) and max(lit) > start
     await page.keyboard.press(" ")
     await expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
@@ -127,8 +127,8 @@ async def test_doubtful_words_say_why(page: Page, console: Console) -> None:
 
 @pytest.mark.slow
 async def test_sounds_are_named_and_shaded(page: Page, console: Console) -> None:
-    heard = [{"start": 0.0, "end": 4.0, "kind": "ringback"}, {"start": 4.0, "end": 30.0, "kind": "speech"}]
-    await rewrite(console, console.calls[RING], lambda content: content | {"labels": [[], heard]})
+    labels = [{"start": 0.0, "end": 4.0, "kind": "ringback"}, {"start": 4.0, "end": 30.0, "kind": "speech"}]
+    await rewrite(console, console.calls[RING], lambda content: content | {"labels": [[], labels]})
     await opened(page, console, RING)
     await expect(page.locator(".sound.ringback")).to_contain_text("Ringing, 0:04")
     assert await page.locator("[data-region]").all_text_contents() == ["Ringing"]
@@ -166,7 +166,7 @@ async def rewrite(console: Console, call_id: str, change: Callable[[dict[str, An
 
 
 def repeated(content: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """A stored transcript, again and again until it lasts so long."""
+    """Repeat a stored transcript up to this length."""
     turns: list[dict[str, Any]] = []
     for at in range(int(seconds / content["duration"]) + 1):
         shift = at * content["duration"]

@@ -129,11 +129,11 @@ async def test_who_is_no_reviewer_is_refused_and_others_find_nothing(site: httpx
 
 
 async def refused(site: httpx.AsyncClient, here: str, call_id: UUID) -> None:
-    told = "Personal key required"
-    assert told in seen(await site.get(here))
-    assert told in seen(await site.get(f"{here}/calls/{call_id}"), 403)
+    advice = "To review calls, sign in with a key"
+    assert advice in seen(await site.get(here))
+    assert advice in seen(await site.get(f"{here}/calls/{call_id}"), 403)
     for path, form in ((f"{here}/calls/{call_id}", ANSWERS), (f"{here}/hand-in", {})):
-        assert told in seen(await site.post(path, data=form), 403)
+        assert advice in seen(await site.post(path, data=form), 403)
 
 
 @pytest.mark.parametrize(

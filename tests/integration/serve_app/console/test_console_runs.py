@@ -47,13 +47,13 @@ async def test_a_run_stands_beside_the_records_beside_another_run_and_against_a_
     page = (await site.get("/comparison")).text
     assert "6 of 6" in page and "asr.model=whisper-tiny" in page and "hx-trigger" not in page
     page = await shown(site, f"/comparison/runs/{tiny.run_id}")
-    assert "10 %" in page and "relative to Live" in page, "3 of 30 words"
+    assert "10%" in page and "relative to Live" in page, "3 of 30 words"
     assert "To find out which is better" in page and "tone 6" in page
     first = page[page.index("data-row") :][:200]
     assert f'href="/calls/{min(map(str, calls))}#t=7.00"' in first, "the worst call opens where its words differ"
     assert "borrow" not in page and "service desk" not in page, "no word of the calls"
     page = await shown(site, f"/comparison/runs/{tiny.run_id}?other={base.run_id}&gold=desk@1")
-    assert "tiny is worse by" in page and "10.6 %" in page and "2.8 %" in page
+    assert "tiny is worse by" in page and "10.6%" in page and "2.8%" in page
     german = await shown(site, f"/comparison/runs/{base.run_id}", **{"Accept-Language": "de"})
     assert "bezogen auf Live" in german and "Abgeschlossen" in german
     await made(world, "other", calls[:1], *TALK)
