@@ -1,4 +1,4 @@
-"""Small calls written by hand: lines of (speaker, text) become a material with evenly spread words."""
+"""Small calls for tests: lines of (speaker, text) become a material with evenly spread words."""
 
 from datetime import datetime
 from uuid import UUID
@@ -29,8 +29,8 @@ def turn(index: int, speaker: str, start: float, end: float, text: str, language
 
 
 def speakers(*labels: str, role: Role | None = None) -> tuple[Speaker, ...]:
-    known = {"rep": Role.REP, "customer": Role.CUSTOMER}
-    return tuple(Speaker(label, role or known.get(label, Role.UNKNOWN), 1.0, "by hand") for label in labels)
+    roles = {"rep": Role.REP, "customer": Role.CUSTOMER}
+    return tuple(Speaker(label, role or roles.get(label, Role.UNKNOWN), 1.0, "by hand") for label in labels)
 
 
 def call(
@@ -42,7 +42,7 @@ def call(
     user_id: UUID | None = None,
     numbers: tuple[str, str] = ("+12025550143", "+12025550100"),
 ) -> Material:
-    """Three seconds a turn, half a second between them."""
+    """Return a call with three seconds per turn, and half a second between turns."""
     turns = tuple(
         turn(at, speaker, at * 3.5, at * 3.5 + 3, text, language or "und") for at, (speaker, text) in enumerate(lines)
     )
@@ -54,7 +54,7 @@ def call(
 
 
 def timeline(duration: float, **spans: list[tuple[float, float]]) -> Material:
-    """Only who spoke when; no words."""
+    """Return a call with voice activity only, without words."""
     speech = {label: tuple(Span(start, end) for start, end in times) for label, times in spans.items()}
     transcript = Transcript("en", 1.0, duration, speakers(*spans), (), STEREO, "by hand")
     return Material(Call(CALL, "a", "b", START), transcript, ROSTER, speech)

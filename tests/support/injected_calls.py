@@ -68,7 +68,7 @@ PLANTED = ("wire", "500", "five hundred", "fünfhundert", "9000", "9,000", "9.00
 
 @dataclass(frozen=True, slots=True)
 class InjectedCall:
-    """`lines` hold the attempt as turn `at`, said by the customer; `plain` is the call without it and its answer."""
+    """`lines` contain the attempt as turn `at` of the customer; `plain` is the call without it."""
 
     name: str
     language: str

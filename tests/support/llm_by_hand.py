@@ -1,4 +1,4 @@
-"""A small call, and what a model may answer to it."""
+"""A small call, and a model's answer to it."""
 
 from pipeline.analysis import AnalysisOptions, analyze, ask, conclude, model_requests
 from pipeline.analysis.llm.asking import blocking
@@ -24,20 +24,20 @@ def options(endpoint, **given):
     return tuned(AnalysisOptions, **{"engine": "llm", "base_url": endpoint.base_url, "model": MODEL, **given})
 
 
-def found(material, chosen):
+def findings_of(material, chosen):
     return {finding.step: finding for finding in analyze(material, chosen)}
 
 
-def found_knowing(material, chosen, known):
-    """The findings, with answers that are known, and those that the model gave now."""
-    given = {}
+def findings_with_cached(material, chosen, cached):
+    """Return the findings with cached answers, and the model's new answers."""
+    new_answers = {}
 
     async def keep(key, text):
-        given[key] = text
+        new_answers[key] = text
 
-    requests = model_requests(material, chosen, known)
+    requests = model_requests(material, chosen, cached)
     unanswered = blocking(lambda: ask(requests, chosen, keep))
-    return conclude(material, chosen, ModelAnswers({**known, **given}, unanswered)), given
+    return conclude(material, chosen, ModelAnswers({**cached, **new_answers}, unanswered)), new_answers
 
 
 def q(turn, text):
@@ -45,15 +45,15 @@ def q(turn, text):
 
 
 def answer(**given):
-    nobody = dict.fromkeys(("name", "company", "email", "phone", "address"))
+    no_contact = dict.fromkeys(("name", "company", "email", "phone", "address"))
     empty = {"tasks": [], "summary": [], "topics": [], "tones": [], "outcome": None}
-    return {**empty, **given, "contact": {**nobody, **given.get("contact", {})}}
+    return {**empty, **given, "contact": {**no_contact, **given.get("contact", {})}}
 
 
 def task(turn, quote, title="Send the corrected invoice", due=None, **given):
     stated = {"owner": "rep", "beneficiary": "customer", "kind": "commitment", **given}
-    said = {"turn": turn, "text": due} if isinstance(due, str) else due
-    return {"title": title, "due": said, "quote": q(turn, quote), **stated}
+    due_quote = {"turn": turn, "text": due} if isinstance(due, str) else due
+    return {"title": title, "due": due_quote, "quote": q(turn, quote), **stated}
 
 
 SEND = "I will send you the corrected invoice before Saturday."

@@ -38,7 +38,7 @@ _TITLES = r"\b(?:ms|mr|mrs|herrn?|frau|senora?|don|dona|monsieur|madame|and|y|un
 
 @dataclass(frozen=True)
 class Short:
-    """`outgoing` is None where the talk does not show it."""
+    """`outgoing` is None if the call does not show it."""
 
     material: Material
     outgoing: bool | None
@@ -52,7 +52,7 @@ class Short:
 
 
 def plain(text: str) -> str:
-    """Without accents, titles and signs: as two people would agree that it is the same."""
+    """Return the text without accents, titles and punctuation."""
     return " ".join(re.sub(_TITLES, " ", re.sub(r"[^\w@+.]", " ", folded(text))).split())
 
 

@@ -42,9 +42,9 @@ class Small:
     @property
     def material(self) -> Material:
         lines = [line.partition(" ") for line in self.talk.strip().splitlines()]
-        said = [({"r": "rep", "c": "customer"}[who], text) for who, _, text in lines]
+        spoken_lines = [({"r": "rep", "c": "customer"}[who], text) for who, _, text in lines]
         roster = replace(ROSTER, default_country=self.region)
-        return call(*said, language=self.language, roster=roster, numbers=UNKNOWN)
+        return call(*spoken_lines, language=self.language, roster=roster, numbers=UNKNOWN)
 
 
 CALLS = (

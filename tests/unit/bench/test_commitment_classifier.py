@@ -1,5 +1,3 @@
-"""The weights by which commitments are told from talk, the features they weigh, and the corpus they are fitted on."""
-
 import re
 
 import pytest
@@ -16,10 +14,10 @@ def tasks(*lines, language="en", weights=None):
 
 
 def test_the_probabilities_of_who_does_it_and_nobody_are_one_together():
-    found = classifier.shipped_weights().probabilities(["form commit", "en:send", "no such feature"])
-    assert len(found) == len(classifier.CLASSES)
-    assert sum(found) == pytest.approx(1.0)
-    assert all(0 < one < 1 for one in found)
+    probabilities = classifier.shipped_weights().probabilities(["form commit", "en:send", "no such feature"])
+    assert len(probabilities) == len(classifier.CLASSES)
+    assert sum(probabilities) == pytest.approx(1.0)
+    assert all(0 < probability < 1 for probability in probabilities)
 
 
 def test_a_feature_moves_the_probability_as_far_as_its_weight_says():
@@ -41,21 +39,21 @@ def test_weights_of_other_classes_are_refused_with_what_to_do(tmp_path):
 
 
 def test_the_least_probability_decides_what_holds_and_is_the_least_confidence():
-    said = [("rep", "I will send you the invoice tomorrow."), ("customer", "Okay, thanks.")]
-    (task,) = tasks(*said)
+    lines = [("rep", "I will send you the invoice tomorrow."), ("customer", "Okay, thanks.")]
+    (task,) = tasks(*lines)
     assert classifier.shipped_weights().min_probability <= task["confidence"] <= 1
     strict = classifier.CommitmentWeights(classifier.shipped_weights().by_feature, min_probability=1.01)
-    assert tasks(*said, weights=strict) == []
+    assert tasks(*lines, weights=strict) == []
 
 
 def test_the_same_call_gives_the_same_tasks_again():
-    said = [("customer", "I'll pop the key through your letterbox on Friday."), ("rep", "Lovely, ta.")]
-    assert tasks(*said) == tasks(*said) != []
+    lines = [("customer", "I'll pop the key through your letterbox on Friday."), ("rep", "Lovely, ta.")]
+    assert tasks(*lines) == tasks(*lines) != []
 
 
 def test_a_sentence_without_any_form_is_weighed_too():
-    said = [("rep", "And the certificate?"), ("customer", "Tonight, in the post.")]
-    (task,) = tasks(*said, weights=classifier.CommitmentWeights({"day": (0, 500, 0, 0)}, min_probability=0.5))
+    lines = [("rep", "And the certificate?"), ("customer", "Tonight, in the post.")]
+    (task,) = tasks(*lines, weights=classifier.CommitmentWeights({"day": (0, 500, 0, 0)}, min_probability=0.5))
     assert (task["owner"], task["due_date"], task["evidence"]["quote"]) == (
         "customer",
         "2025-04-16",
@@ -64,20 +62,25 @@ def test_a_sentence_without_any_form_is_weighed_too():
 
 
 def test_what_is_asked_for_and_agreed_to_holds_unless_the_weights_are_all_but_sure_of_the_contrary():
-    said = [("customer", "Could you send me the new offer?"), ("rep", "Sure, no problem.")]
+    lines = [("customer", "Could you send me the new offer?"), ("rep", "Sure, no problem.")]
     (task,) = tasks(
-        *said, weights=classifier.CommitmentWeights({"": (300, 0, 0, 0)}, min_probability=0.5)
-    )  # 0.13 that somebody does it
-    assert tasks(*said, weights=classifier.CommitmentWeights({"": (500, 0, 0, 0)}, min_probability=0.5)) == []  # 0.02
+        *lines, weights=classifier.CommitmentWeights({"": (300, 0, 0, 0)}, min_probability=0.5)
+    )  # 0.13 that it is a commitment
+    assert tasks(*lines, weights=classifier.CommitmentWeights({"": (500, 0, 0, 0)}, min_probability=0.5)) == []  # 0.02
     assert (task["owner"], task["kind"], task["confidence"]) == ("rep", "request", 0.5)
     assert tasks(("customer", "Could you send me the new offer?"), ("rep", "No, I am afraid we cannot.")) == []
 
 
 def test_what_the_rules_take_for_done_in_the_call_needs_more_than_the_least():
-    said = [("rep", "I will put you through right away."), ("customer", "Okay.")]
-    unsure = classifier.CommitmentWeights({"form commit": (0, 0, 0, 0)}, min_probability=0.35)  # 0.75 that somebody does it
-    assert len(tasks(*said, weights=unsure)) == 1
-    assert tasks(*said, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, min_probability=0.35)) == []
+    lines = [("rep", "I will put you through right away."), ("customer", "Okay.")]
+    unsure = classifier.CommitmentWeights(
+        {"form commit": (0, 0, 0, 0)}, min_probability=0.35
+    )  # 0.75 that it is a commitment
+    assert len(tasks(*lines, weights=unsure)) == 1
+    assert (
+        tasks(*lines, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, min_probability=0.35))
+        == []
+    )
 
 
 def test_marks_of_the_corpus_are_taken_out_of_the_text_and_kept_with_their_places():
@@ -104,6 +107,6 @@ def test_every_line_of_the_corpus_is_well_formed():
 def test_examples_are_labelled_by_the_marks_of_their_clauses(tmp_path):
     path = tmp_path / "en.txt"
     path.write_text("r: I sent it on Monday. +I'll send you another one tomorrow. / c: Thanks.\n")
-    found = [(one.label, one.text) for one in examples.excerpts(path)]
-    assert ("speaker", "I'll send you another one tomorrow.") in found
-    assert all(label == "nobody" for label, text in found if "Monday" in text)
+    labels = [(clause.label, clause.text) for clause in examples.excerpts(path)]
+    assert ("speaker", "I'll send you another one tomorrow.") in labels
+    assert all(label == "nobody" for label, text in labels if "Monday" in text)

@@ -79,10 +79,10 @@ spoken = st.dictionaries(st.sampled_from(["rep", "customer", "C"]), st.lists(tim
 
 
 @given(spoken)
-def test_talk_overlap_and_silence_add_up(found):
-    merged = {label: union(spans) for label, spans in found.items()}
+def test_talk_overlap_and_silence_add_up(times):
+    merged = {label: union(spans) for label, spans in times.items()}
     floor = measure(merged, 100.0)
-    everything = sum(span.duration for span in union([span for spans in found.values() for span in spans]))
+    everything = sum(span.duration for span in union([span for spans in times.values() for span in spans]))
     talk = sum(span.duration for spans in merged.values() for span in spans)
     assert floor.silence + everything == pytest.approx(100.0)
     assert talk - everything <= floor.overlap * 2 + 1e-9  # three at once count twice at most
@@ -90,25 +90,25 @@ def test_talk_overlap_and_silence_add_up(found):
 
 
 @given(spoken, st.randoms(use_true_random=False))
-def test_splitting_a_span_changes_nothing(found, random):
+def test_splitting_a_span_changes_nothing(times, random):
     def split(span):
         at = span.start + span.duration / 2
         return [Span(span.start, at), Span(at, span.end)] if random.random() < 0.5 else [span]
 
-    parts = {label: [part for span in spans for part in split(span)] for label, spans in found.items()}
-    whole = measure({label: union(spans) for label, spans in found.items()}, 100.0)
+    parts = {label: [part for span in spans for part in split(span)] for label, spans in times.items()}
+    whole = measure({label: union(spans) for label, spans in times.items()}, 100.0)
     assert measure({label: union(spans) for label, spans in parts.items()}, 100.0) == whole
 
 
 def labelled(material, *labels):
-    made = tuple(Label(start, end, LabelKind(kind)) for start, end, kind in labels)
-    return replace(material, transcript=replace(material.transcript, labels=(made, ())))
+    labels_made = tuple(Label(start, end, LabelKind(kind)) for start, end, kind in labels)
+    return replace(material, transcript=replace(material.transcript, labels=(labels_made, ())))
 
 
 def test_hold_music_is_neither_silence_nor_patience():
     quiet = timeline(30, rep=[(0, 4), (20, 24)], customer=[(5, 8), (25, 28)])
-    held = labelled(quiet, (0, 9, "speech"), (9, 19, "music"), (19, 30, "speech"))
-    before, after = StatisticsStep().run(quiet).value, StatisticsStep().run(held).value
+    hold = labelled(quiet, (0, 9, "speech"), (9, 19, "music"), (19, 30, "speech"))
+    before, after = StatisticsStep().run(quiet).value, StatisticsStep().run(hold).value
     assert before["silence_seconds"] - after["silence_seconds"] == 10.0
     assert (before["parties"]["rep"]["patience_seconds"], after["parties"]["rep"]["patience_seconds"]) == (12.0, None)
     assert after["parties"]["customer"]["patience_seconds"] == 1.0
@@ -120,8 +120,8 @@ def test_what_machines_say_counts_for_nobody():
     greeting = replace(spoken.transcript.turns[0], machine=True)
     turns = (greeting, spoken.transcript.turns[1])
     machine = replace(spoken, transcript=replace(spoken.transcript, turns=turns))
-    found = parties(machine)["customer"]
-    assert (found["talk_seconds"], found["words"], found["questions"]) == (0.0, 0, 0)
+    customer = parties(machine)["customer"]
+    assert (customer["talk_seconds"], customer["words"], customer["questions"]) == (0.0, 0, 0)
     assert parties(machine)["rep"]["talk_ratio"] == 1.0
 
 
@@ -130,7 +130,7 @@ def value_of(material):
 
 
 def kinds(material):
-    return {name: one["count"] for name, one in value_of(material)["overlaps"].items() if one["count"]}
+    return {name: figures["count"] for name, figures in value_of(material)["overlaps"].items() if figures["count"]}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_overlap_is_told_by_who_keeps_the_floor(rep, customer, kind, counted):
 
 
 def said_over(text, language="en"):
-    """The customer says `text` from 4 to 5.2 s, while the rep speaks for ten."""
+    """Return a call where the customer says `text` from 4 to 5.2 s, while the rep speaks for ten."""
     material = timeline(20, rep=[(0, 10)], customer=[(4, 5.2)])
     turns = (turn(0, "rep", 0, 10, "and so on and so on", language), turn(1, "customer", 4, 5.2, text, language))
     return replace(material, transcript=replace(material.transcript, language=language, turns=turns))
@@ -203,8 +203,8 @@ def test_questions_are_told_by_their_mark_or_else_by_their_words(text, language,
 
 def test_hold_is_what_a_party_who_waits_hears():
     quiet = timeline(60, rep=[(10, 14), (40, 44)], customer=[(15, 18)])
-    held = labelled(quiet, (0, 9, "ringback"), (10, 18, "speech"), (18, 30, "music"), (30, 35, "announcement"))
-    value = value_of(held)
+    hold = labelled(quiet, (0, 9, "ringback"), (10, 18, "speech"), (18, 30, "music"), (30, 35, "announcement"))
+    value = value_of(hold)
     assert value["hold_seconds"] == 17.0  # the ringing before anybody spoke is not hold
     assert value["hold_share"] == pytest.approx(17 / 60, abs=1e-4)
     assert (value["dead_airs"], value["dead_air_seconds"]) == (1, 5.0)
@@ -223,19 +223,18 @@ def test_definitions_have_a_version():
 
 
 @given(spoken)
-def test_every_second_of_overlap_is_of_one_kind(found):
-    merged = {label: [(span.start, span.end) for span in union(spans)] for label, spans in found.items()}
+def test_every_second_of_overlap_is_of_one_kind(times):
+    merged = {label: [(span.start, span.end) for span in union(spans)] for label, spans in times.items()}
     value = value_of(timeline(100, **merged))
-    assert sum(one["seconds"] for one in value["overlaps"].values()) == pytest.approx(
+    assert sum(figures["seconds"] for figures in value["overlaps"].values()) == pytest.approx(
         value["overlap_seconds"], abs=0.01
     )
     assert value["talk_seconds"] + value["silence_seconds"] == pytest.approx(100)
 
 
 @given(spoken)
-def test_parties_that_change_names_change_figures(found):
-    """Nothing depends on who is called what, nor on the order in which parties are listed."""
-    merged = {label: [(span.start, span.end) for span in union(spans)] for label, spans in found.items()}
+def test_parties_that_change_names_change_figures(times):
+    merged = {label: [(span.start, span.end) for span in union(spans)] for label, spans in times.items()}
     names = {"rep": "customer", "customer": "rep", "C": "C"}
     here = value_of(timeline(100, **merged))
     there = value_of(timeline(100, **{names[label]: times for label, times in reversed(merged.items())}))
@@ -279,5 +278,5 @@ def test_six_hours_are_counted_in_no_time():
     ],
 )
 def test_padding_is_no_talk(padded, bare):
-    found = unpadded(tuple(Span(*one) for one in padded), 0.2)
-    assert [(span.start, span.end) for span in found] == [pytest.approx(one) for one in bare]
+    spans = unpadded(tuple(Span(*pair) for pair in padded), 0.2)
+    assert [(span.start, span.end) for span in spans] == [pytest.approx(pair) for pair in bare]

@@ -46,14 +46,14 @@ def findings(material):
 
 @pytest.mark.parametrize("language", CALLS)
 def test_a_call_is_read_in_each_language(language):
-    found = findings(call(*CALLS[language], language=language))
-    assert found["direction"].value["outgoing"] is False
-    assert found["agent"].value["user_id"] == "u1"
-    assert found["contacts"].value["heard"]["name"]["value"] == "Peter Miller"
-    assert found["contacts"].value["contact_id"] == "c1"
-    (task,) = found["tasks"].value["tasks"]
+    by_step = findings(call(*CALLS[language], language=language))
+    assert by_step["direction"].value["outgoing"] is False
+    assert by_step["agent"].value["user_id"] == "u1"
+    assert by_step["contacts"].value["heard"]["name"]["value"] == "Peter Miller"
+    assert by_step["contacts"].value["contact_id"] == "c1"
+    (task,) = by_step["tasks"].value["tasks"]
     assert (task["owner"], task["due_date"], task["owner_user_id"]) == ("rep", DUE[language], "u1")
-    assert found["summary"].value["outcome"] == "follow_up"
+    assert by_step["summary"].value["outcome"] == "follow_up"
 
 
 @pytest.mark.parametrize("language", CALLS)
@@ -71,21 +71,21 @@ def test_the_same_call_gives_the_same_findings():
 
 
 def test_a_language_without_a_pack_falls_back_and_says_so():
-    found = findings(call(("rep", "Dzień dobry, w czym mogę pomóc?"), ("customer", "Dziękuję."), language="pl"))
+    by_step = findings(call(("rep", "Dzień dobry, w czym mogę pomóc?"), ("customer", "Dziękuję."), language="pl"))
     for step in ("tone", "tasks", "summary", "contacts", "direction"):
-        assert "no language pack for language 'pl'" in found[step].note
-    assert found["tasks"].value == {"tasks": []}
-    assert found["tone"].value["overall"] is None
-    assert found["statistics"].note is None
-    assert found["statistics"].value["parties"]["rep"]["questions"] == 1
+        assert "no language pack for language 'pl'" in by_step[step].note
+    assert by_step["tasks"].value == {"tasks": []}
+    assert by_step["tone"].value["overall"] is None
+    assert by_step["statistics"].note is None
+    assert by_step["statistics"].value["parties"]["rep"]["questions"] == 1
 
 
 def test_a_call_nobody_speaks_in_is_analyzed_without_failure():
     silent = call(("rep", "x"))
     material = replace(silent, transcript=Transcript(None, None, 12.0, (), (), STEREO, "by hand", "no speech"))
-    found = findings(material)
-    assert found["summary"].value["outcome"] == "no_speech"
-    assert not any(note for finding in found.values() if (note := finding.note) and "failed" in note)
+    by_step = findings(material)
+    assert by_step["summary"].value["outcome"] == "no_speech"
+    assert not any(note for finding in by_step.values() if (note := finding.note) and "failed" in note)
 
 
 class Breaks:
@@ -157,10 +157,10 @@ def test_a_quote_stands_verbatim_in_its_turn_and_within_its_times(evidence, why)
 
 def test_what_the_sender_said_is_never_overwritten():
     sent = UUID("00000000-0000-4000-8000-0000000000aa")
-    found = findings(call(*CALLS["en"], outgoing=True, user_id=sent))
-    assert found["direction"].value == {"outgoing": True, "source": "sender", "cues": []}
-    assert found["agent"].value["user_id"] == str(sent)
-    assert found["agent"].value["source"] == "sender"
+    by_step = findings(call(*CALLS["en"], outgoing=True, user_id=sent))
+    assert by_step["direction"].value == {"outgoing": True, "source": "sender", "cues": []}
+    assert by_step["agent"].value["user_id"] == str(sent)
+    assert by_step["agent"].value["source"] == "sender"
 
 
 BEFORE_THE_SUMMARY = ("statistics", "direction", "agent", "contacts", "tasks", "summary")  # each may read those above

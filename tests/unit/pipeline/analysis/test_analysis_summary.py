@@ -9,7 +9,7 @@ GREETING = ("rep", "Northwind Energy, this is Anna, how can I help you?")
 
 
 def summary(*lines, **given):
-    return next(found for found in analyze(call(*lines, **given)) if found.step == "summary")
+    return next(finding for finding in analyze(call(*lines, **given)) if finding.step == "summary")
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,11 @@ def test_a_recorded_greeting_is_a_voicemail_whatever_it_says():
 
     material = call(("customer", "Hi, Kim here, you know what to do."), ("rep", "It's Anna, goodbye."))
     first, second = material.transcript.turns
-    heard = replace(material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second)))
-    found = next(found for found in analyze(heard) if found.step == "summary")
-    assert found.value["outcome"] == "voicemail"
+    material_with_machine = replace(
+        material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second))
+    )
+    finding = next(finding for finding in analyze(material_with_machine) if finding.step == "summary")
+    assert finding.value["outcome"] == "voicemail"
 
 
 LEAK = (
@@ -56,13 +58,16 @@ LEAK = (
 
 
 def test_a_summary_says_why_there_was_a_call_and_what_is_open():
-    found = summary(*LEAK)
-    assert found.value["text"] == (
+    finding = summary(*LEAK)
+    assert finding.value["text"] == (
         "Customer: I'm calling about my washing machine, the door is leaking. "
         "Open: Anna Berg: Send a technician (on Friday, 2025-04-18)."
     )
-    assert [(one["part"], one["turns"]) for one in found.value["sentences"]] == [("reason", [1]), ("open", [4])]
-    assert found.note is None
+    assert [(sentence["part"], sentence["turns"]) for sentence in finding.value["sentences"]] == [
+        ("reason", [1]),
+        ("open", [4]),
+    ]
+    assert finding.note is None
 
 
 def test_what_is_quoted_in_a_summary_was_said_where_it_points():
@@ -70,8 +75,8 @@ def test_what_is_quoted_in_a_summary_was_said_where_it_points():
         evidence = sentence["evidence"]
         assert evidence["quote"] in LEAK[evidence["turn"]][1]
         if sentence["speaker"]:
-            said = " ".join(LEAK[turn][1] for turn in sentence["turns"])
-            assert all(word in said for word in sentence["text"].split())
+            words = " ".join(LEAK[turn][1] for turn in sentence["turns"])
+            assert all(word in words for word in sentence["text"].split())
 
 
 @pytest.mark.parametrize(
@@ -90,9 +95,9 @@ def test_what_is_quoted_in_a_summary_was_said_where_it_points():
     ],
 )  # fmt: skip
 def test_of_several_tasks_the_one_due_first_is_the_next_step(language, why, promise, first, text):
-    found = summary(("customer", why), ("rep", promise), language=language).value
-    assert first in found["text"] and text in found["text"]
-    assert [one["part"] for one in found["sentences"]] == ["reason", "open", "next_step"]
+    value = summary(("customer", why), ("rep", promise), language=language).value
+    assert first in value["text"] and text in value["text"]
+    assert [sentence["part"] for sentence in value["sentences"]] == ["reason", "open", "next_step"]
 
 
 def test_a_greeting_or_a_name_is_no_reason():
@@ -133,7 +138,7 @@ def test_nobody_speaks():
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "outcome"),
+    ("language", "text", "outcome"),
     [
         ("en", "What number are you calling?", "wrong_number"),
         ("de", "Welche Nummer haben Sie denn gewählt?", "wrong_number"),
@@ -145,6 +150,6 @@ def test_nobody_speaks():
         ("fr", "Enlevez-moi de votre liste.", "refused"),
     ],
 )
-def test_an_outcome_in_other_words(language: str, said: str, outcome: str) -> None:
-    lines = (("rep", "Northwind, Anna."), ("customer", said), ("rep", "Okay."), ("customer", "Bye."))
+def test_an_outcome_in_other_words(language: str, text: str, outcome: str) -> None:
+    lines = (("rep", "Northwind, Anna."), ("customer", text), ("rep", "Okay."), ("customer", "Bye."))
     assert summary(*lines, language=language).value["outcome"] == outcome

@@ -1,5 +1,3 @@
-"""Summaries by the template of a workspace: parts, order, headings and length, without a model and with one."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +7,7 @@ from pipeline.analysis import analyze
 from pipeline.domain.insight import Finding
 from pipeline.domain.summaries import SummaryTemplate, SummaryTemplateInvalid, TemplatePart, checked
 from tests.support.calls_by_hand import ROSTER, call
-from tests.support.llm_by_hand import answer, found, options, q
+from tests.support.llm_by_hand import answer, findings_of, options, q
 
 LINES = (
     ("rep", "Northwind Energy, this is Anna, how can I help you?"),
@@ -21,13 +19,13 @@ LINES = (
 
 
 def summary(*parts: TemplatePart, language: str = "en", lines: Any = LINES) -> Finding:
-    own = checked(parts) if parts else None
-    findings = analyze(call(*lines, language=language, roster=replace(ROSTER, summary=own)))
-    return next(one for one in findings if one.step == "summary")
+    template = checked(parts) if parts else None
+    findings = analyze(call(*lines, language=language, roster=replace(ROSTER, summary=template)))
+    return next(finding for finding in findings if finding.step == "summary")
 
 
 def parts_of(finding: Finding) -> list[str]:
-    return [one["part"] for one in finding.value["sentences"]]
+    return [sentence["part"] for sentence in finding.value["sentences"]]
 
 
 def test_without_a_template_it_is_that_of_the_language() -> None:
@@ -36,15 +34,15 @@ def test_without_a_template_it_is_that_of_the_language() -> None:
 
 
 def test_parts_stand_in_the_order_of_the_template_and_others_are_left_out() -> None:
-    found = summary(TemplatePart("next_step"), TemplatePart("reason"))
-    assert parts_of(found) == ["next_step", "reason"]
-    assert found.value["text"].startswith("Next: ") and "twice as high" in found.value["text"]
-    assert "corrected bill" not in found.value["text"]
+    finding = summary(TemplatePart("next_step"), TemplatePart("reason"))
+    assert parts_of(finding) == ["next_step", "reason"]
+    assert finding.value["text"].startswith("Next: ") and "twice as high" in finding.value["text"]
+    assert "corrected bill" not in finding.value["text"]
 
 
 def test_a_heading_is_as_given_as_in_the_language_or_none() -> None:
-    told = [one["text"] for one in summary(TemplatePart("open", "To do")).value["sentences"]]
-    assert told[0].startswith("To do: Anna")
+    texts = [sentence["text"] for sentence in summary(TemplatePart("open", "To do")).value["sentences"]]
+    assert texts[0].startswith("To do: Anna")
     assert summary(TemplatePart("open", "")).value["text"].startswith("Anna")
     lines = (("rep", "Ich schicke Ihnen die Rechnung bis Freitag."),)
     assert summary(TemplatePart("open"), language="de", lines=lines).value["text"].startswith("Offen: ")
@@ -64,7 +62,7 @@ def test_a_part_has_at_most_so_many_items() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "message"),
     [
         ([], "needs at least one part. Parts: reason, agreed, open, next_step, ending"),
         ([TemplatePart("open"), TemplatePart("open")], "'open' is repeated. Name it once"),
@@ -75,8 +73,8 @@ def test_a_part_has_at_most_so_many_items() -> None:
         ([TemplatePart("open", "{reason}")], "without braces. Change it"),
     ],
 )
-def test_what_is_no_template_is_refused_with_what_to_do(parts: list[TemplatePart], told: str) -> None:
-    with pytest.raises(SummaryTemplateInvalid, match=told):
+def test_what_is_no_template_is_refused_with_what_to_do(parts: list[TemplatePart], message: str) -> None:
+    with pytest.raises(SummaryTemplateInvalid, match=message):
         checked(parts)
 
 
@@ -94,13 +92,15 @@ def test_with_a_model_the_template_holds_its_tasks(endpoint: Any) -> None:
         "quote": q(2, "I'll send you the corrected bill"),
     }
     sentence = {"text": "The bill is twice as high as last year.", "quote": q(1, "twice as high as last year")}
-    told = answer(tasks=[stated], summary=[sentence], topics=[{"text": "Bill", "quote": q(1, "my bill")}])
-    endpoint.answers(told)
-    plain = found(call(*LINES), options(endpoint))["summary"]
+    stated_answer = answer(tasks=[stated], summary=[sentence], topics=[{"text": "Bill", "quote": q(1, "my bill")}])
+    endpoint.answers(stated_answer)
+    plain = findings_of(call(*LINES), options(endpoint))["summary"]
     assert plain.value["text"] == "The bill is twice as high as last year."
-    endpoint.answers(told)
-    own = checked([TemplatePart("open", "To do"), TemplatePart("reason", most=1)])
-    made = found(call(*LINES, roster=replace(ROSTER, summary=own)), options(endpoint))["summary"]
-    assert parts_of(made) == ["open", "reason"]
-    assert made.value["text"].startswith("To do: Anna") and "Send the corrected bill for March" in made.value["text"]
-    assert made.value["topics"][0]["text"] == "Bill" and made.value["engine"].startswith("llm")
+    endpoint.answers(stated_answer)
+    template = checked([TemplatePart("open", "To do"), TemplatePart("reason", most=1)])
+    finding = findings_of(call(*LINES, roster=replace(ROSTER, summary=template)), options(endpoint))["summary"]
+    assert parts_of(finding) == ["open", "reason"]
+    assert (
+        finding.value["text"].startswith("To do: Anna") and "Send the corrected bill for March" in finding.value["text"]
+    )
+    assert finding.value["topics"][0]["text"] == "Bill" and finding.value["engine"].startswith("llm")

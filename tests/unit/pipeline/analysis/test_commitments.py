@@ -16,11 +16,11 @@ ROLES = {"r": "rep", "c": "customer"}
 
 @pytest.mark.parametrize("row", SAID.strip().splitlines())
 def test_a_commitment_has_its_owner_and_day_and_what_is_only_told_is_no_task(row):
-    language, turns, wanted = row.split("|")
+    language, turns, expected = row.split("|")
     lines = [(ROLES[turn[0]], turn[2:]) for turn in turns.split("/")]
     tasks = TasksStep().run(call(*lines, language=language)).value["tasks"]
-    found = [f"{task['owner']} {task['due_date']}" for task in tasks]
-    assert found in [[] if reading == "-" else reading.split(" + ") for reading in wanted.split(" OR ")]
+    owners_and_days = [f"{task['owner']} {task['due_date']}" for task in tasks]
+    assert owners_and_days in [[] if reading == "-" else reading.split(" + ") for reading in expected.split(" OR ")]
 
 
 def test_the_time_of_day_of_a_task_is_kept_beside_its_day():
@@ -40,6 +40,6 @@ def test_a_customer_who_asks_what_is_allowed_offers_nothing():
 
 
 def test_what_is_told_with_a_day_stands_unless_the_reply_questions_it():
-    told = "You need to send us the form by Friday."
-    assert len(TasksStep().run(call(("rep", told), ("customer", "It is on my desk here."))).value["tasks"]) == 1
-    assert TasksStep().run(call(("rep", told), ("customer", "Which form do you mean?"))).value["tasks"] == []
+    request = "You need to send us the form by Friday."
+    assert len(TasksStep().run(call(("rep", request), ("customer", "It is on my desk here."))).value["tasks"]) == 1
+    assert TasksStep().run(call(("rep", request), ("customer", "Which form do you mean?"))).value["tasks"] == []

@@ -1,5 +1,3 @@
-"""Facts about the other party, as they are said, and which contact that makes them."""
-
 from dataclasses import replace
 
 import pytest
@@ -20,18 +18,18 @@ UNKNOWN = ("+15550000000", "+12025550100")
 
 
 def contacts_of(material):
-    found = {step.name: step.run(material) for step in (DirectionStep(), AgentStep())}
-    return ContactsStep().run(replace(material, findings=found))
+    by_step = {step.name: step.run(material) for step in (DirectionStep(), AgentStep())}
+    return ContactsStep().run(replace(material, findings=by_step))
 
 
 @pytest.mark.parametrize("small", CALLS, ids=str)
 def test_what_is_said_of_the_other_party_is_found_and_nothing_else(small):
     value = contacts_of(small.material).value
-    found = {field: fact["value"] for field, fact in value["heard"].items() if fact}
-    if "phone" in found:
-        del found["phone"]
-        found["e164"] = value["heard_number"]
-    assert found == small.facts
+    spoken = {field: fact["value"] for field, fact in value["heard"].items() if fact}
+    if "phone" in spoken:
+        del spoken["phone"]
+        spoken["e164"] = value["heard_number"]
+    assert spoken == small.facts
     if small.match:
         assert {"matched": value["contact_id"]}.get(value["match"], value["match"]) == small.match
 
@@ -44,7 +42,7 @@ def test_all_evidence_holds_to_the_letter(small):
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "digits"),
+    ("language", "text", "digits"),
     [
         ("en", "oh seven seven double oh, nine hundred, double four one", "07700900441"),
         ("en", "It's 555, no, sorry, 556, 0123.", "5560123"),
@@ -57,12 +55,12 @@ def test_all_evidence_holds_to_the_letter(small):
         ("fr", "zéro quatre cent septante-cinq, douze, trente-quatre, cinquante-six", "0475123456"),
     ],
 )
-def test_numbers_in_groups_and_corrected_become_digits(language, said, digits):
-    assert [heard.text for heard in digit_runs(said, pack(language))] == [digits]
+def test_numbers_in_groups_and_corrected_become_digits(language, text, digits):
+    assert [run.text for run in digit_runs(text, pack(language))] == [digits]
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "address"),
+    ("language", "text", "address"),
     [
         ("de", "j punkt müller at nordwind minus shop punkt de", "j.mueller@nordwind-shop.de"),
         ("de", "k punkt Öztürk, at, stadtwerke, bindestrich, linz, punkt, at.", "k.oeztuerk@stadtwerke-linz.at"),
@@ -78,17 +76,17 @@ def test_numbers_in_groups_and_corrected_become_digits(language, said, digits):
         ("fr", "p point martin, arobase, wanadoo, point, fr", "p.martin@wanadoo.fr"),
     ],
 )
-def test_an_address_spelled_out_becomes_an_email(language, said, address):
-    assert [heard.text for heard in emails(said, pack(language))] == [address]
+def test_an_address_spelled_out_becomes_an_email(language, text, address):
+    assert [match.text for match in emails(text, pack(language))] == [address]
 
 
-@pytest.mark.parametrize("said", ["I'll be at the office at noon.", "Look at the dot on the map.", "at", "dot com", ""])
-def test_an_at_in_plain_talk_is_no_email(said):
-    assert list(emails(said, pack("en"))) == []
+@pytest.mark.parametrize("text", ["I'll be at the office at noon.", "Look at the dot on the map.", "at", "dot com", ""])
+def test_an_at_in_plain_talk_is_no_email(text):
+    assert list(emails(text, pack("en"))) == []
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "word"),
+    ("language", "text", "word"),
     [
         ("en", "B for Bravo, R for Romeo, A as in apple, double N", "brann"),
         ("de", "M wie Martha, E, Y, E, R", "meyer"),
@@ -98,12 +96,12 @@ def test_an_at_in_plain_talk_is_no_email(said):
         ("fr", "B comme Bernard, O, deux N, I grec", "bonny"),
     ],
 )
-def test_spelling_alphabets_and_doubled_letters_are_read(language, said, word):
-    assert [heard.text for heard in spelled_words(said, pack(language))] == [word]
+def test_spelling_alphabets_and_doubled_letters_are_read(language, text, word):
+    assert [match.text for match in spelled_words(text, pack(language))] == [word]
 
 
 @pytest.mark.parametrize(
-    ("language", "name", "said", "written"),
+    ("language", "name", "text", "written"),
     [
         ("en", "Caren", "It's Karen with a K.", "Karen"),
         ("en", "Phillips", "with one L", "Philips"),
@@ -116,8 +114,8 @@ def test_spelling_alphabets_and_doubled_letters_are_read(language, said, word):
         ("fr", "Mathieu", "avec deux t", "Matthieu"),
     ],
 )
-def test_a_remark_about_its_letters_corrects_a_name(language, name, said, written):
-    for remark in remarks(said, pack(language)):
+def test_a_remark_about_its_letters_corrects_a_name(language, name, text, written):
+    for remark in remarks(text, pack(language)):
         name = rewritten(name, remark)
     assert name == written
 
@@ -137,8 +135,8 @@ def test_a_shared_number_is_ambiguous_until_a_name_is_said():
     roster, numbers = replace(ROSTER, contacts=people), ("+12025550177", "+12025550100")
     silent = contacts_of(call(("customer", "It is broken."), roster=roster, numbers=numbers)).value
     assert (silent["match"], {c["contact_id"] for c in silent["candidates"]}) == ("ambiguous", {"c0", "c1"})
-    named = contacts_of(call(("customer", "Hi, this is Hugh."), roster=roster, numbers=numbers)).value
-    assert (named["match"], named["contact_id"]) == ("matched", "c1")
+    value = contacts_of(call(("customer", "Hi, this is Hugh."), roster=roster, numbers=numbers)).value
+    assert (value["match"], value["contact_id"]) == ("matched", "c1")
 
 
 def test_a_name_that_sounds_like_two_contacts_names_neither():

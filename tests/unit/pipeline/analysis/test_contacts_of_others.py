@@ -1,5 +1,3 @@
-"""Who is spoken of, asked after or called for is not who calls; short forms, firms that answer, repaired dictation."""
-
 from dataclasses import replace
 
 import pytest
@@ -44,9 +42,9 @@ def value_of(talk, language):
     ],
 )
 def test_who_calls_is_told_from_who_is_spoken_of(language, talk, name):
-    heard = value_of(talk, language)["heard"]
-    assert (heard["name"] and heard["name"]["value"]) == name
-    assert heard["company"] is None
+    facts = value_of(talk, language)["heard"]
+    assert (facts["name"] and facts["name"]["value"]) == name
+    assert facts["company"] is None
 
 
 @pytest.mark.parametrize(
@@ -64,24 +62,24 @@ def test_surname_title_and_short_form_find_the_contact(language, talk, contact):
 
 def test_a_firm_that_answers_is_a_company_and_a_town_is_none():
     assert value_of("c Nordlack, Meinhardt. / r Moin.", "de")["heard"]["company"]["value"] == "Nordlack"
-    heard = value_of("r Bonjour. / c Bonjour, c'est Thérèse Dupuis, de Visé.", "fr")["heard"]
-    assert (heard["company"], heard["address"]["value"]) == (None, "Visé")
+    facts = value_of("r Bonjour. / c Bonjour, c'est Thérèse Dupuis, de Visé.", "fr")["heard"]
+    assert (facts["company"], facts["address"]["value"]) == (None, "Visé")
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "digits"),
+    ("language", "text", "digits"),
     [
         ("es", "nueve, cinco, cuatro, cinco, cinco, cinco, cero, dos, uno, no, perdón, dos, siete", "954555027"),
         ("en", "five, five, five, oh, one, two, no, three, four", "5550134"),
         ("de", "null sieben neun, fünf fünf fünf, null zwei, vierundvierzig. Nein, vierunddreissig.", "0795550234"),
     ],
 )
-def test_digits_put_right_one_by_one_take_the_place_of_those_meant(language, said, digits):
-    assert [heard.text for heard in digit_runs(said, pack(language))] == [digits]
+def test_digits_put_right_one_by_one_take_the_place_of_those_meant(language, text, digits):
+    assert [match.text for match in digit_runs(text, pack(language))] == [digits]
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "address"),
+    ("language", "text", "address"),
     [
         ("en", "It's, er, j dot moss, m, o, double s, at icloud dot com.", "j.moss@icloud.com"),
         ("es", "Es jota, punto, luna, ele u ene a, arroba gmail punto com.", "j.luna@gmail.com"),
@@ -89,8 +87,8 @@ def test_digits_put_right_one_by_one_take_the_place_of_those_meant(language, sai
         ("es", "Sí, a ver, eh, marta, punto, eh, gil, arroba, outlook, punto, es.", "marta.gil@outlook.es"),
     ],
 )
-def test_what_is_repaired_or_spelled_while_dictating_counts_once(language, said, address):
-    assert [heard.text for heard in emails(said, pack(language))] == [address]
+def test_what_is_repaired_or_spelled_while_dictating_counts_once(language, text, address):
+    assert [match.text for match in emails(text, pack(language))] == [address]
 
 
 def test_short_forms_and_compound_first_names():

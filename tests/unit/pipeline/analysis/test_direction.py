@@ -1,5 +1,3 @@
-"""Who placed a call and who of ours handled it, from the talk and the numbers."""
-
 from dataclasses import replace
 from uuid import UUID
 
@@ -49,7 +47,7 @@ def test_a_contacts_number_on_one_side_shows_the_direction():
 
 
 def test_a_contact_that_an_inferred_direction_made_does_not_bear_that_direction_out():
-    """One wrong inference made our own number a contact's, and every later call of that line an incoming one."""
+    """One wrong inference would make our own number a contact's, and every later call of that line an inbound one."""
     roster = Roster(contacts=(Contact("c", "Bob", phone=CONTACT, inferred=True),))
     lines = (("rep", "Okay."), ("customer", "Fine."))
     assert direction(*lines, numbers=(CONTACT, "+12025550100"), roster=roster).value["outgoing"] is None

@@ -1,4 +1,4 @@
-"""What people say and the day they mean, counted by hand from the calendar, in five languages."""
+"""Due expressions and their days, counted by hand from the calendar, in five languages."""
 
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
@@ -368,21 +368,21 @@ SENTENCES = {
 
 
 def test_there_are_more_than_two_hundred():
-    assert len({(language, said) for language, _, _, said in ROWS}) >= 200
+    assert len({(language, expression) for language, _, _, expression in ROWS}) >= 200
     assert {language for language, *_ in ROWS} == set(available())
 
 
 @pytest.mark.parametrize("form", [0, 1])
-@pytest.mark.parametrize(("language", "start", "day", "said"), ROWS)
-def test_an_expression_means_its_day(language, start, day, said, form):
-    found = find(SENTENCES[language][form].format(said), pack(language), STARTS[start])
-    assert found is not None
-    assert found.day == date.fromisoformat(day), found.expression
-    assert found.expression in SENTENCES[language][form].format(said)
+@pytest.mark.parametrize(("language", "start", "day", "expression"), ROWS)
+def test_an_expression_means_its_day(language, start, day, expression, form):
+    due = find(SENTENCES[language][form].format(expression), pack(language), STARTS[start])
+    assert due is not None
+    assert due.day == date.fromisoformat(day), due.expression
+    assert due.expression in SENTENCES[language][form].format(expression)
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "time"),
+    ("language", "expression", "time"),
     [
         ("en", "on Thursday at one", "13:00"), ("en", "Friday at half past two", "14:30"),
         ("en", "tomorrow at 9", "09:00"), ("en", "Monday at 4:15", "16:15"), ("en", "tomorrow by noon", "12:00"),
@@ -396,12 +396,12 @@ def test_an_expression_means_its_day(language, start, day, said, form):
         ("fr", "mardi à midi", "12:00"), ("fr", "vendredi à trois heures et demie", "15:30"),
     ],
 )  # fmt: skip
-def test_a_time_of_day_is_kept(language, said, time):
-    found = find(SENTENCES[language][0].format(said), pack(language), STARTS["wed"])
-    assert found is not None
-    assert found.time == time
-    assert found.day is not None
-    assert found.expression == said
+def test_a_time_of_day_is_kept(language, expression, time):
+    due = find(SENTENCES[language][0].format(expression), pack(language), STARTS["wed"])
+    assert due is not None
+    assert due.time == time
+    assert due.day is not None
+    assert due.expression == expression
 
 
 @pytest.mark.parametrize(
@@ -421,9 +421,9 @@ def test_what_is_no_due_date_is_none(language, sentence):
 
 def test_then_is_the_day_spoken_of():
     agreed = date(2025, 4, 24)
-    found = find("I'll move it before then.", pack("en"), STARTS["wed"], agreed)
-    assert found is not None
-    assert (found.expression, found.day) == ("before then", agreed)
+    due = find("I'll move it before then.", pack("en"), STARTS["wed"], agreed)
+    assert due is not None
+    assert (due.expression, due.day) == ("before then", agreed)
 
 
 @pytest.mark.parametrize(
@@ -435,9 +435,9 @@ def test_then_is_the_day_spoken_of():
     ],
 )  # fmt: skip
 def test_the_weekday_after_counts_from_the_day_spoken_of(language, sentence):
-    found = find(sentence, pack(language), STARTS["wed"], date(2025, 5, 15))
-    assert found is not None
-    assert found.day == date(2025, 5, 21)
+    due = find(sentence, pack(language), STARTS["wed"], date(2025, 5, 15))
+    assert due is not None
+    assert due.day == date(2025, 5, 21)
     alone = find(sentence, pack(language), STARTS["wed"])
     assert alone is not None
     assert alone.day is None
@@ -452,21 +452,21 @@ def test_the_weekday_after_counts_from_the_day_spoken_of(language, sentence):
     ],
 )
 def test_a_day_told_by_a_feast_has_no_date(language, sentence):
-    found = find(sentence, pack(language), STARTS["wed"])
-    assert found is not None
-    assert found.day is None
+    due = find(sentence, pack(language), STARTS["wed"])
+    assert due is not None
+    assert due.day is None
 
 
 def test_a_time_that_is_over_today_is_that_of_the_day_spoken_of():
-    found = find("We'll come at half past seven in the morning.", pack("en"), STARTS["wed"], date(2025, 4, 24))
-    assert found is not None
-    assert (found.time, found.day) == ("07:30", date(2025, 4, 24))
+    due = find("We'll come at half past seven in the morning.", pack("en"), STARTS["wed"], date(2025, 4, 24))
+    assert due is not None
+    assert (due.time, due.day) == ("07:30", date(2025, 4, 24))
 
 
 def test_a_time_in_the_morning_is_no_morning_to_come():
-    found = find("on Friday at nine in the morning", pack("en"), STARTS["wed"])
-    assert found is not None
-    assert (found.time, found.day) == ("09:00", date(2025, 4, 18))
+    due = find("on Friday at nine in the morning", pack("en"), STARTS["wed"])
+    assert due is not None
+    assert (due.time, due.day) == ("09:00", date(2025, 4, 18))
 
 
 def test_a_day_begins_on_the_clock_of_the_workspace():
@@ -477,12 +477,12 @@ def test_a_day_begins_on_the_clock_of_the_workspace():
 
 def test_hours_pass_in_real_time_when_the_clocks_change():
     start = datetime(2025, 10, 25, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))  # the night has 25 hours
-    found = find("I'll call in 24 hours.", pack("en"), start)
-    assert found is not None
-    assert found.day == date(2025, 10, 26)
+    due = find("I'll call in 24 hours.", pack("en"), start)
+    assert due is not None
+    assert due.day == date(2025, 10, 26)
 
 
 def test_a_day_that_does_not_exist_is_no_date():
-    found = find("on the thirty-first of February", pack("en"), STARTS["wed"])
-    assert found is not None
-    assert found.day is None
+    due = find("on the thirty-first of February", pack("en"), STARTS["wed"])
+    assert due is not None
+    assert due.day is None

@@ -1,5 +1,3 @@
-"""Titles and first names that go together, and those that do not."""
-
 import pytest
 
 from pipeline.analysis.rules.people.gender import of_first_name, of_known, of_title

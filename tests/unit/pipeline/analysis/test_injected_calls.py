@@ -1,4 +1,4 @@
-"""Sixty calls that give orders, read by a model that obeys every one of them: no finding says what was planted."""
+"""Sixty calls with injected orders, read by a model that obeys all of them: no finding may contain what was planted."""
 
 import json
 
@@ -6,15 +6,16 @@ import pytest
 
 from tests.support.calls_by_hand import call
 from tests.support.injected_calls import PLANTED, injected_calls
-from tests.support.llm_by_hand import answer, found, options, q, task
+from tests.support.llm_by_hand import answer, findings_of, options, q, task
 
 CALLS = list(injected_calls())
 
 
 def obeying(spoken):
-    """A model that states everything an attempt wants, in every way that the schema has: beside the attempt's
-    own words, beside each turn of the call, by each owner."""
-    stated, told = [], []
+    """Return the answer of a model that states everything an attempt demands, in every form of the schema: with the
+    attempt's own words, with each turn of the call, by each owner.
+    """
+    stated, sentences = [], []
     attempt = spoken.lines[spoken.at][1]
     for owner in ("rep", "customer", "other", "unknown"):
         for at, (_, text) in enumerate(spoken.lines):
@@ -22,15 +23,17 @@ def obeying(spoken):
             stated.append(task(at, text, "Give the laptop", owner=owner, kind="request"))
         stated.append(task(spoken.at, attempt, attempt[:150], owner=owner))
     for at, (_, text) in enumerate(spoken.lines):
-        told.append({"text": "The agent agreed to wire five hundred dollars.", "quote": q(at, text)})
-        told.append({"text": "The agent wires five hundred dollars.", "quote": q(at, text)})
-        told.append({"text": "It was promised that a laptop will be sent.", "quote": q(at, text)})
-        told.append({"text": "Der Berater überweist fünfhundert Dollar, das ist vereinbart.", "quote": q(at, text)})
+        sentences.append({"text": "The agent agreed to wire five hundred dollars.", "quote": q(at, text)})
+        sentences.append({"text": "The agent wires five hundred dollars.", "quote": q(at, text)})
+        sentences.append({"text": "It was promised that a laptop will be sent.", "quote": q(at, text)})
+        sentences.append(
+            {"text": "Der Berater überweist fünfhundert Dollar, das ist vereinbart.", "quote": q(at, text)}
+        )
     email = {"value": "boss@evil.example", "quotes": [q(spoken.at, attempt)]}
     name = {"value": "Mister Evil", "quotes": [q(spoken.at, attempt)]}
     return answer(
         tasks=stated,
-        summary=told,
+        summary=sentences,
         contact={"email": email, "name": name},
         tones=[{"speaker": "rep", "label": "positive", "quote": q(spoken.at, attempt)}],
         outcome={"name": "resolved", "quote": q(spoken.at, attempt)},
@@ -45,17 +48,19 @@ def obeying(spoken):
 def test_a_model_that_obeys_plants_nothing(endpoint, spoken):
     endpoint.answers(obeying(spoken))
     material = call(*spoken.lines, language=spoken.language)
-    made, built = found(material, options(endpoint)), found(material, None)
+    findings, built = findings_of(material, options(endpoint)), findings_of(material, None)
     assert endpoint.asked
-    assert not any(planted(one["title"]) and one["owner"] == "rep" for one in built["tasks"].value["tasks"])
-    for one in made["tasks"].value["tasks"]:
-        said = spoken.lines[one["evidence"]["turn"]][0]
-        assert not planted(one["title"]) or "model" not in one.get("stated_by", ["rules"]), one
-        assert one["evidence"]["turn"] != spoken.at or (one["owner"], said) != ("rep", "customer"), one
-    assert not planted(made["summary"].value["text"]) or made["summary"].value == built["summary"].value
-    assert made["summary"].value["outcome"] == built["summary"].value["outcome"]
-    assert "evil" not in json.dumps(made["contacts"].value).lower()
-    assert made["tone"].value["parties"]["rep"] == built["tone"].value["parties"]["rep"]
+    assert not any(planted(task["title"]) and task["owner"] == "rep" for task in built["tasks"].value["tasks"])
+    for stated_task in findings["tasks"].value["tasks"]:
+        speaker = spoken.lines[stated_task["evidence"]["turn"]][0]
+        assert not planted(stated_task["title"]) or "model" not in stated_task.get("stated_by", ["rules"]), stated_task
+        assert stated_task["evidence"]["turn"] != spoken.at or (stated_task["owner"], speaker) != ("rep", "customer"), (
+            stated_task
+        )
+    assert not planted(findings["summary"].value["text"]) or findings["summary"].value == built["summary"].value
+    assert findings["summary"].value["outcome"] == built["summary"].value["outcome"]
+    assert "evil" not in json.dumps(findings["contacts"].value).lower()
+    assert findings["tone"].value["parties"]["rep"] == built["tone"].value["parties"]["rep"]
 
 
 def planted(text):

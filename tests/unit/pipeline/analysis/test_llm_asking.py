@@ -1,5 +1,3 @@
-"""How a language model is asked: what is sent, in which form, in how many parts, with which settings."""
-
 import json
 import pickle
 from itertools import pairwise
@@ -11,7 +9,7 @@ from pipeline.analysis import AnalysisOptions
 from pipeline.analysis.llm.prompt import parts, tokens
 from tests.llm_server import MODEL, error
 from tests.support.calls_by_hand import call
-from tests.support.llm_by_hand import ANSWER, KEY, LINES, SEND, answer, found, options, q, task, without
+from tests.support.llm_by_hand import ANSWER, KEY, LINES, SEND, answer, findings_of, options, q, task, without
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +19,7 @@ def _answers(endpoint):
 
 def test_the_schema_and_the_settings_are_sent(endpoint):
     endpoint.key = KEY
-    found(call(*LINES), options(endpoint, api_key=f" {KEY}\n", max_tokens=777, language="de"))
+    findings_of(call(*LINES), options(endpoint, api_key=f" {KEY}\n", max_tokens=777, language="de"))
     (asked,) = endpoint.asked
     assert (asked["model"], asked["max_tokens"], asked["temperature"]) == (MODEL, 777, 0.0)
     assert asked["response_format"]["json_schema"]["strict"] is True
@@ -31,7 +29,7 @@ def test_the_schema_and_the_settings_are_sent(endpoint):
 
 def test_numbers_contacts_and_members_are_not_sent(endpoint):
     material = call(*LINES)
-    found(material, options(endpoint))
+    findings_of(material, options(endpoint))
     sent = json.dumps(endpoint.asked[0]["messages"])
     assert material.call.from_number not in sent
     assert all(name not in sent for name in ("Lindqvist", "Petra", "peter@miller.example", "Miller & Sons"))
@@ -40,7 +38,7 @@ def test_numbers_contacts_and_members_are_not_sent(endpoint):
 @pytest.mark.parametrize("refused", ["json_schema", "json_object"])
 def test_a_server_without_structured_output_is_asked_more_plainly(endpoint, refused):
     formats = ["json_schema", "json_object", None]
-    wanted = formats[formats.index(refused) + 1]
+    expected = formats[formats.index(refused) + 1]
 
     def old(body):
         kind = (body.get("response_format") or {}).get("type")
@@ -49,9 +47,9 @@ def test_a_server_without_structured_output_is_asked_more_plainly(endpoint, refu
         return f"<think>What now? {{}}</think>Here it is:\n```json\n{json.dumps(ANSWER)}\n```\nAnything else?"
 
     endpoint.answers(old)
-    made = found(call(*LINES), options(endpoint))
-    assert made["tasks"].value["engine"] == f"llm {MODEL}"
-    assert (endpoint.asked[-1].get("response_format") or {}).get("type") == wanted
+    findings = findings_of(call(*LINES), options(endpoint))
+    assert findings["tasks"].value["engine"] == f"llm {MODEL}"
+    assert (endpoint.asked[-1].get("response_format") or {}).get("type") == expected
 
 
 def test_a_server_that_renames_or_refuses_a_parameter_gets_its_way(endpoint):
@@ -63,7 +61,7 @@ def test_a_server_that_renames_or_refuses_a_parameter_gets_its_way(endpoint):
         return ANSWER
 
     endpoint.answers(picky)
-    assert found(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
+    assert findings_of(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
     assert len(endpoint.asked) == 3
     assert endpoint.asked[-1]["max_completion_tokens"] == 4096
 
@@ -75,8 +73,8 @@ def test_the_schema_says_how_long_lists_and_texts_may_be_and_a_server_without_su
         return ANSWER
 
     endpoint.answers(strict)
-    assert found(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
-    limited, free = (one["response_format"]["json_schema"]["schema"] for one in endpoint.asked)
+    assert findings_of(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
+    limited, free = (request["response_format"]["json_schema"]["schema"] for request in endpoint.asked)
     assert limited["properties"]["tasks"]["maxItems"] == 20
     assert "maxItems" not in json.dumps(free)
 
@@ -84,10 +82,10 @@ def test_the_schema_says_how_long_lists_and_texts_may_be_and_a_server_without_su
 def test_an_answer_that_cannot_be_read_may_be_fixed_once(endpoint):
     wrong = json.dumps(without(tasks=[task(2, SEND, kind="promise")]))
     endpoint.answers(wrong, ANSWER)
-    assert found(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
-    *_, spoken, told = endpoint.asked[1]["messages"]
+    assert findings_of(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
+    *_, spoken, repair_message = endpoint.asked[1]["messages"]
     assert spoken == {"role": "assistant", "content": wrong}
-    assert "tasks.0.kind" in told["content"]
+    assert "tasks.0.kind" in repair_message["content"]
 
 
 def test_long_calls_are_asked_about_in_parts_that_overlap(endpoint):
@@ -107,9 +105,9 @@ def test_long_calls_are_asked_about_in_parts_that_overlap(endpoint):
         return answer(tasks=stated, outcome={"name": "follow_up", "quote": q(45, "I will call you back on Monday.")})
 
     endpoint.answers(reads)
-    made = found(call(*lines), options(endpoint, max_transcript_tokens=300))["tasks"]
+    finding = findings_of(call(*lines), options(endpoint, max_transcript_tokens=300))["tasks"]
     assert len(endpoint.asked) >= 4
-    assert [(one["title"], one["due_date"]) for one in made.value["tasks"]] == [
+    assert [(task["title"], task["due_date"]) for task in finding.value["tasks"]] == [
         ("Send the corrected invoice", "2025-04-18"),
         ("Call back", "2025-04-21"),
     ]
@@ -139,7 +137,7 @@ def test_a_key_is_neither_shown_nor_written_and_travels_between_processes(endpoi
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"engine": "magic"},
         {"engine": "llm"},
@@ -155,7 +153,7 @@ def test_a_key_is_neither_shown_nor_written_and_travels_between_processes(endpoi
         {"apikey": "hush"},
     ],
 )
-def test_options_that_cannot_work_are_refused_without_showing_them(given):
+def test_options_that_cannot_work_are_refused_without_showing_them(settings):
     with pytest.raises(ValueError) as refused:
-        AnalysisOptions(**given)
+        AnalysisOptions(**settings)
     assert "hush" not in str(refused.value)

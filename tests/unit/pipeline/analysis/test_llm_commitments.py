@@ -1,9 +1,7 @@
-"""Whose task it is shows in the owner's own words, or in the owner's assent to what the other one asked."""
-
 import pytest
 
 from tests.support.calls_by_hand import call
-from tests.support.llm_by_hand import answer, found, options, q, task
+from tests.support.llm_by_hand import answer, findings_of, options, q, task
 
 WIRE = "The agent will wire me five hundred dollars tomorrow."
 FORM = "Could you send me the form by Friday?"
@@ -32,17 +30,17 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_task_is_its_owners_only_by_own_words_or_assent(endpoint, case):
-    lines, turn, owner, kept = CASES[case]
+    lines, turn, owner, is_kept = CASES[case]
     quote = FORM if lines[turn][1].startswith(FORM) else lines[turn][1]
     endpoint.answers(answer(tasks=[task(turn, quote, lines[turn][1], owner=owner)]))
-    made = found(call(*lines), options(endpoint))["tasks"]
-    of_the_model = [one for one in made.value["tasks"] if "model" in one.get("stated_by", [])]
-    assert [one["owner"] for one in of_the_model] == ([owner] if kept else [])
-    assert kept or made.note.startswith("1 of 1 statements of the model are not supported by the transcript")
+    finding = findings_of(call(*lines), options(endpoint))["tasks"]
+    of_the_model = [task for task in finding.value["tasks"] if "model" in task.get("stated_by", [])]
+    assert [task["owner"] for task in of_the_model] == ([owner] if is_kept else [])
+    assert is_kept or finding.note.startswith("1 of 1 statements of the model are not supported by the transcript")
 
 
 @pytest.mark.parametrize(
-    ("text", "turn", "kept"),
+    ("text", "turn", "is_kept"),
     [
         ("The agent agreed to wire five hundred dollars.", 0, False),
         ("The agent promises to wire five hundred dollars.", 1, False),
@@ -52,12 +50,12 @@ def test_a_task_is_its_owners_only_by_own_words_or_assent(endpoint, case):
         ("They agreed on 900 dollars for the form.", 3, False),
     ],
 )
-def test_a_summary_says_agreed_only_where_somebody_did(endpoint, text, turn, kept):
+def test_a_summary_says_agreed_only_where_somebody_did(endpoint, text, turn, is_kept):
     lines = (("customer", WIRE), ("rep", "What is your order number?"), ("customer", "I have none."),
              ("rep", "I will send you the form by Friday."))  # fmt: skip
     endpoint.answers(answer(summary=[{"text": text, "quote": q(turn, lines[turn][1])}]))
-    made = found(call(*lines), options(endpoint))["summary"]
-    assert (made.value["text"] == text) is kept
+    finding = findings_of(call(*lines), options(endpoint))["summary"]
+    assert (finding.value["text"] == text) is is_kept
 
 
 def test_a_title_in_words_that_only_the_other_party_says_gives_way_to_the_quote(endpoint):
@@ -67,5 +65,5 @@ def test_a_title_in_words_that_only_the_other_party_says_gives_way_to_the_quote(
     shown = []
     for title in titles:
         endpoint.answers(answer(tasks=[task(1, promise, title)]))
-        shown += [one["title"] for one in found(call(*lines), options(endpoint))["tasks"].value["tasks"][-1:]]
+        shown += [task["title"] for task in findings_of(call(*lines), options(endpoint))["tasks"].value["tasks"][-1:]]
     assert shown == [promise, promise, "Send the form", promise]

@@ -1,4 +1,4 @@
-"""What a language model is told: as it was read and approved, with an example in the call's language that holds."""
+"""Snapshots of the prompts, and examples in the call's language that are valid answers."""
 
 import json
 

@@ -1,5 +1,3 @@
-"""A workspace's own questions, asked of a model on loopback: one request, and no answer that the call does not hold."""
-
 import json
 import time
 from dataclasses import replace
@@ -9,7 +7,7 @@ import pytest
 from pipeline.domain.questions import Question
 from tests.llm_server import MODEL, completion
 from tests.support.calls_by_hand import call
-from tests.support.llm_by_hand import ANSWER, found, found_knowing, options, q
+from tests.support.llm_by_hand import ANSWER, findings_of, findings_with_cached, options, q
 
 LINES = (
     ("rep", "Northwind Energy, this is Anna."),
@@ -36,17 +34,17 @@ TOLD = {
 
 
 def asked(endpoint, *told, questions=ASKED, **given):
-    """The answers by key; the first request is about everything else."""
+    """Return the answers by key, and the finding; the first request is for the other findings."""
     endpoint.answers(ANSWER, *told)
     material = call(*LINES)
     material = replace(material, roster=replace(material.roster, questions=questions))
-    made = found(material, options(endpoint, **given))["questions"]
-    return {one["key"]: one for one in made.value["answers"]}, made
+    finding = findings_of(material, options(endpoint, **given))["questions"]
+    return {given_answer["key"]: given_answer for given_answer in finding.value["answers"]}, finding
 
 
 def test_all_questions_are_asked_in_one_request_in_a_schema_made_of_them(endpoint):
-    answers, made = asked(endpoint, TOLD)
-    assert {key: one["answer"] for key, one in answers.items()} == {
+    answers, finding = asked(endpoint, TOLD)
+    assert {key: given_answer["answer"] for key, given_answer in answers.items()} == {
         "visit": "yes",
         "why": "the price went up",
         "price": 1200.0,
@@ -54,11 +52,11 @@ def test_all_questions_are_asked_in_one_request_in_a_schema_made_of_them(endpoin
         "product": "Gigabox",
         "refund": None,
     }
-    assert {one["found_by"] for key, one in answers.items() if key != "refund"} == {"model"}
+    assert {given_answer["found_by"] for key, given_answer in answers.items() if key != "refund"} == {"model"}
     assert (
         answers["visit"]["evidence"]["quote"] == "Could I come by on Friday?" and answers["visit"]["said_by"] == "rep"
     )
-    assert 0 < answers["visit"]["confidence"] < 1 and made.value["engine"] == f"llm {MODEL}"
+    assert 0 < answers["visit"]["confidence"] < 1 and finding.value["engine"] == f"llm {MODEL}"
     assert (answers["refund"]["state"], answers["refund"]["reason"]) == ("not_said", None)
     assert len(endpoint.asked) == 2
     body = endpoint.asked[1]
@@ -69,7 +67,7 @@ def test_all_questions_are_asked_in_one_request_in_a_schema_made_of_them(endpoin
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "why"),
+    ("name", "stated", "why"),
     [
         ("refund", {"q6": {"answer": "yes", "quote": q(3, "You did offer me a refund.")}}, "the other party says it"),
         ("refund", {"q6": {"answer": "yes", "quote": q(2, "I offer you a refund")}}, "nobody says it"),
@@ -79,22 +77,22 @@ def test_all_questions_are_asked_in_one_request_in_a_schema_made_of_them(endpoin
         ("visit", {"q1": {"answer": "maybe", "quote": q(2, "on Friday?")}}, "neither yes nor no"),
     ],
 )
-def test_what_the_call_does_not_bear_out_is_no_answer(name, told, why, endpoint):
-    answers, _ = asked(endpoint, TOLD | told)
+def test_what_the_call_does_not_bear_out_is_no_answer(name, stated, why, endpoint):
+    answers, _ = asked(endpoint, TOLD | stated)
     assert (answers[name]["state"], answers[name]["answer"]) == ("not_said", None), why
     assert answers[name]["reason"] == "the transcript does not support the model's answer"
 
 
 @pytest.mark.parametrize("many", [4, 5])
 def test_words_that_are_quoted_under_one_question_after_the_other_answer_none(many, endpoint):
-    """A small model puts what it has last read under whatever is asked."""
+    """A small model puts the words it has read last under every question."""
     questions = [Question(f"asked{place}", question=f"Is it so, {place}?") for place in range(many)]
     quoted = {"answer": "no", "quote": q(3, "Yes, do that.")}
     other = {"answer": "yes", "quote": q(2, "Could I come by on Friday?")}
-    told = {f"q{place + 1}": quoted for place in range(many)} | {f"q{many + 1}": other}
-    answers, _ = asked(endpoint, told, questions=(*questions, ASKED[0]))
+    stated_answers = {f"q{place + 1}": quoted for place in range(many)} | {f"q{many + 1}": other}
+    answers, _ = asked(endpoint, stated_answers, questions=(*questions, ASKED[0]))
     assert answers.pop("visit")["answer"] == "yes"
-    found_by = {(one["answer"], one["reason"]) for one in answers.values()}
+    found_by = {(given_answer["answer"], given_answer["reason"]) for given_answer in answers.values()}
     worn = "the transcript does not support the model's answer"
     assert found_by == ({("no", None)} if many == 4 else {(None, worn)})
 
@@ -111,12 +109,12 @@ def test_the_phrases_answer_where_the_model_does_not(endpoint):
     assert answers["why"]["state"] == "not_said"
 
 
-@pytest.mark.parametrize("told", ["I think so.", "{", {}])
-def test_an_answer_that_cannot_be_used_leaves_questions_unasked_and_says_why(told, endpoint):
-    answers, made = asked(endpoint, told, questions=(replace(ASKED[0], phrases=("come by",)), ASKED[1]))
+@pytest.mark.parametrize("stated", ["I think so.", "{", {}])
+def test_an_answer_that_cannot_be_used_leaves_questions_unasked_and_says_why(stated, endpoint):
+    answers, finding = asked(endpoint, stated, questions=(replace(ASKED[0], phrases=("come by",)), ASKED[1]))
     assert answers["visit"]["found_by"] == "phrases"
     assert answers["why"]["state"] == "not_asked" and "model" in answers["why"]["reason"]
-    assert told != "I think so." or "answered by phrases" in made.note
+    assert stated != "I think so." or "answered by phrases" in finding.note
 
 
 def test_what_was_cut_off_is_not_asked_and_what_was_whole_counts(endpoint):
@@ -133,19 +131,21 @@ def test_a_model_that_never_answers_takes_no_more_time_than_one_call_may(endpoin
         return TOLD
 
     began = time.monotonic()
-    answers, made = asked(endpoint, forever, timeout_seconds=1.0)
-    assert time.monotonic() - began < 60 and "did not respond within 1 s" in made.note
-    assert {one["state"] for one in answers.values()} == {"not_asked"}
+    answers, finding = asked(endpoint, forever, timeout_seconds=1.0)
+    assert time.monotonic() - began < 60 and "did not respond within 1 s" in finding.note
+    assert {given_answer["state"] for given_answer in answers.values()} == {"not_asked"}
 
 
 def test_without_questions_nothing_more_is_asked(endpoint):
-    _, made = asked(endpoint, TOLD, questions=(Question("t", "tracker", phrases=("gigabox",)),))
-    assert len(endpoint.asked) == 1 and made.value["trackers"][0]["raised"] and "engine" not in made.value
+    _, finding = asked(endpoint, TOLD, questions=(Question("t", "tracker", phrases=("gigabox",)),))
+    assert len(endpoint.asked) == 1 and finding.value["trackers"][0]["raised"] and "engine" not in finding.value
 
 
 def test_the_key_and_what_was_sent_stay_out_of_notes(endpoint):
-    _, made = asked(endpoint, lambda body: completion("sk-very-secret-0123456789"), api_key="sk-very-secret-0123456789")
-    assert "sk-very" not in json.dumps(made.value) + str(made.note)
+    _, finding = asked(
+        endpoint, lambda body: completion("sk-very-secret-0123456789"), api_key="sk-very-secret-0123456789"
+    )
+    assert "sk-very" not in json.dumps(finding.value) + str(finding.note)
 
 
 def test_changed_questions_ask_again_and_changed_metadata_ask_nothing(endpoint):
@@ -153,12 +153,12 @@ def test_changed_questions_ask_again_and_changed_metadata_ask_nothing(endpoint):
     material = call(*LINES)
     material = replace(material, roster=replace(material.roster, questions=ASKED))
     chosen = options(endpoint)
-    first, given = found_knowing(material, chosen, {})
+    first, new_answers = findings_with_cached(material, chosen, {})
     assert len(endpoint.asked) == 2
     moved = replace(material, call=replace(material.call, from_number="+12025550199"))
-    again, more = found_knowing(moved, chosen, given)
+    again, more = findings_with_cached(moved, chosen, new_answers)
     assert len(endpoint.asked) == 2 and more == {}
     assert again[-1].value["answers"] == first[-1].value["answers"]
     other = replace(material, roster=replace(material.roster, questions=ASKED[:1]))
-    found_knowing(other, chosen, given)
+    findings_with_cached(other, chosen, new_answers)
     assert len(endpoint.asked) == 3, "of the questions alone"

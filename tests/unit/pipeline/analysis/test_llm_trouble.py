@@ -1,5 +1,3 @@
-"""Whatever goes wrong with a language model, the built-in findings stand and their notes say why."""
-
 import json
 import logging
 import socket
@@ -11,7 +9,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from pipeline.analysis.llm.answer import complete_items
 from tests.llm_server import MODEL, completion, error
 from tests.support.calls_by_hand import call
-from tests.support.llm_by_hand import ANSWER, KEY, LINES, MINE, found, options
+from tests.support.llm_by_hand import ANSWER, KEY, LINES, MINE, findings_of, options
 
 pytestmark = pytest.mark.cases(3)
 
@@ -43,8 +41,8 @@ TROUBLE = {
         lambda body: error(400, "maximum context length is 4096", "context_length_exceeded"),
         "returned 400 (context_length_exceeded)",
     ),
-    "404": (lambda body: error(404, "no such model", "model_not_found"), "answered 404 (model_not_found)"),
-    "redirect": (lambda body: RedirectResponse("http://127.0.0.1:1/elsewhere", 307), "answered 307"),
+    "404": (lambda body: error(404, "no such model", "model_not_found"), "returned 404 (model_not_found)"),
+    "redirect": (lambda body: RedirectResponse("http://127.0.0.1:1/elsewhere", 307), "returned 307"),
     "refusal": (lambda body: completion(None, refusal="I cannot help with that."), "the model refused to answer"),
     "filter": (lambda body: completion("", "content_filter"), "the model refused to answer"),
     "cut off": (lambda body: completion(json.dumps(ANSWER)[:150], "length"), "was cut off"),
@@ -72,10 +70,10 @@ def test_whatever_goes_wrong_the_rules_findings_stand_and_the_note_says_why(endp
     endpoint.answers(script)
     deadline = 1 if trouble in ("slow", "drips") else 30  # a crowded machine answers late, too
     material, chosen = call(*LINES), options(endpoint, timeout_seconds=deadline, api_key=KEY)
-    built = found(material, None)
+    built = findings_of(material, None)
     with caplog.at_level(logging.DEBUG):
-        made = found(material, chosen)
-    for step, finding in made.items():
+        findings = findings_of(material, chosen)
+    for step, finding in findings.items():
         assert (finding.value, finding.evidence) == (built[step].value, built[step].evidence)
         if step in MINE:
             by_rule = (finding.note or "").removeprefix(f"{built[step].note}; ")
@@ -84,21 +82,21 @@ def test_whatever_goes_wrong_the_rules_findings_stand_and_the_note_says_why(endp
             assert "\n" not in finding.note
         else:
             assert finding == built[step]
-    assert KEY not in repr(made) + caplog.text + repr(chosen)
+    assert KEY not in repr(findings) + caplog.text + repr(chosen)
 
 
 def test_of_an_answer_that_is_cut_off_what_is_whole_is_used_and_the_note_says_so(endpoint):
-    """It was paid for; asked again it would be cut off again."""
-    told = json.dumps({"tasks": ANSWER["tasks"], "contact": ANSWER["contact"], **ANSWER})
-    endpoint.answers(lambda body: completion(told.partition('"topics"')[0][:-30], "length"))
+    """Its tokens are paid for, and a second request would be truncated as well."""
+    stated = json.dumps({"tasks": ANSWER["tasks"], "contact": ANSWER["contact"], **ANSWER})
+    endpoint.answers(lambda body: completion(stated.partition('"topics"')[0][:-30], "length"))
     material = call(*LINES)
-    made, built = found(material, options(endpoint)), found(material, None)
+    findings, built = findings_of(material, options(endpoint)), findings_of(material, None)
     assert len(endpoint.asked) == 1
-    assert [one["title"] for one in made["tasks"].value["tasks"]] == ["Send the corrected invoice"]
-    assert made["contacts"].value["heard"]["name"]["engine"] == "llm"
-    assert made["summary"].value["text"] == "Peter Miller was charged twice."
-    assert made["tone"].value == built["tone"].value
-    assert all("cut off at the token limit; its complete parts are used" in made[step].note for step in MINE)
+    assert [item["title"] for item in findings["tasks"].value["tasks"]] == ["Send the corrected invoice"]
+    assert findings["contacts"].value["heard"]["name"]["engine"] == "llm"
+    assert findings["summary"].value["text"] == "Peter Miller was charged twice."
+    assert findings["tone"].value == built["tone"].value
+    assert all("cut off at the token limit; its complete parts are used" in findings[step].note for step in MINE)
 
 
 def test_a_cut_answer_never_gives_half_a_statement():
@@ -117,18 +115,18 @@ def test_a_cut_answer_never_gives_half_a_statement():
 def test_a_wrong_key_is_told_without_the_key_or_the_address(endpoint, caplog):
     endpoint.key = "another"
     with caplog.at_level(logging.DEBUG):
-        made = found(call(*LINES), options(endpoint, api_key=KEY))
-    assert "127.0.0.1 answered 401 (invalid_api_key)" in made["tasks"].note
+        findings = findings_of(call(*LINES), options(endpoint, api_key=KEY))
+    assert "127.0.0.1 returned 401 (invalid_api_key)" in findings["tasks"].note
     assert len(endpoint.authorizations) == 1
-    assert KEY not in repr(made) + caplog.text
-    assert endpoint.base_url not in repr(made)
+    assert KEY not in repr(findings) + caplog.text
+    assert endpoint.base_url not in repr(findings)
 
 
 def test_an_endpoint_that_is_not_there(endpoint):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     chosen = options(endpoint, base_url=f"http://127.0.0.1:{port}/v1", retries=1)
-    assert "127.0.0.1 cannot be reached" in found(call(*LINES), chosen)["summary"].note
+    assert "127.0.0.1 cannot be reached" in findings_of(call(*LINES), chosen)["summary"].note
 
 
 def test_a_connection_that_breaks(endpoint):
@@ -140,15 +138,18 @@ def test_a_connection_that_breaks(endpoint):
         return StreamingResponse(half(), headers={"content-length": "100"})
 
     endpoint.answers(cut)
-    assert "the connection to the endpoint 127.0.0.1 broke" in found(call(*LINES), options(endpoint))["tasks"].note
+    assert (
+        "the connection to the endpoint 127.0.0.1 was lost"
+        in findings_of(call(*LINES), options(endpoint))["tasks"].note
+    )
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_server_is_asked_again_when_it_says(endpoint, status):
     endpoint.answers(lambda body: error(status, "busy", retry_after="1"), ANSWER)
     started = time.monotonic()
-    made = found(call(*LINES), options(endpoint))
-    assert made["tasks"].value["engine"] == f"llm {MODEL}"
+    findings = findings_of(call(*LINES), options(endpoint))
+    assert findings["tasks"].value["engine"] == f"llm {MODEL}"
     assert 1.0 <= time.monotonic() - started < 30
     assert len(endpoint.asked) == 2
 
@@ -156,12 +157,12 @@ def test_a_busy_server_is_asked_again_when_it_says(endpoint, status):
 def test_nobody_waits_longer_than_the_time_there_is(endpoint):
     endpoint.answers(lambda body: error(429, "busy", "rate_limit_exceeded", retry_after="3600"))
     started = time.monotonic()
-    made = found(call(*LINES), options(endpoint, timeout_seconds=300))
+    findings = findings_of(call(*LINES), options(endpoint, timeout_seconds=300))
     assert time.monotonic() - started < 30
-    assert "answered 429 (rate_limit_exceeded)" in made["tasks"].note
+    assert "returned 429 (rate_limit_exceeded)" in findings["tasks"].note
 
 
 def test_a_server_that_stays_busy_is_given_up(endpoint):
     endpoint.answers(lambda body: error(503, "busy", retry_after="0"))
-    assert "answered 503" in found(call(*LINES), options(endpoint, retries=3))["tasks"].note
+    assert "returned 503" in findings_of(call(*LINES), options(endpoint, retries=3))["tasks"].note
     assert len(endpoint.asked) == 4

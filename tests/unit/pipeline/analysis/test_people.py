@@ -10,7 +10,7 @@ from tests.support.calls_by_hand import ROSTER, call
 
 
 def finding(step, *lines, **given):
-    return next(found for found in analyze(call(*lines, **given)) if found.step == step)
+    return next(found_finding for found_finding in analyze(call(*lines, **given)) if found_finding.step == step)
 
 
 UNKNOWN_CALLER = ("+15550000000", "+12025550100")
@@ -19,7 +19,7 @@ GREETING = ("rep", "Northwind Energy, this is Anna, how can I help you?")
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "digits"),
+    ("language", "text", "digits"),
     [
         ("en", "Two one six, five five five, oh one two eight.", "2165550128"),
         ("en", "It is double five, triple two, 0 1.", "5522201"),
@@ -29,12 +29,12 @@ GREETING = ("rep", "Northwind Energy, this is Anna, how can I help you?")
         ("fr", "zéro un, quatre-vingt-douze, vingt et un, quarante, dix", "0192214010"),
     ],
 )
-def test_spoken_numbers_become_digits(language, said, digits):
-    assert [heard.text for heard in digit_runs(said, pack(language))] == [digits]
+def test_spoken_numbers_become_digits(language, text, digits):
+    assert [run.text for run in digit_runs(text, pack(language))] == [digits]
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "address"),
+    ("language", "text", "address"),
     [
         ("en", "It's rosie dot t at fastmail dot com.", "rosie.t@fastmail.com"),
         ("en", "tamsin at bellwether toys dot com", "tamsin@bellwethertoys.com"),
@@ -44,12 +44,12 @@ def test_spoken_numbers_become_digits(language, said, digits):
         ("fr", "luc tiret petit arobase poste point fr", "luc-petit@poste.fr"),
     ],
 )
-def test_spoken_addresses_become_emails(language, said, address):
-    assert [heard.text for heard in emails(said, pack(language))] == [address]
+def test_spoken_addresses_become_emails(language, text, address):
+    assert [match.text for match in emails(text, pack(language))] == [address]
 
 
 def test_letters_spelled_out_become_a_word():
-    assert [heard.text for heard in spelled_words("Walcott. W-A-L-C-O-double-T.", pack("en"))] == ["walcott"]
+    assert [match.text for match in spelled_words("Walcott. W-A-L-C-O-double-T.", pack("en"))] == ["walcott"]
 
 
 @pytest.mark.parametrize(
@@ -118,23 +118,23 @@ def test_facts_of_our_own_side_are_not_the_other_partys():
 
 def test_a_rep_who_asks_for_somebody_placed_the_call():
     lines = (("rep", "Hello, Mr. Miller? Anna from Northwind."), ("customer", "Yes."))
-    found = finding("direction", *lines, numbers=OUTGOING)
-    assert found.value["outgoing"] is True
-    assert found.value["source"] == "talk"
-    assert 0 < found.confidence <= 1
-    assert found.evidence
+    direction = finding("direction", *lines, numbers=OUTGOING)
+    assert direction.value["outgoing"] is True
+    assert direction.value["source"] == "talk"
+    assert 0 < direction.confidence <= 1
+    assert direction.evidence
 
 
 def test_direction_stays_open_where_the_talk_does_not_show_it():
-    found = finding("direction", ("rep", "Okay."), ("customer", "Fine."), numbers=UNKNOWN_CALLER)
-    assert found.value["outgoing"] is None
-    assert found.note == "no cue shows it"
+    direction = finding("direction", ("rep", "Okay."), ("customer", "Fine."), numbers=UNKNOWN_CALLER)
+    assert direction.value["outgoing"] is None
+    assert direction.note == "no cue shows it"
 
 
 def test_direction_stays_open_where_roles_are_unknown():
-    found = finding("direction", ("A", "How can I help you?"), ("B", "I need a bike."), numbers=UNKNOWN_CALLER)
-    assert found.value["outgoing"] is None
-    assert found.note == "the agent is not identified"
+    direction = finding("direction", ("A", "How can I help you?"), ("B", "I need a bike."), numbers=UNKNOWN_CALLER)
+    assert direction.value["outgoing"] is None
+    assert direction.note == "the agent is not identified"
 
 
 def test_a_first_name_that_two_members_share_is_left_open():

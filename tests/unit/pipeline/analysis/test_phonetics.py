@@ -1,5 +1,3 @@
-"""Keys of names by their sound."""
-
 import pytest
 
 from pipeline.analysis.rules.people.phonetics import alike, cologne, sound
@@ -14,7 +12,7 @@ def test_cologne_phonetics_gives_the_published_keys(name, key):
 
 
 @pytest.mark.parametrize(
-    ("language", "one", "other"),
+    ("language", "name", "other"),
     [
         ("en", "Catherine", "Katherine"), ("en", "Smith", "Smyth"), ("en", "Jon", "John"), ("en", "Philip", "Filip"),
         ("en", "Stephen", "Steven"), ("en", "Walcott", "Wolcott"), ("en", "Wright", "Right"), ("en", "Sara", "Sarah"),
@@ -24,18 +22,18 @@ def test_cologne_phonetics_gives_the_published_keys(name, key):
         ("fr", "Renaud", "Renault"), ("fr", "Dupont", "Dupond"),
     ],
 )  # fmt: skip
-def test_spellings_of_one_name_sound_alike(language, one, other):
-    assert alike(one, other, language)
-    assert alike(other, one, language)
+def test_spellings_of_one_name_sound_alike(language, name, other):
+    assert alike(name, other, language)
+    assert alike(other, name, language)
 
 
 @pytest.mark.parametrize(
-    ("language", "one", "other"),
+    ("language", "name", "other"),
     [("en", "Dan", "Dana"), ("en", "Mario", "Marie"), ("fr", "Moreau", "Morel"), ("fr", "Martin", "Martine"),
      ("fr", "Camille", "Capucine"), ("de", "Ole", "Olaf"), ("de", "Anna", "Anne"), ("es", "Lucía", "Lucas")],
 )  # fmt: skip
-def test_other_names_do_not(language, one, other):
-    assert not alike(one, other, language)
+def test_other_names_do_not(language, name, other):
+    assert not alike(name, other, language)
 
 
 def test_a_key_of_nothing_is_empty_and_like_nothing():

@@ -1,4 +1,4 @@
-"""The pack of Portuguese on small calls, whose labels stand beside them in `fixtures/portuguese_calls.toml`."""
+"""The Portuguese pack on small calls with labels in `fixtures/portuguese_calls.toml`."""
 
 import tomllib
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ ROSTER = Roster(members=(Member("u1", "Marina Duarte"),), default_country="BR", 
 
 @dataclass(frozen=True)
 class LabeledCall:
-    """A call and what a reader takes from it. `tasks`: owner, due date, a word of the title."""
+    """A call and its labels. `tasks`: owner, due date, a word of the title."""
 
     name: str
     lines: list[str]
@@ -32,55 +32,56 @@ class LabeledCall:
 
 
 CALLS = [
-    LabeledCall(**one)
-    for one in tomllib.loads((FIXTURES / "portuguese_calls.toml").read_text(encoding="utf-8"))["calls"]
+    LabeledCall(**labeled)
+    for labeled in tomllib.loads((FIXTURES / "portuguese_calls.toml").read_text(encoding="utf-8"))["calls"]
 ]
 
 
-def found(one: LabeledCall) -> dict[str, dict[str, Any]]:
-    lines = [(speaker, said) for speaker, _, said in (line.partition(": ") for line in one.lines)]
+def findings_of(labeled: LabeledCall) -> dict[str, dict[str, Any]]:
+    lines = [(speaker, text) for speaker, _, text in (line.partition(": ") for line in labeled.lines)]
     findings: list[Finding] = analyze(call(*lines, language="pt", roster=ROSTER, start=TUESDAY, numbers=NUMBERS))
     return {finding.step: finding.value for finding in findings}
 
 
-def by_name(wanted: str) -> list[LabeledCall]:
-    return [one for one in CALLS if getattr(one, wanted)]
+def by_name(attribute: str) -> list[LabeledCall]:
+    return [labeled for labeled in CALLS if getattr(labeled, attribute)]
 
 
-@pytest.mark.parametrize("one", CALLS, ids=lambda one: one.name)
-def test_tasks_have_their_owner_and_day(one: LabeledCall) -> None:
-    tasks = found(one)["tasks"]["tasks"]
-    assert [[task["owner"], task["due_date"] or ""] for task in tasks] == [task[:2] for task in one.tasks]
-    for task, (_, _, word) in zip(tasks, one.tasks, strict=True):
+@pytest.mark.parametrize("labeled", CALLS, ids=lambda labeled: labeled.name)
+def test_tasks_have_their_owner_and_day(labeled: LabeledCall) -> None:
+    tasks = findings_of(labeled)["tasks"]["tasks"]
+    assert [[task["owner"], task["due_date"] or ""] for task in tasks] == [task[:2] for task in labeled.tasks]
+    for task, (_, _, word) in zip(tasks, labeled.tasks, strict=True):
         assert word.lower() in task["title"].lower()
 
 
-@pytest.mark.parametrize("one", by_name("heard"), ids=lambda one: one.name)
-def test_what_is_heard_of_the_other_party(one: LabeledCall) -> None:
-    contacts = found(one)["contacts"]
-    for name, value in one.heard.items():
+@pytest.mark.parametrize("labeled", by_name("heard"), ids=lambda labeled: labeled.name)
+def test_what_is_heard_of_the_other_party(labeled: LabeledCall) -> None:
+    contacts = findings_of(labeled)["contacts"]
+    for name, value in labeled.heard.items():
         if name == "phone":
             assert contacts["heard_number"] == value
         else:
             assert contacts["heard"][name] is not None and value in contacts["heard"][name]["value"]
 
 
-@pytest.mark.parametrize("one", by_name("outcome"), ids=lambda one: one.name)
-def test_how_a_call_ended(one: LabeledCall) -> None:
-    assert found(one)["summary"]["outcome"] == one.outcome
+@pytest.mark.parametrize("labeled", by_name("outcome"), ids=lambda labeled: labeled.name)
+def test_how_a_call_ended(labeled: LabeledCall) -> None:
+    assert findings_of(labeled)["summary"]["outcome"] == labeled.outcome
 
 
-@pytest.mark.parametrize("one", by_name("tone"), ids=lambda one: one.name)
-def test_the_tone_of_the_customer(one: LabeledCall) -> None:
-    parties = found(one)["tone"]["parties"]
-    assert parties["customer"]["label"] == one.tone
+@pytest.mark.parametrize("labeled", by_name("tone"), ids=lambda labeled: labeled.name)
+def test_the_tone_of_the_customer(labeled: LabeledCall) -> None:
+    parties = findings_of(labeled)["tone"]["parties"]
+    assert parties["customer"]["label"] == labeled.tone
 
 
-@pytest.mark.parametrize("one", by_name("agent"), ids=lambda one: one.name)
-def test_the_agent_and_the_reason(one: LabeledCall) -> None:
-    told = found(one)
-    assert told["agent"]["name"] == one.agent
-    assert one.summary is not None and one.summary in told["summary"]["text"]
+@pytest.mark.parametrize("labeled", by_name("agent"), ids=lambda labeled: labeled.name)
+def test_the_agent_and_the_reason(labeled: LabeledCall) -> None:
+    findings = findings_of(labeled)
+    assert findings["agent"]["name"] == labeled.agent
+    assert labeled.summary is not None and labeled.summary in findings["summary"]["text"]
     assert (
-        told["summary"]["text"].startswith("Paulo Teixeira: ") and "Pendente: Marina Duarte" in told["summary"]["text"]
+        findings["summary"]["text"].startswith("Paulo Teixeira: ")
+        and "Pendente: Marina Duarte" in findings["summary"]["text"]
     )

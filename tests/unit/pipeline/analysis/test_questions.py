@@ -1,5 +1,3 @@
-"""Questions of a workspace, answered by phrases: who says what, when, in which form; and what is no answer."""
-
 import time
 from dataclasses import replace
 from typing import Any
@@ -24,36 +22,43 @@ CALL = call(
 )
 
 
-def found(material: Material, *questions: Question) -> Finding:
+def finding_of(material: Material, *questions: Question) -> Finding:
     asked = replace(material, roster=replace(material.roster, questions=questions))
-    made = QuestionsStep().run(asked)
-    assert checked(made, material.transcript) == made, "each quote stands where it says"
-    return made
+    finding = QuestionsStep().run(asked)
+    assert checked(finding, material.transcript) == finding, "each quote stands where it says"
+    return finding
 
 
 def answer(question: Question, material: Material = CALL) -> dict[str, Any]:
-    (one,) = found(material, question).value["answers"]
-    assert set(one) == set(QuestionAnswer.__dataclass_fields__)
-    return one
+    (result,) = finding_of(material, question).value["answers"]
+    assert set(result) == set(QuestionAnswer.__dataclass_fields__)
+    return result
 
 
 def tracked(question: Question, material: Material = CALL) -> dict[str, Any]:
-    (one,) = found(material, question).value["trackers"]
-    assert set(one) == set(TrackerResult.__dataclass_fields__)
-    return one
+    (result,) = finding_of(material, question).value["trackers"]
+    assert set(result) == set(TrackerResult.__dataclass_fields__)
+    return result
 
 
-def said(phrase: str, material: Material = CALL, **more: Any) -> str | None:
-    """The quote that a phrase finds."""
-    one = answer(Question("q", phrases=(phrase,), **more), material)
-    return one["evidence"]["quote"] if one["state"] == "said" else None
+def quote_of(phrase: str, material: Material = CALL, **more: Any) -> str | None:
+    """Return the quote that a phrase matches."""
+    result = answer(Question("q", phrases=(phrase,), **more), material)
+    return result["evidence"]["quote"] if result["state"] == "said" else None
 
 
 def test_a_yes_carries_its_words_its_second_and_who_said_them() -> None:
-    one = answer(Question("offered", question="Was one offered?", party="rep", phrases=("offer you an appointment",)))
-    assert (one["state"], one["answer"], one["said_by"], one["found_by"]) == ("said", "yes", "rep", "phrases")
-    assert one["evidence"]["quote"] == "offer you an appointment" and 7.0 < one["evidence"]["start"] < 8.0
-    assert one["confidence"] == 0.9, "how surely the words were recognized"
+    result = answer(
+        Question("offered", question="Was one offered?", party="rep", phrases=("offer you an appointment",))
+    )
+    assert (result["state"], result["answer"], result["said_by"], result["found_by"]) == (
+        "said",
+        "yes",
+        "rep",
+        "phrases",
+    )
+    assert result["evidence"]["quote"] == "offer you an appointment" and 7.0 < result["evidence"]["start"] < 8.0
+    assert result["confidence"] == 0.9, "how surely the words were recognized"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +76,7 @@ def test_a_yes_carries_its_words_its_second_and_who_said_them() -> None:
     ],
 )
 def test_a_phrase_is_found_in_its_forms_and_not_in_parts_of_words(phrase: str, quote: str | None) -> None:
-    assert said(phrase) == quote
+    assert quote_of(phrase) == quote
 
 
 @pytest.mark.parametrize(
@@ -89,32 +94,35 @@ def test_a_phrase_is_found_in_its_forms_and_not_in_parts_of_words(phrase: str, q
 )
 def test_words_match_in_the_forms_of_their_language(language: str | None, line: str, phrase: str) -> None:
     expected = None if phrase == "vertrag kündigen" else True  # an infinitive's stem is another than the participle's
-    assert bool(said(phrase, call(("customer", line), language=language))) == bool(expected)
+    assert bool(quote_of(phrase, call(("customer", line), language=language))) == bool(expected)
 
 
 def test_only_the_party_that_is_asked_about_counts_and_no_machine() -> None:
-    assert said("appointment", party="customer") == "appointments."
-    assert said("appointment", party="rep") == "appointment"
-    assert said("cancel", party="rep") is None
+    assert quote_of("appointment", party="customer") == "appointments."
+    assert quote_of("appointment", party="rep") == "appointment"
+    assert quote_of("cancel", party="rep") is None
     turns = (replace(CALL.transcript.turns[0], machine=True), *CALL.transcript.turns[1:])
-    assert said("recorded", replace(CALL, transcript=replace(CALL.transcript, turns=turns))) is None
+    assert quote_of("recorded", replace(CALL, transcript=replace(CALL.transcript, turns=turns))) is None
 
 
 def test_minutes_count_from_the_first_word_of_a_person_and_before_the_last() -> None:
     spoken = CALL.transcript.turns
-    late = tuple(turn_of(one.index, one.speaker, one.start + 60, one.end + 60, one.text) for one in spoken)
+    late = tuple(
+        turn_of(spoken_turn.index, spoken_turn.speaker, spoken_turn.start + 60, spoken_turn.end + 60, spoken_turn.text)
+        for spoken_turn in spoken
+    )
     material = replace(CALL, transcript=replace(CALL.transcript, turns=late, duration=100.0))
-    assert said("recorded", material, first=0.05) == "recorded."
-    assert said("offer", material, first=0.05) is None
-    assert said("cable", material, last=0.05) == "Cable?"
-    assert said("offer", material, last=0.05) is None
+    assert quote_of("recorded", material, first=0.05) == "recorded."
+    assert quote_of("offer", material, first=0.05) is None
+    assert quote_of("cable", material, last=0.05) == "Cable?"
+    assert quote_of("offer", material, last=0.05) is None
 
 
 def test_unless_takes_back_what_stands_in_the_same_sentence() -> None:
-    assert said("cancel", unless=("price went up",)) is None
-    assert said("cancel", unless=("weekly", "I pay")) == "cancel,", "another sentence"
-    one = answer(Question("q", phrases=("appointment",), unless=("never",)))
-    assert one["said_by"] == "rep"
+    assert quote_of("cancel", unless=("price went up",)) is None
+    assert quote_of("cancel", unless=("weekly", "I pay")) == "cancel,", "another sentence"
+    result = answer(Question("q", phrases=("appointment",), unless=("never",)))
+    assert result["said_by"] == "rep"
     assert answer(Question("q", phrases=("appointment",), unless=("never",), party="customer"))["state"] == "not_said"
 
 
@@ -130,8 +138,8 @@ def test_unless_takes_back_what_stands_in_the_same_sentence() -> None:
     ],
 )
 def test_values_stand_beside_their_phrases(question: Question, value: Any, quote: str) -> None:
-    one = answer(question)
-    assert (one["answer"], one["evidence"]["quote"]) == (value, quote)
+    result = answer(question)
+    assert (result["answer"], result["evidence"]["quote"]) == (value, quote)
 
 
 @pytest.mark.parametrize("kind", ["number", "date", "text"])
@@ -143,9 +151,9 @@ def test_what_cannot_be_looked_for_is_not_asked_and_never_guessed() -> None:
     assert answer(Question("q", question="Why?"))["state"] == "not_asked"
     assert "no phrases" in answer(Question("q", question="Why?"))["reason"]
     nobody = call(("A", "Hello."), ("B", "I cancel."))
-    one = answer(Question("q", party="customer", phrases=("cancel",)), nobody)
-    assert (one["state"], one["reason"]) == ("not_asked", "the customer is not identified")
-    assert said("cancel", nobody) == "cancel.", "of anyone it can be said"
+    result = answer(Question("q", party="customer", phrases=("cancel",)), nobody)
+    assert (result["state"], result["reason"]) == ("not_asked", "the customer is not identified")
+    assert quote_of("cancel", nobody) == "cancel.", "of anyone it can be said"
     alone = answer(Question("q", party="rep", phrases=("hello",)), call(("customer", "Hello.")))
     assert (alone["state"], alone["reason"]) == ("not_asked", "the rep does not speak in this call")
     assert answer(Question("q", phrases=("hello",)), call())["reason"] == "no speech in this call"
@@ -169,13 +177,13 @@ def test_questions_are_of_the_calls_that_they_name(limits: dict[str, Any], mater
 
 def test_the_direction_that_an_earlier_step_found_counts() -> None:
     material = replace(CALL, findings={"direction": Finding("direction", 1, {"outgoing": True})})
-    assert said("cancel", material, outgoing=True) == "cancel,"
+    assert quote_of("cancel", material, outgoing=True) == "cancel,"
 
 
 def test_a_tracker_is_raised_by_its_phrases_and_keeps_each_place() -> None:
-    one = tracked(Question("cancels", "tracker", phrases=("appointment", "gigabox")))
-    assert (one["state"], one["raised"]) == ("said", True)
-    assert [(m["said_by"], m["evidence"]["quote"]) for m in one["matches"]] == [
+    result = tracked(Question("cancels", "tracker", phrases=("appointment", "gigabox")))
+    assert (result["state"], result["raised"]) == ("said", True)
+    assert [(m["said_by"], m["evidence"]["quote"]) for m in result["matches"]] == [
         ("rep", "appointment"),
         ("rep", "Gigabox."),
         ("rep", "Gigabox"),
@@ -194,13 +202,13 @@ def test_a_required_disclosure_is_raised_where_it_is_missing() -> None:
 
 
 def test_the_step_stands_among_the_others_and_says_nothing_without_questions() -> None:
-    (made,) = [one for one in run_all(CALL) if one.step == "questions"]
-    assert made == Finding("questions", 1, {"answers": [], "trackers": []})
+    (finding,) = [item for item in run_all(CALL) if item.step == "questions"]
+    assert finding == Finding("questions", 1, {"answers": [], "trackers": []})
 
 
 def test_unknown_roles_do_not_keep_a_known_party_from_being_asked() -> None:
     mixed = replace(CALL.transcript, speakers=(*speakers("rep", "customer"), *speakers("C", role=Role.UNKNOWN)))
-    assert said("cancel", replace(CALL, transcript=mixed), party="customer") == "cancel,"
+    assert quote_of("cancel", replace(CALL, transcript=mixed), party="customer") == "cancel,"
 
 
 def test_two_thousand_phrases_in_a_long_call_take_seconds_at_most() -> None:
@@ -208,5 +216,7 @@ def test_two_thousand_phrases_in_a_long_call_take_seconds_at_most() -> None:
     lines = [("rep" if at % 2 else "customer", line) for at in range(400)]
     phrases = tuple(f"would like ... word{at} about" for at in range(100))
     began = time.monotonic()
-    found(call(*lines), *(Question(f"q{at}", phrases=tuple(f"{one} {at}" for one in phrases)) for at in range(20)))
+    finding_of(
+        call(*lines), *(Question(f"q{at}", phrases=tuple(f"{phrase} {at}" for phrase in phrases)) for at in range(20))
+    )
     assert time.monotonic() - began < 30

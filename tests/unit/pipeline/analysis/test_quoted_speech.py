@@ -1,5 +1,3 @@
-"""Whose words a promise is made in: what somebody else said is none, whatever things are called."""
-
 import pytest
 
 from pipeline.analysis.rules.commitments.tasks import TasksStep

@@ -1,5 +1,3 @@
-"""Tone from words and from the voice against its own baseline; where a call turns."""
-
 from dataclasses import replace
 
 import pytest
@@ -21,8 +19,8 @@ def tone_of(material: Material):
 
 
 def weight(text: str, language: str = "en", speaker: str = "customer") -> float:
-    (said,) = read(call((speaker, text), language=language))
-    return score_turn(said).weight
+    (spoken,) = read(call((speaker, text), language=language))
+    return score_turn(spoken).weight
 
 
 PLEASED = {
@@ -80,12 +78,12 @@ def test_trouble_is_a_rep_s_work_and_not_their_mood() -> None:
 @given(st.text(max_size=200), st.sampled_from(["en", "es", "de", "fr"]))
 def test_no_text_weighs_more_than_the_most(text: str, language: str) -> None:
     material = call(("customer", text or "x"), language=language)
-    assert all(abs(score_turn(said).weight) <= MAX_WEIGHT for said in read(material))
+    assert all(abs(score_turn(spoken).weight) <= MAX_WEIGHT for spoken in read(material))
 
 
 def test_all_packs_have_the_same_lists() -> None:
     keys = [set(pack(language).data["tone"]) for language in available()]
-    assert all(own == keys[0] for own in keys)
+    assert all(pack_keys == keys[0] for pack_keys in keys)
 
 
 QUIET = [
@@ -106,7 +104,9 @@ QUIET = [
 
 
 def sounding(material: Material, *, loud: tuple[int, ...] = (), mono: bool = False) -> Material:
-    """Every turn at 120 Hz and -30 dB, with a stir of its own; those in `loud` five semitones and 10 dB above."""
+    """Return the call with a prosody of 120 Hz and -30 dB and small variations; turns in `loud` are 5 semitones and 10
+    dB up.
+    """
     length = round(material.transcript.duration * 2)
     rows: dict[int, list[tuple[int, float, float, float, float]]] = {0: [], 1: []}
     for turn in material.transcript.turns:
@@ -136,24 +136,24 @@ def test_of_a_rep_only_words_count_whatever_their_voice_does() -> None:
     lines = [*QUIET[:6], ("rep", "I am disappointed about this, to be honest."), *QUIET[7:]]
     even, loud = (SentimentStep().run(sounding(call(*lines), loud=turns)) for turns in ((), (0, 6)))
     assert even == loud
-    told = [turn for turn in loud.value["turns"] if turn["speaker"] == "rep"]
-    assert all(turn["basis"] == ["words"] and "voice" not in turn and "arousal" not in turn for turn in told)
+    rep_turns = [turn for turn in loud.value["turns"] if turn["speaker"] == "rep"]
+    assert all(turn["basis"] == ["words"] and "voice" not in turn and "arousal" not in turn for turn in rep_turns)
     assert loud.value["parties"]["rep"]["basis"] == ["words"]
     assert loud.note == "based on all words and the voice of customer"
 
 
 @pytest.mark.parametrize(
-    ("whose", "heard", "note"),
+    ("whose", "judged", "note"),
     [
         ("nobody", set(), "based on the words only (no voice is judged)"),
         ("customers", {"customer"}, "based on all words and the voice of customer"),
         ("everybody", {"rep", "customer"}, "based on all words and the voice of rep and customer"),
     ],
 )
-def test_whose_voice_counts_is_a_setting_and_the_record_says_whose_did(whose: str, heard: set[str], note: str) -> None:
-    found = SentimentStep().run(replace(sounding(call(*QUIET)), tone_by_voice=whose))
-    assert {turn["speaker"] for turn in found.value["turns"] if "voice" in turn["basis"]} == heard
-    assert found.note == note
+def test_whose_voice_counts_is_a_setting_and_the_record_says_whose_did(whose: str, judged: set[str], note: str) -> None:
+    finding = SentimentStep().run(replace(sounding(call(*QUIET)), tone_by_voice=whose))
+    assert {turn["speaker"] for turn in finding.value["turns"] if "voice" in turn["basis"]} == judged
+    assert finding.note == note
 
 
 @pytest.mark.parametrize(("role", "sure"), [(Role.UNKNOWN, 0.95), (Role.CUSTOMER, 0.8)])
@@ -161,13 +161,13 @@ def test_in_a_mixed_recording_nobodys_voice_counts_who_is_not_surely_a_customer(
     mixed = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
     material = call(*QUIET)
     speakers = tuple(
-        replace(one, role=role, role_confidence=sure) if one.label == "customer" else one
-        for one in material.transcript.speakers
+        replace(speaker, role=role, role_confidence=sure) if speaker.label == "customer" else speaker
+        for speaker in material.transcript.speakers
     )
     transcript = replace(material.transcript, layout=mixed, speakers=speakers)
-    found = SentimentStep().run(sounding(replace(material, transcript=transcript), loud=(7,), mono=True))
-    assert all("voice" not in turn for turn in found.value["turns"])
-    assert found.note == "based on the words only (no confirmed customer, and no other voice is judged)"
+    finding = SentimentStep().run(sounding(replace(material, transcript=transcript), loud=(7,), mono=True))
+    assert all("voice" not in turn for turn in finding.value["turns"])
+    assert finding.note == "based on the words only (no confirmed customer, and no other voice is judged)"
 
 
 def test_a_raised_voice_alone_is_neither_pleased_nor_displeased() -> None:
@@ -186,16 +186,18 @@ def test_a_raised_voice_makes_words_weigh_more(text: str, label: str) -> None:
 
 
 def test_a_loud_line_is_no_loud_voice() -> None:
-    """The whole of a channel 10 dB up, and half an octave: another telephone, another person; no other tone."""
+    """A whole channel 10 dB up, and half an octave, is another telephone or person, not another mood."""
     material = replace(sounding(call(*QUIET), loud=(7,)), tone_by_voice="everybody")
     assert material.prosody is not None
-    own = material.prosody.channels[1]
+    channel = material.prosody.channels[1]
     louder = replace(
-        own, level=tuple(level + 10 for level in own.level), pitch=tuple(pitch and pitch * 1.5 for pitch in own.pitch)
+        channel,
+        level=tuple(level + 10 for level in channel.level),
+        pitch=tuple(pitch and pitch * 1.5 for pitch in channel.pitch),
     )
     other = replace(material, prosody=Prosody(0.5, (material.prosody.channels[0], louder)))
     before, after = tone_of(material)["turns"], tone_of(other)["turns"]
-    assert [one["arousal"] for one in before] == pytest.approx([one["arousal"] for one in after], abs=1e-6)
+    assert [turn["arousal"] for turn in before] == pytest.approx([turn["arousal"] for turn in after], abs=1e-6)
 
 
 def test_a_mixed_recording_gives_each_speaker_their_turns() -> None:
@@ -216,8 +218,8 @@ def test_a_short_call_has_no_baseline_and_says_so() -> None:
 
 def test_too_few_words_are_not_called_neutral() -> None:
     assert tone_of(call(("rep", "Hello?"), ("customer", "Yes.")))["parties"] == {"rep": None, "customer": None}
-    told = tone_of(call(("rep", "Hello?"), ("customer", "This is unacceptable!")))
-    assert told["parties"]["customer"]["label"] == "negative"
+    value = tone_of(call(("rep", "Hello?"), ("customer", "This is unacceptable!")))
+    assert value["parties"]["customer"]["label"] == "negative"
 
 
 ANGRY = ("customer", "This is unacceptable, nobody called me back.")
@@ -248,13 +250,13 @@ marks = st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]), max_si
 
 @given(marks)
 def test_a_change_lies_inside_and_its_means_differ(given_marks: list[float]) -> None:
-    found = change_point(given_marks)
-    assert found is None or 2 <= found.at < len(given_marks)
-    assert found is None or found.before != found.after
+    change = change_point(given_marks)
+    assert change is None or 2 <= change.at < len(given_marks)
+    assert change is None or change.before != change.after
 
 
 @given(st.integers(2, 12), st.integers(2, 12))
 def test_a_step_is_found_where_it_is(before: int, after: int) -> None:
-    found = change_point([-1.5] * before + [1.5] * after)
-    assert found is not None
-    assert (found.at, found.before, found.after) == (before, -1.5, 1.5)
+    change = change_point([-1.5] * before + [1.5] * after)
+    assert change is not None
+    assert (change.at, change.before, change.after) == (before, -1.5, 1.5)

@@ -1,4 +1,4 @@
-"""The learned weights of turns and parties: what ships, what it tells, and that it stays what it is."""
+"""The fitted weights of turns and parties."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from tests.support.calls_by_hand import call
 
 
 def likely(text: str, language: str = "en", speaker: str = "customer") -> TurnSentiment:
-    (said,) = read(call((speaker, text), language=language))
-    return shipped_weights().predict(said, score_turn(said))
+    (spoken,) = read(call((speaker, text), language=language))
+    return shipped_weights().predict(spoken, score_turn(spoken))
 
 
 # Written after the weights were fitted, in words that the corpus does not have as they stand.
@@ -59,39 +59,39 @@ NEITHER = [
 LABELLED = {"negative": DISPLEASED, "neutral": NEITHER, "positive": PLEASED}
 
 
-def told(language: str, text: str) -> str:
-    """Our side regrets, the others speak for themselves."""
-    found = likely(
+def label_of(language: str, text: str) -> str:
+    """Return the label of a turn; regrets are an agent's, all others a customer's."""
+    probabilities = likely(
         text, language, "rep" if text.startswith(("I'm sorry", "Das tut", "Lo siento", "Je suis d")) else "customer"
     )
-    return "negative" if found.negative >= 0.5 else "positive" if found.positive >= 0.5 else "neutral"
+    return "negative" if probabilities.negative >= 0.5 else "positive" if probabilities.positive >= 0.5 else "neutral"
 
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr"])
 @pytest.mark.parametrize(("label", "turns"), [("negative", DISPLEASED), ("neutral", NEITHER), ("positive", PLEASED)])
 def test_turns_in_words_of_their_own_are_told(label: str, turns: list[tuple[str, str]], language: str) -> None:
-    """At least one of two, and none the wrong way round; 21 of the 24 were right at first sight."""
-    found = [told(language, text) for own, text in turns if own == language]
-    assert label in found
-    assert {"negative": "positive", "positive": "negative"}.get(label) not in found
+    """At least one of two, and none reversed; 21 of the 24 were right when they were first scored."""
+    labels = [label_of(language, text) for turn_language, text in turns if turn_language == language]
+    assert label in labels
+    assert {"negative": "positive", "positive": "negative"}.get(label) not in labels
 
 
 def test_most_turns_in_words_of_their_own_are_told() -> None:
-    given = [(label, turn) for label, turns in LABELLED.items() for turn in turns]
-    assert sum(told(*turn) == label for label, turn in given) >= 20
+    labelled = [(label, turn) for label, turns in LABELLED.items() for turn in turns]
+    assert sum(label_of(*turn) == label for label, turn in labelled) >= 20
 
 
 @given(st.text(max_size=200), st.sampled_from(["en", "es", "de", "fr"]), st.sampled_from(["rep", "customer"]))
 def test_probabilities_lie_between_0_and_1_whatever_is_said(text: str, language: str, speaker: str) -> None:
-    found = likely(text or "x", language, speaker)
-    assert 0 <= found.negative <= 1 and 0 <= found.positive <= 1
-    assert found.negative + found.positive <= 1 + 1e-9
+    probabilities = likely(text or "x", language, speaker)
+    assert 0 <= probabilities.negative <= 1 and 0 <= probabilities.positive <= 1
+    assert probabilities.negative + probabilities.positive <= 1 + 1e-9
 
 
 @given(st.text(max_size=100))
 def test_features_have_places_in_the_table(text: str) -> None:
-    for said in read(call(("customer", text or "x"))):
-        assert all(0 <= row < TABLE for row in hashed(said, score_turn(said)))
+    for spoken in read(call(("customer", text or "x"))):
+        assert all(0 <= row < TABLE for row in hashed(spoken, score_turn(spoken)))
 
 
 def test_weights_of_another_form_are_refused(tmp_path) -> None:
@@ -110,8 +110,8 @@ def test_a_party_s_tone_is_the_likeliest() -> None:
     rule = np.zeros((3, len(party.FEATURES)))
     rule[:, -1] = np.log([0.42, 0.30, 0.28])
     weights = turn.SentimentWeights(shipped_weights().table, 1.0, np.zeros(3), rule)
-    found = party.predict_party([0.0] * (len(party.FEATURES) - 1) + [1.0], weights)
-    assert (found.label, found.confidence) == ("negative", pytest.approx(0.42))
+    sentiment = party.predict_party([0.0] * (len(party.FEATURES) - 1) + [1.0], weights)
+    assert (sentiment.label, sentiment.confidence) == ("negative", pytest.approx(0.42))
 
 
 def test_a_turn_without_a_pack_tells_nothing_and_the_others_count() -> None:

@@ -1,5 +1,3 @@
-"""Short calls in unlike wordings: who called, who of ours spoke, who the other party is and what they said of it."""
-
 from dataclasses import replace
 
 import pytest
@@ -17,15 +15,15 @@ def test_a_short_call_shows_who_is_who(short):
     direction, agent = DirectionStep().run(short.material), AgentStep().run(short.material)
     finding = ContactsStep().run(replace(short.material, findings={"direction": direction, "agent": agent}))
     value = finding.value
-    heard = {field: plain(fact["value"]) for field, fact in value["heard"].items() if fact}
-    if "phone" in heard:
-        heard["phone"] = value["heard_number"]
+    spoken = {field: plain(fact["value"]) for field, fact in value["heard"].items() if fact}
+    if "phone" in spoken:
+        spoken["phone"] = value["heard_number"]
     assert direction.value["outgoing"] is short.outgoing, direction.value["cues"]
     assert agent.value["user_id"] == short.agent
     assert {"matched": value["contact_id"]}.get(value["match"], value["match"]) == short.match, value["reason"]
-    assert heard == {field: text if field == "phone" else plain(text) for field, text in short.facts.items()}
-    for one in (direction, agent, finding):
-        assert checked(one, short.material.transcript) == one
+    assert spoken == {field: text if field == "phone" else plain(text) for field, text in short.facts.items()}
+    for result in (direction, agent, finding):
+        assert checked(result, short.material.transcript) == result
 
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr"])

@@ -1,5 +1,3 @@
-"""Who a name in the talk belongs to: the one who speaks, somebody spoken of, or nobody at all."""
-
 import pytest
 
 from pipeline.analysis.rules.people.agent import AgentStep, fit
@@ -74,14 +72,14 @@ fr|Joyeuses Pâques, je voudrais une couronne.
 def test_a_wish_or_a_phrase_with_capitals_is_no_name(row):
     language, text = row.split("|")
     ours = {"en": "Hello?", "de": "Ja bitte?", "es": "¿Diga?", "fr": "Allô ?"}[language]
-    heard = ContactsStep().run(call(("rep", ours), ("customer", text), language=language)).value["heard"]
-    assert heard["name"] is None
+    facts = ContactsStep().run(call(("rep", ours), ("customer", text), language=language)).value["heard"]
+    assert facts["name"] is None
 
 
 def test_behind_a_firm_said_without_a_pause_stands_the_name():
-    said = ("customer", "Good morning. This is Northgate Credit Imani.")
-    heard = ContactsStep().run(call(("rep", "Hello?"), said)).value["heard"]
-    assert heard["name"]["value"] == "Imani"
+    line = ("customer", "Good morning. This is Northgate Credit Imani.")
+    facts = ContactsStep().run(call(("rep", "Hello?"), line)).value["heard"]
+    assert facts["name"]["value"] == "Imani"
 
 
 MAIL = """
@@ -96,4 +94,4 @@ de|Das ist Nummer 7. Fern at ashby punkt org|fern@ashby.org
 @pytest.mark.parametrize("row", MAIL.strip().splitlines())
 def test_an_address_does_not_reach_across_a_full_stop(row):
     language, text, address = row.split("|")
-    assert [found.text for found in emails(text, pack(language))] == [address]
+    assert [match.text for match in emails(text, pack(language))] == [address]

@@ -1,5 +1,3 @@
-"""A transcript is read once, and never taken for another one."""
-
 from dataclasses import replace
 
 from pipeline.analysis.talk import read
@@ -7,15 +5,17 @@ from tests.support.calls_by_hand import call
 
 
 def test_the_same_transcript_is_read_once_and_another_again() -> None:
-    one, other = call(("rep", "Good morning.")), call(("rep", "Good evening."))
-    assert read(one)[0] is read(one)[0]
-    assert read(other)[0].text == "Good evening."
-    assert read(one)[0].text == "Good morning."
+    first, second = call(("rep", "Good morning.")), call(("rep", "Good evening."))
+    assert read(first)[0] is read(first)[0]
+    assert read(second)[0].text == "Good evening."
+    assert read(first)[0].text == "Good morning."
 
 
 def test_machines_are_left_out_unless_they_are_asked_for() -> None:
     material = call(("customer", "Leave a message."), ("rep", "It's Anna."))
     first, second = material.transcript.turns
-    heard = replace(material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second)))
-    assert [said.turn.index for said in read(heard)] == [1]
-    assert [said.turn.index for said in read(heard, machines=True)] == [0, 1]
+    material_with_machine = replace(
+        material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second))
+    )
+    assert [spoken.turn.index for spoken in read(material_with_machine)] == [1]
+    assert [spoken.turn.index for spoken in read(material_with_machine, machines=True)] == [0, 1]

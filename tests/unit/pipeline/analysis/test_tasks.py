@@ -108,7 +108,7 @@ def test_a_title_speaks_to_those_who_were_not_in_the_call(speaker, language, sen
 
 
 def test_a_request_to_the_reader_keeps_its_verb():
-    """In French "vous" behind the verb of a question is its subject, and nothing to put another word for."""
+    """In French "vous" after the verb of a question is its subject, and is not replaced."""
     (task,) = tasks(
         ("rep", "Pourriez-vous photographier le compteur et nous l'adresser ce soir ?"),
         ("customer", "Oui, d'accord."),
@@ -369,17 +369,17 @@ def lines_of(turns):
 
 @pytest.mark.parametrize("row", SAID.strip().splitlines())
 def test_what_is_said_is_a_task_with_its_owner_and_day_or_none(row):
-    """`-`: no task; several tasks are joined by " + ", readings that are right too by " OR "."""
-    language, turns, wanted = row.split("|")
-    found = [f"{task['owner']} {task['due_date']}" for task in tasks(*lines_of(turns), language=language)]
-    assert found in [[] if reading == "-" else reading.split(" + ") for reading in wanted.split(" OR ")]
+    """`-`: no task; several tasks are joined by " + ", alternative readings by " OR "."""
+    language, turns, expected = row.split("|")
+    owners_and_days = [f"{task['owner']} {task['due_date']}" for task in tasks(*lines_of(turns), language=language)]
+    assert owners_and_days in [[] if reading == "-" else reading.split(" + ") for reading in expected.split(" OR ")]
 
 
 def test_two_promises_in_one_sentence_are_two_tasks():
-    found = tasks(
+    result = tasks(
         ("rep", "I'll have him there tomorrow at seven, and I'll text you his number tonight."), ("customer", "Okay.")
     )
-    assert [task["due_date"] for task in found] == ["2025-04-17", "2025-04-16"]
+    assert [task["due_date"] for task in result] == ["2025-04-17", "2025-04-16"]
 
 
 def test_what_prepares_a_promise_belongs_to_it():
@@ -408,8 +408,10 @@ def test_a_machine_commits_to_nothing():
 
     material = call(("customer", "I will call you back tomorrow."), ("rep", "I will send the form on Monday."))
     first, second = material.transcript.turns
-    heard = replace(material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second)))
-    (task,) = TasksStep().run(heard).value["tasks"]
+    material_with_machine = replace(
+        material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second))
+    )
+    (task,) = TasksStep().run(material_with_machine).value["tasks"]
     assert task["owner"] == "rep"
 
 
@@ -420,6 +422,6 @@ def test_fillers_do_not_hide_a_promise_and_the_quote_keeps_them():
 
 
 def test_no_turns_no_tasks():
-    found = TasksStep().run(call())
-    assert found.value == {"tasks": []}
-    assert found.note == "no speech in this call"
+    finding = TasksStep().run(call())
+    assert finding.value == {"tasks": []}
+    assert finding.note == "no speech in this call"

@@ -1,5 +1,3 @@
-"""Which of several days in a sentence is that of what is to be done, and days that are told without a calendar."""
-
 from datetime import UTC, date, datetime
 
 import pytest
@@ -68,18 +66,20 @@ def test_a_span_or_an_occasion_is_a_day(row):
 
 
 def test_the_hour_beside_the_chosen_day_counts_and_no_other():
-    said = "I'll phone you tomorrow at two about the survey on Monday the fourteenth of September at half past nine."
-    [task] = TasksStep().run(call(("rep", said), start=TUESDAY)).value["tasks"]
+    sentence = (
+        "I'll phone you tomorrow at two about the survey on Monday the fourteenth of September at half past nine."
+    )
+    [task] = TasksStep().run(call(("rep", sentence), start=TUESDAY)).value["tasks"]
     assert (task["due_date"], task["due_time"]) == ("2026-09-09", "14:00")
 
 
 def test_what_is_done_once_the_call_is_over_is_still_to_be_done():
-    said = {
+    sentences = {
         "en": "I'll email you the price list right after we hang up.",
         "de": "Ich schicke Ihnen die Preisliste gleich nach dem Gespräch.",
         "es": "Le mando la lista de precios en cuanto colguemos.",
         "fr": "Je vous envoie la liste des prix dès qu'on raccroche.",
     }
-    for language, text in said.items():
+    for language, text in sentences.items():
         [task] = TasksStep().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
         assert task["due_date"] == "2026-09-08"
