@@ -66,7 +66,7 @@ class LlmScheduler:
             endpoint = self._endpoints[options.base_url, options.model]
             if endpoint.is_down and endpoint.tried:
                 host = urlsplit(options.base_url or "").hostname
-                why = Unanswered(f"the endpoint {host} had no answer for the last {endpoint.failed} calls", DOWN)
+                why = Unanswered(f"the endpoint {host} did not respond to the last {endpoint.failed} calls", DOWN)
                 return {request.key: why for request in requests}
             trying = endpoint.tried = endpoint.is_down
             try:
@@ -83,7 +83,7 @@ def _note(endpoint: ModelEndpoint, down: bool, options: AnalysisOptions) -> None
     was = endpoint.is_down
     endpoint.failed = endpoint.failed + 1 if down else 0
     if endpoint.is_down != was:
-        change = "has no answers: calls are analyzed by rules while one at a time tries it" if down else "answers again"
+        change = "does not respond: calls are analyzed by rules, and one at a time tries it" if down else "responds again"
         log.warning("the language model %s %s", options.model, change)
 
 

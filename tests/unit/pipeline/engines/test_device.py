@@ -223,13 +223,13 @@ def test_the_quota_of_a_container_or_unit_counts_as_its_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if cgroup is not None:
-        (tmp_path / "cgroup").write_text(f"{cgroup}\n")
+        (tmp_path / "membership").write_text(f"{cgroup}\n")
     for name, text in files.items():
         path = tmp_path / "cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
         path.with_name("cpu.cfs_period_us").write_text("100000\n")
-    monkeypatch.setattr(device, "OWN_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(device, "OWN_CGROUPS", tmp_path / "membership")
     monkeypatch.setattr(device, "CGROUPS", tmp_path / "cgroup")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(bound)))
     assert device.cores() == expected

@@ -44,5 +44,5 @@ def test_an_haproxy_that_stays_is_refused_by_name(
 ) -> None:
     port, process = proxied
     monkeypatch.setattr(ports, "LEFT_SECONDS", 0.3)
-    with pytest.raises(ServiceError, match=f"process {process.pid} does .haproxy.. Stop what listens there"):
+    with pytest.raises(ServiceError, match=f"used by process {process.pid} .haproxy.. Stop what listens there"):
         refuse_taken_port("127.0.0.1", port)

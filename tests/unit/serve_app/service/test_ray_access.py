@@ -61,7 +61,7 @@ def test_a_notebook_joins_the_only_service_of_this_user(tmp_path, monkeypatch):
     assert ray_access.join() == "127.0.0.1:6000"
     assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / ray_access.TOKEN)
     services.append(run_folder.Running(tmp_path, {"ray_address": "127.0.0.1:7000"}))
-    with pytest.raises(LookupError, match=r"2 services .*give the address"):
+    with pytest.raises(LookupError, match=r"2 services .*set the address"):
         ray_access.join()
     services.clear()
     with pytest.raises(LookupError, match="no service"):
