@@ -33,24 +33,24 @@ RESAMPLES, SEED = 1000, 23
 
 
 def material(case: dict[str, Any]) -> Material:
-    """A case as the analysis gets it; word times spread evenly over a turn, numbers withheld."""
-    given = case["input"]
-    start = datetime.fromisoformat(given["startTime"])
+    """Return a case as the analysis receives it; word times are spread evenly over a turn, numbers withheld."""
+    call_input = case["input"]
+    start = datetime.fromisoformat(call_input["startTime"])
     offset = start.utcoffset()
     assert offset is not None and offset.seconds % 3600 == 0, "whole hours only"
     hours = int(offset.total_seconds() // 3600)
     roster = Roster(
-        members=tuple(Member(m["userId"], m["name"], tuple(m["aliases"])) for m in given["roster"]),
+        members=tuple(Member(m["userId"], m["name"], tuple(m["aliases"])) for m in call_input["roster"]),
         contacts=tuple(
-            Contact(c["contactId"], c["name"], c["company"], c["email"], c["phone"]) for c in given["contacts"]
+            Contact(c["contactId"], c["name"], c["company"], c["email"], c["phone"]) for c in call_input["contacts"]
         ),
         time_zone=f"Etc/GMT{-hours:+d}",
     )
-    turns = tuple(turn(item, given["language"]) for item in given["turns"])
+    turns = tuple(turn(item, call_input["language"]) for item in call_input["turns"])
     transcript = Transcript(
-        language=given["language"],
+        language=call_input["language"],
         language_probability=1.0,
-        duration=float(given["durationSeconds"]),
+        duration=float(call_input["durationSeconds"]),
         speakers=(Speaker("rep", Role.REP, 1.0, "channel"), Speaker("customer", Role.CUSTOMER, 1.0, "channel")),
         turns=turns,
         layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "given"),
@@ -69,16 +69,16 @@ def turn(item: dict[str, Any], language: str) -> Turn:
 
 
 def prediction(findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """The findings in the scorer's form."""
+    """Convert findings to the scorer's form."""
     of = {finding.step: finding.value for finding in findings}
     contact, parties = of["contacts"], of["tone"]["parties"]
     match = {"matched": contact["contact_id"], "new": "new"}.get(contact["match"])
-    heard = {field: fact and fact["value"] for field, fact in contact["heard"].items()}
+    contact_fields = {field: fact and fact["value"] for field, fact in contact["heard"].items()}
     return {
         "outgoing": of["direction"]["outgoing"],
         "agent": {"userId": of["agent"]["user_id"], "name": of["agent"]["spoken_name"]},
         "tasks": [scored(task) for task in of["tasks"]["tasks"]],
-        "contact": {**heard, "match": match},
+        "contact": {**contact_fields, "match": match},
         "tone": {
             **{label: party and party["label"] for label, party in parties.items()},
             "turning_point": turning_point(of["tone"].get("turning_points") or []),
@@ -90,45 +90,45 @@ def prediction(findings: tuple[Finding, ...]) -> dict[str, Any]:
 
 
 def turning_point(points: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The first one: a case has one at most."""
+    """Return the first turning point: a case has no more than one."""
     return {key: points[0][key] for key in ("turn", "speaker", "from", "to")} if points else None
 
 
 def scored(task: dict[str, Any]) -> dict[str, Any]:
-    """A task of the finding in the scorer's form."""
-    named = {"text": task["title"], "owner": task["owner"], "due_date": task["due_date"]}
-    return {**named, "turn": task["evidence"]["turn"]}
+    """Convert a task of a finding to the scorer's form."""
+    task_fields = {"text": task["title"], "owner": task["owner"], "due_date": task["due_date"]}
+    return {**task_fields, "turn": task["evidence"]["turn"]}
 
 
 Judged = tuple[str, dict[str, int], analysis_score.Answers]
-"""A call's language, how many tasks were found, known and right, and which answers were."""
+"""A call's language, its counts of found, known and right tasks, and which answers were right."""
 
 
-def judged(cases: list[dict[str, Any]], found: dict[str, Any], detail: bool) -> list[Judged]:
-    """Each call."""
-    made = []
+def judged(cases: list[dict[str, Any]], predictions: dict[str, Any], detail: bool) -> list[Judged]:
+    """Score each call."""
+    judged_calls = []
     for case in cases:
         counts, answers = dict.fromkeys(("found", "known", "right"), 0), analysis_score.Answers(list)
-        notes = analysis_score.tasks(case, found[case["id"]]["tasks"], counts, answers)
-        notes += analysis_score.the_rest(case["gold"], found[case["id"]], answers)
+        notes = analysis_score.tasks(case, predictions[case["id"]]["tasks"], counts, answers)
+        notes += analysis_score.the_rest(case["gold"], predictions[case["id"]], answers)
         if detail:
             print(*(f"{case['id']}: {note}" for note in notes), sep="\n", end="\n" if notes else "")
-        made.append((case["input"]["language"], counts, answers))
-    return made
+        judged_calls.append((case["input"]["language"], counts, answers))
+    return judged_calls
 
 
 def by_language(calls: list[Judged]) -> dict[str, dict[str, float | int]]:
-    """The figures by language, and of "all"."""
-    made = {}
+    """Return the figures by language, and of "all"."""
+    figures = {}
     for language in (*sorted({language for language, _, _ in calls}), "all"):
         counts, answers = dict.fromkeys(("found", "known", "right"), 0), analysis_score.Answers(list)
-        for _, counted, given in (call for call in calls if language in ("all", call[0])):
+        for _, counted, call_answers in (call for call in calls if language in ("all", call[0])):
             for name in counts:
                 counts[name] += counted[name]
-            for name, right in given.items():
+            for name, right in call_answers.items():
                 answers[name] += right
-        made[language] = analysis_score.figures(counts, answers)
-    return made
+        figures[language] = analysis_score.figures(counts, answers)
+    return figures
 
 
 Intervals = dict[str, dict[str, tuple[float, float]]]
@@ -136,23 +136,22 @@ Intervals = dict[str, dict[str, tuple[float, float]]]
 
 
 def intervals(calls: list[Judged], without: list[Judged] | None = None) -> Intervals:
-    """The middle 95 % of each share when the calls of each language are drawn anew; of the differences, where the same
-    calls were judged `without` something."""
-    drawn: dict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Return 95 % bootstrap intervals by language of each share, or of its difference to `without`."""
+    samples: dict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for chosen in draws([language for language, _, _ in calls]):
         less = by_language([without[at] for at in chosen]) if without else {}
         for language, figures in by_language([calls[at] for at in chosen]).items():
             for name, value in figures.items():
                 if isinstance(value, float):
-                    drawn[language][name].append(value - less.get(language, {}).get(name, 0.0))
+                    samples[language][name].append(value - less.get(language, {}).get(name, 0.0))
     return {
         language: {name: _middle(sorted(values)) for name, values in figures.items()}
-        for language, figures in drawn.items()
+        for language, figures in samples.items()
     }
 
 
 def draws(languages: list[str]) -> Iterator[list[int]]:
-    """Positions of calls, as many of each language as there are."""
+    """Yield positions of calls, with the original number of calls per language."""
     rng = random.Random(SEED)
     of: defaultdict[str, list[int]] = defaultdict(list)
     for at, language in enumerate(languages):
@@ -166,13 +165,13 @@ def _middle(values: list[float]) -> tuple[float, float]:
     return values[outside], values[-1 - outside]
 
 
-def table(made: dict[str, dict[str, float | int]], ends: Intervals | None = None) -> str:
-    """One line for each figure, one column for each language, and the interval of "all" where there are `ends`."""
-    lines = [f"{'':28}" + "".join(f"{language:>14}" for language in made) + (f"{'all, 95 %':>16}" if ends else "")]
-    for name in made["all"]:
+def table(figures: dict[str, dict[str, float | int]], ends: Intervals | None = None) -> str:
+    """Format one line per figure, one column per language, and the interval of "all" if there are `ends`."""
+    lines = [f"{'':28}" + "".join(f"{language:>14}" for language in figures) + (f"{'all, 95 %':>16}" if ends else "")]
+    for name in figures["all"]:
         if name.endswith(", of"):
             continue
-        cells = "".join(f"{_cell(of.get(name), of.get(f'{name}, of')):>14}" for of in made.values())
+        cells = "".join(f"{_cell(of.get(name), of.get(f'{name}, of')):>14}" for of in figures.values())
         low, high = ends["all"].get(name, (None, None)) if ends else (None, None)
         lines.append(f"{name:28}{cells}" + ("" if low is None else f"{f'{low:.2f} to {high:.2f}':>16}"))
     return "\n".join(lines)
@@ -185,27 +184,27 @@ def _cell(value: float | None, answers: float | None) -> str:
 
 
 def report(calls: list[Judged], hidden: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Prints the figures, without the hidden ones."""
-    made, ends = by_language(calls), intervals(calls)
-    for of in made.values():
+    """Print the figures, except the hidden ones."""
+    figures, ends = by_language(calls), intervals(calls)
+    for of in figures.values():
         for name in hidden:
             of.pop(name, None)
-    print(table(made, ends))
-    return {"by_language": made, "intervals": ends}
+    print(table(figures, ends))
+    return {"by_language": figures, "intervals": ends}
 
 
 def with_model(
-    cases: list[dict[str, Any]], answers: model_answers.KeptAnswers, joined: list[Judged], rules: list[Judged]
+    cases: list[dict[str, Any]], answers: model_answers.StoredAnswers, joined: list[Judged], rules: list[Judged]
 ) -> dict[str, Any]:
-    """Prints how rules, model and both compare, and what the model cost."""
+    """Print the comparison of rules, model and both, and the cost of the model."""
     calls = [material(case) for case in cases]
     readings = [answers.reading(call) for call in calls]
-    found = {case["id"]: model_answers.alone(one) for case, one in zip(cases, readings, strict=True)}
-    alone = judged(cases, found, False)
-    told: dict[str, Any] = {}
+    predictions = {case["id"]: model_answers.alone(reading) for case, reading in zip(cases, readings, strict=True)}
+    alone = judged(cases, predictions, False)
+    reports: dict[str, Any] = {}
     for name, those, hidden in (("rules", rules, ()), ("model alone", alone, model_answers.NOT_ITS_OWN)):
         print(f"\n{name}")
-        told[name] = report(those, hidden)
+        reports[name] = report(those, hidden)
     ends = intervals(joined, rules)
     print("\njoined less rules, 95 %")
     for name in ends["all"]:
@@ -213,7 +212,7 @@ def with_model(
     cost, dropped = answers.cost(calls), model_answers.dropped(readings)
     print("\na call:", ", ".join(f"{name} {value:g}" for name, value in cost.items()))
     print("not borne out:", ", ".join(f"{kind} {refused} of {of}" for kind, (refused, of) in dropped.items()))
-    return {**told, "joined less rules": ends, "cost": cost, "not borne out": dropped}
+    return {**reports, "joined less rules": ends, "cost": cost, "not borne out": dropped}
 
 
 def _range(ends: tuple[float, float] | None) -> str:
@@ -228,19 +227,19 @@ def main() -> None:
     parser.add_argument("--language", help="only cases in this language")
     parser.add_argument("--names", default="*", help="only cases whose names fit this pattern")
     parser.add_argument("--detail", action="store_true", help="print every mistake, and the notes of findings")
-    parser.add_argument("--predictions", type=Path, help="keep what was found in this file")
+    parser.add_argument("--predictions", type=Path, help="write the predictions to this file")
     parser.add_argument("--json", type=Path, help="write the figures here")
     model_answers.add_arguments(parser)
-    given = parser.parse_args()
-    paths = [path for folder in given.cases for path in sorted(folder.glob(f"{given.names}.json"))]
+    arguments = parser.parse_args()
+    paths = [path for folder in arguments.cases for path in sorted(folder.glob(f"{arguments.names}.json"))]
     cases = [json.loads(path.read_text()) for path in paths]
-    cases = [case for case in cases if given.language in (None, case["input"]["language"])]
+    cases = [case for case in cases if arguments.language in (None, case["input"]["language"])]
     if not cases:
-        parser.error("no cases there")
-    options = model_answers.options_of(given)
-    answers = model_answers.KeptAnswers(options, given.answers) if given.base_url else None
+        parser.error("no cases match")
+    options = model_answers.options_of(arguments)
+    answers = model_answers.StoredAnswers(options, arguments.answers) if arguments.base_url else None
     if answers:
-        answers.ask_all([material(case) for case in cases], at_once=given.at_once)
+        answers.ask_all([material(case) for case in cases], at_once=arguments.at_once)
     predictions: dict[str, Any] = {}
     by_rule: dict[str, Any] = {}
     milliseconds = []
@@ -253,18 +252,18 @@ def main() -> None:
             findings = answers.findings(material(case))
         predictions[case["id"]] = prediction(findings)
         for finding in findings:
-            if finding.note and given.detail:
+            if finding.note and arguments.detail:
                 print(f"{case['id']}: {finding.step}: {finding.note}")
-    calls = judged(cases, predictions, given.detail)
+    calls = judged(cases, predictions, arguments.detail)
     figures = {"calls": len(cases), "median_ms": statistics.median(milliseconds), "slowest_ms": max(milliseconds)}
-    made = report(calls)
+    results = report(calls)
     print("{calls} calls, by rules median {median_ms:.1f} ms, slowest {slowest_ms:.1f} ms".format(**figures))
     if answers:
-        made |= with_model(cases, answers, calls, judged(cases, by_rule, False))
-    if given.json:
-        given.json.write_text(json.dumps({**figures, **made}, indent=2) + "\n")
-    if given.predictions:
-        given.predictions.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))
+        results |= with_model(cases, answers, calls, judged(cases, by_rule, False))
+    if arguments.json:
+        arguments.json.write_text(json.dumps({**figures, **results}, indent=2) + "\n")
+    if arguments.predictions:
+        arguments.predictions.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ OFFSET = 0.05  # seconds by which an offset may be wrong: what bleed itself is l
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """What became of a case."""
+    """The result of a case."""
 
     name: str
     group: str
@@ -54,7 +54,7 @@ def judge(case: ChannelCase) -> CaseOutcome:
     _, layout = separate(case.files)
     taken = time.perf_counter() - started
     sources = {bleed.source for bleed in layout.bleed}
-    wanted = {source for source, _ in case.bleeds}
+    expected = {source for source, _ in case.bleeds}
     # By what both files hold, or by the parties' turns; that they began together is what is assumed anyway.
     offset = layout.evidence.get("offset_seconds", 0.0)
     aligned = layout.evidence.get("aligned", 0.0) > 0 or offset != 0
@@ -67,8 +67,8 @@ def judge(case: ChannelCase) -> CaseOutcome:
     off = None if error is None else error + (case.offset or 0.0) - (begun or 0.0)
     right = layout.kind == case.kind and layout.source_channels == sum(file.source_channels for file in case.files)
     return CaseOutcome(
-        case.name, case.group, right, layout.confidence, str(layout.kind), len(wanted), len(wanted & sources),
-        len(sources - wanted), aligned, case.offset, error, off, case.shared,
+        case.name, case.group, right, layout.confidence, str(layout.kind), len(expected), len(expected & sources),
+        len(sources - expected), aligned, case.offset, error, off, case.shared,
         layout.evidence.get("shared_seconds", 0.0), taken, layout.reason,
     )  # fmt: skip
 
@@ -91,18 +91,19 @@ def by_group(outcomes: list[CaseOutcome]) -> list[dict[str, float | int | str]]:
 
 
 def row(group: str, members: list[CaseOutcome]) -> dict[str, float | int | str]:
-    tellable = [one for one in members if one.offset_wanted is not None]
-    off = [abs(one.offset_error) for one in members if one.aligned and one.offset_error is not None]
+    alignable = [outcome for outcome in members if outcome.offset_wanted is not None]
+    off = [abs(outcome.offset_error) for outcome in members if outcome.aligned and outcome.offset_error is not None]
     return {
         "class": group,
         "cases": len(members),
-        "right": sum(one.right for one in members),
-        "bleeds": sum(one.bleeds_wanted for one in members),
-        "found": sum(one.bleeds_found for one in members),
-        "invented": sum(one.bleeds_invented for one in members),
-        "to_align": len(tellable),
-        "aligned": sum(one.aligned for one in tellable),
-        "wrongly": sum(error > OFFSET for error in off) + sum(one.aligned for one in members if one not in tellable),
+        "right": sum(outcome.right for outcome in members),
+        "bleeds": sum(outcome.bleeds_wanted for outcome in members),
+        "found": sum(outcome.bleeds_found for outcome in members),
+        "invented": sum(outcome.bleeds_invented for outcome in members),
+        "to_align": len(alignable),
+        "aligned": sum(outcome.aligned for outcome in alignable),
+        "wrongly": sum(error > OFFSET for error in off)
+        + sum(outcome.aligned for outcome in members if outcome not in alignable),
         "offset_ms": round(statistics.median(off) * 1000, 1) if off else "",
     }
 
@@ -110,22 +111,33 @@ def row(group: str, members: list[CaseOutcome]) -> dict[str, float | int | str]:
 def by_confidence(outcomes: list[CaseOutcome]) -> list[dict[str, float | int]]:
     rows = []
     for low, high in pairwise(BINS):
-        members = [one for one in outcomes if low <= one.confidence < high]
+        members = [outcome for outcome in outcomes if low <= outcome.confidence < high]
         if members:
-            rows.append({"from": low, "cases": len(members), "right": sum(one.right for one in members)})
+            rows.append({"from": low, "cases": len(members), "right": sum(outcome.right for outcome in members)})
     return rows
 
 
 def offsets_by_confidence(outcomes: list[CaseOutcome]) -> list[dict[str, float | int]]:
-    """Two files: how often is the beginning of the second right, where the layout is so sure?"""
+    """Return by confidence how often the offset of a second file is correct."""
     rows = []
     for low, high in pairwise(BINS):
-        members = [one for one in outcomes if one.begun_error is not None and low <= one.confidence < high]
-        off = [abs(one.begun_error or 0.0) for one in members]
+        members = [
+            outcome for outcome in outcomes if outcome.begun_error is not None and low <= outcome.confidence < high
+        ]
+        off = [abs(outcome.begun_error or 0.0) for outcome in members]
         if members:
-            near, told = sum(error <= NEAR for error in off), [one.confidence for one in members]
-            rows.append({"offset, from": low, "cases": len(off), "near": near, "worst_s": round(max(off), 2)}
-                        | {"told": round(statistics.mean(told), 2), "is": round(near / len(off), 2)})  # fmt: skip
+            near = sum(error <= NEAR for error in off)
+            confidences = [outcome.confidence for outcome in members]
+            rows.append(
+                {
+                    "offset, from": low,
+                    "cases": len(off),
+                    "near": near,
+                    "worst_s": round(max(off), 2),
+                    "told": round(statistics.mean(confidences), 2),
+                    "is": round(near / len(off), 2),
+                }
+            )
     return rows
 
 
@@ -153,16 +165,16 @@ def main() -> None:
     figures: dict[str, object] = {"seed": options.seed, "calls": names}
     outcomes = run(names, options.seed, options.only)
     table(by_group(outcomes))
-    clean = [one for one in outcomes if one.group in CLEAN]
+    clean = [outcome for outcome in outcomes if outcome.group in CLEAN]
     print(f"\nright: {sum(o.right for o in clean)} of {len(clean)} in the clean classes, "
           f"{sum(o.right for o in outcomes)} of {len(outcomes)} over all")  # fmt: skip
     table(by_confidence(outcomes))
     table(offsets_by_confidence(outcomes))
-    for one in outcomes:
-        if not one.right:
-            print(f"wrong: {one.group}: {one.name}: {one.kind}. {one.reason}")
+    for outcome in outcomes:
+        if not outcome.right:
+            print(f"wrong: {outcome.group}: {outcome.name}: {outcome.kind}. {outcome.reason}")
     figures |= {"rows": by_group(outcomes), "confidence": by_confidence(outcomes)}
-    figures["cases"] = [asdict(one) for one in outcomes]
+    figures["cases"] = [asdict(outcome) for outcome in outcomes]
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 

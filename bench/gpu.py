@@ -39,7 +39,7 @@ FRAME = 0.1  # s, of the comparison of speakers
 
 
 class Gpu:
-    """What NVIDIA's driver says of the first GPU while a block runs: share of the time it works, memory in MiB."""
+    """Utilization and memory of the first GPU while a block runs, from NVIDIA's driver: share of time, MiB."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[float, float]] = []
@@ -65,7 +65,7 @@ class Gpu:
             self._process.wait()
 
     def figures(self) -> dict[str, float]:
-        """The mean of the first and the most of the second; nothing if the driver said nothing."""
+        """Return mean utilization and maximum memory; empty without data from the driver."""
         if not self._rows:
             return {}
         busy, memory = zip(*self._rows, strict=True)
@@ -73,25 +73,25 @@ class Gpu:
 
 
 def settings(model: str, scripted: bool, where: str) -> dict[str, str]:
-    """The service's own for this machine, but for what a test's service has set."""
+    """Return settings of the service for this machine."""
     return {
         "SWITCHBOARD_ASR__MODEL": model,
         "SWITCHBOARD_ASR__DEVICE": where,
         "SWITCHBOARD_DIARIZATION__PIPELINE": DIARIZATION,
         "SWITCHBOARD_DIARIZATION__DEVICE": where,
         "SWITCHBOARD_PROCESSING__LEASE_SECONDS": "60",
-        **({"SWITCHBOARD_SAFETY__SECOND_PASS": "false"} if scripted else {}),  # all that it says is suspect
+        **({"SWITCHBOARD_SAFETY__SECOND_PASS": "false"} if scripted else {}),  # its whole text is suspect
     }
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Rows by device, and how the last transcripts of two devices differ."""
+    """Return rows by device, and the differences between the last transcripts of two devices."""
     calls = long_calls.make(folder / "calls", options.calls, options.minutes, long_calls.real_parts())
     work = SharedWork(
         calls, [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
     )
     rows: dict[str, list[dict[str, float]]] = {}
-    heard: dict[str, list[Any]] = {}
+    transcripts: dict[str, list[Any]] = {}
     for where in options.devices:
         state = folder / where
         state.mkdir()
@@ -103,14 +103,14 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 with Gpu() as gpu:
                     ran = whole.run(work.recordings)
                 rows.setdefault(where, []).append(_row(ran, work.hours) | gpu.figures())
-                heard[where] = ran.transcripts
+                transcripts[where] = ran.transcripts
                 print(f"  {rows[where][-1]}", flush=True)
         finally:
             whole.stop()
-    found: dict[str, Any] = {"rows": rows}
-    if len(heard) > 1:
-        found["differ"] = differ(*list(heard.values())[:2])
-    return found
+    results: dict[str, Any] = {"rows": rows}
+    if len(transcripts) > 1:
+        results["differ"] = differ(*list(transcripts.values())[:2])
+    return results
 
 
 def _row(ran: Ran, hours: float) -> dict[str, Any]:
@@ -122,20 +122,20 @@ def _row(ran: Ran, hours: float) -> dict[str, Any]:
     }
 
 
-def differ(one: Sequence[Any], other: Sequence[Any]) -> dict[str, float]:
-    """Words of `one` that the other has otherwise, and seconds in which the other has another speaker; as shares."""
+def differ(first_run: Sequence[Any], second_run: Sequence[Any]) -> dict[str, float]:
+    """Return the shares of differing words and of time with a different speaker."""
     words, seconds, elsewhere = WordErrors(0, 0), 0, 0
-    for first, second in zip(one, other, strict=True):
+    for first, second in zip(first_run, second_run, strict=True):
         words += word_errors(_text(first), _text(second))
         if first.layout.kind.separated:
             continue
         a, b = _speakers(first), _speakers(second)
-        told = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
-        names = sorted({name for pair in told for name in pair if name})
-        straight = sum(x != y for x, y in told)
+        frame_pairs = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
+        names = sorted({name for pair in frame_pairs for name in pair if name})
+        straight = sum(x != y for x, y in frame_pairs)
         swapped = dict(zip(names, reversed(names), strict=True)) if len(names) == 2 else {}
-        crossed = sum(swapped.get(x, x) != y for x, y in told)
-        seconds, elsewhere = seconds + len(told), elsewhere + min(straight, crossed)
+        crossed = sum(swapped.get(x, x) != y for x, y in frame_pairs)
+        seconds, elsewhere = seconds + len(frame_pairs), elsewhere + min(straight, crossed)
     return {"words": round(words.rate, 4), "speakers": round(elsewhere / seconds, 4) if seconds else 0.0}
 
 
@@ -144,7 +144,7 @@ def _text(transcript: Any) -> str:
 
 
 def _speakers(transcript: Any) -> list[str]:
-    """Who speaks in each frame; "" where nobody does."""
+    """Return the speaker in each frame; "" without speech."""
     frames = [""] * round(transcript.duration / FRAME)
     for turn in transcript.turns:
         for word in turn.words:
@@ -153,10 +153,10 @@ def _speakers(transcript: Any) -> list[str]:
     return frames
 
 
-def report(found: dict[str, Any]) -> None:
-    """Medians over the repetitions."""
+def report(results: dict[str, Any]) -> None:
+    """Print medians over the repetitions."""
     print(f"\n{'device':<8}{'audio s per s':>14}{'elapsed s':>11}{'processor s':>13}{'GPU busy':>10}{'GPU MiB':>10}")
-    for where, rows in found["rows"].items():
+    for where, rows in results["rows"].items():
         middle = {
             key: statistics.median(row[key] for row in rows if key in row) for key in rows[0] if key != "processor_s"
         }
@@ -165,8 +165,8 @@ def report(found: dict[str, Any]) -> None:
             f"{where:<8}{middle['rtfx']:>14.1f}{middle['seconds']:>11.1f}{processor:>13.1f}"
             f"{middle.get('gpu_busy', float('nan')):>10.2f}{middle.get('gpu_mib', float('nan')):>10.0f}"
         )
-    if "differ" in found:
-        words, speakers = found["differ"]["words"], found["differ"]["speakers"]
+    if "differ" in results:
+        words, speakers = results["differ"]["words"], results["differ"]["speakers"]
         print(f"\nbetween the devices: {words:.2%} of the words, another speaker in {speakers:.2%} of the time")
 
 
@@ -178,24 +178,22 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--layout", choices=("separate", "mixed", "both"), default="both")
     parser.add_argument("--model", default="base", help="as SWITCHBOARD_ASR__MODEL takes it: a name or a folder")
-    parser.add_argument("--scripted", action="store_true", help="it says a script whatever it hears: decode it once")
+    parser.add_argument("--scripted", action="store_true", help="the model writes a script for any sound: decode once")
     parser.add_argument("--devices", type=lambda text: text.split(","), default=["auto", "cpu"])
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if "auto" in options.devices and not device.gpus():
-        print(
-            "No GPU is here: `switchboard doctor --node` says why. --devices cpu measures without one.", file=sys.stderr
-        )
+        print("No GPU found: see `switchboard doctor --node`. --devices cpu measures without one.", file=sys.stderr)
         sys.exit(2)
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
     print(f"{options.calls} calls of {options.minutes:g} min, {options.layout}, {options.model}, {machine}", flush=True)
     with tempfile.TemporaryDirectory(prefix="switchboard-gpu-") as folder:
-        found = measure(options, Path(folder))
-    report(found)
+        results = measure(options, Path(folder))
+    report(results)
     if options.json:
-        found |= {"machine": machine, "model": options.model, "layout": options.layout}
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        results |= {"machine": machine, "model": options.model, "layout": options.layout}
+        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m bench.reading [--calls 100000] [--teams 10] [--texts 2000] [--rounds 20] [--json FILE]
 
 One workspace has completed calls over a year, in five-minute steps. `--texts` different transcripts of 250 words, drawn
-from 20,000 words with a Zipf distribution, are stored many times. Each call also has a word, numbers and a contact name
-of its own. The search index is written as in the completing transaction; the tsvector of a transcript is computed once.
+from 20,000 words with a Zipf distribution, are stored many times. Each call also has a unique word, numbers and contact
+name. The search index is written as in the completing transaction; the tsvector of a transcript is computed once.
 Milliseconds are those of `db.search.call_list.list_calls` for a page of 50 calls (a search: 25) with everything a row
 shows, after one warm-up round. Half of the readers see one team only. The script also reports the size of the index.
 """
@@ -86,7 +86,7 @@ REST = (
 
 
 def word(rank: int) -> str:
-    """A word that no stemmer shortens to another's."""
+    """Return a word that no stemmer shortens to another's."""
     text = ""
     while True:
         rank, at = divmod(rank, len(SYLLABLES))
@@ -113,11 +113,11 @@ def talk(chance: random.Random, weights: list[float]) -> Transcript:
     return Transcript("en", 0.99, 180.0, people, turns, Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), "bench")
 
 
-async def filled(url: str, given: argparse.Namespace) -> tuple[Database, UUID, list[UUID], list[UUID]]:
-    """A database with calls; its workspace, teams and members."""
+async def filled(url: str, arguments: argparse.Namespace) -> tuple[Database, UUID, list[UUID], list[UUID]]:
+    """Create a database with calls; return it with its workspace, teams and members."""
     database = await Database.open(url, answer_seconds=None)
     home = (await directory.create_workspace(database, "bench", default_country="DE")).workspace_id
-    teams = [(await directory.create_team(database, home, f"team {n}")).team_id for n in range(given.teams)]
+    teams = [(await directory.create_team(database, home, f"team {n}")).team_id for n in range(arguments.teams)]
     members = [(await directory.add_member(database, home, f"Member {n}")).user_id for n in range(100)]
     chance = random.Random(7)
     weights = list(statistics_of_ranks())
@@ -129,14 +129,14 @@ async def filled(url: str, given: argparse.Namespace) -> tuple[Database, UUID, l
         add = sa.text(
             "INSERT INTO talks SELECT :id, 'en', CAST(:content AS jsonb), to_tsvector('english', CAST(:said AS text))"
         )
-        for at in range(given.texts):
-            made = talk(chance, weights)
-            said = " ".join(turn.text for turn in made.turns)
-            await connection.execute(add, {"id": at, "content": dump_json(made), "said": said})
+        for at in range(arguments.texts):
+            transcript = talk(chance, weights)
+            text = " ".join(turn.text for turn in transcript.turns)
+            await connection.execute(add, {"id": at, "content": dump_json(transcript), "said": text})
     shared = {"workspace": home, "teams": teams, "members": members, "now": NOW, "syllables": list(SYLLABLES)}
-    shared |= {"texts": given.texts, "step": timedelta(days=365) / given.calls}
-    for first in range(1, given.calls + 1, BATCH):
-        values = shared | {"first": first, "last": min(first + BATCH - 1, given.calls)}
+    shared |= {"texts": arguments.texts, "step": timedelta(days=365) / arguments.calls}
+    for first in range(1, arguments.calls + 1, BATCH):
+        values = shared | {"first": first, "last": min(first + BATCH - 1, arguments.calls)}
         async with database.transaction(EVERY_WORKSPACE) as connection:
             await connection.execute(sa.text("SET LOCAL ROLE NONE"))
             for statement in (CALLS, *REST):
@@ -151,17 +151,17 @@ async def filled(url: str, given: argparse.Namespace) -> tuple[Database, UUID, l
 
 
 def statistics_of_ranks() -> list[float]:
-    """Cumulated weights of words by rank."""
-    total, found = 0.0, []
+    """Return cumulative weights of words by rank."""
+    total, weights = 0.0, []
     for rank in range(WORDS):
         total += 1 / (rank + 3)
-        found.append(total)
-    return found
+        weights.append(total)
+    return weights
 
 
-def questions(chance: random.Random, given: argparse.Namespace, members: list[UUID]) -> dict[str, dict[str, Any]]:
-    """One round of questions, by name."""
-    some = chance.randrange(1, given.calls)
+def questions(chance: random.Random, arguments: argparse.Namespace, members: list[UUID]) -> dict[str, dict[str, Any]]:
+    """Return one round of queries, by name."""
+    number = chance.randrange(1, arguments.calls)
     since = NOW - timedelta(days=chance.randrange(1, 300))
     common, usual, rare = (
         word(chance.randrange(3)),
@@ -173,7 +173,7 @@ def questions(chance: random.Random, given: argparse.Namespace, members: list[UU
         "list: since a day": {"started_before": since},
         "list: failed": {"states": ("failed",)},
         "list: a member": {"user_id": chance.choice(members)},
-        "list: a number": {"number": f"+49171{some * 7919 % 10000000:07}"},
+        "list: a number": {"number": f"+49171{number * 7919 % 10000000:07}"},
         "list: negative": {"tone": "negative"},
         "list: open tasks": {"open_tasks": True},
         "list: outgoing, German": {"outgoing": True, "language": "de"},
@@ -182,7 +182,7 @@ def questions(chance: random.Random, given: argparse.Namespace, members: list[UU
         "list: failed by score": {"scorecard": "service", "passed": False},
         "list: lowest scores": {"scorecard": "service", "score_below": 5},
         "search: usual word, rare answer": {"text": usual, "question": "question1", "answer": "yes"},
-        "search: word of one call": {"text": f"ticket{some}"},
+        "search: word of one call": {"text": f"ticket{number}"},
         "search: rare word": {"text": rare},
         "search: usual word": {"text": usual},
         "search: word of most calls": {"text": common},
@@ -190,34 +190,34 @@ def questions(chance: random.Random, given: argparse.Namespace, members: list[UU
         "search: phrase": {"text": f'"{common} {usual}"'},
         "search: usual word, negative": {"text": usual, "tone": "negative"},
         "search: name": {
-            "name": SYLLABLES[some % 16] + SYLLABLES[some // 16 % 16] + SYLLABLES[some // 256 % 16] + "son"
+            "name": SYLLABLES[number % 16] + SYLLABLES[number // 16 % 16] + SYLLABLES[number // 256 % 16] + "son"
         },
-        "search: name with a wrong letter": {"name": SYLLABLES[some % 16] + SYLLABLES[some // 16 % 16] + "xason"},
-        "search: part of a number": {"name": f"{some * 7919 % 10000000:07}"[:6]},
+        "search: name with a wrong letter": {"name": SYLLABLES[number % 16] + SYLLABLES[number // 16 % 16] + "xason"},
+        "search: part of a number": {"name": f"{number * 7919 % 10000000:07}"[:6]},
     }
 
 
 async def asked(
-    database: Database, home: UUID, teams: list[UUID], members: list[UUID], given: argparse.Namespace
+    database: Database, home: UUID, teams: list[UUID], members: list[UUID], arguments: argparse.Namespace
 ) -> dict[str, list[float]]:
-    """Milliseconds of each question, by its name."""
+    """Return the milliseconds of each query, by name."""
     chance = random.Random(11)
     took: dict[str, list[float]] = {}
 
     async def timed(name: str, question: Callable[[], Awaitable[Any]], counts: bool) -> Any:
         began = time.perf_counter()
-        found = await question()
+        result = await question()
         if counts:
             took.setdefault(name, []).append(1000 * (time.perf_counter() - began))
-        return found
+        return result
 
     cursor = None
-    for number in range(given.rounds + 1):
+    for number in range(arguments.rounds + 1):
         reader = Reader(home, chance.choice(teams) if number % 2 else None, seconds=30)
         counts = number > 0
-        for name, wanted in questions(chance, given, members).items():
+        for name, criteria in questions(chance, arguments, members).items():
             size = 25 if name.startswith("search") else 50
-            filter_ = CallFilter(**wanted)
+            filter_ = CallFilter(**criteria)
             page = await timed(name, partial(list_calls, database, reader, filter_, None, size), counts)
             if page.next and name in ("list: all", "search: usual word"):
                 for _ in range(5):
@@ -232,7 +232,7 @@ async def asked(
 
 
 async def sizes(database: Database, calls: int) -> dict[str, float]:
-    """Bytes for each call: of the index over what was said and named, of its table, of the indexes of lists."""
+    """Return bytes per call: of the full-text index, of its table, of the indexes of lists."""
     query = sa.text("""
         SELECT pg_relation_size('call_search_terms_idx'), pg_table_size('call_search'), (
             SELECT sum(pg_relation_size(indexrelid)) FROM pg_index
@@ -250,22 +250,22 @@ def p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20, method="inclusive")[18] if len(values) > 1 else values[0]
 
 
-async def measured(url: str, given: argparse.Namespace) -> dict[str, Any]:
+async def measured(url: str, arguments: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
-    database, home, teams, members = await filled(url, given)
-    print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s", flush=True)
-    took = await asked(database, home, teams, members, given)
+    database, home, teams, members = await filled(url, arguments)
+    print(f"{arguments.calls} calls in {time.perf_counter() - began:.0f} s", flush=True)
+    took = await asked(database, home, teams, members, arguments)
     rows = {name: {"p50": statistics.median(ms), "p95": p95(ms), "times": len(ms)} for name, ms in took.items()}
     for kind in ("list", "search", "tasks", "scores"):
         every = [ms for name, some in took.items() if name.startswith(kind) for ms in some]
         rows[f"{kind}, all of these"] = {"p50": statistics.median(every), "p95": p95(every), "times": len(every)}
     for name, row in rows.items():
         print(f"{name:36} p50 {row['p50']:7.1f} ms   p95 {row['p95']:7.1f} ms   {row['times']} times")
-    bytes_ = await sizes(database, given.calls)
+    bytes_ = await sizes(database, arguments.calls)
     for name, size in bytes_.items():
         print(f"{name:36} {size:8.0f} bytes a call")
     await database.close()
-    return {"calls": given.calls, "milliseconds": rows, "bytes_a_call": bytes_}
+    return {"calls": arguments.calls, "milliseconds": rows, "bytes_a_call": bytes_}
 
 
 def main() -> None:
@@ -275,19 +275,19 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=100_000, help="completed calls")
     parser.add_argument("--teams", type=int, default=10, help="teams that have them")
     parser.add_argument("--texts", type=int, default=2_000, help="different talks")
-    parser.add_argument("--rounds", type=int, default=20, help="how often each question is asked")
+    parser.add_argument("--rounds", type=int, default=20, help="repetitions of each query")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="swb-reading-"))
     try:
         url = embedded.start(folder)
         migrate.migrate(url)
-        found = asyncio.run(measured(url, given))
+        results = asyncio.run(measured(url, arguments))
     finally:
         embedded.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ LEASE = "10"  # seconds, the default: what a dead Conductor costs at most
 async def one_call(
     client: Client, files: FileServer, service: RunningService, state: Path, fault: str
 ) -> dict[str, float]:
-    """Seconds of one call: from submission, and from the fault, to the completed record."""
+    """Return the seconds of one call from submission, and from the fault, to the completed record."""
     mono = next(sample for sample in synthetic_calls() if sample.expected["layout"] == "mono")
     body = mono.submissions(files.add)[-1]
     victims = service.pids(fault)

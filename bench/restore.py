@@ -47,7 +47,7 @@ LIMIT_SECONDS = 7200.0
 
 
 async def with_recordings(database: Database, storage: Path, count: int) -> None:
-    """Files of random sound for the first calls, and rows that name them."""
+    """Store files of random sound for the first calls, and rows that refer to them."""
     rows = []
     for number in range(1, count + 1):
         sound = number.to_bytes(8, "big") + os.urandom(RECORDING_BYTES - 8)
@@ -68,7 +68,7 @@ async def with_recordings(database: Database, storage: Path, count: int) -> None
 
 
 async def submitting(database: Database, sender: Sender, accepted: list[tuple[datetime, UUID]]) -> None:
-    """Submit calls until canceled; each that was accepted, with the server's time."""
+    """Submit calls until canceled; record each accepted one with the server's time."""
     while True:
         call_id = uuid4()
         sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), f"https://pbx.example/{call_id}.wav")
@@ -85,28 +85,28 @@ async def a_sender(database: Database, home: UUID, team: UUID) -> Sender:
 
 
 async def backed_up(
-    url: str, given: argparse.Namespace, folder: Path
+    url: str, arguments: argparse.Namespace, folder: Path
 ) -> tuple[Path, Manifest, list[tuple[datetime, UUID]], UUID, UUID]:
-    """A backup made while calls were submitted; those that were accepted meanwhile; workspace and team."""
+    """Create a backup while calls are submitted; return it with the accepted calls, workspace and team."""
     began = time.perf_counter()
-    database, home, teams, _ = await filled(url, given)
-    await with_recordings(database, folder / "recordings", given.recordings)
+    database, home, teams, _ = await filled(url, arguments)
+    await with_recordings(database, folder / "recordings", arguments.recordings)
     sender = await a_sender(database, home, teams[0])
-    print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s")
+    print(f"{arguments.calls} calls in {time.perf_counter() - began:.0f} s")
     accepted: list[tuple[datetime, UUID]] = []
-    senders = [asyncio.create_task(submitting(database, sender, accepted)) for _ in range(given.connections)]
+    senders = [asyncio.create_task(submitting(database, sender, accepted)) for _ in range(arguments.connections)]
     source = BackupSource(url, (folder / "recordings").as_uri(), folder / "handed-in")
-    where, told = await asyncio.to_thread(create, source, folder / "backups", BackupProgress(LIMIT_SECONDS))
-    for one in senders:
-        one.cancel()
+    backup, manifest = await asyncio.to_thread(create, source, folder / "backups", BackupProgress(LIMIT_SECONDS))
+    for task in senders:
+        task.cancel()
         with suppress(asyncio.CancelledError):
-            await one
+            await task
     await database.close()
-    return where, told, accepted, home, teams[0]
+    return backup, manifest, accepted, home, teams[0]
 
 
-async def accepts(url: str, home: UUID, team: UUID, lost: list[UUID], kept: list[UUID]) -> dict[str, int]:
-    """Submit a call to the restored database; how many of the calls of before it holds."""
+async def accepts(url: str, home: UUID, team: UUID, after: list[UUID], before: list[UUID]) -> dict[str, int]:
+    """Submit a call to the restored database; return how many earlier calls it contains."""
     async with await Database.open(url) as database:
         sender = await a_sender(database, home, team)
         sent = Submission(uuid4(), "+49301", "+49302", datetime.now(UTC), "https://pbx.example/after.wav")
@@ -114,13 +114,13 @@ async def accepts(url: str, home: UUID, team: UUID, lost: list[UUID], kept: list
         query = sa.text("SELECT count(*) FROM calls WHERE call_id = ANY (:ids)")
         async with database.transaction(EVERY_WORKSPACE) as connection:
             return {
-                "before_there": (await connection.execute(query, {"ids": kept})).scalar_one(),
-                "after_there": (await connection.execute(query, {"ids": lost})).scalar_one(),
+                "before_there": (await connection.execute(query, {"ids": before})).scalar_one(),
+                "after_there": (await connection.execute(query, {"ids": after})).scalar_one(),
             }
 
 
 def copied(folder: Path, target: Path) -> float:
-    """Seconds for a plain copy of the same bytes, flushed: the reference."""
+    """Return the seconds for a plain copy of the same bytes, flushed: the reference."""
     began = time.perf_counter()
     shutil.copytree(folder, target)
     for path in target.rglob("*"):
@@ -130,49 +130,49 @@ def copied(folder: Path, target: Path) -> float:
     return time.perf_counter() - began
 
 
-def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def drill(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     url = embedded.start(folder / "first", outlives=False)
     migrate.migrate(url)
-    where, told, accepted, home, team = asyncio.run(backed_up(url, given, folder))
+    backup, manifest, accepted, home, team = asyncio.run(backed_up(url, arguments, folder))
     embedded.stop(folder / "first")
     reference = copied(folder / "backups", folder / "copy")
     began = time.perf_counter()
-    verified = verify(where, BackupProgress(LIMIT_SECONDS))
+    verified = verify(backup, BackupProgress(LIMIT_SECONDS))
     verify_seconds = time.perf_counter() - began
-    lost = [call_id for at, call_id in accepted if at > told.taken_at]
-    kept = [call_id for at, call_id in accepted if at <= told.taken_at]
+    accepted_after = [call_id for at, call_id in accepted if at > manifest.taken_at]
+    accepted_before = [call_id for at, call_id in accepted if at <= manifest.taken_at]
     second = embedded.start(folder / "second", outlives=False)
     began = time.perf_counter()
-    done = restore(
-        where, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), BackupProgress(LIMIT_SECONDS)
+    restored = restore(
+        backup, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), BackupProgress(LIMIT_SECONDS)
     )
-    there = asyncio.run(accepts(second, home, team, lost, kept))
+    counts = asyncio.run(accepts(second, home, team, accepted_after, accepted_before))
     rto = time.perf_counter() - began
     with dump.snapshot(second) as after:
         restored_bytes = after.size
         whole = after.connection.execute("SELECT pg_database_size(current_database())").fetchone()
     embedded.stop(folder / "second")
-    last = max((at for at, _ in accepted), default=told.taken_at)
-    size = sum(content.bytes for content in told.files.values())
+    last = max((at for at, _ in accepted), default=manifest.taken_at)
+    size = sum(content.bytes for content in manifest.files.values())
     return {
-        "calls": given.calls,
-        "recordings": told.recordings.count,
-        "recordings_restored": done.recordings,
+        "calls": arguments.calls,
+        "recordings": manifest.recordings.count,
+        "recordings_restored": restored.recordings,
         "flaws": list(verified.flaws),
-        "tables_equal": len(told.tables),  # `restore` fails where one is not
-        "table_bytes": told.database_bytes,
+        "tables_equal": len(manifest.tables),  # `restore` fails otherwise
+        "table_bytes": manifest.database_bytes,
         "restored_table_bytes": restored_bytes,
         "restored_database_bytes": whole[0] if whole else 0,  # with indexes
         "backup_bytes": size,
-        "backup_seconds": told.seconds,
+        "backup_seconds": manifest.seconds,
         "verify_seconds": round(verify_seconds, 1),
         "copy_seconds": round(reference, 1),
-        "rpo_seconds": round((last - told.taken_at).total_seconds(), 1),
-        "accepted_after_the_moment": len(lost),
-        "of_these_restored": there["after_there"],
-        "accepted_before_the_moment": len(kept),
-        "of_those_restored": there["before_there"],
-        "restore_seconds": round(done.seconds, 1),
+        "rpo_seconds": round((last - manifest.taken_at).total_seconds(), 1),
+        "accepted_after_the_moment": len(accepted_after),
+        "of_these_restored": counts["after_there"],
+        "accepted_before_the_moment": len(accepted_before),
+        "of_those_restored": counts["before_there"],
+        "restore_seconds": round(restored.seconds, 1),
         "rto_seconds": round(rto, 1),
     }
 
@@ -185,18 +185,18 @@ def main() -> None:
     parser.add_argument("--teams", type=int, default=10, help="teams that have them")
     parser.add_argument("--texts", type=int, default=2_000, help="different talks")
     parser.add_argument("--recordings", type=int, default=1_000, help="calls that have a recording")
-    parser.add_argument("--connections", type=int, default=2, help="that submit while the backup is made")
-    parser.add_argument("--folder", type=Path, help="where all of it lies meanwhile (default: the temporary folder)")
+    parser.add_argument("--connections", type=int, default=2, help="that submit during the backup")
+    parser.add_argument("--folder", type=Path, help="working folder (default: the temporary folder)")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="swb-restore-", dir=given.folder, ignore_cleanup_errors=True) as folder:
-        found = drill(given, Path(folder))
-    for name, value in found.items():
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="swb-restore-", dir=arguments.folder, ignore_cleanup_errors=True) as folder:
+        results = drill(arguments, Path(folder))
+    for name, value in results.items():
         print(f"{name.replace('_', ' '):28} {value}")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    if found["flaws"] or found["of_those_restored"] != found["accepted_before_the_moment"]:
-        sys.exit("The backup does not hold what it should.")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if results["flaws"] or results["of_those_restored"] != results["accepted_before_the_moment"]:
+        sys.exit("The backup is incomplete.")
 
 
 if __name__ == "__main__":

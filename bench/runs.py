@@ -44,7 +44,7 @@ SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples"
 SPOKEN = ("01_help_line", "02_two_strangers")  # utterances of real speech
 RATE = 16_000
 OLD = "2026-10-01T09:00:00Z"  # ended long before they were submitted: backfill
-MOST = 1.10  # times as long as alone
+MAX_RATIO = 1.10  # times as long as alone
 AHEAD = 16  # calls that wait while they are stored
 RESAMPLES = 2_000
 
@@ -57,27 +57,27 @@ class Answered:
     completed: float
 
 
-def recording(number: int, said: int, seconds: float) -> bytes:
-    """Two parties in separate channels, one after the other, `seconds` in all, under a quiet hiss of their own.
+def recording(number: int, text: int, seconds: float) -> bytes:
+    """Return two parties in separate channels, one after the other, `seconds` in all, with a quiet hiss.
 
-    The hiss follows from `number`, the words from `said`.
+    The hiss follows from `number`, the words from `text`.
     """
     pieces = sorted(path for folder in SPOKEN for path in (SAMPLES / folder).glob("[0-9]*.flac"))
     half = int(seconds / 2 * RATE)
     sound = np.random.default_rng(number).normal(0, 2e-4, (2 * half, 2))
     for channel in (0, 1):
-        samples, rate = soundfile.read(pieces[(2 * said + channel) % len(pieces)], dtype="float32")
+        samples, rate = soundfile.read(pieces[(2 * text + channel) % len(pieces)], dtype="float32")
         samples = samples if samples.ndim == 1 else samples[:, 0]
         samples = np.interp(np.arange(int(len(samples) * RATE / rate)) * rate / RATE, np.arange(len(samples)), samples)
         spoken = samples[:half]
         sound[channel * half : channel * half + len(spoken), channel] += spoken
-    held = io.BytesIO()
-    with wave.open(held, "wb") as out:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as out:
         out.setnchannels(2)
         out.setsampwidth(2)
         out.setframerate(RATE)
         out.writeframes((sound.clip(-1, 1) * 32767).astype("<i2").tobytes())
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def body(url: str, start: str | None = None) -> dict[str, Any]:
@@ -115,13 +115,13 @@ async def stand(folder: Path, model: str) -> AsyncIterator[Client]:
 async def stored(
     client: Client, server: FileServer, folder: Path, options: argparse.Namespace, until: float
 ) -> list[UUID]:
-    """Submit calls, a few ahead of those that are completed, until all are or the time is over."""
+    """Submit calls, a few ahead of the completed ones, until all are done or time is over."""
     waiting: list[str] = []
     done: list[UUID] = []
     for number in range(options.calls):
-        one = body(server.add(written(folder, number, number, options.seconds)), OLD)
-        await client.accepted(one)
-        waiting.append(one["callId"])
+        submission = body(server.add(written(folder, number, number, options.seconds)), OLD)
+        await client.accepted(submission)
+        waiting.append(submission["callId"])
         last = number == options.calls - 1 or time.monotonic() > until
         if last or len(waiting) >= AHEAD:
             due = waiting if last else waiting[: AHEAD // 2]
@@ -129,14 +129,14 @@ async def stored(
                 assert record.call.state == "completed", record.call.failure
                 done.append(record.call.call_id)
             waiting = waiting[len(due) :]
-            tell(f"storing: {len(done)} of {options.calls} calls")
+            show_progress(f"storing: {len(done)} of {options.calls} calls")
         if last:
             break
     return done
 
 
-def tell(progress: str, end: bool = False) -> None:
-    """How far it is, over the line before on a terminal."""
+def show_progress(progress: str, end: bool = False) -> None:
+    """Print progress; on a terminal over the previous line."""
     if end or sys.stderr.isatty():
         print(
             f"\r\033[K{progress}" if sys.stderr.isatty() else progress,
@@ -146,9 +146,9 @@ def tell(progress: str, end: bool = False) -> None:
         )
 
 
-def written(folder: Path, number: int, said: int, seconds: float) -> Path:
+def written(folder: Path, number: int, text: int, seconds: float) -> Path:
     path = folder / f"{number}.wav"
-    path.write_bytes(recording(number, said, seconds))
+    path.write_bytes(recording(number, text, seconds))
     return path
 
 
@@ -156,22 +156,22 @@ async def live(
     client: Client, server: FileServer, folder: Path, first: int, options: argparse.Namespace, what: str, count: int = 0
 ) -> list[Answered]:
     """Calls one after another; `count`: `--live` of them."""
-    found: list[Answered] = []
-    for said in range(count or options.live):
-        tell(f"{what}: live call {said + 1} of {count or options.live}")
-        one = body(server.add(written(folder, first + said, said, options.seconds)))
-        await client.accepted(one)
-        (record,) = await client.ended([one["callId"]], timeout=600)
+    answered: list[Answered] = []
+    for number in range(count or options.live):
+        show_progress(f"{what}: live call {number + 1} of {count or options.live}")
+        submission = body(server.add(written(folder, first + number, number, options.seconds)))
+        await client.accepted(submission)
+        (record,) = await client.ended([submission["callId"]], timeout=600)
         assert record.call.state == "completed", record.call.failure
         at = {moment.what: moment.at for moment in record.timeline}
         took = [(at[what] - at["submitted"]).total_seconds() for what in ("process claimed", "completed")]
-        found.append(Answered(*took))
+        answered.append(Answered(*took))
         await asyncio.sleep(options.gap)
-    return found
+    return answered
 
 
 def ratio(alone: Sequence[float], beside: Sequence[float]) -> tuple[float, float, float]:
-    """The median of `beside` by that of `alone`, and the ends of its 95 % interval; they are pairs."""
+    """Return the ratio of the medians of `beside` and `alone`, and its 95 % interval; both are paired."""
     pairs = np.array([alone, beside])
     drawn = np.random.default_rng(0).integers(0, len(alone), (RESAMPLES, len(alone)))
     medians = np.median(pairs[:, drawn], axis=2)
@@ -182,7 +182,7 @@ def ratio(alone: Sequence[float], beside: Sequence[float]) -> tuple[float, float
 async def ended(client: Client, run: runs.Run, seconds: float = 36_000) -> runs.Run:
     until = time.monotonic() + seconds
     while run.state == "running":
-        tell(f"{run.name}: {run.done} of {run.calls} calls recognized again")
+        show_progress(f"{run.name}: {run.done} of {run.calls} calls recognized again")
         assert time.monotonic() < until, f"the run has not ended: {run}"
         await asyncio.sleep(1)
         run = await runs.find(client.database, client.workspace_id, run.run_id)
@@ -190,17 +190,17 @@ async def ended(client: Client, run: runs.Run, seconds: float = 36_000) -> runs.
 
 
 async def digests(client: Client, calls: list[UUID]) -> dict[UUID, str]:
-    """What each record says, as a reader gets it."""
-    found = {}
+    """Return a digest of each record as a reader receives it."""
+    digests_by_call = {}
     for call_id in calls:
         record = await client.record(str(call_id))
-        found[call_id] = digest_of(record.transcript, record.findings)
-    return found
+        digests_by_call[call_id] = digest_of(record.transcript, record.findings)
+    return digests_by_call
 
 
 async def measured(options: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="swb-runs-") as made:
-        folder, sounds = Path(made), Path(made) / "sounds"
+    with tempfile.TemporaryDirectory(prefix="swb-runs-") as name:
+        folder, sounds = Path(name), Path(name) / "sounds"
         sounds.mkdir()
         with FileServer() as server:
             async with stand(folder, options.service) as client:
@@ -212,13 +212,13 @@ async def _measured(client: Client, server: FileServer, sounds: Path, options: a
     begun = time.monotonic()
     limit = 60 * options.minutes
     calls = await stored(client, server, sounds, options, begun + limit / 3)
-    tell(f"{len(calls)} of {options.calls} calls stored in {time.monotonic() - begun:.0f} s", end=True)
+    show_progress(f"{len(calls)} of {options.calls} calls stored in {time.monotonic() - begun:.0f} s", end=True)
     await live(client, server, sounds, 10_000_000, options, "warming up", count=2)
     rounds: list[dict[str, Any]] = []
     longest = 0.0
     for number in range(options.rounds):
         if time.monotonic() - begun + longest > limit:
-            tell(f"{len(rounds)} of {options.rounds} rounds within {options.minutes:g} minutes", end=True)
+            show_progress(f"{len(rounds)} of {options.rounds} rounds within {options.minutes:g} minutes", end=True)
             break
         at = time.monotonic()
         rounds.append(await one_round(client, server, sounds, number, calls[number :: options.rounds], options))
@@ -229,7 +229,7 @@ async def _measured(client: Client, server: FileServer, sounds: Path, options: a
 async def one_round(
     client: Client, server: FileServer, sounds: Path, number: int, share: list[UUID], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Live calls alone, and beside a run of `share`, which is waited for."""
+    """Measure live calls alone, and in parallel with a run over `share`."""
     name, first = f"round {number + 1}", 1_000_000 + 10_000 * number
 
     async def undisturbed() -> list[Answered]:
@@ -238,20 +238,20 @@ async def one_round(
     alone = await undisturbed() if number % 2 == 0 else []
     changes = {"asr": {"model": options.model}}
     run, _ = await runs.create(client.database, client.workspace_id, f"round-{number + 1}", changes, share)
-    beside = await live(client, server, sounds, first + options.live, options, f"{name}, beside a run")
+    beside = await live(client, server, sounds, first + options.live, options, f"{name}, during a run")
     during = await runs.find(client.database, client.workspace_id, run.run_id)
     run = await ended(client, run)
     alone = alone or await undisturbed()
-    times = [[one.completed for one in side] for side in (alone, beside)]
-    tell(
-        f"{name}: {told(times)}; {during.done} of {run.calls} calls done beside live ones, {run.failed} failed",
+    times = [[call.completed for call in side] for side in (alone, beside)]
+    show_progress(
+        f"{name}: {summary(times)}; {during.done} of {run.calls} calls done, {run.failed} failed",
         end=True,
     )
     return {
         "alone": times[0],
         "beside": times[1],
-        "alone_until_claimed": [one.claimed for one in alone],
-        "beside_until_claimed": [one.claimed for one in beside],
+        "alone_until_claimed": [call.claimed for call in alone],
+        "beside_until_claimed": [call.claimed for call in beside],
         "done_beside_live": during.done,
         "calls": run.done,
         "failed": run.failed,
@@ -261,7 +261,7 @@ async def one_round(
     }
 
 
-def told(sides: Sequence[Sequence[float]]) -> str:
+def summary(sides: Sequence[Sequence[float]]) -> str:
     alone, beside = map(statistics.median, sides)
     return f"alone {alone:.2f} s, beside {beside:.2f} s, ratio {beside / alone:.2f}"
 
@@ -271,8 +271,8 @@ async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str,
     run, _ = await runs.create(client.database, client.workspace_id, "all", changes, calls)
     run = await ended(client, run)
     page = await run_results.list_calls(client.database, client.workspace_id, run.run_id, limit=len(calls))
-    made = {one.call_id: one.digest for one in page.items}
-    recognized = sum("asr" in (one.seconds or {}) for one in page.items)
+    run_digests = {item.call_id: item.digest for item in page.items}
+    recognized = sum("asr" in (item.seconds or {}) for item in page.items)
     before = await digests(client, calls)
     begun = time.monotonic()
     moved = await promotion.promote(client.database, client.workspace_id, run.run_id)
@@ -287,9 +287,9 @@ async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str,
         "promoted": moved.calls,
         "promotion_seconds": promotion_seconds,
         "rollback_seconds": rollback_seconds,
-        "records_that_are_the_runs": sum(now[one] == made[one] for one in calls),
-        "records_that_changed": sum(now[one] != before[one] for one in calls),
-        "records_back_as_they_were": sum(after[one] == before[one] for one in calls),
+        "records_that_are_the_runs": sum(now[call] == run_digests[call] for call in calls),
+        "records_that_changed": sum(now[call] != before[call] for call in calls),
+        "records_back_as_they_were": sum(after[call] == before[call] for call in calls),
     }
 
 
@@ -299,7 +299,7 @@ def main() -> int:
     )
     parser.add_argument("--calls", type=int, default=100, help="stored calls")
     parser.add_argument(
-        "--live", type=int, default=12, help="live calls alone, and as many beside a run, in each round"
+        "--live", type=int, default=12, help="live calls alone, and as many during a run, in each round"
     )
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each recording")
@@ -309,26 +309,27 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=14.0, help="after which no further round begins")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
-    found = asyncio.run(measured(options))
+    results = asyncio.run(measured(options))
     alone, beside, alone_claimed, beside_claimed = (
-        [one for each in found["rounds"] for one in each[what]]
+        [seconds for each in results["rounds"] for seconds in each[what]]
         for what in ("alone", "beside", "alone_until_claimed", "beside_until_claimed")
     )
-    found["ratio"], *found["interval"] = ratio(alone, beside)
-    ratios = ", ".join(f"{each['ratio']:.2f}" for each in found["rounds"])
-    low, high = found["interval"]
+    results["ratio"], *results["interval"] = ratio(alone, beside)
+    ratios = ", ".join(f"{each['ratio']:.2f}" for each in results["rounds"])
+    low, high = results["interval"]
     print(
-        f"live calls beside a run: {found['ratio']:.2f} ({low:.2f} to {high:.2f}) times as long as alone (rounds: "
-        f"{ratios}; wanted: {MOST})\n{told([alone, beside])}; until claimed: {told([alone_claimed, beside_claimed])}"
+        f"live calls during a run: {results['ratio']:.2f} ({low:.2f} to {high:.2f}) times as long as alone (rounds: "
+        f"{ratios}; limit: {MAX_RATIO})\n{summary([alone, beside])}; "
+        f"until claimed: {summary([alone_claimed, beside_claimed])}"
     )
     print(
-        f"promoted {found['promoted']} calls in {found['promotion_seconds']:.1f} s, rolled back in "
-        f"{found['rollback_seconds']:.1f} s: {found['records_that_are_the_runs']} records were the run's, "
-        f"{found['records_back_as_they_were']} are as before"
+        f"promoted {results['promoted']} calls in {results['promotion_seconds']:.1f} s, rolled back in "
+        f"{results['rollback_seconds']:.1f} s: {results['records_that_are_the_runs']} records were the run's, "
+        f"{results['records_back_as_they_were']} are as before"
     )
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2), encoding="utf-8")
-    return 0 if found["ratio"] <= MOST else 1
+        options.json.write_text(json.dumps(results, indent=2), encoding="utf-8")
+    return 0 if results["ratio"] <= MAX_RATIO else 1
 
 
 if __name__ == "__main__":

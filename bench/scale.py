@@ -30,7 +30,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from db.core.database import Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import backlog, jobs
 from db.queue import stage_results as results
 from db.records import roster
@@ -121,7 +121,7 @@ class ScaleStand:
         address = f"https://pbx.example.com/{data.call_id}.wav"
         data = Submission(data.call_id, "+49301", "+49402", data.start_time, recording_url=address, duration=240)
         async with self.measured("submit"):
-            await Grouping(self.database).submit(self.sender, data, {"callId": str(data.call_id)})
+            await GroupCommitter(self.database).submit(self.sender, data, {"callId": str(data.call_id)})
         async with self.measured("claim to fetch"):
             (fetch,) = await jobs.claim_fetches(self.database, "bench:1:a", 1, 60.0, 32, 16)
         async with self.measured("fetched"):
@@ -159,15 +159,15 @@ class ScaleStand:
 async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> ScaleStand:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
-    own = url.replace("/switchboard?", f"/{name}?")
-    migrate.migrate(own)
-    database = await Database.open(own, pool_size=1, answer_seconds=None)
+    copy_url = url.replace("/switchboard?", f"/{name}?")
+    migrate.migrate(copy_url)
+    database = await Database.open(copy_url, pool_size=1, answer_seconds=None)
     home = await directory.create_workspace(database, "bench", default_country="DE")
     team = await directory.create_team(database, home.workspace_id, "bench")
     _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")
     sender = await keys.find(database, secret)
     assert sender is not None
-    with psycopg.connect(own, autocommit=True) as admin:
+    with psycopg.connect(copy_url, autocommit=True) as admin:
         admin.execute("SET session_replication_role = replica")  # no triggers, no look at foreign keys: it is right
         admin.execute("SET synchronous_commit = off")
         fill(admin, home.workspace_id, team.team_id, stored, lean)
@@ -204,16 +204,16 @@ async def measure(url: str, options: argparse.Namespace) -> list[ScaleStand]:
     sizes = {"ten": (10, 0), "queued": (options.queued, 0), "stored": (10, options.stored)}
     stands = [await stand(url, name, *size, options.lean) for name, size in sizes.items()]
     try:
-        for one in stands:  # caches and plans
-            await one.some_calls(10)
-            one.rounds.clear()
+        for stand in stands:  # caches and plans
+            await stand.some_calls(10)
+            stand.rounds.clear()
         for number in range(options.rounds):
-            for one in stands:
-                await one.some_calls(options.calls)
+            for stand in stands:
+                await stand.some_calls(options.calls)
             say(f"round {number + 1} of {options.rounds}")
     finally:
-        for one in stands:
-            await one.database.close()
+        for stand in stands:
+            await stand.database.close()
     return stands
 
 
@@ -221,23 +221,23 @@ def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def milliseconds(one: ScaleStand, number: int, step: str, calls: int) -> tuple[float, float]:
+def milliseconds(stand: ScaleStand, number: int, step: str, calls: int) -> tuple[float, float]:
     """CPU of PostgreSQL and of this process in one round: by call, or by look for the scaling look."""
-    costs = one.rounds[number]
+    costs = stand.rounds[number]
     chosen = [costs[name] for name in (STEPS if step == "whole call" else (step,))]
     by = calls if step != "scaling look" else 1
     return sum(cost.server for cost in chosen) * 1000 / by, sum(cost.client for cost in chosen) * 1000 / by
 
 
 def table(stands: list[ScaleStand], rounds: int, calls: int) -> list[dict[str, Any]]:
-    """By step: the median over the rounds, and the median of the ratios to the first database in the same round."""
+    """Return by step the median over the rounds, and the median ratio to the first database of the round."""
     rows = []
     for step in (*STEPS, "whole call", "scaling look"):
-        for one in stands:
+        for stand in stands:
             pairs = [
-                (milliseconds(one, n, step, calls), milliseconds(stands[0], n, step, calls)) for n in range(rounds)
+                (milliseconds(stand, n, step, calls), milliseconds(stands[0], n, step, calls)) for n in range(rounds)
             ]
-            row: dict[str, Any] = {"step": step, "database": one.name}
+            row: dict[str, Any] = {"step": step, "database": stand.name}
             for place, side in enumerate(("server", "client")):
                 row[f"{side}_ms"] = round(statistics.median(mine[place] for mine, _ in pairs), 3)
                 row[f"{side}_ratio"] = round(statistics.median(mine[place] / ten[place] for mine, ten in pairs), 3)

@@ -32,7 +32,7 @@ from pipeline import embedding
 from pipeline.domain.passages import passages_of
 from pipeline.embedding import EmbeddingOptions, Engine
 from tests.finished import finished
-from tests.postgres import NOTHING_DURABLE, new_world
+from tests.postgres import NOT_DURABLE, new_world
 
 CASES = Path(__file__).parent / "analysis_cases"
 QUESTIONS = CASES / "semantic_questions.json"
@@ -43,8 +43,8 @@ Search = Callable[[str], Awaitable[list[str]]]
 def calls_by_hand() -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
     """Name, language and turns."""
     for path in sorted(CASES.glob("*/*.json")):
-        given = json.loads(path.read_text(encoding="utf-8"))["input"]
-        yield path.stem, given["language"], [(turn["speaker"], turn["text"]) for turn in given["turns"]]
+        call_input = json.loads(path.read_text(encoding="utf-8"))["input"]
+        yield path.stem, call_input["language"], [(turn["speaker"], turn["text"]) for turn in call_input["turns"]]
 
 
 def utterances(folder: Path) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
@@ -61,7 +61,7 @@ async def measured(database: Database, engine: Engine, folder: Path | None) -> d
     for at, (name, language, turns) in enumerate([*calls_by_hand(), *(utterances(folder) if folder else ())]):
         names[await finished(world, *turns, language=language, minutes=at)] = name
     before, began = await _bytes(database), time.process_time()
-    made = await _indexed(database, engine)
+    indexed = await _indexed(database, engine)
     seconds = time.process_time() - began
     reader = Reader(world.workspace_id, None, 60.0)
 
@@ -77,30 +77,32 @@ async def measured(database: Database, engine: Engine, folder: Path | None) -> d
     async def by_any_word(question: str) -> list[str]:
         return await by_words(" or ".join(question.replace("?", " ").split()))
 
-    asked = [one for one in json.loads(QUESTIONS.read_text(encoding="utf-8")) if one["call"] in names.values()]
+    questions = [
+        question for question in json.loads(QUESTIONS.read_text(encoding="utf-8")) if question["call"] in names.values()
+    ]
     ways: dict[str, Search] = {"words": by_words, "any word": by_any_word, "meaning": by_meaning}
     grown = await _bytes(database) - before
     return {
         "calls": len(names),
-        "passages": made,
-        "questions": len(asked),
+        "passages": indexed,
+        "questions": len(questions),
         "model": engine.name,
-        "recall": {way: await _recall(search, asked) for way, search in ways.items()},
-        "processor_ms_per_passage": round(1000 * seconds / made, 1),
-        "bytes_per_passage": round(grown / made),
+        "recall": {way: await _recall(search, questions) for way, search in ways.items()},
+        "processor_ms_per_passage": round(1000 * seconds / indexed, 1),
+        "bytes_per_passage": round(grown / indexed),
         "bytes_per_call": round(grown / len(names)),
     }
 
 
 async def _indexed(database: Database, engine: Engine) -> int:
-    made = 0
+    count = 0
     while claimed := await passages.claim(database, 50, 600.0):
         for due in claimed:
             parts = passages_of(due.turns)
-            vectors = engine.passages([one.text for one in parts]).tolist()
+            vectors = engine.passages([part.text for part in parts]).tolist()
             assert await passages.store(database, due, engine.name, parts, vectors)
-            made += len(parts)
-    return made
+            count += len(parts)
+    return count
 
 
 async def _bytes(database: Database) -> int:
@@ -112,10 +114,10 @@ async def _bytes(database: Database) -> int:
 async def _recall(search: Search, asked: Sequence[dict[str, str]]) -> dict[str, dict[str, float]]:
     """Share of questions whose call is among the first 1, 5, 10, by kind of question and of all."""
     ranks: defaultdict[str, list[int]] = defaultdict(list)
-    for one in asked:
-        found = await search(one["question"])
-        rank = found.index(one["call"]) + 1 if one["call"] in found else RANKS[-1] + 1
-        ranks[one["kind"]].append(rank)
+    for question in asked:
+        hits = await search(question["question"])
+        rank = hits.index(question["call"]) + 1 if question["call"] in hits else RANKS[-1] + 1
+        ranks[question["kind"]].append(rank)
         ranks["all"].append(rank)
     return {
         kind: {"questions": len(these)}
@@ -124,15 +126,18 @@ async def _recall(search: Search, asked: Sequence[dict[str, str]]) -> dict[str, 
     }
 
 
-def show(found: dict[str, Any]) -> None:
-    print(f"{found['questions']} questions, {found['calls']} calls, {found['passages']} passages, {found['model']}")
-    for way, kinds in found["recall"].items():
+def show(results: dict[str, Any]) -> None:
+    print(
+        f"{results['questions']} questions, {results['calls']} calls, {results['passages']} passages, "
+        f"{results['model']}"
+    )
+    for way, kinds in results["recall"].items():
         for kind, figures in kinds.items():
             shares = "  ".join(f"@{k} {figures[f'@{k}']:.2f}" for k in RANKS)
             print(f"{way:10} {kind:6} {figures['questions']:3}  {shares}")
     print(
-        f"{found['processor_ms_per_passage']} ms of one core and {found['bytes_per_passage']} bytes a passage, "
-        f"{found['bytes_per_call']} bytes a call"
+        f"{results['processor_ms_per_passage']} ms of one core and {results['bytes_per_passage']} bytes a passage, "
+        f"{results['bytes_per_call']} bytes a call"
     )
 
 
@@ -148,18 +153,18 @@ def main() -> None:
     )
     parser.add_argument("--librispeech", type=Path, default=os.environ.get("LIBRISPEECH"), help="a flat folder")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     data = Path(tempfile.mkdtemp(prefix="semantic-"))
     try:
-        url = embedded.start(data, NOTHING_DURABLE)
+        url = embedded.start(data, NOT_DURABLE)
         migrate.migrate(url)
-        found = asyncio.run(run(url, given.librispeech and Path(given.librispeech)))
+        results = asyncio.run(run(url, arguments.librispeech and Path(arguments.librispeech)))
     finally:
         embedded.stop(data)
         shutil.rmtree(data, ignore_errors=True)
-    show(found)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    show(results)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

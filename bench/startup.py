@@ -2,7 +2,7 @@
 
     python -m bench.startup [--rounds 3] [--json FILE]
 
-The script starts the service in a process of its own, as an operator does. The first round uses a new data folder, in
+The script starts the service in a separate process, as an operator does. The first round uses a new data folder, in
 which PostgreSQL is initialized; later rounds use the same folder. The standby returns the first 202. The reference in
 the same run is `import ray; from ray import serve` in a new interpreter: the start of the cluster consists almost
 entirely of such imports, and load slows both. Memory is PSS, which counts shared pages once, 10 s after the engines are
@@ -39,7 +39,7 @@ def import_seconds() -> float:
 
 
 async def first_202(service: RunningService) -> None:
-    """A start-phase submission with a key of its own, accepted."""
+    """Return the seconds until a submission with a new key is accepted."""
     client = await Client.of(service)
     try:
         body = synthetic_calls()[0].submissions(lambda _: "http://127.0.0.1:9/x.wav")[-1]
@@ -51,7 +51,7 @@ async def first_202(service: RunningService) -> None:
 def memory_mib(service: RunningService, state: Path) -> dict[str, float]:
     """PSS by kind of process, in MiB."""
     assert service.process is not None
-    held: dict[str, float] = defaultdict(float)
+    memory: dict[str, float] = defaultdict(float)
     processes = [psutil.Process(service.process.pid)]
     processes += processes[0].children(recursive=True)
     postmaster = int((state / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
@@ -61,8 +61,8 @@ def memory_mib(service: RunningService, state: Path) -> dict[str, float]:
             title, pss = " ".join(process.cmdline()) or process.name(), process.memory_full_info().pss / 2**20
         except psutil.Error:
             continue
-        held[_kind(title)] += pss
-    return dict(held)
+        memory[_kind(title)] += pss
+    return dict(memory)
 
 
 def _kind(title: str) -> str:
@@ -140,9 +140,9 @@ def main() -> None:
     print(f"  {'without engines':<18}{rounds[-1]['without_engines_mib']:>6}")
     result = {
         "machine": {"cpus": psutil.cpu_count(), "load": psutil.getloadavg()[0], "python": platform.python_version()},
-        "median_first_202_seconds": statistics.median(one["first_202_seconds"] for one in rounds),
-        "median_ready_seconds": statistics.median(one["ready_seconds"] for one in rounds),
-        "median_ratio": statistics.median(one["ratio"] for one in rounds),
+        "median_first_202_seconds": statistics.median(round_["first_202_seconds"] for round_ in rounds),
+        "median_ready_seconds": statistics.median(round_["ready_seconds"] for round_ in rounds),
+        "median_ratio": statistics.median(round_["ratio"] for round_ in rounds),
         "rounds": rounds,
     }
     if arguments.json:

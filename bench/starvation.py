@@ -32,7 +32,7 @@ from tests.synthetic_calls import FOLDER
 from tests.unit.pipeline.audio.test_absurd_media import far, m4a
 
 HOSTS = ("127.0.0.2", "127.0.0.3")  # the dripping one's, and that of hostile files
-MOST = 1.5  # times as long as alone
+MAX_RATIO = 1.5  # times as long as alone
 
 
 def poison() -> dict[str, bytes]:
@@ -102,7 +102,7 @@ async def stand(folder: Path) -> AsyncIterator[tuple[Client, Client, list[str]]]
     try:
         service.start()
         a, b = await Client.of(service, "hostile"), await Client.of(service, "patient")
-        yield a, b, [f"http://{host}:{one.server_address[1]}" for host, one in zip(HOSTS, servers, strict=True)]
+        yield a, b, [f"http://{host}:{server.server_address[1]}" for host, server in zip(HOSTS, servers, strict=True)]
         await a.close()
         await b.close()
     finally:
@@ -115,15 +115,15 @@ async def stand(folder: Path) -> AsyncIterator[tuple[Client, Client, list[str]]]
 
 async def one_after_another(client: Client, url: str, count: int) -> list[dict[str, float]]:
     """Seconds that each call took from the submission to the completed record, and in each part of that."""
-    found = []
+    results = []
     for _ in range(count):
         sent = body(url)
         began = time.monotonic()
         await client.accepted(sent)
         (record,) = await client.ended([sent["callId"]], timeout=600)
         assert record.call.state == "completed", record.call.failure
-        found.append({"all": time.monotonic() - began, **await parts(client, sent["callId"])})
-    return found
+        results.append({"all": time.monotonic() - began, **await parts(client, sent["callId"])})
+    return results
 
 
 async def parts(client: Client, call_id: str) -> dict[str, float]:
@@ -151,7 +151,7 @@ async def parts(client: Client, call_id: str) -> dict[str, float]:
 
 
 async def attack(client: Client, hostile: list[str], options: argparse.Namespace) -> dict[str, int]:
-    """What tenant A sends; the number of each kind."""
+    """Submit the load of tenant A; return the number of each kind."""
     names = list(poison())
     urls = [f"{hostile[0]}/drip/{uuid4()}" for _ in range(options.dripping)]
     urls += [f"{hostile[1]}/{names[at % len(names)]}/{uuid4()}" for at in range(options.poison)]
@@ -162,24 +162,24 @@ async def attack(client: Client, hostile: list[str], options: argparse.Namespace
 
 
 async def end_attack(client: Client) -> dict[str, int]:
-    """How A's jobs stand, and then they are gone."""
+    """Report the state of A's jobs, then remove them."""
     from db.core.database import EVERY_WORKSPACE
 
     async with client.database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(sa.text("SET LOCAL ROLE NONE"))
-        own = "call_pk IN (SELECT id FROM calls WHERE workspace_id = :id)"
+        condition = "call_pk IN (SELECT id FROM calls WHERE workspace_id = :id)"
         rows = await connection.execute(
-            sa.text(f"SELECT state, count(*) FROM jobs WHERE {own} GROUP BY state"), {"id": client.workspace_id}
+            sa.text(f"SELECT state, count(*) FROM jobs WHERE {condition} GROUP BY state"), {"id": client.workspace_id}
         )
         stood = {row[0]: row[1] for row in rows}
         await connection.execute(
             sa.text(
                 "UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL"
-                f" WHERE state IN ('fetching', 'queued', 'running') AND {own}"
+                f" WHERE state IN ('fetching', 'queued', 'running') AND {condition}"
             ),
             {"id": client.workspace_id},
         )
-    await asyncio.sleep(8)  # their Conductor hears that the leases are lost
+    await asyncio.sleep(8)  # their Conductor notices the lost leases
     return stood
 
 
@@ -229,10 +229,10 @@ def main() -> None:
     for key, value in figures.items():
         if key != "seconds":
             print(f"{key:14} {value:.2f}" if isinstance(value, float) else f"{key:14} {value}")
-    print(f"{'median seconds':14} {'alone':>8} {'beside A':>8}")
+    print(f"{'median seconds':14} {'alone':>8} {'with A':>8}")
     for part, (alone, beside) in figures["seconds"].items():
         print(f"{part:14} {alone:8.2f} {beside:8.2f}")
-    print(f"B takes {figures['ratio']:.2f} times what it takes alone (at most {MOST:g} wanted).")
+    print(f"B takes {figures['ratio']:.2f} times what it takes alone (at most {MAX_RATIO:g} wanted).")
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 

@@ -71,7 +71,7 @@ async def measure(stand: SubmitStand, measured: Measured, seconds: float) -> Non
 
 
 async def in_turns(stand: SubmitStand, connections: int, options: argparse.Namespace) -> list[Measured]:
-    """The no-op, /submit and pgbench, one after the other, as many times as there are rounds."""
+    """Run the no-op, /submit and pgbench in turn, in every round."""
     endpoints = [NOOP, SUBMIT] + ([] if options.no_pgbench else [PGBENCH])
     for endpoint in endpoints:  # connections, caches, plans
         await measure(stand, Measured(endpoint, connections), min(1.0, options.seconds))
@@ -79,7 +79,7 @@ async def in_turns(stand: SubmitStand, connections: int, options: argparse.Names
     for number in range(options.rounds):
         for measured in results:
             await measure(stand, measured, options.seconds)
-        rates = ", ".join(f"{one.endpoint} {one.per_second[-1]:.0f}/s" for one in results)
+        rates = ", ".join(f"{result.endpoint} {result.per_second[-1]:.0f}/s" for result in results)
         print(f"{connections} connections, round {number + 1}: {rates}", flush=True)
     return results
 
@@ -127,10 +127,11 @@ async def run(stand: SubmitStand, options: argparse.Namespace) -> dict[str, Any]
         figures["rows"] += [measured.row() for measured in results]
         figures["ratios"][connections] = ratios(results)
         figures["rounds"] += [
-            {"endpoint": one.endpoint, "connections": one.connections, "per_second": one.per_second} for one in results
+            {"endpoint": result.endpoint, "connections": result.connections, "per_second": result.per_second}
+            for result in results
         ]
     figures["half_load"] = await at_half_load(stand, most, options)
-    times = [one["p99_by_p50"] for one in figures["half_load"]]
+    times = [load["p99_by_p50"] for load in figures["half_load"]]
     rounds = f"rounds {min(times):.1f} to {max(times):.1f}"
     print(f"half load: p99 is {statistics.median(times):.1f} times the median ({rounds})")
     return figures
@@ -142,7 +143,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each endpoint, in turns")
-    parser.add_argument("--connections", default="1,16", help="connections at once, comma separated, the most last")
+    parser.add_argument("--connections", default="1,16", help="connections at once, comma separated, ascending")
     parser.add_argument("--no-pgbench", action="store_true")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()

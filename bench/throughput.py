@@ -54,7 +54,7 @@ OF_RAY = "Ray itself"  # its daemons, and whatever ended during the run
 
 
 def service_settings(model: Path, threads: int) -> dict[str, str]:
-    """As the issue's machine has it, and nothing decoded twice."""
+    """Return settings of the service without a second decoding."""
     return {
         "SWITCHBOARD_ASR__MODEL": str(model),
         "SWITCHBOARD_ASR__BATCH_SIZE": str(BATCH),
@@ -87,7 +87,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Ran:
-    """Seconds until all calls were complete, processor seconds by part of the service, and what was heard."""
+    """Seconds until all calls were complete, processor seconds by part of the service, and the transcripts."""
 
     seconds: float
     processor: dict[str, float]
@@ -179,7 +179,7 @@ class Bare:
         self._diarization: Any = None
 
     def recognize(self, files: Sequence[Path]) -> tuple[Used, int]:
-        """What it takes, and words, for the files one after the other."""
+        """Return the costs and words of recognition, file by file."""
         clock, words = Stopwatch(), 0
         for file in files:
             segments, _ = self._batched.transcribe(str(file), batch_size=BATCH, word_timestamps=True)
@@ -187,7 +187,7 @@ class Bare:
         return clock.used(), words
 
     def diarize(self, files: Sequence[Path]) -> Used:
-        """What the stock pipeline takes, waveforms in memory, two speakers at most as in the service."""
+        """Return the costs of the stock pipeline, with waveforms in memory and max. two speakers as in the service."""
         import soundfile
         import torch
 
@@ -204,7 +204,7 @@ class Bare:
 
 
 class WhisperX:
-    """WhisperX in an environment of its own, made where there is none."""
+    """WhisperX in a separate environment, created if missing."""
 
     def __init__(self, folder: Path, model: Path, threads: int) -> None:
         self._python = folder / "bin" / "python"
@@ -216,7 +216,7 @@ class WhisperX:
             subprocess.run(install, check=True)
 
     def run(self, files: Sequence[Path]) -> Used:
-        """What the files take one after the other, loading not counted."""
+        """Return the costs of the files, one by one, without loading."""
         script = Path(__file__).parent / "lib" / "throughput_whisperx.py"
         done = subprocess.run(
             [str(self._python), str(script), str(self._model), str(DIARIZATION), str(self._threads), str(BATCH)],
@@ -354,9 +354,9 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
     print(f"{'':<28}{'elapsed s':>11}{'processor s':>13}{'over the service':>18}{'in processor s':>16}")
     for name in ("service", "faster_whisper", "pyannote", "bare", "whisperx"):
         if f"{name}_s" in rows[0] and rows[0][f"{name}_s"]:
-            told = {"bare": "bare engines together"}.get(name, name.replace("_", "-"))
+            label = {"bare": "bare engines together"}.get(name, name.replace("_", "-"))
             print(
-                f"{told:<28}{figure(f'{name}_s'):>11.1f}{figure(f'{name}_processor_s'):>13.1f}"
+                f"{label:<28}{figure(f'{name}_s'):>11.1f}{figure(f'{name}_processor_s'):>13.1f}"
                 f"{figure(f'{name}_ratio'):>18.2f}{figure(f'{name}_processor_ratio'):>16.2f}"
             )
     print(f"\n{'part of the service':<36}{'processor s':>12}{'audio h per core h':>20}")

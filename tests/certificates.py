@@ -11,11 +11,11 @@ from cryptography.x509.oid import NameOID
 
 
 def self_signed(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
-    """A server's context for `name`, and the PEM file that a client must trust."""
+    """Create a server's SSL context for `name`, and the PEM file that a client must trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -28,7 +28,7 @@ def self_signed(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
         .sign(key, hashes.SHA256())
     )
     certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    certificate.write_bytes(builder.public_bytes(serialization.Encoding.PEM))
     private.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

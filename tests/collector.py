@@ -41,27 +41,29 @@ class Collector:
     def until(self, enough: Callable[[list[Seen]], bool], timeout: float = 60.0) -> list[Seen]:
         deadline = time.monotonic() + timeout
         while not enough(self.spans):
-            assert time.monotonic() < deadline, [(one.name, one.service, one.trace) for one in self.spans]
+            assert time.monotonic() < deadline, [(span.name, span.service, span.trace) for span in self.spans]
             time.sleep(0.1)
         return self.spans
 
     def of(self, trace: str) -> list[Seen]:
-        return [one for one in self.spans if one.trace == trace]
+        return [span for span in self.spans if span.trace == trace]
 
     def take(self, body: bytes) -> None:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            named = {one.key: one.value.string_value for one in resource.resource.attributes}
+            resource_attributes = {
+                attribute.key: attribute.value.string_value for attribute in resource.resource.attributes
+            }
             for scope in resource.scope_spans:
                 for span in scope.spans:
                     self.spans.append(
                         Seen(
                             span.name,
-                            named["service.name"],
+                            resource_attributes["service.name"],
                             span.trace_id.hex(),
                             span.span_id.hex(),
                             span.parent_span_id.hex(),
                             frozenset(link.trace_id.hex() for link in span.links),
-                            {one.key: one.value.string_value for one in span.attributes},
+                            {attribute.key: attribute.value.string_value for attribute in span.attributes},
                             span.start_time_unix_nano,
                             span.end_time_unix_nano,
                             span.status.code == span.status.STATUS_CODE_ERROR,
@@ -71,14 +73,14 @@ class Collector:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    made = Collector()
+    trace_collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             assert self.path == "/v1/traces"
             body = self.rfile.read(int(self.headers["content-length"]))
-            time.sleep(made.answers_after)
-            made.take(gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body)
+            time.sleep(trace_collector.answers_after)
+            trace_collector.take(gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body)
             self.send_response(200)
             self.send_header("content-type", "application/x-protobuf")
             answer = ExportTraceServiceResponse().SerializeToString()
@@ -91,8 +93,8 @@ def collecting() -> Iterator[Collector]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        made.url = f"http://127.0.0.1:{server.server_address[1]}"
+        trace_collector.url = f"http://127.0.0.1:{server.server_address[1]}"
         try:
-            yield made
+            yield trace_collector
         finally:
             server.shutdown()

@@ -22,7 +22,7 @@ class Proxy:
 
 @contextmanager
 def cutting(base_url: str) -> Iterator[Proxy]:
-    """A proxy before the server at `base_url`."""
+    """Start a proxy in front of the server at `base_url`."""
     to = urlsplit(base_url)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         proxy = Proxy(f"http://127.0.0.1:{listener.getsockname()[1]}")
@@ -44,22 +44,22 @@ def _accept(listener: socket.socket, to: tuple[str, int], proxy: Proxy) -> None:
         except OSError:
             return
         proxy.connections += 1
-        left = proxy.cuts.pop(0) if proxy.cuts else None
+        remaining = proxy.cuts.pop(0) if proxy.cuts else None
         server = socket.create_connection(to)
         threading.Thread(target=_pump, args=(client, server, None), daemon=True).start()
-        threading.Thread(target=_pump, args=(server, client, left), daemon=True).start()
+        threading.Thread(target=_pump, args=(server, client, remaining), daemon=True).start()
 
 
-def _pump(source: socket.socket, sink: socket.socket, left: int | None) -> None:
+def _pump(source: socket.socket, sink: socket.socket, remaining: int | None) -> None:
     """Until either ends, or `left` bytes have gone through; then both are closed."""
     with contextlib.suppress(OSError):
-        while left is None or left > 0:
-            piece = source.recv(PIECE if left is None else min(PIECE, left))
+        while remaining is None or remaining > 0:
+            piece = source.recv(PIECE if remaining is None else min(PIECE, remaining))
             if not piece:
                 break
             sink.sendall(piece)
-            left = None if left is None else left - len(piece)
-    for one in (source, sink):
+            remaining = None if remaining is None else remaining - len(piece)
+    for end in (source, sink):
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
-        one.close()
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()

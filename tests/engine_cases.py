@@ -23,9 +23,9 @@ UTTERANCES = Path(__file__).parent / "fixtures" / "utterances"
 def speech(name: str = "1998-15444-0005") -> np.ndarray:
     """Real read English (LibriSpeech) of one voice, float32 at 16 kHz: 8.3 s unless another is named."""
     samples, rate = soundfile.read(UTTERANCES / f"{name}.flac", dtype="float32")
-    found = resample_poly(samples, SAMPLE_RATE // rate, 1).astype(np.float32)
-    found.setflags(write=False)
-    return found
+    resampled = resample_poly(samples, SAMPLE_RATE // rate, 1).astype(np.float32)
+    resampled.setflags(write=False)
+    return resampled
 
 
 def load_recognizer(name: str, request: pytest.FixtureRequest) -> Any:

@@ -26,7 +26,7 @@ MEDIA_TYPES = {
 
 class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
-        """As `HTTPServer` does, without asking for a host name that nobody needs: a name server may be slow."""
+        """Bind as `HTTPServer` does, without the unused lookup of a host name: a name server may be slow."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -75,7 +75,7 @@ class FileServer:
 
     @property
     def waiting(self) -> list[Path]:
-        """Files that nobody has fetched whole yet."""
+        """Return files that no client has downloaded completely yet."""
         return [file for path, file in self._files.items() if path not in self._sent]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

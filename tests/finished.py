@@ -46,18 +46,18 @@ def findings(
     heard: dict[str, str] | None = None,
     agent: UUID | None = None,
 ) -> list[Finding]:
-    found = [Finding("summary", 1, {"text": "They talked."})]
+    result = [Finding("summary", 1, {"text": "They talked."})]
     if agent is not None:
-        found.append(
+        result.append(
             Finding("agent", 1, {"user_id": str(agent), "name": "Ana", "spoken_name": None, "source": "voice"})
         )
     if tone is not None:
-        found.append(Finding("tone", 1, {"overall": {"label": tone, "score": 0.0}}))
+        result.append(Finding("tone", 1, {"overall": {"label": tone, "score": 0.0}}))
     if heard is not None:
         facts = {field: {"value": value} for field, value in heard.items() if field != "number"}
-        found.append(Finding("contacts", 1, {"match": "new", "number": heard.get("number"), "heard": facts}))
-    found.append(Finding("tasks", 1, {"tasks": [asdict(one) for one in tasks]}))
-    return found
+        result.append(Finding("contacts", 1, {"match": "new", "number": heard.get("number"), "heard": facts}))
+    result.append(Finding("tasks", 1, {"tasks": [asdict(item) for item in tasks]}))
+    return result
 
 
 async def finished(
@@ -69,7 +69,7 @@ async def finished(
     found: list[Finding] | None = None,
     **fields: Any,
 ) -> UUID:
-    """A completed call that started `minutes` after `START`; returns its call id."""
+    """Store a completed call that started `minutes` after `START`; return its call id."""
     call_id = fields.pop("call_id", None) or uuid4()
     plain = {
         "call_id": call_id,
@@ -78,13 +78,13 @@ async def finished(
     }
     await world.submit(sender, **(plain | fields))
     lease = await claimed(world, call_id)
-    said = transcript(*(talk or TALK), language=language)
-    assert await complete_call(world.database, lease, said, found or findings(), None, []) is None
+    call_transcript = transcript(*(talk or TALK), language=language)
+    assert await complete_call(world.database, lease, call_transcript, found or findings(), None, []) is None
     return call_id
 
 
 async def claimed(world: World, call_id: UUID) -> jobs.Lease:
-    """The lease of one call's job."""
+    """Return the lease of one call's job."""
     for lease in await world.claim(50):
         if lease.call.call_id == call_id:
             return lease
@@ -92,7 +92,7 @@ async def claimed(world: World, call_id: UUID) -> jobs.Lease:
 
 
 async def received(world: World, minutes: float = 0.0, sender: Sender | None = None, **fields: Any) -> UUID:
-    """A call that has only started."""
+    """Store a call that has only started."""
     call_id = uuid4()
     await world.submit(sender, **({"call_id": call_id, "start_time": START + timedelta(minutes=minutes)} | fields))
     return call_id
@@ -119,15 +119,15 @@ async def work(world: World, *talk: tuple[str, str], fails: bool = False) -> Non
         if fails:
             await run_calls.fail(world.database, lease, RunNotReproducible("The stored recording is gone."))
             continue
-        said = replace(transcript(*talk), engine="other engine")
-        outcome = RunOutcome(said, tuple(findings(tone="positive")), (), {}, {"asr": 1.5})
+        call_transcript = replace(transcript(*talk), engine="other engine")
+        outcome = RunOutcome(call_transcript, tuple(findings(tone="positive")), (), {}, {"asr": 1.5})
         await run_calls.complete(world.database, lease, outcome)
 
 
 async def gold_of_all(world: World, name: str) -> None:
-    """A set of all calls, as the records have them."""
+    """Return a gold set of all calls, from their records."""
     rows = await world.rows("SELECT call_id FROM calls WHERE state = 'completed'")
     reader = Reader(world.workspace_id)
     truths = await compared_calls.corrected_calls(world.database, reader, [row["call_id"] for row in rows])
-    held = {UUID(call.name): plain(call) for call in truths}
-    await gold_sets.add_version(world.database, world.workspace_id, name, "corrections", digest(truths), held)
+    gold = {UUID(call.name): plain(call) for call in truths}
+    await gold_sets.add_version(world.database, world.workspace_id, name, "corrections", digest(truths), gold)

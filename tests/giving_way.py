@@ -1,4 +1,4 @@
-"""A replica that tells how its process stood when its code was imported."""
+"""A replica that reports the priority of its process when its code was imported."""
 
 import os
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 
 def wheel(project: str, members: Mapping[str, bytes]) -> bytes:
-    """A wheel of version 1.0 with these members, stored without compression."""
+    """Return a wheel of version 1.0 with these members, stored without compression."""
     name = project.replace("-", "_")
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -102,14 +102,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200 if links else 404, page, {"Content-Type": "text/html"})
 
     def _file(self, content: bytes) -> None:
-        wanted = self.headers.get("Range")
-        self.index.ranges.append(wanted)
+        range_header = self.headers.get("Range")
+        self.index.ranges.append(range_header)
         fault = self.index.faults.pop(0) if self.index.faults else None
         if isinstance(fault, int):
             self._answer(fault, b"")
             return
         etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-        start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
+        start = int(range_header.removeprefix("bytes=").split("-")[0]) if range_header else 0
         if start and self.headers.get("If-Range", etag) != etag:
             start = 0
         headers = {"ETag": etag, "Accept-Ranges": "bytes"}

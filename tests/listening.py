@@ -22,7 +22,7 @@ class Door:
 
 
 def doors(pid: int) -> list[Door]:
-    """Every TCP port on which the process or a descendant of it listens."""
+    """Return every TCP port on which the process or a descendant listens."""
     top = psutil.Process(pid)
     return doors_of({top, *top.children(recursive=True)})
 
@@ -33,12 +33,14 @@ def doors_of(processes: Iterable[psutil.Process]) -> list[Door]:
 
 def _doors(process: psutil.Process) -> Iterator[Door]:
     try:
-        listening = [one for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+        listening = [
+            connection for connection in process.net_connections("tcp") if connection.status == psutil.CONN_LISTEN
+        ]
         who = _title(process) if listening else ""
     except psutil.Error:
         return
-    for one in listening:
-        yield Door(one.laddr.ip, one.laddr.port, who)
+    for connection in listening:
+        yield Door(connection.laddr.ip, connection.laddr.port, who)
 
 
 def _title(process: psutil.Process) -> str:

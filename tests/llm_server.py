@@ -34,7 +34,7 @@ class Endpoint:
     authorizations: list[str | None] = field(default_factory=list)
 
     def answers(self, *scripts: Any) -> None:
-        """A value that is no function is sent as it is."""
+        """Set the script; a value that is no function is sent as it is."""
         self.scripts = [script if callable(script) else _always(script) for script in scripts]
         self.asked.clear()
         self.authorizations.clear()
@@ -49,8 +49,8 @@ class Endpoint:
             return error(400, fault, "invalid_request_error")
         self.asked.append(body)
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
-        told = await asyncio.to_thread(script, body)
-        return told if isinstance(told, Response) else completion(told)
+        answer = await asyncio.to_thread(script, body)
+        return answer if isinstance(answer, Response) else completion(answer)
 
     async def models(self, request: Request) -> Response:
         if self.key is not None and request.headers.get("authorization") != f"Bearer {self.key}":
@@ -58,20 +58,20 @@ class Endpoint:
         return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
 
 
-def _always(told: Any) -> Script:
-    return lambda body: told
+def _always(answer: Any) -> Script:
+    return lambda body: answer
 
 
 def _fault(body: dict[str, Any]) -> str | None:
-    """What a real server would refuse: a missing model, messages out of shape, a schema that is none."""
+    """Return the error of a real server: a missing model, malformed messages, an invalid schema."""
     if body.get("model") != MODEL:
         return f"The model {body.get('model')} does not exist"
     messages = body.get("messages")
     if not messages or any(set(message) != {"role", "content"} for message in messages):
         return "messages: each has a role and a content"
-    wanted = body.get("response_format")
-    if wanted and wanted["type"] == "json_schema":
-        described = wanted["json_schema"]
+    response_format = body.get("response_format")
+    if response_format and response_format["type"] == "json_schema":
+        described = response_format["json_schema"]
         Draft202012Validator.check_schema(described["schema"])
         return _not_strict(described["schema"]) if described.get("strict") else None
     return None
@@ -91,9 +91,9 @@ def _not_strict(schema: Any) -> str | None:
     return None
 
 
-def completion(told: Any, finish: str = "stop", prompt_tokens: int | None = None, **message: Any) -> JSONResponse:
-    """A chat completion, as the API describes it."""
-    text = told if isinstance(told, str) or told is None else json.dumps(told)
+def completion(answer: Any, finish: str = "stop", prompt_tokens: int | None = None, **message: Any) -> JSONResponse:
+    """Return a chat completion as the API defines it."""
+    text = answer if isinstance(answer, str) or answer is None else json.dumps(answer)
     choice = {
         "index": 0,
         "finish_reason": finish,
@@ -112,13 +112,13 @@ def completion(told: Any, finish: str = "stop", prompt_tokens: int | None = None
 
 
 def error(status: int, message: str, code: str | None = None, param: str | None = None, **headers: str) -> JSONResponse:
-    told = {"error": {"message": message, "type": "error", "param": param, "code": code}}
-    return JSONResponse(told, status, {name.replace("_", "-"): value for name, value in headers.items()})
+    payload = {"error": {"message": message, "type": "error", "param": param, "code": code}}
+    return JSONResponse(payload, status, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 @contextmanager
 def running() -> Iterator[Endpoint]:
-    """The server, from its first answer to its end."""
+    """Run the server."""
     endpoint = Endpoint()
     routes = [
         Route("/v1/chat/completions", endpoint.complete, methods=["POST"]),
@@ -137,7 +137,7 @@ def llm_server() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def endpoint(llm_server: Endpoint) -> Endpoint:
-    """The server, without a key and with nothing to answer yet."""
+    """Return the server, without a key and without a script."""
     llm_server.key = None
-    llm_server.answers(lambda body: error(500, "the test has told nothing to answer"))
+    llm_server.answers(lambda body: error(500, "the test has set no script"))
     return llm_server

@@ -45,9 +45,9 @@ class Machine:
     head: str  # the address of the first machine
 
     def command(self, *command: str, **environment: str) -> tuple[list[str], dict[str, str]]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SWITCHBOARD_"))}
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SWITCHBOARD_"))}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        here = {**kept, "HOME": str(self.home), "PATH": path, "RAY_HEAD_IP": self.head, **environment}
+        here = {**variables, "HOME": str(self.home), "PATH": path, "RAY_HEAD_IP": self.head, **environment}
         return ["ip", "netns", "exec", self.space, *command], here
 
     def run(self, *command: str, seconds: float = 300, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -59,7 +59,7 @@ class Machine:
 
     @contextlib.contextmanager
     def beside(self, *command: str) -> Iterator[None]:
-        """A command that runs meanwhile."""
+        """Run a command during the block."""
         line, here = self.command(*command)
         with subprocess.Popen(line, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
@@ -68,12 +68,12 @@ class Machine:
                 process.kill()
 
     def serving_recordings(self) -> "contextlib.AbstractContextManager[None]":
-        """The samples at http://ADDRESS:FILES/NAME/call.flac."""
+        """Serve the samples at http://ADDRESS:FILES/NAME/call.flac."""
         where = ("--bind", self.address, "--directory", str(FOLDER))
         return self.beside(sys.executable, "-m", "http.server", str(FILES), *where)
 
     def serve_details(self) -> dict[str, Any] | None:
-        """What Serve's controller says of all applications, on the head; None while it cannot say."""
+        """Return Serve's status of all applications, from the head; None while it does not respond."""
         done = self.run(sys.executable, "-c", SERVE)
         return None if done.returncode else dict(json.loads(done.stdout))
 
@@ -103,7 +103,7 @@ class Machine:
 
 
 def node_settings(folder: Path, database_url: str, head: str) -> dict[str, str]:
-    """The deploy.env of a small service: fixture checkpoints, one thread, recordings from the head."""
+    """Return the deploy.env of a small service: fixture checkpoints, one thread, recordings from the head."""
     return {
         "SWITCHBOARD_DATABASE_URL": database_url,  # a socket, which every name space sees
         "SWITCHBOARD_STORAGE": (folder / "recordings").as_uri(),
@@ -119,7 +119,7 @@ def node_settings(folder: Path, database_url: str, head: str) -> dict[str, str]:
 
 
 def submission(head: str, number: int) -> dict[str, Any]:
-    """The body of a submission of one of two samples, from the head."""
+    """Return a submission of one of two samples, from the head."""
     name = ("08_flite_voices_stereo", "01_invoice_stereo")[number % 2]
     return {
         "callId": str(uuid4()),
@@ -141,13 +141,13 @@ def machines(
     What runs Ray on them ends with them.
     """
     token = secrets.token_hex(32)
-    with connected(folder, addresses) as made, contextlib.ExitStack() as stack:
-        for machine in made:
+    with connected(folder, addresses) as machines, contextlib.ExitStack() as stack:
+        for machine in machines:
             (machine.home / "switchboard").symlink_to(project)
             (machine.home / "ray_token").write_text(token)
             (machine.home / "deploy.env").write_text(env_file(settings))
             stack.callback(children.end, only=machine.processes)
-        yield made
+        yield machines
 
 
 def env_file(settings: Mapping[str, str]) -> str:
@@ -159,26 +159,26 @@ def connected(folder: Path, addresses: list[str]) -> Iterator[list[Machine]]:
     """Machines with empty homes in `folder` that reach each other and nothing else."""
     tag = secrets.token_hex(2)
     with contextlib.ExitStack() as stack:
-        made = []
+        machines = []
         for number, address in enumerate(addresses):
             machine = Machine(f"swb-{tag}-{number}", address, folder / str(number), addresses[0])
             machine.home.mkdir(parents=True)
             _ip("netns", "add", machine.space)
             stack.callback(_ip, "netns", "del", machine.space)
-            made.append(machine)
-        for machine in made:
+            machines.append(machine)
+        for machine in machines:
             _ip("-n", machine.space, "link", "set", "lo", "up")
-        for number, (one, other) in enumerate(itertools.combinations(made, 2)):
-            _connect(one, other, f"s{tag}{number}")
-        for machine in made:  # Ray asks which address it would take to the world
+        for number, (first, second) in enumerate(itertools.combinations(machines, 2)):
+            _connect(first, second, f"s{tag}{number}")
+        for machine in machines:  # Ray asks which address it would take to the world
             device = _devices(machine)[0]
             _ip("-n", machine.space, "route", "add", "default", "dev", device, "src", machine.address)
-        yield made
+        yield machines
 
 
-def _connect(one: Machine, other: Machine, name: str) -> None:
+def _connect(first: Machine, second: Machine, name: str) -> None:
     _ip("link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")
-    for machine, peer, device in ((one, other, f"{name}a"), (other, one, f"{name}b")):
+    for machine, peer, device in ((first, second, f"{name}a"), (second, first, f"{name}b")):
         _ip("link", "set", device, "netns", machine.space)
         _ip("-n", machine.space, "addr", "add", f"{machine.address}/32", "dev", device)
         _ip("-n", machine.space, "link", "set", device, "up")

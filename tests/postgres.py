@@ -18,19 +18,19 @@ import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, Database
 from db.intake import submit as calls
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.server import embedded, migrate
 from db.workspace import directory, keys
 from pipeline.domain.call import Call, Sender, Submission
 
-NOTHING_DURABLE = {  # a crash test has its own
+NOT_DURABLE = {  # crash tests use other settings
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_wal_size": "256MB",
 }
-# Hundreds of databases are made and dropped: a disk that others write to as well may stall for seconds.
+# In memory: hundreds of databases are created and dropped, and a shared disk may stall for seconds.
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 * 2**30  # that must be free there
 TEMPLATE = "switchboard"
@@ -39,11 +39,11 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """URL of the server's migrated database, which is the template of the tests' own; nobody may connect to it."""
-    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES
-    folder = Path(tempfile.mkdtemp(prefix="swb-pg-", dir=MEMORY if roomy else None))
+    """Return the URL of the server's migrated template database; no test may connect to it."""
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES
+    folder = Path(tempfile.mkdtemp(prefix="swb-pg-", dir=MEMORY if has_room else None))
     try:
-        url = embedded.start(folder, NOTHING_DURABLE)
+        url = embedded.start(folder, NOT_DURABLE)
         migrate.migrate(url)
         yield url
     finally:
@@ -111,7 +111,7 @@ class DatabasePool:
     CLOSING_SECONDS = 0.5  # the server notices a closed connection a moment later
 
     def __init__(self, server: str, template: str = TEMPLATE) -> None:
-        self.world: World | None = None  # that each database has
+        self.world: World | None = None  # in each database
         self._server = server
         self._template = template
         self._idle: list[str] = []
@@ -227,7 +227,7 @@ SCHEMA_FINGERPRINT = """
 
 @pytest_asyncio.fixture
 async def database(postgres_url: str) -> AsyncIterator[Database]:
-    """An open `Database` on a migrated database of the test's own."""
+    """Return an open `Database` on a migrated database of this test."""
     opened = await Database.open(postgres_url)
     yield opened
     await opened.close()
@@ -235,7 +235,7 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
 
 @dataclass
 class World:
-    """A workspace with two teams and three keys, and short ways to act in it."""
+    """A workspace with two teams and three keys, with shortcuts for actions in it."""
 
     database: Database
     workspace_id: UUID
@@ -247,32 +247,34 @@ class World:
     call_id: UUID = field(default_factory=uuid4)
 
     async def submit(self, sender: Sender | None = None, **fields: Any) -> calls.Accepted:
-        """A submission of `call_id`; what is not named has a plain value."""
-        return await Grouping(self.database).submit(sender or self.scoped, self.submission(**fields), {"callId": "..."})
+        """Submit `call_id`; other fields have default values."""
+        return await GroupCommitter(self.database).submit(
+            sender or self.scoped, self.submission(**fields), {"callId": "..."}
+        )
 
     def submission(self, **fields: Any) -> Submission:
-        plain = {
+        defaults = {
             "call_id": self.call_id,
             "from_number": "+49301234567",
             "to_number": "+14155550123",
             "start_time": datetime(2026, 11, 2, 9, 30, tzinfo=UTC),
         }
-        return Submission(**(plain | fields))
+        return Submission(**(defaults | fields))
 
     async def claim(self, count: int = 1, ttl: float = 60.0, worker: str = "w1") -> list[jobs.Lease]:
-        """Jobs to be worked on, as if the recordings of all had been fetched."""
+        """Claim jobs as if all recordings were fetched."""
         await self.all_fetched()
         return await jobs.claim(self.database, worker, count, ttl)
 
     async def all_fetched(self) -> None:
         await self.execute("UPDATE jobs SET state = 'queued' WHERE state = 'fetching' AND lease_until IS NULL")
 
-    async def one(self) -> jobs.Lease:
+    async def claim_one(self) -> jobs.Lease:
         (lease,) = await self.claim()
         return lease
 
     async def row(self, call_id: UUID | None = None) -> Any:
-        """The stored call, as a mapping of columns."""
+        """Return the stored call, as a mapping of columns."""
         (row,) = await self.rows("SELECT * FROM calls WHERE call_id = :id", id=call_id or self.call_id)
         return row
 
@@ -281,13 +283,13 @@ class World:
             return list((await connection.execute(sa.text(query), values)).mappings())
 
     async def execute(self, statement: str, **values: Any) -> None:
-        """As the superuser who logged in, whom nothing binds: tests arrange what the service could not."""
+        """Execute as the superuser, without row-level security: tests set up what the service cannot."""
         async with self.database.transaction(EVERY_WORKSPACE) as connection:
             await connection.execute(sa.text("SET LOCAL ROLE NONE"))
             await connection.execute(sa.text(statement), values)
 
     async def jobs(self) -> list[tuple[str, str]]:
-        """Kind and state of every job, in the order they were made."""
+        """Return kind and state of every job, in the order of creation."""
         return [(row["kind"], row["state"]) for row in await self.rows("SELECT * FROM jobs ORDER BY created_at")]
 
     async def call(self) -> Call:
@@ -297,7 +299,7 @@ class World:
 
 @pytest_asyncio.fixture
 async def world(database: Database, world_pool: "DatabasePool") -> World:
-    """A workspace in `database`, see `World`."""
+    """Return a workspace in `database`, see `World`."""
     assert world_pool.world is not None
     return replace(world_pool.world, database=database, call_id=uuid4())
 

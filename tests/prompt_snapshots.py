@@ -17,7 +17,7 @@ from tests.support.calls_by_hand import call
 
 FOLDER = Path(__file__).parent / "fixtures" / "prompts"
 VERSIONS = "versions.txt"
-LANGUAGES = ("de", "en", "es", "fr", "it")  # Italian has no example of its own
+LANGUAGES = ("de", "en", "es", "fr", "it")  # Italian has no example
 LINES = (("rep", "Good morning."), ("customer", "I cancel, {please}."))
 ASKED = (
     Question("why", "text", question="Why do they call?"),
@@ -26,7 +26,7 @@ ASKED = (
 
 
 def rendered() -> dict[str, str]:
-    """The texts, by the names of their files."""
+    """Return the texts by file name."""
     material = call(*LINES)
     (part,) = parts(material.transcript, 1000)
     asked = questions.asked(replace(material, roster=replace(material.roster, questions=ASKED)))
@@ -36,20 +36,20 @@ def rendered() -> dict[str, str]:
         "repair.txt": repair((), "{", "It is not JSON."),
         "questions.txt": questions.messages(asked, part),
     }
-    return {name: _shown(told) for name, told in texts.items()}
+    return {name: _shown(messages) for name, messages in texts.items()}
 
 
-def _shown(told: Sequence[Message]) -> str:
-    return "".join(f"--- {one['role']}\n{one['content']}\n" for one in told)
+def _shown(messages: Sequence[Message]) -> str:
+    return "".join(f"--- {message['role']}\n{message['content']}\n" for message in messages)
 
 
-def versions(texts: Mapping[str, str], known: str) -> str:
-    """The lines of `versions.txt` with that of these texts. Raises ValueError where their version has others."""
-    lines = dict(line.split() for line in known.splitlines())
+def versions(texts: Mapping[str, str], recorded: str) -> str:
+    """Return the lines of `versions.txt` with these texts. Raises ValueError if their version has others."""
+    lines = dict(line.split() for line in recorded.splitlines())
     digest = digest_of(dict(texts))
     if lines.setdefault(str(VERSION), digest) != digest:
         raise ValueError(f"version {VERSION} of the findings has other texts: raise VERSION in llm/findings.py")
-    return "".join(f"{version} {one}\n" for version, one in lines.items())
+    return "".join(f"{version} {digest}\n" for version, digest in lines.items())
 
 
 def files() -> dict[str, str]:

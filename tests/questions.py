@@ -1,11 +1,11 @@
-"""Calls of which a workspace asks its own questions: analyzed by the rules, as the Conductor does it."""
+"""Calls of a workspace with questions, analyzed by the rules as in a Conductor."""
 
 from typing import Any
 from uuid import UUID, uuid4
 
 from db.queue.jobs import Lease
 from db.records import roster, views
-from db.records.complete import complete as complete_call
+from db.records.complete import complete
 from db.workspace import questions
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Material
@@ -26,12 +26,12 @@ CANCELS = Question("cancels", "tracker", party="customer", phrases=("cancel",))
 NOTICE = Question("notice", "tracker", party="rep", first=1.0, required=True, phrases=("call is recorded",))
 
 
-async def asked(world: World, *wanted: Question, **options: Any) -> questions.QuestionChanges:
-    return await questions.set_questions(world.database, world.workspace_id, wanted, **options)
+async def define(world: World, *definitions: Question, **options: Any) -> questions.QuestionChanges:
+    return await questions.set_questions(world.database, world.workspace_id, definitions, **options)
 
 
 async def analyzed(world: World, call_id: UUID | None = None, **fields: Any) -> UUID:
-    """A call that is completed with what the analysis makes of it."""
+    """Complete a call with the results of the analysis."""
     call_id = call_id or uuid4()
     sender = fields.pop("sender", None)
     await world.submit(
@@ -43,12 +43,12 @@ async def analyzed(world: World, call_id: UUID | None = None, **fields: Any) -> 
 
 async def analyze(world: World, lease: Lease) -> None:
     """Complete a claimed call."""
-    said = transcript(*TALK)
-    found = run_all(Material(lease.call, said, await roster.load(world.database, lease)))
-    assert await complete_call(world.database, lease, said, found, None, []) is None
+    call_transcript = transcript(*TALK)
+    results = run_all(Material(lease.call, call_transcript, await roster.load(world.database, lease)))
+    assert await complete(world.database, lease, call_transcript, results, None, []) is None
 
 
 async def record(world: World, call_id: UUID) -> views.CallRecord:
-    found = await views.show_call(world.database, call_id)
-    assert found is not None
-    return found
+    record = await views.show_call(world.database, call_id)
+    assert record is not None
+    return record

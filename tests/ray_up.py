@@ -46,18 +46,18 @@ MaxStartups 100
 
 
 def missing() -> str:
-    """What this machine lacks for such machines; "" if nothing."""
+    """Return what this machine lacks for such machines; "" if nothing."""
     if os.geteuid() != 0:
         return "only root makes name spaces"
     if any(folder.is_relative_to("/tmp") for folder in (ROOT, Path(sys.prefix))):
-        return "each machine has a /tmp of its own, so that none finds a checkout or packages below it"
+        return "each machine has a separate /tmp, and a checkout or packages below it are not visible"
     absent = [name for name in ("/usr/sbin/sshd", "rsync", "ssh") if shutil.which(name) is None]
     return f"apt-get install openssh-server rsync (not here: {', '.join(absent)})" if absent else ""
 
 
 @dataclass
 class Host(Machine):
-    """A machine with processes and users of its own. What is `home` here is HOME there."""
+    """A machine with separate processes and users. Its HOME is `home` on this machine."""
 
     holder: int = 0  # the process whose end ends all others of the machine
 
@@ -106,17 +106,17 @@ class Packages:
 def hosts(
     folder: Path, addresses: list[str], profiles: Mapping[str, Mapping[str, str]], key: Path
 ) -> Iterator[dict[str, Host]]:
-    """Machines by address, which reach each other and nothing else, and let in who has `key`.
+    """Start machines by address, which reach only each other, and accept logins with `key`.
 
-    `profiles` has the variables of a login on each. Logins are of USER, whose home is empty but for that. Not for a
-    folder below /tmp, which is another one on each machine.
+    `profiles` has the variables of a login on each. Logins are of USER, whose home is otherwise empty. Not for a folder
+    below /tmp, which is a different one on each machine.
     """
     with contextlib.ExitStack() as stack:
-        made = {}
+        machines = {}
         for machine in stack.enter_context(connected(folder, addresses)):
             _furnish(machine, profiles.get(machine.address, {}), key)
-            made[machine.address] = stack.enter_context(_running(machine))
-        yield made
+            machines[machine.address] = stack.enter_context(_running(machine))
+        yield machines
 
 
 def _furnish(machine: Machine, profile: Mapping[str, str], key: Path) -> None:
@@ -147,13 +147,13 @@ def _running(machine: Machine) -> Iterator[Host]:
 
 
 def _first_process(process: "subprocess.Popen[bytes]", machine: Machine) -> int:
-    """The machine's process 1, once its SSH server listens. Fails with what it wrote."""
+    """Return the machine's process 1, once its SSH server listens. Fails with its output."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        for one in psutil.Process(process.pid).children():
-            probe = ["nsenter", "--target", str(one.pid), "--net", "bash", "-c", f"< /dev/tcp/{machine.address}/22"]
+        for child in psutil.Process(process.pid).children():
+            probe = ["nsenter", "--target", str(child.pid), "--net", "bash", "-c", f"< /dev/tcp/{machine.address}/22"]
             if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
-                return one.pid
+                return child.pid
         time.sleep(0.1)
     raise AssertionError((machine.home / "host.log").read_text())
 

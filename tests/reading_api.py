@@ -107,7 +107,7 @@ def path_of(route: Route, call_id: UUID) -> str:
 
 
 def store(folder: Path, seconds: float = 2.0, channels: int = 2) -> Path:
-    """A stored recording: 200 Hz on the first channel, 800 Hz on the second, 8 kHz."""
+    """Store a recording: 200 Hz on the first channel, 800 Hz on the second, 8 kHz."""
     path = folder / f"{uuid4().hex}.wav"
     at = np.arange(int(8000 * seconds)) / 8000
     tones = [np.sin(2 * np.pi * hertz * at) * 12_000 for hertz in (200, 800)[:channels]]

@@ -58,7 +58,7 @@ class Receiver:
         return f"{self.scheme}://{self.host}:{self.port}/hook"
 
     async def until(self, count: int, timeout: float = 60.0) -> list[Received]:
-        """The first `count` that were taken, once there are so many."""
+        """Return the first `count` accepted events, once there are that many."""
         await until(lambda: len(self.taken) >= count, timeout, lambda: f"{len(self.taken)} of {count} taken")
         return self.taken[:count]
 
@@ -96,7 +96,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(context: ssl.SSLContext | None = None, port: int = 0, **fields: Any) -> AsyncIterator[Receiver]:
-    """A receiver that listens; with `context` over TLS, as localhost."""
+    """Start a receiver; with `context` over TLS, as localhost."""
     receiver = Receiver(**fields)
     if context is not None:
         receiver.scheme, receiver.host = "https", "localhost"
@@ -109,9 +109,11 @@ async def receiving(context: ssl.SSLContext | None = None, port: int = 0, **fiel
 
 
 async def until(
-    condition: Callable[[], object], timeout: float = 60.0, told: Callable[[], str] = lambda: "it did not come to that"
+    condition: Callable[[], object],
+    timeout: float = 60.0,
+    describe: Callable[[], str] = lambda: "it did not come to that",
 ) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, told()
+        assert time.monotonic() < deadline, describe()
         await asyncio.sleep(0.02)

@@ -86,7 +86,7 @@ def stored_files(folder: Path) -> list[Path]:
 
 
 async def failing(answer: Answer | bytes, folder: Path, **changes: Any) -> RecordingError:
-    """Fetch, expect a RecordingError that tells no secret, survives pickling and leaves nothing behind."""
+    """Fetch, expect a RecordingError that exposes no secret, survives pickling and leaves nothing behind."""
     async with serving(answer) as server:
         with pytest.raises(RecordingError) as failure:
             await fetch(server.url(), 0, folder.as_uri(), options(**changes))

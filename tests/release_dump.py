@@ -17,7 +17,7 @@ import pytest
 from packaging.version import Version
 
 from db.core.database import Database, Reader
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.records import correct
 from db.records.correct import WantedEdit
 from db.records.corrections import Editor
@@ -46,7 +46,7 @@ def restore(url: str, sql: str) -> None:
 
 
 def dump(url: str) -> str:
-    """Return a database as SQL, without the commands that psql alone knows."""
+    """Return a database as SQL, without the commands that only psql supports."""
     options = ["--no-owner", "--no-privileges", "--rows-per-insert=100"]
     sql = pg_tools.find(18, tls=False).run("pg_dump", options, url, 60.0)
     return re.sub(r"^\\(un)?restrict .*\n", "", sql, flags=re.MULTILINE)
@@ -77,18 +77,18 @@ def main() -> None:
 
 
 async def _add_more(database: Database, filled: "Filled") -> None:
-    """Add a call without a recording, a corrected word and a task that is done."""
+    """Add a call without a recording, a corrected word and a completed task."""
     sender = await keys.find(database, filled.secret)
     assert sender is not None
     submission = Submission(uuid4(), "+4930123456789", "+5491123456789", datetime(2026, 11, 2, 9, 0, tzinfo=UTC))
-    await Grouping(database).submit(sender, submission, {})
+    await GroupCommitter(database).submit(sender, submission, {})
     reader, editor = Reader(sender.workspace_id), Editor(sender.key_id, None, "Ana")
     call = await show_call(database, filled.completed)
     assert call is not None and call.transcript is not None
     turn = call.transcript.turns[0]
     word = turn.words[0]
-    wanted = WantedEdit(EditKind.TEXT, word.text, "Good", turn.index, word.start, word.end)
-    await correct.make(database, reader, editor, filled.completed, wanted)
+    edit = WantedEdit(EditKind.TEXT, word.text, "Good", turn.index, word.start, word.end)
+    await correct.make(database, reader, editor, filled.completed, edit)
     await correct.tick(database, reader, editor, filled.completed, call.tasks[0].task_id)
 
 

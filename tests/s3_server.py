@@ -1,10 +1,10 @@
-"""A server of the S3 protocol (moto's) that fails as told, and the packages that it and an S3 client need.
+"""A server of the S3 protocol (moto's) with configurable faults, and the packages that it and an S3 client need.
 
-    python -m tests.s3_server            brings the packages into the environment's folder `s3-packages`
+    python -m tests.s3_server            installs the packages into the environment's folder `s3-packages`
     python -m tests.s3_server PORT       serves on loopback
 
-The packages stay out of the environment: botocore puts an older python-dateutil in place of the locked one, as on nodes
-with the extra `aws`. Faults are put at /_faults, as JSON: see `Faults`.
+The packages stay out of the environment: botocore replaces the locked python-dateutil by an older one, as on nodes with
+the extra `aws`. Faults are set at /_faults, as JSON: see `Faults`.
 """
 
 import json
@@ -44,7 +44,7 @@ class Faults:
 
 
 def packages() -> Path:
-    """The folder of the packages, brought from the package index where it is not there."""
+    """Return the folder of the packages; install them from the package index if missing."""
     folder = Path(sys.prefix) / "s3-packages"
     done = folder / LOCK.name
     if not done.is_file() or done.read_bytes() != LOCK.read_bytes():
@@ -81,13 +81,13 @@ class Bucket:
         httpx.put(self.url + CONTROL, json=asdict(faults)).raise_for_status()
 
     def answered(self) -> dict[str, int]:
-        """How often an object was given away whole or in part, by its path."""
+        """Return how often an object was served, in whole or in part, by path."""
         return dict(httpx.get(self.url + CONTROL).raise_for_status().json())
 
 
 @contextmanager
 def bucket(name: str) -> Iterator[Bucket]:
-    """An empty bucket of a server of its own, in a process."""
+    """Start a server with an empty bucket, in a process."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     path = str(packages())
@@ -168,8 +168,8 @@ REFUSALS = {
 def _refused(start: Start, method: str, why: str) -> list[bytes]:
     status, code, message = REFUSALS[why]
     start(status, [("Content-Type", "application/xml")])
-    told = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
-    return [] if method == "HEAD" else [told]
+    document = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+    return [] if method == "HEAD" else [document]
 
 
 def _half(body: bytes, connection: socket.socket) -> Iterator[bytes]:

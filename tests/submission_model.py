@@ -14,10 +14,10 @@ def merge(call: Call | None, submission: Submission) -> Call:
 
 
 def next_state(state: CallState | None, submission: Submission, same_recording: bool = False) -> CallState:
-    """The state after `submission`.
+    """Return the state after `submission`.
 
-    `same_recording`: the merged record names the recording that its latest job already works on (or has done).
-    A submission without a recording never takes a call back to `received`.
+    `same_recording`: the merged record refers to the recording of its latest job, running or done. A submission without
+    a recording never returns a call to `received`.
     """
     if submission.recording_url is None:
         return state or CallState.RECEIVED

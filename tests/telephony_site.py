@@ -30,7 +30,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 def script(name: str) -> Any:
-    """A script as a module."""
+    """Import a script as a module."""
     if str(SCRIPTS) not in sys.path:
         sys.path.append(str(SCRIPTS))  # they import each other
     spec = spec_from_file_location(f"recipe_{name}", SCRIPTS / f"{name}.py")
@@ -44,7 +44,7 @@ submit = script("submit")
 
 
 def run(name: str, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """A script as its system runs it: a process of its own, with nothing of ours in reach."""
+    """Run a script as its system does: in a separate process, without our code on its path."""
     return subprocess.run(
         [sys.executable, str(SCRIPTS / f"{name}.py"), *arguments],
         input=stdin,
@@ -58,7 +58,7 @@ def run(name: str, *arguments: str, stdin: str = "", **environment: str) -> subp
 
 @contextmanager
 def answering(answer: Callable[[str, str, dict[str, str], bytes], Answer]) -> Iterator[str]:
-    """An HTTP server on the loopback address; yields its address."""
+    """Start an HTTP server on the loopback address; yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

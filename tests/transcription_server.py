@@ -61,8 +61,8 @@ class Transcriptions:
             fields = form(request.headers["content-type"], await request.body())
             self.asked.append(fields)
             if self.scripts:
-                told = self.scripts.pop(0)()
-                return await told if asyncio.iscoroutine(told) else told
+                response = self.scripts.pop(0)()
+                return await response if asyncio.iscoroutine(response) else response
             if fields["response_format"] not in self.takes:
                 return error(400, "response_format: not supported", "unsupported_value", "response_format")
             if fields["model"] != MODEL:
@@ -89,35 +89,35 @@ class Transcriptions:
             return self.known[sound, prompt]
 
     def _told(self, fields: dict[str, Any]) -> dict[str, Any]:
-        found, duration = self._heard(fields["file"], fields.get("prompt"))
-        told: dict[str, Any] = {"text": "".join(one.text for one in found).strip()}
+        recognized, duration = self._heard(fields["file"], fields.get("prompt"))
+        response: dict[str, Any] = {"text": "".join(segment.text for segment in recognized).strip()}
         if fields["response_format"] == "json":
-            return told | ({"language": "en"} if self.says_language else {})
-        told |= {"task": "transcribe", "language": "english", "duration": duration}
-        told["segments"] = [
+            return response | ({"language": "en"} if self.says_language else {})
+        response |= {"task": "transcribe", "language": "english", "duration": duration}
+        response["segments"] = [
             {
                 "id": at,
-                "start": one.start,
-                "end": one.end,
-                "text": one.text,
-                "avg_logprob": one.avg_logprob,
-                "no_speech_prob": one.no_speech_prob,
-                "compression_ratio": one.compression_ratio,
+                "start": segment.start,
+                "end": segment.end,
+                "text": segment.text,
+                "avg_logprob": segment.avg_logprob,
+                "no_speech_prob": segment.no_speech_prob,
+                "compression_ratio": segment.compression_ratio,
             }
-            for at, one in enumerate(found)
+            for at, segment in enumerate(recognized)
         ]
         if self.word_times and "word" in fields.get("timestamp_granularities[]", ()):
-            told["words"] = [
+            response["words"] = [
                 {
                     "word": word.word.strip(" .,?!"),
                     "start": word.start,
                     "end": word.end,
                     "probability": word.probability,
                 }
-                for one in found
-                for word in one.words
+                for segment in recognized
+                for word in segment.words
             ]
-        return told
+        return response
 
     async def models(self, request: Request) -> Response:
         if self.key is not None and request.headers.get("authorization") != f"Bearer {self.key}":
@@ -126,45 +126,45 @@ class Transcriptions:
 
 
 def form(content_type: str, body: bytes) -> dict[str, Any]:
-    """The fields of a multipart form; one that is there several times is a list, the file its bytes."""
+    """Return the fields of a multipart form; repeated ones as a list, the file as bytes."""
     parsed = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(
         b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body
     )
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for part in parsed.iter_parts():
         name = part.get_param("name", header="content-disposition")
         content = part.get_payload(decode=True)
         if part.get_filename():
-            found |= {name: content, "filename": part.get_filename()}
+            fields |= {name: content, "filename": part.get_filename()}
         elif str(name).endswith("[]"):
-            found.setdefault(str(name), []).append(content.decode())
+            fields.setdefault(str(name), []).append(content.decode())
         else:
-            found[str(name)] = content.decode()
-    return found
+            fields[str(name)] = content.decode()
+    return fields
 
 
-def says(told: Any) -> Callable[[], Response]:
-    """A script that answers with a JSON value."""
-    return lambda: JSONResponse(told)
+def says(value: Any) -> Callable[[], Response]:
+    """Return a script that responds with a JSON value."""
+    return lambda: JSONResponse(value)
 
 
 def refuses(status: int, code: str | None = None, **headers: str) -> Callable[[], Response]:
-    """A script that answers with an error, and the key in its message, as some servers do."""
+    """Return a script that responds with an error that contains the key, as some servers do."""
     return lambda: error(status, f"no, not with {KEY}", code, **headers)
 
 
-def slow(seconds: float, told: Any) -> Callable[[], Any]:
-    """A script that answers with a JSON value after a while."""
+def slow(seconds: float, value: Any) -> Callable[[], Any]:
+    """Return a script that responds with a JSON value after a delay."""
 
     async def answer() -> Response:
         await asyncio.sleep(seconds)
-        return JSONResponse(told)
+        return JSONResponse(value)
 
     return answer
 
 
 def drips() -> Response:
-    """A byte every tenth of a second, for a minute."""
+    """Send a byte every tenth of a second, for a minute."""
 
     async def bytes_() -> Any:
         for _ in range(600):
@@ -175,7 +175,7 @@ def drips() -> Response:
 
 
 def cut() -> Response:
-    """An answer that ends before the length that it promised."""
+    """Send a response that ends before its declared length."""
 
     async def half() -> Any:
         yield b'{"text": "I will'
@@ -185,7 +185,7 @@ def cut() -> Response:
 
 @contextmanager
 def running(weights: Path) -> Iterator[Transcriptions]:
-    """The server, from its first answer to its end."""
+    """Run the server."""
     from faster_whisper import WhisperModel
 
     server = Transcriptions(whisper=WhisperModel(str(weights), device="cpu", compute_type="int8", cpu_threads=1))
@@ -199,7 +199,7 @@ def running(weights: Path) -> Iterator[Transcriptions]:
 
 
 def weights() -> Path:
-    """The folder of tiny.en in the checkpoint store; skips where it is not there."""
+    """Return the folder of tiny.en in the checkpoint store; skip if it is missing."""
     from pipeline.checkpoints import store
     from pipeline.checkpoints.lock import locked
 
@@ -217,6 +217,6 @@ def transcription_server() -> Iterator[Transcriptions]:
 
 @pytest.fixture
 def transcriptions(transcription_server: Transcriptions) -> Transcriptions:
-    """The server as it is when nothing is wrong with it."""
+    """Return the server without faults."""
     transcription_server.reset()
     return transcription_server

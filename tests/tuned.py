@@ -14,5 +14,7 @@ def tuned(kind: type[Options], **values: Any) -> Options:
         return kind(**values)
     assert constants.keys() <= vars(kind).keys(), f"{kind.__name__} has no {constants.keys() - vars(kind).keys()}"
     annotations = dict.fromkeys(constants, ClassVar[Any])
-    made = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__annotations__": annotations, **constants})
-    return made(**{name: value for name, value in values.items() if name in kind.model_fields})
+    subclass = type(
+        kind.__name__, (kind,), {"__module__": kind.__module__, "__annotations__": annotations, **constants}
+    )
+    return subclass(**{name: value for name, value in values.items() if name in kind.model_fields})

@@ -37,8 +37,8 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for one in (api, intake):
-                await stack.enter_async_context(one.router.lifespan_context(one))
+            for app in (api, intake):
+                await stack.enter_async_context(app.router.lifespan_context(app))
             yield
 
     return Starlette(routes=[Mount("/api/v1", api), Mount("", intake)], lifespan=lifespan)

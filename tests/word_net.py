@@ -26,7 +26,7 @@ WEIGHTS, WORDS = "net.pt", "words.json"
 
 
 class WordNetOptions(AsrOptions):
-    """What this engine can be told."""
+    """Options of this engine."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -81,15 +81,15 @@ class WordNet:
 
         with torch.inference_mode():
             odds = self._net(frames(samples)[None])[0].log_softmax(0)  # (words + 1, frames)
-        found, at = [], 0
+        spans, at = [], 0
         for index, run in groupby(odds.argmax(0).tolist()):
             length = len(list(run))
             if index != BLANK and length >= self._min_frames:
                 sure = float(odds[index, at : at + length].mean().exp())
-                found.append(Word(at * STEP, (at + length) * STEP, self._words[index - 1], round(sure, 4)))
+                spans.append(Word(at * STEP, (at + length) * STEP, self._words[index - 1], round(sure, 4)))
             at += length
         mean = float(odds.max(0).values.mean())
-        return ChunkText(chunk, "en", 0.0, recorded(found, chunk), mean, float(not found), with_fallback=with_fallback)
+        return ChunkText(chunk, "en", 0.0, recorded(spans, chunk), mean, float(not spans), with_fallback=with_fallback)
 
 
 def frames(samples: npt.NDArray[np.float32]) -> Any:
@@ -98,8 +98,8 @@ def frames(samples: npt.NDArray[np.float32]) -> Any:
     from torchaudio.transforms import MelSpectrogram
 
     mel = MelSpectrogram(SAMPLE_RATE, n_fft=512, hop_length=round(STEP * SAMPLE_RATE), n_mels=BANDS, f_max=4000.0)
-    found = (mel(torch.from_numpy(np.ascontiguousarray(samples))) + 1e-6).log()
-    return (found - found.mean()) / (found.std() + 1e-3)
+    features = (mel(torch.from_numpy(np.ascontiguousarray(samples))) + 1e-6).log()
+    return (features - features.mean()) / (features.std() + 1e-3)
 
 
 def network(classes: int) -> Any:
@@ -115,18 +115,18 @@ def network(classes: int) -> Any:
     )
 
 
-def train(folder: Path, heard: Sequence[tuple[Samples, Sequence[Word]]], steps: int = 120) -> None:
+def train(folder: Path, examples: Sequence[tuple[Samples, Sequence[Word]]], steps: int = 120) -> None:
     """Fit a network to channels whose words and times are known, and write it as a checkpoint into `folder`."""
     import torch
     from torch import nn
 
     torch.manual_seed(0)
-    words = sorted({word.text for _, said in heard for word in said})
+    words = sorted({word.text for _, spoken in examples for word in spoken})
     net = network(len(words) + 1)
-    inputs = [frames(samples) for samples, _ in heard]
+    inputs = [frames(samples) for samples, _ in examples]
     targets = [torch.full((x.shape[1],), BLANK) for x in inputs]
-    for target, (_, said) in zip(targets, heard, strict=True):
-        for word in said:
+    for target, (_, spoken) in zip(targets, examples, strict=True):
+        for word in spoken:
             target[round(word.start / STEP) : round(word.end / STEP)] = words.index(word.text) + 1
     optimizer = torch.optim.Adam(net.parameters(), lr=8e-3)
     for _ in range(steps):

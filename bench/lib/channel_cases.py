@@ -37,8 +37,8 @@ CODECS: dict[str, tuple[str, str, int, int]] = {  # name: (container, encoder, r
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelCase:
-    """One call. `bleeds`: (source, level in dB). `offset`: seconds by which file 2 begins after file 1, if it can be
-    told from the sound, and `drift` in ppm; `shared`: seconds that both channels carry."""
+    """One call. `bleeds`: (source, level in dB). `offset`: seconds by which file 2 begins after file 1, if the
+    sound shows it, and `drift` in ppm; `shared`: seconds that both channels contain."""
 
     name: str
     group: str
@@ -48,13 +48,13 @@ class ChannelCase:
     offset: float | None = None
     drift: float = 0.0
     shared: float = 0.0
-    begun: float | None = None  # when file 2 really began, where `offset` is only what the sound can tell of it
+    begun: float | None = None  # true start of file 2, if the sound shows only `offset`
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 @cache
 def channels_of(name: str) -> Sound:
-    """A sample call's channels, rep first, shape (2, n)."""
+    """Return a sample call's channels, rep first, shape (2, n)."""
     submission = json.loads((FOLDER / name / "submission.json").read_text(encoding="utf-8"))
     rows = [
         row for file in submission["recordings"] for row in decode_file(FOLDER / name / file, DecodeOptions()).samples
@@ -70,7 +70,7 @@ def as_file(*rows: Sound, source_channels: int | None = None) -> Decoded:
 
 
 def through(row: Sound, codec: str | None) -> Sound:
-    """A channel after a codec."""
+    """Return a channel after a codec."""
     import av
     import soxr
 
@@ -83,8 +83,8 @@ def through(row: Sound, codec: str | None) -> Sound:
         stream = output.add_stream(encoder, rate=rate, layout="mono")
         if encoder.startswith("lib"):
             stream.bit_rate = bits
-        wanted = stream.codec_context.format.name if stream.codec_context.format else "s16"
-        resampler = av.AudioResampler(wanted, "mono", rate, stream.codec_context.frame_size or 1024)
+        sample_format = stream.codec_context.format.name if stream.codec_context.format else "s16"
+        resampler = av.AudioResampler(sample_format, "mono", rate, stream.codec_context.frame_size or 1024)
         frame = av.AudioFrame.from_ndarray(narrow[None], "s16", "mono")
         frame.sample_rate = rate
         for ready in [*resampler.resample(frame), *resampler.resample(None)]:
@@ -99,7 +99,7 @@ def db(level: float) -> float:
 
 
 def late(row: Sound, samples: int) -> Sound:
-    """A channel some samples later (earlier if negative), of its own length."""
+    """Shift a channel by samples (earlier if negative), at the same length."""
     moved = np.zeros_like(row)
     if samples >= 0:
         moved[samples:] = row[: len(row) - samples]
@@ -109,11 +109,11 @@ def late(row: Sound, samples: int) -> Sound:
 
 
 def over(row: Sound, level: float, delay: int, rng: np.random.Generator) -> Sound:
-    """What of a channel comes over into the other: softer, later, and through a room or a hybrid of 4 ms."""
+    """Return the bleed of a channel into the other: softer, later, and through a room or a hybrid of 4 ms."""
     response = rng.normal(0, 1, 64) * np.exp(-np.arange(64) / 12)
     response[0] += 2
-    heard = np.convolve(row, response)[: len(row)]
-    return late(heard * np.sqrt(np.mean(row**2) / np.mean(heard**2)) * db(level), delay)
+    filtered = np.convolve(row, response)[: len(row)]
+    return late(filtered * np.sqrt(np.mean(row**2) / np.mean(filtered**2)) * db(level), delay)
 
 
 def noise(length: int, level: float, rng: np.random.Generator) -> Sound:
@@ -143,14 +143,14 @@ def music(seconds: float, rng: np.random.Generator) -> Sound:
 
 
 def drifted(row: Sound, ppm: float) -> Sound:
-    """A channel as a clock records it that counts `ppm` too few samples a second."""
+    """Return a channel recorded by a clock that counts `ppm` too few samples per second."""
     positions = np.arange(int(len(row) / (1 + ppm * 1e-6))) * (1 + ppm * 1e-6)
     recorded: Sound = np.interp(positions, np.arange(len(row)), row)
     return recorded
 
 
 def matrix(names: tuple[str, ...], seed: int, only: str = "") -> Iterator[ChannelCase]:
-    """All cases made from the named sample calls; `only` one class of them, by the name of its function."""
+    """Yield all cases from the named sample calls; `only`: one class, by the name of its function."""
     for index, name in enumerate(names):
         call = channels_of(name)
         for number, make in enumerate(CLASSES):
@@ -260,8 +260,8 @@ def _partial(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Chann
             codec = _any(rng)
             label = f"{name} {share:.0%} {what} {gain} dB {codec}"
             files = (as_file(*(through(row, codec) for row in rows)),)
-            told = 0.0 if what == "ringing" else seconds
-            yield ChannelCase(label, "partly identical", "stereo", files, shared=told)
+            detectable = 0.0 if what == "ringing" else seconds
+            yield ChannelCase(label, "partly identical", "stereo", files, shared=detectable)
 
 
 def _announcement(name: str, seconds: float) -> Sound:
@@ -306,9 +306,9 @@ def _echoing(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Chann
             rows[later] = rows[later][round(abs(offset) * SAMPLE_RATE) :]
             legs = tuple(as_file(through(row, _any(rng))) for row in rows)
             label = f"{name} {offset} s {level} dB, {echoes[0]:.2f} and {echoes[1]:.2f} s late"
-            meant = offset + float(echoes[0] - echoes[1]) / 2
+            true_offset = offset + float(echoes[0] - echoes[1]) / 2
             bleeds = ((0, float(level)), (1, float(level)))
-            yield ChannelCase(label, "two files, echo both ways", "two_files", legs, bleeds, meant, begun=offset)
+            yield ChannelCase(label, "two files, echo both ways", "two_files", legs, bleeds, true_offset, begun=offset)
 
 
 def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
@@ -375,15 +375,15 @@ def _far(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCa
         yield ChannelCase(f"{name} jitter buffer to {most} ms", "identical, far", "identical", (as_file(mixed, copy),))
 
 
-def _buffered(row: Sound, most: int, rng: np.random.Generator) -> Sound:
-    """A channel behind a jitter buffer: its delay jumps every 5 to 12 s, by up to 100 ms, between 0 and `most`."""
-    heard, at, delay = np.zeros_like(row), 0, 0
+def _buffered(row: Sound, max_delay: int, rng: np.random.Generator) -> Sound:
+    """Return a channel behind a jitter buffer: its delay jumps every 5 to 12 s, up to 100 ms each, 0 to `max_delay`."""
+    delayed, at, delay = np.zeros_like(row), 0, 0
     while at < len(row):
         last = at + round(rng.uniform(5, 12) * SAMPLE_RATE)
-        delay = int(np.clip(delay + rng.integers(-1600, 1601), 0, most))
-        heard[at:last] = late(row, delay)[at:last]
+        delay = int(np.clip(delay + rng.integers(-1600, 1601), 0, max_delay))
+        delayed[at:last] = late(row, delay)[at:last]
         at = last
-    return heard
+    return delayed
 
 
 def _contained(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:

@@ -4,7 +4,6 @@ Used by the benchmarks of speed. The parts of a call are whole sample calls, so 
 of a dialogue; each call begins with another sample, and they are a little louder or softer, so that no two are alike.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,7 @@ def make(
 
 
 def real_parts() -> list[Samples]:
-    """The demonstration's calls of real English voices with a channel for each, shape (n, 2)."""
+    """Return the demo's calls of real English voices with a channel for each, shape (n, 2)."""
     files = [sample.recordings for sample in load_samples() if sample.name in REAL_PARTS]
     return [_together([soundfile.read(file, dtype="float32", always_2d=True) for file in each]) for each in files]
 
@@ -68,10 +67,10 @@ def _read(name: str) -> Samples:
 
 
 def _joined(parts: Sequence[Samples], number: int, minutes: float) -> Samples:
-    wanted, found, random = round(minutes * 60 * RATE), list[Samples](), np.random.default_rng(number)
-    while sum(map(len, found)) < wanted:
-        found.append(parts[(number + len(found)) % len(parts)] * np.float32(random.uniform(0.7, 1.0)))
-    return np.concatenate(found)[:wanted]
+    length, pieces, random = round(minutes * 60 * RATE), list[Samples](), np.random.default_rng(number)
+    while sum(map(len, pieces)) < length:
+        pieces.append(parts[(number + len(pieces)) % len(parts)] * np.float32(random.uniform(0.7, 1.0)))
+    return np.concatenate(pieces)[:length]
 
 
 def _write(folder: Path, number: int, sound: Samples) -> LongCall:

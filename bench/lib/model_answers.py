@@ -1,6 +1,6 @@
-"""The answers of a real language model, kept as they come, so that a killed bench goes on; and the model judged alone.
+"""Answers of a real language model, stored as they arrive, so that a killed bench resumes; scores of the model alone.
 
-One JSON line for each request: its key, the answer or why there is none, seconds, and the tokens of each attempt.
+One JSON line per request: its key, the answer or the error, seconds, and the tokens of each attempt.
 """
 
 import json
@@ -34,16 +34,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--answers", type=Path, help="keep the model's answers in this file, and ask only for others")
 
 
-def options_of(given: Namespace) -> AnalysisOptions:
-    """By rules, unless an endpoint is given; its key is taken from SWITCHBOARD_ANALYSIS__API_KEY."""
-    if not given.base_url:
+def options_of(arguments: Namespace) -> AnalysisOptions:
+    """Return the options: rules only, unless an endpoint is given; SWITCHBOARD_ANALYSIS__API_KEY holds its key."""
+    if not arguments.base_url:
         return AnalysisOptions()
     return AnalysisOptions(
         engine="llm",
-        base_url=given.base_url,
-        model=given.model,
+        base_url=arguments.base_url,
+        model=arguments.model,
         api_key=environ.get("SWITCHBOARD_ANALYSIS__API_KEY"),
-        timeout_seconds=given.timeout,
+        timeout_seconds=arguments.timeout,
     )
 
 
@@ -60,7 +60,7 @@ class _Counted:
         self.attempts.append((prompt_tokens, completion_tokens))
 
 
-class KeptAnswers:
+class StoredAnswers:
     """What the model answered, by the keys of requests; asks for what is not there yet."""
 
     def __init__(self, options: AnalysisOptions, path: Path | None) -> None:
@@ -72,14 +72,14 @@ class KeptAnswers:
             self._lines = {line["key"]: line for line in lines}
 
     def findings(self, material: Material, topic: Topic | None = None) -> tuple[Finding, ...]:
-        """As the product's engine makes them: rules and model joined. `topic`: only what belongs to it is asked."""
+        """Return the findings of the product's engine: rules and model joined. `topic`: send its requests only."""
         self.ask_all([material], topic)
         return conclude(material, self._options, self._answers())
 
     def ask_all(self, calls: Sequence[Material], topic: Topic | None = None, at_once: int = 1) -> None:
         """Ask what is not known yet, of so many calls at once, in their order."""
         every = (request for call in calls for request in self._requests(call))
-        open_ones = [one for one in every if one.key not in self._lines and topic in (None, one.topic)]
+        open_ones = [request for request in every if request.key not in self._lines and topic in (None, request.topic)]
         with ThreadPoolExecutor(at_once) as threads:
             for done, _ in enumerate(threads.map(self._ask, open_ones), 1):
                 print(f"\r{done} of {len(open_ones)} requests", end="", file=sys.stderr, flush=True)
@@ -111,11 +111,11 @@ class KeptAnswers:
         """`again`: the endpoint was down, so that a later run asks once more."""
         self._lines[line["key"]] = line
         if self._path and not again:
-            with self._path.open("a", encoding="utf-8") as kept:
-                kept.write(json.dumps(line, ensure_ascii=False) + "\n")
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def reading(self, material: Material) -> ReadAnswer:
-        """What the model states of the call and the transcript bears out; nothing where it gave no answer."""
+        """Return the model's statements that the transcript supports; nothing without an answer."""
         readings = []
         for request in self._requests(material):
             if request.topic == "call":
@@ -129,14 +129,20 @@ class KeptAnswers:
     def cost(self, materials: list[Material], topic: Topic = "call") -> dict[str, float | int]:
         """Seconds and tokens of a call, and how its answers ended."""
         asked = [
-            [self._lines[one.key] for one in self._requests(call) if one.topic == topic and one.key in self._lines]
+            [
+                self._lines[request.key]
+                for request in self._requests(call)
+                if request.topic == topic and request.key in self._lines
+            ]
             for call in materials
         ]
         every = [line for lines in asked for line in lines]
         per_call = {
             "seconds": [sum(line["seconds"] for line in lines) for lines in asked],
             "prompt tokens": [sum(sent for line in lines for sent, _ in line["attempts"]) for lines in asked],
-            "answer tokens": [sum(said for line in lines for _, said in line["attempts"]) for lines in asked],
+            "answer tokens": [
+                sum(answer_tokens for line in lines for _, answer_tokens in line["attempts"]) for lines in asked
+            ],
         }
         return {
             **{f"{name}, median": statistics.median(values) for name, values in per_call.items()},
@@ -149,16 +155,16 @@ class KeptAnswers:
 
 
 def alone(reading: ReadAnswer) -> dict[str, Any]:
-    """A reading in the scorer's form; direction, agent and match are never the model's."""
+    """Return a reading in the scorer's form; direction, agent and match are never the model's."""
     facts = {name: reading.facts[name].text if name in reading.facts else None for name in _FIELDS}
     return {
         "outgoing": None,
         "agent": {"userId": None, "name": None},
-        "tasks": [_task(one.task) for one in reading.tasks],
+        "tasks": [_task(task.task) for task in reading.tasks],
         "contact": {**facts, "match": None},
         "tone": {label: tone(score).label for label, (_, score) in reading.tones.items()},
-        "topics": [told.text for told in reading.topics],
-        "summary": " ".join(told.text for told in reading.sentences),
+        "topics": [topic.text for topic in reading.topics],
+        "summary": " ".join(sentence.text for sentence in reading.sentences),
         "outcome": reading.outcome and reading.outcome.text,
     }
 
@@ -174,7 +180,7 @@ def _task(task: Any) -> dict[str, Any]:
 
 
 def dropped(readings: list[ReadAnswer]) -> dict[str, tuple[int, int]]:
-    """By kind of statement: how many the transcript did not bear out, and of how many."""
-    refused = sum((one.dropped for one in readings), Counter())
-    stated = sum((one.stated for one in readings), Counter())
+    """Return by kind of statement how many the transcript did not support, and the total."""
+    refused = sum((reading.dropped for reading in readings), Counter())
+    stated = sum((reading.stated for reading in readings), Counter())
     return {kind: (refused[kind], count) for kind, count in sorted(stated.items())}

@@ -1,11 +1,11 @@
-"""A Whisper of full size and no learning, which says one sentence of every window: for speed, without real weights.
+"""A Whisper of full size with random weights that writes one sentence for every window, to measure speed.
 
     python -m bench.lib.scripted_whisper FOLDER [--size base] [--words 60]
 
-Encoder, decoder and attention have a real model's shapes and random weights, so that a window costs what it costs with
-a real one. Only the decoder's position encodings are not random: each points so strongly at one token that the model
-says a script, whatever it hears, and ends. So every engine that runs the folder decodes the same number of tokens, with
-no suspect window and no loop, which random weights alone would give. The tokenizer is the synthetic checkpoint's.
+Encoder, decoder and attention have a real model's shapes and random weights, so that a window costs as much as with a
+real one. Only the decoder's position encodings are not random: each points so strongly at one token that the model
+writes a script for any sound, and ends. Every engine that runs the folder therefore decodes the same number of tokens,
+without suspect windows and loops, which random weights alone would cause. The tokenizer is the synthetic checkpoint's.
 """
 
 import argparse
@@ -77,7 +77,7 @@ class Weights:
 
 
 def write(folder: Path, size: str = "base", words: int = 60) -> Path:
-    """Write the model in CTranslate2's format, as float32; a loader quantises it as it is told. Returns `folder`."""
+    """Write the model in CTranslate2's format, as float32; the loader quantizes it. Returns `folder`."""
     from ctranslate2.specs.whisper_spec import WhisperSpec
 
     shape = SIZES[size]
@@ -103,7 +103,7 @@ def write(folder: Path, size: str = "base", words: int = 60) -> Path:
 
 
 def script(vocabulary: list[str], words: int) -> list[int]:
-    """The token that each position of the decoder points at: language, task, time, words, the end."""
+    """Return the token for each position of the decoder: language, task, time, words, end."""
     number = {token: i for i, token in enumerate(vocabulary)}
     start = [number[token] for token in ("<|en|>", "<|transcribe|>", "<|0.00|>")]  # after 0: startoftranscript, ...
     whole = [

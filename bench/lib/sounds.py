@@ -1,7 +1,7 @@
-"""What a telephone line carries beside speech, generated: float32 at 8 kHz, shape (n,), peak below 1.
+"""Generated telephone sounds other than speech: float32 at 8 kHz, shape (n,), peak below 1.
 
 Tones and cadences as in ITU-T E.180 supplement 2 and national practice; fax tones as in ITU-T T.30 and V.21; keys as in
-ITU-T Q.23. Everything follows the generator that is passed in, so a seed gives the same sound again.
+ITU-T Q.23. Everything follows the random generator that is passed in, so a seed reproduces the same sound.
 """
 
 import io
@@ -120,7 +120,7 @@ def information_tone(rng: Random) -> Sound:
 
 
 def through(sound: Sound, codec: str) -> Sound:
-    """The sound after a codec, at 8 kHz; delays of the codec are kept."""
+    """Return the sound after a codec, at 8 kHz; codec delays remain."""
     if codec == "none":
         return sound
     import av

@@ -11,7 +11,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def request(path: str, secret: str) -> bytes:
-    """A new call with a recording."""
+    """Return a submission of a new call with a recording."""
     call = uuid4()
     body = json.dumps(
         {
@@ -52,7 +52,7 @@ async def exchange(port: int, path: str, secret: str, connection: Connection) ->
 
 
 async def closed_loop(port: int, path: str, secret: str, connections: int, seconds: float) -> tuple[list[float], float]:
-    """Each connection sends its next request when the last is answered: latencies in ms, and requests per second."""
+    """Send one request per connection at a time; return latencies in ms, and requests per second."""
     latencies: list[float] = []
     started = time.perf_counter()
 

@@ -1,4 +1,4 @@
-"""What `bench/submit.py` measures: a running Intake, the processor time of its parts, and pgbench beside it."""
+"""Environment of `bench/submit.py`: a running Intake, the processor time of its parts, and pgbench."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ PARTS = ("client", "HAProxy", "replica", "PostgreSQL")
 
 @dataclass(frozen=True)
 class SubmitStand:
-    """A running Intake with a no-op beside /submit."""
+    """A running Intake with a no-op route next to /submit."""
 
     folder: Path
     url: str  # of its database
@@ -36,16 +36,20 @@ class SubmitStand:
         parts = {
             "client": [me],
             "HAProxy": [psutil.Process(pid) for pid in _listening(self.port)],
-            "replica": [one for one in me.children(recursive=True) if "ServeReplica:intake" in one.name()],
+            "replica": [process for process in me.children(recursive=True) if "ServeReplica:intake" in process.name()],
             "PostgreSQL": psutil.Process(postmaster).children(recursive=True),
         }
         return {part: sum(_seconds(process) for process in processes) for part, processes in parts.items()}
 
 
 def _listening(port: int) -> set[int]:
-    found = psutil.net_connections(kind="tcp")
-    listening = [one for one in found if one.status == psutil.CONN_LISTEN]
-    return {one.pid for one in listening if one.laddr and one.laddr.port == port and one.pid}
+    connections = psutil.net_connections(kind="tcp")
+    listening = [connection for connection in connections if connection.status == psutil.CONN_LISTEN]
+    return {
+        connection.pid
+        for connection in listening
+        if connection.laddr and connection.laddr.port == port and connection.pid
+    }
 
 
 def _seconds(process: psutil.Process) -> float:
@@ -131,10 +135,10 @@ def pgbench(stand: SubmitStand, clients: int, seconds: float) -> float:
             subprocess.run([program, "-i", "-q", "-s", "10", url], check=True, capture_output=True)
     arguments = ["-n", "-N", "-M", "prepared", "-c", str(clients), "-j", "1", "-T", str(max(1, round(seconds)))]
     done = subprocess.run([program, *arguments, url], check=True, capture_output=True, text=True)
-    found = re.search(r"tps = ([\d.]+)", done.stdout)
-    if found is None:
+    match = re.search(r"tps = ([\d.]+)", done.stdout)
+    if match is None:
         raise SystemExit(f"pgbench said nothing of its rate:\n{done.stdout}")
-    return float(found.group(1))
+    return float(match.group(1))
 
 
 def _program() -> str:
@@ -145,7 +149,7 @@ def _program() -> str:
         for folder in sorted(place.glob("pginstall*"), reverse=True):
             if os.access(folder / "bin" / "pgbench", os.X_OK):
                 return str(folder / "bin" / "pgbench")
-    found = shutil.which("pgbench")
-    if found is None:
+    path = shutil.which("pgbench")
+    if path is None:
         raise SystemExit("pgbench is neither in the embedded server's package nor on the path: give --no-pgbench.")
-    return found
+    return path

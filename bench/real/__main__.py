@@ -31,7 +31,7 @@ FOREIGN = ("prompts-es", "prompts-fr", "prompts-it", "prompts-ru")
 
 
 def calls_of(model: str) -> list[str]:
-    """The calls that are run with a model: all but other languages with tiny.en, some with base."""
+    """Return the calls to run with a model: all but other languages with tiny.en, some with base."""
     if model == "base":
         return [*ON_BASE, *FOREIGN]
     return [name for name in CATALOG if name not in FOREIGN]
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def load(system: str, model: str, args: argparse.Namespace) -> Switchboard | Raw:
-    """The system with its checkpoint."""
+    """Load the system with its checkpoint."""
     from pipeline.asr.faster_whisper import CHECKPOINTS
     from pipeline.checkpoints import resolve
 
@@ -87,12 +87,12 @@ def keep(args: argparse.Namespace) -> None:
 
 def show(args: argparse.Namespace) -> None:
     """Score kept outputs, print every table and draw charts; --json also stores the figures."""
-    found = figures.figures(args.outputs)
-    print(tables.show(found))
-    for model in (model for model in MODELS if model in found):
-        tables.words_wrong(found, model, args.charts / f"words-wrong-{model}.png")
+    results = figures.figures(args.outputs)
+    print(tables.show(results))
+    for model in (model for model in MODELS if model in results):
+        tables.words_wrong(results, model, args.charts / f"words-wrong-{model}.png")
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        args.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 def _arguments() -> argparse.Namespace:
@@ -106,23 +106,33 @@ def _arguments() -> argparse.Namespace:
     scoring.add_argument("--charts", type=Path, default=Path("build/figures"), help="folder for charts (PNG)")
     scoring.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
     for name, command in (("calls", make_calls), ("run", run), ("gather", keep)):
-        own = commands.add_parser(name, help=(command.__doc__ or "").split(";", maxsplit=1)[0])
-        own.set_defaults(command=command)
-        own.add_argument("--half", choices=("development", "report"), required=True)
-        own.add_argument("--folder", type=Path, required=True, help="where calls and outputs are kept")
+        command_parser = commands.add_parser(name, help=(command.__doc__ or "").split(";", maxsplit=1)[0])
+        command_parser.set_defaults(command=command)
+        command_parser.add_argument("--half", choices=("development", "report"), required=True)
+        command_parser.add_argument("--folder", type=Path, required=True, help="where calls and outputs are kept")
         if command is keep:
-            own.add_argument("--target", type=Path, required=True, help="folder for the gathered files")
+            command_parser.add_argument("--target", type=Path, required=True, help="folder for the gathered files")
             continue
-        own.add_argument("--call", action="append", choices=tuple(CATALOG), help="only this one; may be repeated")
-        own.add_argument("--librispeech", type=Path, help="folder with test-other and train-clean-100 (LIBRISPEECH)")
-        own.add_argument("--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)")
+        command_parser.add_argument(
+            "--call", action="append", choices=tuple(CATALOG), help="only this one; may be repeated"
+        )
+        command_parser.add_argument(
+            "--librispeech", type=Path, help="folder with test-other and train-clean-100 (LIBRISPEECH)"
+        )
+        command_parser.add_argument(
+            "--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)"
+        )
         if command is run:
-            own.add_argument("--model", action="append", choices=tuple(MODELS))
-            own.add_argument("--system", action="append", choices=SYSTEMS)
-            own.add_argument("--label", default="switchboard", help="what this revision's outputs are kept as")
-            own.add_argument("--diarization", default="auto", help="diarization pipeline: a name or folder")
-            own.add_argument("--diarization-engine", default="pyannote", help="or clustering")
-            own.add_argument("--checkpoints", type=Path, help="folder that holds whisper-tiny.en and whisper-base")
+            command_parser.add_argument("--model", action="append", choices=tuple(MODELS))
+            command_parser.add_argument("--system", action="append", choices=SYSTEMS)
+            command_parser.add_argument(
+                "--label", default="switchboard", help="what this revision's outputs are kept as"
+            )
+            command_parser.add_argument("--diarization", default="auto", help="diarization pipeline: a name or folder")
+            command_parser.add_argument("--diarization-engine", default="pyannote", help="or clustering")
+            command_parser.add_argument(
+                "--checkpoints", type=Path, help="folder that holds whisper-tiny.en and whisper-base"
+            )
     for name in PARTS:
         commands.add_parser(name, help=f"see python -m bench.real {name} --help")
     return parser.parse_args()

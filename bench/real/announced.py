@@ -11,14 +11,14 @@ from bench.real.intervals import RESAMPLES, SEED
 from bench.real.outputs import FOLDER, read_rows, write_rows
 
 FILE = FOLDER / "announcements.jsonl.gz"
-MOST = 0.8  # share of its words from which a prompt counts as labeled
+MIN_LABELED_SHARE = 0.8  # share of its words from which a prompt counts as labeled
 FEW = 0.2  # share of its words from which a person's turn counts as labeled
 PLACES = ("begin", "after_music", "between", "end")
 
 
 @dataclass(frozen=True)
 class SpokenPart:
-    """What lies where in a call: `kind` is prompt or turn, `place` one of `PLACES`."""
+    """A prompt or turn of a call; `place` is one of `PLACES`."""
 
     kind: str
     channel: int
@@ -50,7 +50,7 @@ class Labeled:
 
     @property
     def language(self) -> str:
-        """The language of its prompts, with which its name begins."""
+        """Language of its prompts, with which its name begins."""
         return self.case[:2]
 
 
@@ -66,38 +66,40 @@ class PartVerdict:
 
     @property
     def labeled(self) -> bool:
-        """Whether the part counts as labeled a machine's."""
-        return self.share >= (MOST if self.part.kind == "prompt" else FEW)
+        """Whether enough of the part is labeled as a machine's."""
+        return self.share >= (MIN_LABELED_SHARE if self.part.kind == "prompt" else FEW)
 
 
-def verdicts(made: Labeled) -> Iterator[PartVerdict]:
-    """A verdict for each part of which a word was recognized."""
-    for part in made.parts:
-        own = [
+def verdicts(labeled_call: Labeled) -> Iterator[PartVerdict]:
+    """Yield a verdict for each part with a recognized word."""
+    for part in labeled_call.parts:
+        part_words = [
             word
-            for word in made.words
+            for word in labeled_call.words
             if part.start <= (word.start + word.end) / 2 <= part.end
-            and (made.form == "mixed" or word.channel == part.channel)
+            and (labeled_call.form == "mixed" or word.channel == part.channel)
         ]
-        if own:
-            share = sum(word.machine for word in own) / len(own)
-            yield PartVerdict(made.case, made.form, part, share, " ".join(word.text for word in own))
+        if part_words:
+            share = sum(word.machine for word in part_words) / len(part_words)
+            yield PartVerdict(
+                labeled_call.case, labeled_call.form, part, share, " ".join(word.text for word in part_words)
+            )
 
 
-def keep(made: Sequence[Labeled], path: Path = FILE) -> None:
-    """Write calls, ordered by name and form, beside those of other languages that `path` holds already."""
-    languages = {one.language for one in made}
-    others = [one for one in read(path) if one.language not in languages] if path.is_file() else []
+def keep(calls: Sequence[Labeled], path: Path = FILE) -> None:
+    """Write calls, ordered by name and form; keep those of other languages in `path`."""
+    languages = {call.language for call in calls}
+    others = [call for call in read(path) if call.language not in languages] if path.is_file() else []
     rows = []
-    for one in sorted([*others, *made], key=lambda one: (one.case, one.form)):
-        parts = [[round(v, 2) if isinstance(v, float) else v for v in asdict(part).values()] for part in one.parts]
-        words = [[w.channel, round(w.start, 2), round(w.end, 2), w.text, int(w.machine)] for w in one.words]
-        rows.append({"case": one.case, "form": one.form, "parts": parts, "words": words})
+    for call in sorted([*others, *calls], key=lambda call: (call.case, call.form)):
+        parts = [[round(v, 2) if isinstance(v, float) else v for v in asdict(part).values()] for part in call.parts]
+        words = [[w.channel, round(w.start, 2), round(w.end, 2), w.text, int(w.machine)] for w in call.words]
+        rows.append({"case": call.case, "form": call.form, "parts": parts, "words": words})
     write_rows(path, rows)
 
 
 def read(path: Path = FILE) -> list[Labeled]:
-    """What `keep` wrote."""
+    """Read what `keep` wrote."""
     return [
         Labeled(
             row["case"],
@@ -109,31 +111,33 @@ def read(path: Path = FILE) -> list[Labeled]:
     ]
 
 
-def figures(made: Sequence[Labeled]) -> dict[str, Any]:
+def figures(calls: Sequence[Labeled]) -> dict[str, Any]:
     """Prompts and turns of people labeled a machine's, in per cent, by language, form and place."""
-    languages = sorted({one.language for one in made})
-    return {language: _figures([one for one in made if one.language == language]) for language in languages}
+    languages = sorted({call.language for call in calls})
+    return {language: _figures([call for call in calls if call.language == language]) for language in languages}
 
 
-def _figures(made: Sequence[Labeled]) -> dict[str, Any]:
-    found = [verdict for one in made for verdict in verdicts(one)]
-    prompts = [one for one in found if one.part.kind == "prompt"]
-    turns = [one for one in found if one.part.kind == "turn"]
+def _figures(calls: Sequence[Labeled]) -> dict[str, Any]:
+    part_verdicts = [verdict for call in calls for verdict in verdicts(call)]
+    prompts = [verdict for verdict in part_verdicts if verdict.part.kind == "prompt"]
+    turns = [verdict for verdict in part_verdicts if verdict.part.kind == "turn"]
     groups = {"prompts": prompts}
     for form in ("separated", "mixed"):
-        groups[f"prompts, {form}"] = [one for one in prompts if one.form == form]
+        groups[f"prompts, {form}"] = [verdict for verdict in prompts if verdict.form == form]
         for place in PLACES:
-            groups[f"prompts, {form}, {place}"] = [one for one in groups[f"prompts, {form}"] if one.part.place == place]
+            groups[f"prompts, {form}, {place}"] = [
+                verdict for verdict in groups[f"prompts, {form}"] if verdict.part.place == place
+            ]
     groups["turns of people"] = turns
     for form in ("separated", "mixed"):
-        groups[f"turns of people, {form}"] = [one for one in turns if one.form == form]
-    return {name: _share(own) for name, own in groups.items() if own}
+        groups[f"turns of people, {form}"] = [verdict for verdict in turns if verdict.form == form]
+    return {name: _share(group) for name, group in groups.items() if group}
 
 
-def _share(own: Sequence[PartVerdict]) -> dict[str, float]:
-    """With an interval of 95 % from resampling calls: a call's parts, in both its forms, stand and fall together."""
-    cases = sorted({one.case for one in own})
-    table = np.array([[sum(o.labeled for o in own if o.case == c), sum(o.case == c for o in own)] for c in cases])
+def _share(group: Sequence[PartVerdict]) -> dict[str, float]:
+    """Return the share with a 95 % interval from resampling calls, with all parts of a call in both forms together."""
+    cases = sorted({verdict.case for verdict in group})
+    table = np.array([[sum(o.labeled for o in group if o.case == c), sum(o.case == c for o in group)] for c in cases])
     drawn = table[np.random.default_rng(SEED).integers(0, len(cases), (RESAMPLES, len(cases)))].sum(axis=1)
     low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
     hits, of = table.sum(axis=0)

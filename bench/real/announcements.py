@@ -52,7 +52,7 @@ from pipeline.steps.recognize import recognize
 
 RATE = 8000  # Hz
 SHARES = {"en": 66, "es": 9, "fr": 9, "it": 9, "ru": 9}
-LONGEST = 15.0  # seconds of a prompt
+MAX_PROMPT_SECONDS = 15.0  # seconds of a prompt
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,24 @@ class RecognizedForm:
 
 
 def chosen_prompts(sources: Sources, half: Half, language: str) -> list[Clip]:
-    """As many as `SHARES` says of the prompts of at least four words that are whole sentences and not too long."""
-    found = {
+    """Return `SHARES` of the prompts of four or more words that are whole sentences and short enough."""
+    prompts = {
         clip.text: clip
         for clip in sources.prompts(half, language)
         if len(re.findall(r"\w{2,}", clip.text)) >= 4
         and not re.search(r"\.\.\.|…", clip.text)
-        and soundfile.info(clip.path).duration <= LONGEST
+        and soundfile.info(clip.path).duration <= MAX_PROMPT_SECONDS
     }
-    return sorted(found.values(), key=lambda clip: zlib.crc32(clip.id.encode()))[: SHARES[language]]
+    return sorted(prompts.values(), key=lambda clip: zlib.crc32(clip.id.encode()))[: SHARES[language]]
 
 
 def read(clip: Clip) -> Sound:
-    """A recording at 8 kHz."""
+    """Read a recording at 8 kHz."""
     return np.asarray(resample_poly(clip.load(), 1, 2), np.float32)
 
 
 def turns(clips: Sequence[Clip], dbfs: float) -> list[Sound]:
-    """A speaker's utterances, cut at pauses into turns of about 1 to 4 seconds."""
+    """Cut a speaker's utterances at pauses into turns of about 1 to 4 seconds."""
     return [piece for clip in clips for piece in cut(level(read(clip), dbfs))]
 
 
@@ -141,7 +141,7 @@ class Placed:
 
 def cases(sources: Sources, half: Half, languages: Sequence[str]) -> Iterator[AnnouncementCase]:
     """Three prompts to a call: at its beginning, in its middle and at its end."""
-    people = [turns(own, dbfs) for own, dbfs in zip(sources.utterances(half).values(), (-20, -23), strict=True)]
+    people = [turns(clips, dbfs) for clips, dbfs in zip(sources.utterances(half).values(), (-20, -23), strict=True)]
     music = [read(clip) for clip in sources.music(half)]
     for language in languages:
         mine = chosen_prompts(sources, half, language)
@@ -151,18 +151,18 @@ def cases(sources: Sources, half: Half, languages: Sequence[str]) -> Iterator[An
 
 
 def compose(
-    name: str, own: Sequence[Clip], people: Sequence[Sequence[Sound]], music: Sequence[Sound], rng: random.Random
+    name: str, prompts: Sequence[Clip], people: Sequence[Sequence[Sound]], music: Sequence[Sound], rng: random.Random
 ) -> AnnouncementCase:
     score = Placed()
     noise = np.random.default_rng(zlib.crc32(name.encode()))
-    said = [level(read(prompt), rng.choice((-18, -20, -22))) for prompt in own]
+    prompt_sounds = [level(read(prompt), rng.choice((-18, -20, -22))) for prompt in prompts]
 
     def talk(count: int) -> None:
         for at in range(count):
             score.put(at % 2, rng.choice(people[at % 2]), rng.choice((0.2, 0.4, 0.7, 1.1, 1.6)), "turn")
 
     def prompt(at: int, place: str) -> None:
-        score.put(0, said[at], rng.choice((0.6, 1.0, 1.3, 2.0)), "prompt", place, own[at].text)
+        score.put(0, prompt_sounds[at], rng.choice((0.6, 1.0, 1.3, 2.0)), "prompt", place, prompts[at].text)
 
     ring = rng.random()
     if ring < 0.3:
@@ -172,15 +172,15 @@ def compose(
         score.put(1, rng.choice(people[1]), 0.8, "turn")
     talk(3)
     if rng.random() < 0.5:
-        held = rng.choice(music)
-        first = rng.randrange(len(held) - 8 * RATE)
-        score.put(0, level(held[first : first + 7 * RATE], -24), 0.3)
+        piece = rng.choice(music)
+        first = rng.randrange(len(piece) - 8 * RATE)
+        score.put(0, level(piece[first : first + 7 * RATE], -24), 0.3)
         prompt(1, "after_music")
     else:
         prompt(1, "between")
     talk(3)
     prompt(2, "end")
-    return AnnouncementCase(name, own[0].language, score.mixed(noise), tuple(score.parts))
+    return AnnouncementCase(name, prompts[0].language, score.mixed(noise), tuple(score.parts))
 
 
 async def recorded(workers: LocalWorkers, case: AnnouncementCase, form: str) -> RecognizedForm:
@@ -191,13 +191,13 @@ async def recorded(workers: LocalWorkers, case: AnnouncementCase, form: str) -> 
     kind = LayoutKind.STEREO if len(sounds) == 2 else LayoutKind.MONO
     loaded = analyze.Loaded(audio, Layout(kind, len(sounds), len(sounds), 1.0, {}, "composed"))
     engine = await workers.recognition()
-    heard = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
-    heard = replace(heard, chunks=tuple(replace(chunk, language=case.language) for chunk in heard.chunks))
-    recognized = await recognize(workers, RemoteRef(loaded), heard, engine.engine, ())
+    analysis = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
+    analysis = replace(analysis, chunks=tuple(replace(chunk, language=case.language) for chunk in analysis.chunks))
+    recognized = await recognize(workers, RemoteRef(loaded), analysis, engine.engine, ())
     mixed = await workers.diarize(RemoteRef(loaded)) if form == "mixed" else None
-    stretches = needs_voice_check(recognized.texts, len(heard.labels), mixed.spans if mixed else ())
+    stretches = needs_voice_check(recognized.texts, len(analysis.labels), mixed.spans if mixed else ())
     voices = await cluster_voices(workers, RemoteRef(loaded), stretches, RoleOptions())
-    return RecognizedForm(case.name, form, case.parts, heard, recognized, mixed, voices)
+    return RecognizedForm(case.name, form, case.parts, analysis, recognized, mixed, voices)
 
 
 def record(options: argparse.Namespace, folder: Path) -> None:
@@ -216,28 +216,28 @@ def record(options: argparse.Namespace, folder: Path) -> None:
                 path.write_bytes(pickle.dumps(asyncio.run(recorded(LocalWorkers(loaded[model], diarizer), case, form))))
 
 
-def labeled(made: RecognizedForm) -> Labeled:
-    """The call as this revision labels it."""
-    labels = machines.refine(made.heard.labels, made.recognized.texts, made.voices)
+def labeled(recognized: RecognizedForm) -> Labeled:
+    """Label the call with this revision."""
+    labels = machines.refine(recognized.heard.labels, recognized.recognized.texts, recognized.voices)
     machine = by_machine(labels)
-    words = [(text.chunk.channel, word) for text in made.recognized.texts for word in text.words]
-    heard = tuple(LabeledWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)
-    return Labeled(made.case, made.form, made.parts, heard)
+    words = [(text.chunk.channel, word) for text in recognized.recognized.texts for word in text.words]
+    labeled_words = tuple(LabeledWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)
+    return Labeled(recognized.case, recognized.form, recognized.parts, labeled_words)
 
 
 def show(verdicts: Sequence[PartVerdict], details: bool) -> None:
     """Shares by place, form and language; with `details` what was judged wrong."""
-    said = [v for v in verdicts if v.part.kind == "prompt"]
+    prompt_verdicts = [v for v in verdicts if v.part.kind == "prompt"]
     people = [v for v in verdicts if v.part.kind == "turn"]
-    groups: dict[str, list[PartVerdict]] = {"all prompts": said}
+    groups: dict[str, list[PartVerdict]] = {"all prompts": prompt_verdicts}
     for form in ("separated", "mixed"):
         for place in ("begin", "after_music", "between", "end"):
-            groups[f"{form}, {place}"] = [v for v in said if (v.form, v.part.place) == (form, place)]
+            groups[f"{form}, {place}"] = [v for v in prompt_verdicts if (v.form, v.part.place) == (form, place)]
     for code in SHARES:
-        groups[code] = [v for v in said if v.case.startswith(code)]
+        groups[code] = [v for v in prompt_verdicts if v.case.startswith(code)]
     for name, group in groups.items():
-        found = sum(v.labeled for v in group)
-        print(f"{name:<28}{found:>5} of {len(group):>4} labeled  {found / max(1, len(group)):.3f}")
+        labeled_count = sum(v.labeled for v in group)
+        print(f"{name:<28}{labeled_count:>5} of {len(group):>4} labeled  {labeled_count / max(1, len(group)):.3f}")
     for form in ("separated", "mixed"):
         group = [v for v in people if v.form == form]
         wrong = sum(v.labeled for v in group)
@@ -245,7 +245,7 @@ def show(verdicts: Sequence[PartVerdict], details: bool) -> None:
             f"{f'turns of people, {form}':<28}{wrong:>5} of {len(group):>4} labeled  {wrong / max(1, len(group)):.4f}"
         )
     if details:
-        for v in said:
+        for v in prompt_verdicts:
             if not v.labeled:
                 print("missed", v.case, v.form, v.part.place, f"{v.share:.2f}", "|", v.part.text, "|", v.words)
         for v in people:
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not options.judge:
         record(options, folder)
-    made = [labeled(pickle.loads(path.read_bytes())) for path in sorted(folder.glob("*.pickle"))]
-    show([verdict for one in made for verdict in verdicts(one)], options.details)
+    calls = [labeled(pickle.loads(path.read_bytes())) for path in sorted(folder.glob("*.pickle"))]
+    show([verdict for call in calls for verdict in verdicts(call)], options.details)
     if options.keep:
-        keep(made)
+        keep(calls)

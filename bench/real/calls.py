@@ -36,7 +36,7 @@ class SoundEvent:
     offset: float
     kind: str
     source: str  # the clip's id, or what a generated sound is
-    speaker: str = ""  # empty where nobody speaks
+    speaker: str = ""  # empty without speech
     text: str = ""  # as published, not normalized
     language: str = "en"
 
@@ -82,7 +82,7 @@ class ComposedCall:
         return path
 
     def truth(self) -> dict[str, object]:
-        """All but the samples, as JSON holds it; `Truth.read` reads it back."""
+        """Return everything but the samples as JSON data; `Truth.read` reads it."""
         rounded = [{k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(e).items()} for e in self.events]
         return {
             "name": self.name,
@@ -118,15 +118,15 @@ class Builder:
     def say(self, channel: int, at: float, clip: Clip, kind: str = "speech", dbfs: float | None = None) -> float:
         """Put a clip at the party's level."""
         sound = level(clip.load(), LEVELS[channel] if dbfs is None else dbfs)
-        told = {"speaker": clip.speaker, "text": clip.text, "language": clip.language}
-        return self.put(channel, at, sound, kind, clip.id, **told)
+        details = {"speaker": clip.speaker, "text": clip.text, "language": clip.language}
+        return self.put(channel, at, sound, kind, clip.id, **details)
 
     def prompt(self, channel: int, at: float, clip: Clip, dbfs: float = -22.0) -> float:
         """Put a machine's announcement."""
         return self.say(channel, at, clip, "announcement", dbfs)
 
     def pad(self, seconds: float) -> None:
-        """Let the call go on for so long after what was put last."""
+        """Extend the call after its last sound."""
         self._grow(len(self.channels[0]) + round(seconds * RATE))
 
     def lines(self) -> list[Sound]:
@@ -136,8 +136,9 @@ class Builder:
     def call(
         self, name: str, half: Half, group: str, line: str = "mulaw", layout: str = "stereo", language: str = "en"
     ) -> ComposedCall:
-        """The finished call over a line. Layouts: "stereo", "mixed" (one channel), "identical" (two alike), "first"
-        (channel 0 alone)."""
+        """Return the finished call over a line. Layouts: "stereo", "mixed" (one channel), "identical" (two alike),
+        "first" (channel 0 alone).
+        """
         return finish(self, self.lines(), name, half, group, line, layout, language)
 
     def _grow(self, samples: int) -> None:
@@ -156,7 +157,7 @@ def finish(
     layout: str = "stereo",
     language: str = "en",
 ) -> ComposedCall:
-    """A call of what is on the lines, each channel coded by itself; see `Builder.call`."""
+    """Build a call from the lines, each channel coded separately; see `Builder.call`."""
     chosen = {
         "stereo": list(lines),
         "mixed": [np.asarray(sum(lines), np.float32)],
@@ -170,7 +171,7 @@ def finish(
 
 
 def at_16k(sound: Sound) -> Sound:
-    """A sound of `bench.lib.sounds` at the rate of these calls."""
+    """Return a sound of `bench.lib.sounds` at the sample rate of these calls."""
     import soxr
 
     return np.asarray(soxr.resample(sound, sounds.RATE, RATE), np.float32)
@@ -190,10 +191,10 @@ class Truth:
     events: tuple[SoundEvent, ...]
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> "Truth":
+    def of(cls, data: dict[str, Any]) -> "Truth":
         """From what `ComposedCall.truth` yields or JSON holds of it."""
-        events = tuple(SoundEvent(**event) for event in told["events"])
-        return cls(**{**told, "events": events})
+        events = tuple(SoundEvent(**event) for event in data["events"])
+        return cls(**{**data, "events": events})
 
     @classmethod
     def read(cls, path: Path) -> "Truth":

@@ -53,13 +53,13 @@ def over_babble(decibel: float, lines: list[Sound], sources: Sources, half: Half
 
 
 def over_music(decibel: float, lines: list[Sound], sources: Sources, half: Half, _: int) -> list[Sound]:
-    """Hold music goes on under the first party."""
+    """Compose hold music that continues under the first party."""
     music = sources.music(half)[0].load()[15 * RATE :]
     return [at_snr(lines[0], music, decibel), *lines[1:]]
 
 
 def bleeding(decibel: float, lines: list[Sound], *_: object) -> list[Sound]:
-    """Each party is heard in the other's line, so many dB lower and 20 ms late."""
+    """Compose a call with bleed of each party into the other's line, that many dB lower and 20 ms late."""
     late = [np.pad(line, (RATE // 50, 0))[: len(line)] * np.float32(10 ** (-decibel / 20)) for line in lines]
     return [np.asarray(line + other, np.float32) for line, other in zip(lines, reversed(late), strict=True)]
 
@@ -112,7 +112,7 @@ GREETING: dict[Half, tuple[str, ...]] = {
 
 
 def menu(sources: Sources, half: Half, name: str, line: str, layout: str) -> ComposedCall:
-    """A menu, a key, a queue with music, talk, hold with music and an announcement in it, talk."""
+    """Compose a menu, a key, a queue with music, talk, hold with music and an announcement in it, talk."""
     built = Builder(11)
     first, second = sources.utterances(half).values()
     music = [clip.load() for clip in sources.music(half)]
@@ -130,7 +130,7 @@ def menu(sources: Sources, half: Half, name: str, line: str, layout: str) -> Com
 
 
 def answered_after_prompt(sources: Sources, half: Half, name: str, gap: float) -> ComposedCall:
-    """The rep picks up `gap` seconds after a queue's message; no music between."""
+    """Compose a call that the rep answers `gap` seconds after a queue's message, without music between."""
     built = Builder(15)
     first, second = sources.utterances(half).values()
     at = built.prompt(0, 1.0, sources.prompt(QUEUE[half])) + gap
@@ -140,7 +140,7 @@ def answered_after_prompt(sources: Sources, half: Half, name: str, gap: float) -
 
 
 def spoken_menu(sources: Sources, half: Half, name: str) -> ComposedCall:
-    """The customer answers the menu by voice, then is put through."""
+    """Compose a call whose customer answers the menu by voice and is transferred."""
     built = Builder(16)
     first, second = sources.utterances(half).values()
     at = built.prompt(0, 1.0, sources.prompt(MENU[half])) + 1.2
@@ -152,7 +152,7 @@ def spoken_menu(sources: Sources, half: Half, name: str) -> ComposedCall:
 
 
 def voicemail(sources: Sources, half: Half, name: str, layout: str) -> ComposedCall:
-    """The rep reaches a voicemail and leaves a message."""
+    """Compose a call that reaches a voicemail, where the rep leaves a message."""
     built = Builder(12)
     first = next(iter(sources.utterances(half).values()))
     ringing = sounds.cadence(*sounds.RINGING["United States"], 14, np.random.default_rng(2))
@@ -169,15 +169,15 @@ def voicemail(sources: Sources, half: Half, name: str, layout: str) -> ComposedC
 def single_words(sources: Sources, half: Half, name: str) -> ComposedCall:
     """Isolated words with 0.4 to 1 s between them: digits, ordinals, days, months, spelling words."""
     rng = random.Random(21)
-    wanted = [
+    names = [
         clip
         for clip in sources.prompts(half)
         if clip.id.startswith(("en/digits/", "en/phonetic/")) and clip.text.replace("'", "").isalpha()
     ]
-    rng.shuffle(wanted)
+    rng.shuffle(names)
     built = Builder(21)
     at = 1.0
-    for clip in wanted[:60]:
+    for clip in names[:60]:
         sound = level(clip.load(), -23)
         onset, offset = edges(sound)
         cut = sound[max(0, int((onset - 0.12) * RATE)) : int((offset + 0.12) * RATE)]
@@ -198,13 +198,13 @@ def prompts(sources: Sources, half: Half, name: str, language: str, seconds: flo
     return built.call(name, half, f"prompts {language}", layout="first", language=language)
 
 
-# Calls in which nobody speaks.
+# Calls without speech.
 
 
 def hold_music(
     sources: Sources, half: Half, name: str, line: str, gain: float = 1.0, seconds: float = 180.0
 ) -> ComposedCall:
-    """Every piece of the half in turn, as a queue plays it."""
+    """Compose every piece of the half in turn, as a queue plays it."""
     built = Builder(31)
     pieces = sources.music(half)
     at = 1.0
@@ -249,7 +249,7 @@ def noises(_: Sources, half: Half, name: str) -> ComposedCall:
 
 
 def unanswered(sources: Sources, half: Half, name: str) -> ComposedCall:
-    """A long queue: music broken by the same message, 8 s of quiet after each; nobody answers."""
+    """Compose a long unanswered queue: music interrupted by the same message, 8 s of quiet after each."""
     built = Builder(34)
     music, message = sources.music(half)[-1].load(), sources.prompt(QUEUE[half])
     at = 1.0
@@ -276,7 +276,7 @@ Maker = Callable[[Sources, Half, str], ComposedCall]
 
 
 def _catalog() -> dict[str, Maker]:
-    made: dict[str, Maker] = {
+    makers: dict[str, Maker] = {
         "wide": partial(_dialogue, line="wide"),
         "mulaw": partial(_dialogue, line="mulaw"),
         "gsm": partial(_dialogue, line="gsm"),
@@ -286,31 +286,33 @@ def _catalog() -> dict[str, Maker]:
         "opus-12": partial(_dialogue, line="opus-12", per_party=FIRST),
         "low-30": partial(_dialogue, line="mulaw", treatment="low-30", per_party=SECOND),
     }
-    made["bleed-10"] = partial(_dialogue, line="mulaw", treatment="bleed-10", per_party=FIRST)
+    makers["bleed-10"] = partial(_dialogue, line="mulaw", treatment="bleed-10", per_party=FIRST)
     for background in ("pink", "babble", "music"):
         for decibel, per_party in ((20, FIRST), (10, ALL if background == "pink" else SECOND)):
             name = f"{background}-{decibel}"
-            made[name] = partial(_dialogue, line="mulaw", treatment=name, per_party=per_party)
-    made["overlap"] = partial(_dialogue, line="mulaw", overlap=0.5)
-    made["mixed"] = partial(_dialogue, line="mulaw", layout="mixed")
-    made["mixed-wide"] = partial(_dialogue, line="wide", layout="mixed", per_party=SECOND)
-    made["mixed-overlap"] = partial(_dialogue, line="mulaw", layout="mixed", overlap=0.5)
-    made["identical"] = partial(_dialogue, line="mulaw", layout="identical", per_party=FIRST)
-    made["menu"] = partial(menu, line="mulaw", layout="stereo")
-    made["menu-gsm"] = partial(menu, line="gsm", layout="stereo")
-    made["menu-mixed"] = partial(menu, line="mulaw", layout="mixed")
-    made["answered-0.8"] = partial(answered_after_prompt, gap=0.8)
-    made["answered-1.3"] = partial(answered_after_prompt, gap=1.3)
-    made["spoken-menu"] = spoken_menu
-    made["voicemail"] = partial(voicemail, layout="stereo")
-    made["voicemail-mixed"] = partial(voicemail, layout="mixed")
-    made["single-words"] = single_words
-    made |= {f"prompts-{language}": partial(prompts, language=language) for language in ("en", "es", "fr", "it", "ru")}
+            makers[name] = partial(_dialogue, line="mulaw", treatment=name, per_party=per_party)
+    makers["overlap"] = partial(_dialogue, line="mulaw", overlap=0.5)
+    makers["mixed"] = partial(_dialogue, line="mulaw", layout="mixed")
+    makers["mixed-wide"] = partial(_dialogue, line="wide", layout="mixed", per_party=SECOND)
+    makers["mixed-overlap"] = partial(_dialogue, line="mulaw", layout="mixed", overlap=0.5)
+    makers["identical"] = partial(_dialogue, line="mulaw", layout="identical", per_party=FIRST)
+    makers["menu"] = partial(menu, line="mulaw", layout="stereo")
+    makers["menu-gsm"] = partial(menu, line="gsm", layout="stereo")
+    makers["menu-mixed"] = partial(menu, line="mulaw", layout="mixed")
+    makers["answered-0.8"] = partial(answered_after_prompt, gap=0.8)
+    makers["answered-1.3"] = partial(answered_after_prompt, gap=1.3)
+    makers["spoken-menu"] = spoken_menu
+    makers["voicemail"] = partial(voicemail, layout="stereo")
+    makers["voicemail-mixed"] = partial(voicemail, layout="mixed")
+    makers["single-words"] = single_words
+    makers |= {
+        f"prompts-{language}": partial(prompts, language=language) for language in ("en", "es", "fr", "it", "ru")
+    }
     for line in ("mulaw", "gsm", "amr-4.75"):
-        made[f"music-{line}"] = partial(hold_music, line=line)
-    made["music-soft"] = partial(hold_music, line="mulaw", gain=0.1)
-    made |= {"tones": tones, "noises": noises, "unanswered": unanswered}
-    return made
+        makers[f"music-{line}"] = partial(hold_music, line=line)
+    makers["music-soft"] = partial(hold_music, line="mulaw", gain=0.1)
+    makers |= {"tones": tones, "noises": noises, "unanswered": unanswered}
+    return makers
 
 
 CATALOG = _catalog()
@@ -318,7 +320,7 @@ CATALOG = _catalog()
 
 
 def compose(name: str, sources: Sources, half: Half) -> ComposedCall:
-    """The call of that name. Raises `KeyError` and `bench.real.sources.SourceMissing`."""
+    """Compose the call of that name. Raises `KeyError` and `bench.real.sources.SourceMissing`."""
     call = CATALOG[name](sources, half, name)
     if call.half != half or call.name != name:
         raise ValueError(f"{name} of {half} came out as {call.name} of {call.half}.")

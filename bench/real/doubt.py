@@ -27,7 +27,7 @@ import numpy.typing as npt
 from bench.real import intervals, score
 from bench.real.calls import Truth
 from bench.real.catalog import CATALOG, compose
-from bench.real.outputs import HeardWord
+from bench.real.outputs import RecognizedWord
 from bench.real.score import EventScore, SpeechScore
 from bench.real.sources import Half, SourceMissing, Sources
 from pipeline.asr import doubt
@@ -50,59 +50,61 @@ class JudgedWord:
 
 
 def calls_of(half: Half, model: str) -> list[str]:
-    """The calls in English; of the report half those that `bench.real run` has."""
+    """Return the calls in English; for the report half those of `bench.real run`."""
     names = ON_BASE if model == "base" and half == "report" else CATALOG
     return [name for name in names if name not in NOT_JUDGED]
 
 
 def gathered(args: argparse.Namespace) -> list[JudgedWord]:
-    """The words of every call, recognized where they are not in the folder yet."""
-    sources, engine, found = Sources(args.librispeech, args.asterisk), None, []
+    """Return the words of every call; recognize those missing in the folder."""
+    sources, engine, judged_words = Sources(args.librispeech, args.asterisk), None, []
     for name in calls_of(args.half, args.model):
-        kept = args.folder / args.half / "doubt" / f"{name}.{args.model}.jsonl.gz"
-        if not kept.is_file():
+        file = args.folder / args.half / "doubt" / f"{name}.{args.model}.jsonl.gz"
+        if not file.is_file():
             path = args.folder / args.half / "calls" / f"{name}.wav"
             if not path.is_file():
                 compose(name, sources, args.half).write(path.parent)
             engine = engine or _engine(args)
-            _write(kept, judged(Truth.read(path.with_suffix(".json")), _recognized(path, engine)))
+            _write(file, judged(Truth.read(path.with_suffix(".json")), _recognized(path, engine)))
             print(f"{name} {args.model}", file=sys.stderr, flush=True)
-        found += _read(kept)
-    return found
+        judged_words += _read(file)
+    return judged_words
 
 
 def judged(truth: Truth, texts: Sequence[Any]) -> Iterator[JudgedWord]:
-    """Every recognized word of a call against its truth, aligned as `bench.real.score` does; `texts`: `ChunkText`s."""
+    """Yield every recognized word of a call with its truth, aligned as in `bench.real.score`; `texts`: `ChunkText`s."""
     if truth.group == "nobody speaks":
         return
     for channel in (0,) if truth.mixed else range(truth.channels):
-        own = [text for text in texts if text.chunk.channel == channel]
-        known = [pair for text in own for pair in zip(text.words, doubt.features(text), strict=True)]
-        known.sort(key=lambda pair: (pair[0].start, pair[0].end))
-        heard = [HeardWord(word.start, word.end, f" {word.text}", word.confidence) for word, _ in known]
-        for index, (source, wrong) in _wrong(truth, channel, heard).items():
-            word, values = known[index]
+        channel_texts = [text for text in texts if text.chunk.channel == channel]
+        word_features = [pair for text in channel_texts for pair in zip(text.words, doubt.features(text), strict=True)]
+        word_features.sort(key=lambda pair: (pair[0].start, pair[0].end))
+        recognized = [
+            RecognizedWord(word.start, word.end, f" {word.text}", word.confidence) for word, _ in word_features
+        ]
+        for index, (source, wrong) in _wrong(truth, channel, recognized).items():
+            word, values = word_features[index]
             yield JudgedWord(source, wrong, word.doubtful, tuple(round(float(value), 4) for value in values))
 
 
-def _wrong(truth: Truth, channel: int, words: Sequence[HeardWord]) -> dict[int, tuple[str, bool]]:
-    """By index of a word, the event it belongs to and whether one of its tokens is substituted or inserted."""
+def _wrong(truth: Truth, channel: int, words: Sequence[RecognizedWord]) -> dict[int, tuple[str, bool]]:
+    """Return by word index its event and whether one of its tokens is substituted or inserted."""
     events = [index for index, event in enumerate(truth.events) if truth.mixed or event.channel == channel]
-    said = score.said_of(truth, events)
+    reference = score.reference_tokens(truth, events)
     tokens = score.tokens_of(score.written(words), truth.language)
-    found: dict[int, tuple[str, bool]] = {}
-    at = said[0].event if said else None
-    for pair in score.align(said, tokens):
-        at = at if pair.said is None else said[pair.said].event
+    wrong_by_word: dict[int, tuple[str, bool]] = {}
+    at = reference[0].event if reference else None
+    for pair in score.align(reference, tokens):
+        at = at if pair.said is None else reference[pair.said].event
         if pair.heard is not None and at is not None:
             index = tokens[pair.heard].written
-            source, wrong = found.get(index, (truth.events[at].source, False))
-            found[index] = source, wrong or not pair.right
-    return found
+            source, wrong = wrong_by_word.get(index, (truth.events[at].source, False))
+            wrong_by_word[index] = source, wrong or not pair.right
+    return wrong_by_word
 
 
 def _recognized(path: Path, engine: Any) -> Sequence[Any]:
-    """The texts that the pipeline makes of a recording, with the marks that do not rest on a calibration."""
+    """Return the pipeline's texts of a recording, with the marks that need no calibration."""
     from pipeline.audio import analyze
     from pipeline.audio.decode.decoder import DecodeOptions
     from pipeline.audio.labels.detector import SpeechOptions
@@ -113,15 +115,15 @@ def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     content = path.read_bytes()
     recording = Recording(0, path.resolve().as_uri(), hashlib.sha256(content).hexdigest(), len(content))
     loaded = analyze.load([recording], DecodeOptions())
-    heard = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
-    if not heard.chunks:
+    analysis = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
+    if not analysis.chunks:
         return ()
     ships = doubt.calibration_of(engine.name)
     never = ships and ships.model_copy(update={"threshold": 1.0})  # doubtful for other reasons
-    found = asyncio.run(
-        recognize(LocalWorkers(engine, None), RemoteRef(loaded), heard, engine.name, (), calibration=never)
+    texts = asyncio.run(
+        recognize(LocalWorkers(engine, None), RemoteRef(loaded), analysis, engine.name, (), calibration=never)
     )
-    return found.texts
+    return texts.texts
 
 
 def _engine(args: argparse.Namespace) -> Any:
@@ -150,12 +152,12 @@ def in_folds(rows: Sequence[JudgedWord]) -> Floats:
     sources = np.array([row.source for row in rows])
     every = np.unique(sources)
     np.random.default_rng(SEED).shuffle(every)
-    found = np.zeros(len(rows))
+    risks = np.zeros(len(rows))
     for fold in range(FOLDS):
         out = np.isin(sources, every[fold::FOLDS])
         intercept, weights = fitted(values[~out], wrong[~out])
-        found[out] = 1 / (1 + np.exp(-(intercept + values[out] @ weights)))
-    return found
+        risks[out] = 1 / (1 + np.exp(-(intercept + values[out] @ weights)))
+    return risks
 
 
 def chosen(rows: Sequence[JudgedWord], risks: Floats) -> float:
@@ -181,12 +183,12 @@ def figures(rows: Sequence[JudgedWord], risks: Floats, threshold: float) -> dict
     """Return precision and recall of the marks with 95 % intervals (utterances resampled), and the curve."""
     events: dict[str, EventScore] = defaultdict(lambda: EventScore(""))
     for row, risk in zip(rows, risks, strict=True):
-        own = events[row.source]
-        own.source = row.source
+        source_events = events[row.source]
+        source_events.source = row.source
         marked = row.marked or risk >= threshold
-        own.marked_wrong += row.wrong and marked
-        own.marked_right += marked and not row.wrong
-        own.unmarked_wrong += row.wrong and not marked
+        source_events.marked_wrong += row.wrong and marked
+        source_events.marked_right += marked and not row.wrong
+        source_events.unmarked_wrong += row.wrong and not marked
     scored = [SpeechScore("", "", "", "", list(events.values()))]
     return {
         "words": len(rows),
@@ -199,14 +201,14 @@ def figures(rows: Sequence[JudgedWord], risks: Floats, threshold: float) -> dict
     }
 
 
-def _calibration(rows: Sequence[JudgedWord], threshold: float, found: dict[str, Any], model: str) -> str:
-    """The file that ships, as TOML."""
+def _calibration(rows: Sequence[JudgedWord], threshold: float, results: dict[str, Any], model: str) -> str:
+    """Return the calibration file as TOML."""
     intercept, weights = fitted(np.array([row.values for row in rows]), np.array([row.wrong for row in rows], float))
     lines = [f"{name} = {weight:.4f}" for name, weight in zip(doubt.FEATURES, weights, strict=True)]
-    shares = (f"{name} {_shown(found[name])}" for name in ("precision", "recall"))
+    shares = (f"{name} {_shown(results[name])}" for name in ("precision", "recall"))
     basis = (
         f"Whisper {model} on real English speech over telephone lines (`bench/real`, development half):\n"
-        f"{found['words']} words of {found['utterances']} utterances, {found['wrong']} wrong. Marks, in folds:\n"
+        f"{results['words']} words of {results['utterances']} utterances, {results['wrong']} wrong. Marks, in folds:\n"
         f"{', '.join(shares)}."
     )
     head = f'intercept = {intercept:.4f}\nthreshold = {threshold:.3f}\nbasis = """\n{basis}\n"""\n'
@@ -257,16 +259,17 @@ def main(arguments: Sequence[str]) -> None:
         ships = doubt.read(doubt.file_of(f"faster-whisper {args.model}"))
         values = np.array([row.values for row in rows])
         risks, threshold = doubt.risks_of(values, ships), ships.threshold
-    found = figures(rows, risks, threshold)
+    results = figures(rows, risks, threshold)
     print(
-        f"{found['words']} words of {found['utterances']} utterances, {found['wrong']} wrong; threshold {threshold:.3f}"
+        f"{results['words']} words of {results['utterances']} utterances, {results['wrong']} wrong; "
+        f"threshold {threshold:.3f}"
     )
     for name in ("precision", "recall"):
-        print(name, _shown(found[name]))
-    print("recall: precision  " + ", ".join(f"{at['recall']}: {at['precision']:.2f}" for at in found["curve"]))
+        print(name, _shown(results[name]))
+    print("recall: precision  " + ", ".join(f"{at['recall']}: {at['precision']:.2f}" for at in results["curve"]))
     if args.write and args.half == "development":
         target = doubt.file_of(f"faster-whisper {args.model}")
-        target.write_text(_calibration(rows, threshold, found, args.model))
+        target.write_text(_calibration(rows, threshold, results, args.model))
         print(target)
     if args.json:
-        args.json.write_text(json.dumps({"half": args.half, "model": args.model, **found}, indent=1) + "\n")
+        args.json.write_text(json.dumps({"half": args.half, "model": args.model, **results}, indent=1) + "\n")

@@ -34,7 +34,7 @@ Scores = dict[tuple[str, str], list[SpeechScore]]  # by model and system
 
 
 def read_scores(folder: Path) -> tuple[Scores, dict[str, list[dict[str, Any]]]]:
-    """The scores of every output of a folder, and how often languages were found: files LABEL.jsonl.gz."""
+    """Return the scores of every output of a folder, and counts of detected languages: files LABEL.jsonl.gz."""
     truths = outputs.read_truths(folder / TRUTHS)
     scores: Scores = defaultdict(list)
     languages: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -65,89 +65,98 @@ def _language(truth: Truth, output: SystemOutput, scored: SpeechScore) -> dict[s
 
 
 def figures(folder: Path) -> dict[str, Any]:
-    """Every figure of the outputs in a folder, as JSON holds it."""
+    """Return every figure of the outputs in a folder as JSON data."""
     scores, languages = read_scores(folder)
-    found: dict[str, Any] = {"languages": dict(sorted(languages.items()))}
+    results: dict[str, Any] = {"languages": dict(sorted(languages.items()))}
     if (folder / announced.FILE.name).is_file():
-        found["announcements"] = announced.figures(announced.read(folder / announced.FILE.name))
+        results["announcements"] = announced.figures(announced.read(folder / announced.FILE.name))
     for model in sorted({model for model, _ in scores}):
         by_system = {system: scores[model, system] for system in LABELS if (model, system) in scores}
-        found[model] = {
+        results[model] = {
             "by class": _by_class(by_system),
             "together": [_together(by_system, systems) for systems in _comparable(by_system)],
             "speakers": {system: _speakers(by_system[system]) for system in (OURS, BEFORE) if system in by_system},
         }
-    return found
+    return results
 
 
 def _names(scores: Sequence[SpeechScore]) -> set[str]:
-    return {one.call for one in scores}
+    return {call_score.call for call_score in scores}
 
 
 def _comparable(by_system: dict[str, list[SpeechScore]]) -> list[list[str]]:
-    """Systems that have every call of ours, together; then each other one beside ours and the batched way."""
-    wanted = _names(by_system[OURS])
-    complete = [system for system, own in by_system.items() if wanted <= _names(own)]
+    """Yield the systems with every call of ours together, then each other one with ours and the batched way."""
+    names = _names(by_system[OURS])
+    complete = [system for system, scores in by_system.items() if names <= _names(scores)]
     rest = [system for system in by_system if system not in complete]
     return [complete, *([OURS, system, *(way for way in ("batched",) if way in complete)] for system in rest)]
 
 
 def _spoken(scores: Sequence[SpeechScore]) -> list[SpeechScore]:
-    """Calls in English in which somebody speaks."""
+    """Return calls in English with speech."""
     foreign = tuple(f"prompts {language}" for language in ("es", "fr", "it", "ru"))
-    return [one for one in scores if one.group != "nobody speaks" and one.group not in foreign]
+    return [
+        call_score for call_score in scores if call_score.group != "nobody speaks" and call_score.group not in foreign
+    ]
 
 
 def _by_class(by_system: dict[str, list[SpeechScore]]) -> dict[str, dict[str, Any]]:
-    """By class of call: words wrong of each system that has all its calls, the best raw way, ours less that, in all and
-    by kind of error."""
+    """Return by class of call the words wrong of each complete system, the best raw way, and our difference to it, in
+    all and by kind of error.
+    """
     ours = by_system[OURS]
-    classes = {group: [one for one in ours if one.group == group] for group in sorted({one.group for one in ours})}
+    classes = {
+        group: [call_score for call_score in ours if call_score.group == group]
+        for group in sorted({call_score.group for call_score in ours})
+    }
     classes.pop("nobody speaks", None)
-    found: dict[str, dict[str, Any]] = {}
-    for group, own in [*classes.items(), (ALL, _spoken(ours))]:
-        wanted = _names(own)
-        rivals = {system: [one for one in theirs if one.call in wanted] for system, theirs in by_system.items()}
-        rivals = {system: theirs for system, theirs in rivals.items() if _names(theirs) == wanted}
+    results: dict[str, dict[str, Any]] = {}
+    for group, class_scores in [*classes.items(), (ALL, _spoken(ours))]:
+        names = _names(class_scores)
+        rivals = {
+            system: [call_score for call_score in theirs if call_score.call in names]
+            for system, theirs in by_system.items()
+        }
+        rivals = {system: theirs for system, theirs in rivals.items() if _names(theirs) == names}
         row: dict[str, Any] = {system: estimate(theirs, intervals.wrong) for system, theirs in rivals.items()}
         raw = [way for way in RAW if row.get(way)]
         if raw:
             best = min(raw, key=lambda way: row[way]["value"])
-            row |= {"best raw way": best, "difference": difference(own, rivals[best], intervals.wrong)}
-            row["by kind"] = {kind: difference(own, rivals[best], ratio) for kind, ratio in KINDS.items()}
-        found[group] = row
-    return found
+            row |= {"best raw way": best, "difference": difference(class_scores, rivals[best], intervals.wrong)}
+            row["by kind"] = {kind: difference(class_scores, rivals[best], ratio) for kind, ratio in KINDS.items()}
+        results[group] = row
+    return results
 
 
 def _together(by_system: dict[str, list[SpeechScore]], systems: Sequence[str]) -> dict[str, Any]:
     """Systems over the calls that all of them and ours have."""
     shared = set.intersection(*(_names(by_system[system]) for system in systems)) & _names(by_system[OURS])
-    found: dict[str, Any] = {"calls": sorted(shared), "systems": {}}
+    results: dict[str, Any] = {"calls": sorted(shared), "systems": {}}
     for system in systems:
-        own = [one for one in by_system[system] if one.call in shared]
-        spoken = _spoken(own)
-        found["systems"][system] = {
+        scores = [call_score for call_score in by_system[system] if call_score.call in shared]
+        spoken = _spoken(scores)
+        results["systems"][system] = {
             **{name: estimate(spoken, share) for name, share in SHARES.items() if _says(name, system)},
             "times": _times(spoken),
-            "invented": _invented(own),
-            "seconds": _seconds(own),
+            "invented": _invented(scores),
+            "seconds": _seconds(scores),
         }
-    batched = found["systems"].get("batched", {}).get("seconds", {}).get("to the words")
-    for told in found["systems"].values():
-        told["seconds beside batched"] = round(told["seconds"]["to the words"] / batched, 2) if batched else None
-    return found
+    batched = results["systems"].get("batched", {}).get("seconds", {}).get("to the words")
+    for entry in results["systems"].values():
+        entry["seconds beside batched"] = round(entry["seconds"]["to the words"] / batched, 2) if batched else None
+    return results
 
 
 def _says(name: str, system: str) -> bool:
-    """Whether a share means something for a system: the raw ways mark nothing."""
+    """Return whether a share is meaningful for a system: the raw ways mark nothing."""
     return system in (OURS, BEFORE) or not name.startswith("doubt")
 
 
 def _seconds(scores: Sequence[SpeechScore]) -> dict[str, float]:
     """Processor seconds by part; "to the words" is recognition with what goes before it."""
     parts: dict[str, float] = defaultdict(float)
-    for one in scores:
-        for part, value in one.seconds.items():
+    for call_score in scores:
+        for part, value in call_score.seconds.items():
             parts[part] += value
     parts["to the words"] = sum(parts.get(part, 0.0) for part in ("audio", "recognition"))
     return {part: round(value, 1) for part, value in sorted(parts.items())}
@@ -159,57 +168,62 @@ def _percent(above: float, below: float) -> float:
 
 def _times(scores: Sequence[SpeechScore]) -> dict[str, Any]:
     """Absolute errors in milliseconds: median, 95th percentile, signed median."""
-    found = {}
+    results = {}
     for name in ("start_error", "end_error"):
-        errors = [value for one in scores for event in one.events if (value := getattr(event, name)) is not None]
+        errors = [
+            value for call_score in scores for event in call_score.events if (value := getattr(event, name)) is not None
+        ]
         if errors:
             size = np.abs(errors) * 1000
-            found[name.removesuffix("_error")] = {
+            results[name.removesuffix("_error")] = {
                 "median": round(float(np.median(size))),
                 "p95": round(float(np.quantile(size, 0.95))),
                 "signed median": round(float(np.median(errors)) * 1000),
                 "of": len(errors),
             }
-    return found
+    return results
 
 
 def _invented(scores: Sequence[SpeechScore]) -> dict[str, Any]:
-    """Words where nobody speaks: in calls without speech, and between what is said in the others."""
-    found = {}
-    for name, own in (
-        ("nobody speaks", [one for one in scores if one.group == "nobody speaks"]),
-        ("pauses of calls", [one for one in scores if one.group != "nobody speaks"]),
+    """Return invented words in calls without speech, and in the pauses of the others."""
+    results = {}
+    for name, group in (
+        ("nobody speaks", [call_score for call_score in scores if call_score.group == "nobody speaks"]),
+        ("pauses of calls", [call_score for call_score in scores if call_score.group != "nobody speaks"]),
     ):
-        hours = sum(one.quiet_seconds for one in own) / 3600
-        words = sum(one.invented for one in own)
+        hours = sum(call_score.quiet_seconds for call_score in group) / 3600
+        words = sum(call_score.invented for call_score in group)
         if hours:
-            found[name] = {"words": words, "hours": round(hours, 2), "per hour": round(words / hours, 1)}
-    return found
+            results[name] = {"words": words, "hours": round(hours, 2), "per hour": round(words / hours, 1)}
+    return results
 
 
 def _speakers(scores: Sequence[SpeechScore]) -> dict[str, Any]:
     """Mixed calls: words given to the wrong speaker, and cpWER, by call."""
-    mixed = [one for one in scores if one.cp_errors is not None and one.cp_words]
-    found: dict[str, Any] = {
-        one.call: {
-            "wrong speaker": estimate([one], intervals.misattributed),
-            "cpWER": _percent(one.cp_errors or 0, one.cp_words),
-            "words wrong": estimate([one], intervals.wrong),
+    mixed = [call_score for call_score in scores if call_score.cp_errors is not None and call_score.cp_words]
+    results: dict[str, Any] = {
+        call_score.call: {
+            "wrong speaker": estimate([call_score], intervals.misattributed),
+            "cpWER": _percent(call_score.cp_errors or 0, call_score.cp_words),
+            "words wrong": estimate([call_score], intervals.wrong),
         }
-        for one in sorted(mixed, key=lambda one: one.call)
+        for call_score in sorted(mixed, key=lambda call_score: call_score.call)
     }
     if mixed:
-        errors, words = sum(one.cp_errors or 0 for one in mixed), sum(one.cp_words for one in mixed)
-        found["all"] = {"wrong speaker": estimate(mixed, intervals.misattributed), "cpWER": _percent(errors, words)}
-    return found
+        errors, words = (
+            sum(call_score.cp_errors or 0 for call_score in mixed),
+            sum(call_score.cp_words for call_score in mixed),
+        )
+        results["all"] = {"wrong speaker": estimate(mixed, intervals.misattributed), "cpWER": _percent(errors, words)}
+    return results
 
 
 def gather(folder: Path, target: Path) -> None:
     """Collect what `run` kept of a half (FOLDER/HALF) into files of `target`: truths, and one file per label."""
     names = set()
     for label in sorted(path for path in folder.iterdir() if path.is_dir() and path.name != "calls"):
-        found = [output for path in sorted(label.glob("*.jsonl.gz")) for output in outputs.read(path)]
-        names |= {output.call for output in found}
-        outputs.write(target / f"{label.name}.jsonl.gz", found)
+        system_outputs = [output for path in sorted(label.glob("*.jsonl.gz")) for output in outputs.read(path)]
+        names |= {output.call for output in system_outputs}
+        outputs.write(target / f"{label.name}.jsonl.gz", system_outputs)
     truths = [json.loads((folder / "calls" / f"{name}.json").read_text()) for name in sorted(names)]
     outputs.write_truths(target / TRUTHS, truths)

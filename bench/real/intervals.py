@@ -47,27 +47,27 @@ def precision(event: EventScore) -> tuple[float, float]:
 
 
 def recall(event: EventScore) -> tuple[float, float]:
-    """Wrong heard words that are marked of wrong heard words."""
+    """Return marked among wrong recognized words."""
     return event.marked_wrong, event.marked_wrong + event.unmarked_wrong
 
 
 def unsure_precision(event: EventScore) -> tuple[float, float]:
-    """As `precision`, were words marked whose own confidence is below 0.5."""
+    """Return `precision` if words with confidence below 0.5 were marked."""
     return event.unsure_wrong, event.unsure_wrong + event.unsure_right
 
 
 def unsure_recall(event: EventScore) -> tuple[float, float]:
-    """As `recall`, were words marked whose own confidence is below 0.5."""
+    """Return `recall` if words with confidence below 0.5 were marked."""
     return event.unsure_wrong, event.marked_wrong + event.unmarked_wrong
 
 
 def misattributed(event: EventScore) -> tuple[float, float]:
-    """Words given to another speaker of words heard."""
+    """Return words assigned to another speaker among recognized words."""
     return event.misattributed, event.attributed
 
 
 def estimate(scores: Iterable[SpeechScore], ratio: Ratio) -> dict[str, float] | None:
-    """The ratio in per cent over all events, with its interval; None where there is nothing to divide by."""
+    """Return the ratio in percent over all events, with its interval; None if the denominator is 0."""
     sums = _sums(scores, ratio)
     if not sums or not sum(below for _, below in sums.values()):
         return None
@@ -81,11 +81,11 @@ def estimate(scores: Iterable[SpeechScore], ratio: Ratio) -> dict[str, float] | 
 
 def difference(ours: Iterable[SpeechScore], theirs: Iterable[SpeechScore], ratio: Ratio) -> dict[str, float] | None:
     """Ours less theirs in points of per cent, with its interval; both have the same calls."""
-    left, right = _sums(ours, ratio), _sums(theirs, ratio)
-    keys = sorted(left.keys() & right.keys())
+    own_sums, other_sums = _sums(ours, ratio), _sums(theirs, ratio)
+    keys = sorted(own_sums.keys() & other_sums.keys())
     if not keys:
         return None
-    a, b = np.array([left[key] for key in keys]), np.array([right[key] for key in keys])
+    a, b = np.array([own_sums[key] for key in keys]), np.array([other_sums[key] for key in keys])
 
     def share(table: Any) -> Any:
         return 100 * table[..., 0] / np.maximum(table[..., 1], 1e-9)
@@ -98,8 +98,8 @@ def difference(ours: Iterable[SpeechScore], theirs: Iterable[SpeechScore], ratio
 
 def _sums(scores: Iterable[SpeechScore], ratio: Ratio) -> dict[str, tuple[float, float]]:
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for one in scores:
-        for event in one.events:
+    for score in scores:
+        for event in score.events:
             above, below = ratio(event)
             sums[event.source][0] += above
             sums[event.source][1] += below

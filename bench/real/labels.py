@@ -34,11 +34,11 @@ PAUSES = (0.3, 0.6, 1.0, 1.5, 2.5, 4.0)  # seconds between utterances
 BESIDE_MUSIC = (0.1, 0.3, 0.6, 1.0, 2.0)  # seconds between music and who speaks
 LOUD_DB, STRONG_DB = 25.0, 15.0  # below an utterance's loud moments: speech; speech without breath
 JOINED_DB = 38.0  # what is joined to strong speech belongs to it down to here
-LONGEST_JOINED = 25  # frames of 10 ms
+MAX_JOINED_FRAMES = 25  # frames of 10 ms
 EDGE = 0.3  # seconds of an utterance's beginning and end that are looked at
 CUT = 0.05  # seconds of them missing: cut
 RIGHT = {
-    "announcement": {"speech"},  # who speaks is told later, from the words
+    "announcement": {"speech"},  # the words decide later between person and machine
     "noise": {"noise", "silence"},
     "silence": {"silence", "noise"},
 }
@@ -60,11 +60,11 @@ class Tally:
     def row(self, kind: str) -> dict[str, Any]:
         """Shares in percent."""
         total = sum(self.heard.values())
-        right = sum(self.heard.get(one, 0.0) for one in RIGHT.get(kind, {kind}))
+        right = sum(self.heard.get(label, 0.0) for label in RIGHT.get(kind, {kind}))
         row: dict[str, Any] = {"seconds": round(total, 1), "right": _percent(right, total)}
         most_first = sorted(self.heard.items(), key=itemgetter(1), reverse=True)
-        wrong = {one: _percent(seconds, total) for one, seconds in most_first}
-        row["labels"] = {one: share for one, share in wrong.items() if share >= 0.05}
+        wrong = {label: _percent(seconds, total) for label, seconds in most_first}
+        row["labels"] = {label: share for label, share in wrong.items() if share >= 0.05}
         if self.utterances:
             row |= {"utterances": self.utterances, "loud speech kept": _percent(self.kept, self.loud)}
             row |= {"begin cut": _percent(self.begin_cut, self.utterances)}
@@ -94,21 +94,21 @@ def spoken_frames(sound: Sound) -> tuple[int, int, Mask]:
 
 
 def _walk(audible: Mask, start: int, step: int, gap: int) -> int:
-    """The furthest audible frame from `start` on, over gaps of at most `gap` frames."""
+    """Return the furthest audible frame from `start`, over gaps of up to `gap` frames."""
     reached = at = start
-    while 0 <= at < len(audible) and abs(at - start) <= LONGEST_JOINED and abs(at - reached) <= gap:
+    while 0 <= at < len(audible) and abs(at - start) <= MAX_JOINED_FRAMES and abs(at - reached) <= gap:
         reached = at if audible[at] else reached
         at += step
     return reached
 
 
 def judge(
-    found: Sequence[Label], events: Sequence[SoundEvent], clips: dict[str, Clip], tallies: dict[str, Tally]
+    labels: Sequence[Label], events: Sequence[SoundEvent], clips: dict[str, Clip], tallies: dict[str, Tally]
 ) -> None:
     """Add what labels say of the events of one channel."""
-    kinds = np.full(int(found[-1].end * 100) + 2, "silence", "<U12") if found else np.zeros(0, "<U12")
-    for one in found:
-        kinds[round(one.start * 100) : round(one.end * 100)] = one.kind.value
+    kinds = np.full(int(labels[-1].end * 100) + 2, "silence", "<U12") if labels else np.zeros(0, "<U12")
+    for label in labels:
+        kinds[round(label.start * 100) : round(label.end * 100)] = label.kind.value
     for event in events:
         tally = tallies[event.kind]
         first = round(event.start * 100)
@@ -117,9 +117,9 @@ def judge(
                 tally.heard[kind] += count / 100
             continue
         begin, end, loud = spoken_frames(clips[event.source].load())
-        own = kinds[first : first + len(loud)]
-        loud, speech = loud[: len(own)], own == LabelKind.SPEECH.value
-        for kind, count in Counter(own[loud].tolist()).items():
+        frame_kinds = kinds[first : first + len(loud)]
+        loud, speech = loud[: len(frame_kinds)], frame_kinds == LabelKind.SPEECH.value
+        for kind, count in Counter(frame_kinds[loud].tolist()).items():
             tally.heard[kind] += count / 100
         tally.loud += loud.sum() / 100
         tally.kept += (loud & speech).sum() / 100
@@ -171,7 +171,7 @@ def in_a_row(clips: Sequence[Clip], kind: str) -> Builder:
 
 
 def between_music(voices: Sequence[Clip], pieces: Sequence[Clip]) -> Builder:
-    """Ten seconds of a piece, somebody who speaks, eight seconds of it; with every pause of `BESIDE_MUSIC`."""
+    """Compose 10 s of a piece, speech, and 8 s of the piece, with every pause of `BESIDE_MUSIC`."""
     rng, built, at = random.Random(4), Builder(3), 1.0
     order = iter(rng.sample(list(voices), len(voices)))
     for piece in pieces:
@@ -196,13 +196,13 @@ def music(pieces: Sequence[Clip]) -> Builder:
 
 def tones(sources: Sources, half: Half) -> Builder:
     """Ringing, busy, keys, beeps and special information tones of `catalog.tones`, and a real machine's beep."""
-    made = catalog.tones(sources, half, "tones")
+    call = catalog.tones(sources, half, "tones")
     built = Builder(32)
-    for event in made.events:
+    for event in call.events:
         special = event.source == "special information tone"
-        piece = made.samples[0, round(event.start * RATE) : round(event.end * RATE)]
+        piece = call.samples[0, round(event.start * RATE) : round(event.end * RATE)]
         built.put(0, event.start, piece, "busy" if special else event.kind, event.source)
-    at = made.duration + 2.0
+    at = call.duration + 2.0
     for _ in range(3):
         at = built.put(0, at, level(sources.prompt("beep").load(), -18), "beep", "Asterisk's beep") + 3.0
     return built
@@ -220,9 +220,9 @@ def machines(half: Half) -> Builder:
 
 
 def measure(sources: Sources, half: Half, lines: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each scene, line and kind of event; the last one is the cost."""
+    """Return a row per scene, line and kind of event; the last one is the cost."""
     clips = {clip.id: clip for clip in sources.voices(half)}
-    clips |= {clip.id: clip for own in sources.utterances(half).values() for clip in own}
+    clips |= {clip.id: clip for speaker_clips in sources.utterances(half).values() for clip in speaker_clips}
     for language in ("en", "es", "fr", "it", "ru"):
         clips |= {clip.id: clip for clip in sources.prompts(half, language)}
     rows: list[dict[str, Any]] = []
@@ -234,10 +234,10 @@ def measure(sources: Sources, half: Half, lines: Sequence[str]) -> list[dict[str
             sound = LINES[line](treated)
             audio = AudioInMemory(np.clip(np.round(sound * 32768), -32768, 32767).astype(np.int16)[None])
             before = time.process_time()
-            (found,) = labeling.label(audio, SpeechOptions())
+            (labels,) = labeling.label(audio, SpeechOptions())
             took, duration = took + time.process_time() - before, duration + audio.duration
             tallies: dict[str, Tally] = defaultdict(Tally)
-            judge(found, built.events, clips, tallies)
+            judge(labels, built.events, clips, tallies)
             rows += [{"scene": name, "line": line, "kind": kind, **tally.row(kind)} for kind, tally in tallies.items()]
             print(*(f"{key}={value}" for row in rows[-len(tallies) :] for key, value in row.items()), flush=True)
     rows.append({"processor seconds per minute": round(60 * took / duration, 3)})

@@ -1,4 +1,4 @@
-"""Telephone lines and what is heard on them beside speech. Sound is float32 at 16 kHz, shape (n,), -1..1."""
+"""Telephone lines and noises on them. Sound is float32 at 16 kHz, shape (n,), -1..1."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from bench.real.sources import RATE, Sound
 FRAME = RATE // 100  # samples of 10 ms
 TELEPHONE_BAND = (300, 3400)  # Hz
 STEADY = (10, 14)  # of 14 frames of 10 ms, 10 must be loud
-LONGEST_DELAY = 0.06  # seconds by which a codec may lag
+MAX_DELAY = 0.06  # seconds by which a codec may lag
 Random = np.random.Generator
 Line = Callable[[Sound], Sound]
 
@@ -68,7 +68,7 @@ def at_snr(sound: Sound, background: Sound, decibel: float) -> Sound:
 
 
 def wide(sound: Sound) -> Sound:
-    """No line: 16 kHz linear."""
+    """Return the sound without a line: 16 kHz linear."""
     return sound
 
 
@@ -180,7 +180,7 @@ def _aligned(decoded: Sound, sound: Sound) -> Sound:
     """`decoded` without the codec's delay, as long as `sound`: shifted to where both correlate best."""
     from scipy.signal import correlate
 
-    reach = round(LONGEST_DELAY * RATE)
+    reach = round(MAX_DELAY * RATE)
     n = min(len(decoded), len(sound))
     lags = correlate(decoded[:n], sound[:n], method="fft")[n - 1 - reach : n + reach]
     lag = int(np.argmax(lags)) - reach if np.abs(sound).max() > 1e-4 and n > 2 * reach else 0
@@ -194,17 +194,17 @@ MAX_MACHINE_HZ = 3800
 
 
 def harmonics(base: float, fall: float, seconds: float, rng: Random, sway: float = 0.0, step: int = 1) -> Sound:
-    """Every `step`-th harmonic of `base` Hz, falling as 1 / k^`fall`; the pitch sways by the share `sway`."""
+    """Return every `step`-th harmonic of `base` Hz, falling as 1 / k^`fall`; the pitch sways by the share `sway`."""
     t = np.arange(round(seconds * RATE)) / RATE
     speed = rng.uniform(0.15, 1.0)
     phase = 2 * np.pi * np.cumsum(base * (1 + sway * np.sin(2 * np.pi * speed * t))) / RATE
-    kept = range(1, int(MAX_MACHINE_HZ / base) + 1, step)
-    parts = (rng.uniform(0.3, 1) / k**fall * np.sin(k * phase + rng.uniform(0, 6.28)) for k in kept)
+    harmonics_range = range(1, int(MAX_MACHINE_HZ / base) + 1, step)
+    parts = (rng.uniform(0.3, 1) / k**fall * np.sin(k * phase + rng.uniform(0, 6.28)) for k in harmonics_range)
     return _unit(np.asarray(sum(parts), np.float32))
 
 
 def phone_buzz(seconds: float, _: Random) -> Sound:
-    """A GSM phone beside the line: bursts at 217 Hz, in groups."""
+    """Return the buzz of a GSM phone near the line: bursts at 217 Hz, in groups."""
     t = np.arange(round(seconds * RATE)) / RATE
     burst = np.where((t * 217) % 1 < 0.125, 1.0, 0.0) - 0.125
     return _unit(np.asarray(burst * (((t * 8.3) % 1 < 0.6) | (t > seconds / 2)), np.float32))
@@ -218,7 +218,7 @@ def modem(seconds: float, rng: Random) -> Sound:
 
 
 def uneven_motor(seconds: float, rng: Random) -> Sound:
-    """A motor whose load changes seven times a second."""
+    """Return a motor whose load changes seven times per second."""
     t = np.arange(round(seconds * RATE)) / RATE
     turning = harmonics(63, 0.5, seconds, rng, 0.03) * (1 + 0.3 * np.sin(2 * np.pi * 7 * t))
     return _unit(np.asarray(turning + 0.3 * noise(len(t), 1, rng), np.float32))

@@ -1,8 +1,8 @@
-"""Short mixed calls of many voices: who speaks when is known, what is said is not.
+"""Short mixed calls of many voices, with known speaker turns but unknown words.
 
 `bench.real.catalog` has two speakers with words in each half. Here every call has two further voices (`VOICES` of
-`bench.real.sources`), of like or unlike pitch, each heard in turns of 2 to 6 s cut from its one utterance; besides a
-call of one voice and one of three. Voices of a half are used once.
+`bench.real.sources`), of similar or different pitch, each in turns of 2 to 6 s cut from its one utterance; in addition
+a call of one voice and one of three. Voices of a half are used once.
 """
 
 import random
@@ -45,7 +45,7 @@ class Mix:
 
 
 def mixes(half: Half) -> list[Mix]:
-    """The short calls of a half."""
+    """Compose the short calls of a half."""
     deep, high = (iter(PITCH[half][kind]) for kind in (DEEP, HIGH))
     return [
         Mix("deep-deep", _two(deep, deep)),
@@ -62,20 +62,20 @@ def mixes(half: Half) -> list[Mix]:
     ]
 
 
-def calls(sources: Sources, half: Half, wanted: Sequence[str] = ()) -> Iterator[ComposedCall]:
-    """The mixed calls of a half that are wanted by name, or all; the short ones first."""
+def calls(sources: Sources, half: Half, names: Sequence[str] = ()) -> Iterator[ComposedCall]:
+    """Yield the mixed calls of a half, all or by name; the short ones first."""
     voices = {clip.speaker: clip for clip in sources.voices(half)}
     for number, mix in enumerate(mixes(half)):
-        if not wanted or mix.name in wanted:
+        if not names or mix.name in names:
             yield composed(mix, [voices[name] for name in mix.voices], sources, half, number)
     for name in LONG:
-        if not wanted or name in wanted:
+        if not names or name in names:
             yield compose(name, sources, half)
 
 
 def turns(call: ComposedCall) -> list[tuple[float, float, str]]:
-    """Who speaks when: (start, end, speaker), from the first to the last loud moment of each turn."""
-    return [(one.onset, one.offset, one.speaker) for one in call.events if one.kind == "speech"]
+    """Return (start, end, speaker) of each turn, from its first to its last loud moment."""
+    return [(event.onset, event.offset, event.speaker) for event in call.events if event.kind == "speech"]
 
 
 def _two(first: Iterator[str], second: Iterator[str]) -> tuple[str, str]:
@@ -83,18 +83,18 @@ def _two(first: Iterator[str], second: Iterator[str]) -> tuple[str, str]:
 
 
 def composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: int) -> ComposedCall:
-    """The voices in turn, each on a line of its own but the third, mixed."""
+    """Compose the voices in turn, mixed, each on a separate line except the third."""
     rng = random.Random(seed)
     built = Builder(seed)
     levels = (-23.0, -23.0 - mix.quieter, -23.0)
     pieces = [pieces_of(level(clip.load(), dbfs), rng) for clip, dbfs in zip(clips, levels, strict=False)]
     at = 1.0
     for turn in range(max(map(len, pieces))):
-        for number, (clip, own) in enumerate(zip(clips, pieces, strict=True)):
-            if turn < len(own):
+        for number, (clip, clip_pieces) in enumerate(zip(clips, pieces, strict=True)):
+            if turn < len(clip_pieces):
                 first = max(0.0, at)
-                at = built.put(min(number, 1), first, own[turn].sound, "speech", clip.id, speaker=clip.speaker)
-                onset, offset = first + own[turn].onset, first + own[turn].offset
+                at = built.put(min(number, 1), first, clip_pieces[turn].sound, "speech", clip.id, speaker=clip.speaker)
+                onset, offset = first + clip_pieces[turn].onset, first + clip_pieces[turn].offset
                 built.events[-1] = replace(built.events[-1], onset=onset, offset=offset)
                 at += -rng.uniform(*OVERLAP) if rng.random() < mix.overlap else rng.choice(GAPS)
     built.pad(1.0)
@@ -118,15 +118,15 @@ def pieces_of(sound: Sound, rng: random.Random, bounds: tuple[float, float] = TU
     decibel = energy(sound)
     loud = decibel > max(np.quantile(decibel, 0.95) - 35, np.quantile(decibel, 0.05) + 8)
     quiet = np.convolve(decibel, np.ones(10) / 10, "same")  # 0.1 s
-    found, first = [], 0  # frames of 10 ms
+    pieces, first = [], 0  # frames of 10 ms
     while len(decibel) - first > bounds[0] * 100:
         low = first + round(bounds[0] * 100)
         high = min(len(quiet), first + round(rng.uniform(bounds[0] + 1, bounds[1]) * 100))
         last = low + int(np.argmin(quiet[low:high])) if high > low else len(decibel)
         if len(decibel) - last < 100:
             last = len(decibel)
-        said = np.flatnonzero(loud[first:last])
-        if len(said):
-            found.append(MixPiece(sound[first * 160 : last * 160], said[0] / 100, (said[-1] + 1) / 100))
+        spoken = np.flatnonzero(loud[first:last])
+        if len(spoken):
+            pieces.append(MixPiece(sound[first * 160 : last * 160], spoken[0] / 100, (spoken[-1] + 1) / 100))
         first = last
-    return found
+    return pieces

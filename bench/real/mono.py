@@ -1,13 +1,13 @@
-"""Who speaks when in a mixed recording: the diarization engines beside pyannote's own pipeline, with the same weights.
+"""Diarization of mixed recordings: our engines compared with pyannote's own pipeline, with the same weights.
 
     python -m bench.real mono run HALF FILE.jsonl [--librispeech FOLDER] [--call NAME ...]
     python -m bench.real mono show FILE.jsonl
 
 `run` diarizes the calls of `bench.real.mixes` and, in either half, pyannote.audio's telephone sample. "switchboard" is
-the service's engine `pyannote`, "clustering" the engine of that name. "pyannote" is `SpeakerDiarization` as it comes,
-call by call, at its own step of 1 s and with our networks and thresholds: what differs is how windows are cut, batched
-and embedded. `--system` takes some of them only. `show` counts: diarization error rate, its parts in seconds, speakers
-found, processor seconds. Words given to the wrong speaker and cpWER are in `bench.real`.
+the service's engine `pyannote`, "clustering" the engine of that name. "pyannote" is the stock `SpeakerDiarization`,
+call by call, at its own step of 1 s and with our networks and thresholds: only the cutting, batching and embedding of
+windows differ. `--system` selects some of them. `show` prints the diarization error rate, its parts in seconds,
+speakers found, processor seconds. Words assigned to the wrong speaker and cpWER are in `bench.real`.
 """
 
 import argparse
@@ -29,23 +29,23 @@ Spans = list[tuple[float, float, str]]
 Row = dict[str, Any]
 
 
-def recordings(sources: Sources, half: Half, wanted: Sequence[str]) -> Iterator[tuple[str, Sound, Spans]]:
-    """Each call's name, sound and who truly speaks when."""
+def recordings(sources: Sources, half: Half, names: Sequence[str]) -> Iterator[tuple[str, Sound, Spans]]:
+    """Yield each call's name, sound and true speaker turns."""
     telephone = sources.telephone()
-    if not wanted or TELEPHONE in wanted:
+    if not names or TELEPHONE in names:
         from bench.real.sources import load
 
-        yield TELEPHONE, load(telephone.path), [(one.start, one.end, one.speaker) for one in telephone.turns]
-    for call in calls(sources, half, wanted):
+        yield TELEPHONE, load(telephone.path), [(turn.start, turn.end, turn.speaker) for turn in telephone.turns]
+    for call in calls(sources, half, names):
         yield call.name, call.samples[0], turns(call)
 
 
 def ours(pipeline: str, engine_name: str = "pyannote") -> Callable[[Sound], Spans]:
-    """An engine of the service."""
+    """Load an engine of the service."""
     from pipeline.diarization import DiarizationOptions, load
 
     engine = load(DiarizationOptions(engine=engine_name, pipeline=pipeline, device="cpu", threads=1))
-    return lambda sound: [(one.start, one.end, one.speaker) for one in engine.diarize(sound).spans]
+    return lambda sound: [(span.start, span.end, span.speaker) for span in engine.diarize(sound).spans]
 
 
 def stock(pipeline: str) -> Callable[[Sound], Spans]:
@@ -62,11 +62,13 @@ def stock(pipeline: str) -> Callable[[Sound], Spans]:
     if calibration is None or calibration.pipeline is None:
         raise SystemExit(f"{pipeline!r} is not put together from parts.")
     parameters = calibration.pipeline.model_copy(update={"step": 0.1})
-    made = assemble(checkpoint.parts["segmentation"], checkpoint.parts["embedding"], parameters, calibration.center)
+    diarizer = assemble(checkpoint.parts["segmentation"], checkpoint.parts["embedding"], parameters, calibration.center)
 
     def diarize(sound: Sound) -> Spans:
-        found = made({"waveform": torch.from_numpy(sound)[None], "sample_rate": 16000}).exclusive_speaker_diarization
-        return [(s.start, s.end, str(who)) for s, _, who in found.itertracks(yield_label=True)]
+        annotation = diarizer(
+            {"waveform": torch.from_numpy(sound)[None], "sample_rate": 16000}
+        ).exclusive_speaker_diarization
+        return [(s.start, s.end, str(who)) for s, _, who in annotation.itertracks(yield_label=True)]
 
     return diarize
 
@@ -78,16 +80,16 @@ SYSTEMS: dict[str, Callable[[str], Callable[[Sound], Spans]]] = {
 }
 
 
-def run(half: Half, sources: Sources, pipeline: str, wanted: Sequence[str], of: Sequence[str]) -> Iterator[Row]:
-    """What each system makes of each call."""
+def run(half: Half, sources: Sources, pipeline: str, names: Sequence[str], of: Sequence[str]) -> Iterator[Row]:
+    """Yield the result of each system for each call."""
     systems = {name: SYSTEMS[name](pipeline) for name in of}
-    for name, exact, truth in recordings(sources, half, wanted):
+    for name, exact, truth in recordings(sources, half, names):
         sound = np.clip(np.round(exact * 32768), -32768, 32767).astype(np.float32) / np.float32(32768)
         for system, diarize in systems.items():
             if system == "pyannote" and name in LONG:
                 continue
             begun = time.process_time()
-            found = diarize(sound)
+            spans = diarize(sound)
             spent = time.process_time() - begun
             yield {
                 "call": name,
@@ -95,7 +97,7 @@ def run(half: Half, sources: Sources, pipeline: str, wanted: Sequence[str], of: 
                 "seconds": len(sound) / 16000,
                 "processor seconds": round(spent, 2),
                 "truth": _rounded(truth),
-                "found": _rounded(found),
+                "found": _rounded(spans),
             }
 
 
@@ -109,10 +111,10 @@ def errors(row: Row, collar: float) -> dict[str, float]:
     from pyannote.metrics.diarization import DiarizationErrorRate
 
     def annotation(spans: Spans) -> Any:
-        made = Annotation()
+        annotation = Annotation()
         for number, (start, end, who) in enumerate(spans):
-            made[Segment(start, end), number] = who
-        return made
+            annotation[Segment(start, end), number] = who
+        return annotation
 
     truth = annotation(row["truth"])
     reach = Segment(0, row["seconds"])
@@ -133,10 +135,10 @@ def show(rows: Sequence[Row]) -> None:
         *(f"DER {c} (miss, false, conf)" for c in COLLARS),
     )
     for system in dict.fromkeys(row["system"] for row in rows):
-        own = [row for row in rows if row["system"] == system]
-        for row in own:
+        system_rows = [row for row in rows if row["system"] == system]
+        for row in system_rows:
             _line([row], row["call"], system)
-        short = [row for row in own if row["call"] not in (*LONG, TELEPHONE)]
+        short = [row for row in system_rows if row["call"] not in (*LONG, TELEPHONE)]
         if short:
             _line(short, f"all {len(short)} short calls", system)
 
@@ -154,7 +156,7 @@ def _line(rows: Sequence[Row], title: str, system: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.real mono", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -97,7 +97,7 @@ SPELLINGS = {
 
 
 def words(text: str, language: str = "en") -> list[str]:
-    """The words of a text, normalized; `language` is ISO 639-1."""
+    """Return the normalized words of a text; `language` is ISO 639-1."""
     plain = unicodedata.normalize("NFKC", text).lower()
     plain = re.sub(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>", " ", plain)
     plain = re.sub("[\u2018\u2019\u02bc`\u00b4]", "'", plain)
@@ -109,14 +109,14 @@ def words(text: str, language: str = "en") -> list[str]:
 
 
 def _english(text: str) -> str:
-    text = re.sub(r"([$£€])\s?(\d[\d,]*(?:\.\d+)?)", lambda found: f"{found[2]} {MONEY[found[1]]}", text)
+    text = re.sub(r"([$£€])\s?(\d[\d,]*(?:\.\d+)?)", lambda match: f"{match[2]} {MONEY[match[1]]}", text)
     text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
-    text = re.sub(r"\b(\d{1,2}):00\b", lambda found: f"{found[1]} o'clock ", text)
+    text = re.sub(r"\b(\d{1,2}):00\b", lambda match: f"{match[1]} o'clock ", text)
     text = re.sub(r"(?<=\d):(?=\d)", " ", text)
-    text = re.sub(r"\b(\d+)(st|nd|rd|th)\b", lambda found: f" {ordinal(int(found[1]))} ", text)
+    text = re.sub(r"\b(\d+)(st|nd|rd|th)\b", lambda match: f" {ordinal(int(match[1]))} ", text)
     text = re.sub(r"(?<=\d)\.(?=\d)", " point ", text)
-    text = re.sub(r"\d+", lambda found: f" {' '.join(cardinal(found[0]))} ", text)
-    text = re.sub(r"\b(?:[a-z]\.){2,}", lambda found: found[0].replace(".", ""), text)
+    text = re.sub(r"\d+", lambda match: f" {' '.join(cardinal(match[0]))} ", text)
+    text = re.sub(r"\b(?:[a-z]\.){2,}", lambda match: match[0].replace(".", ""), text)
     for symbol, name in SYMBOLS.items():
         text = text.replace(symbol, name)
     for pattern, full in CONTRACTIONS:
@@ -125,7 +125,7 @@ def _english(text: str) -> str:
 
 
 def cardinal(figures: str) -> list[str]:
-    """The words of a whole number; a leading zero, or more than nine figures, is read figure by figure."""
+    """Return the words of a whole number; with a leading zero or more than nine digits, digit by digit."""
     if len(figures) > 9 or (len(figures) > 1 and figures.startswith("0")):
         return [ONES[int(figure)] for figure in figures]
     return list(_cardinal(int(figures)))
@@ -150,14 +150,14 @@ def _cardinal(number: int) -> Iterator[str]:
 def ordinal(number: int) -> str:
     """ "twenty third" of 23."""
     *before, last = _cardinal(number)
-    made = ORDINALS.get(last) or (f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th")
-    return " ".join((*before, made))
+    ordinal_word = ORDINALS.get(last) or (f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th")
+    return " ".join((*before, ordinal_word))
 
 
 def _figures_of(text: str, names: list[str]) -> str:
-    def spelled(found: re.Match[str]) -> str:
-        number = int(found[0])
-        return f" {names[number]} " if number < len(names) else found[0]
+    def spelled(match: re.Match[str]) -> str:
+        number = int(match[0])
+        return f" {names[number]} " if number < len(names) else match[0]
 
     return re.sub(r"\d{1,4}", spelled, text)
 
@@ -176,6 +176,8 @@ def _spelling(word: str, language: str) -> list[str]:
 
 
 def _verb_in_ise(word: str) -> bool:
-    """Whether "-ise" is the British form of "-ize": verbs made of a noun or adjective, not "advise" or "promise"."""
+    """Return whether "-ise" is the British form of "-ize": verbs made of a noun or adjective, not "advise" or
+    "promise".
+    """
     stems = "real recogn organ apolog emphas special general final author critic minim maxim util civil summar"
     return word.startswith(tuple(stem + "is" for stem in stems.split()))

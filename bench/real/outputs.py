@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "outputs"
 
 
 @dataclass(frozen=True, slots=True)
-class HeardWord:
+class RecognizedWord:
     """A word as the system wrote it; its text begins with a space where the system says that a word begins."""
 
     start: float  # seconds
@@ -66,7 +66,7 @@ class SystemOutput:
     call: str
     system: str  # "switchboard", "plain", "vad", "batched"
     model: str  # "tiny.en", "base"
-    words: tuple[HeardWord, ...]
+    words: tuple[RecognizedWord, ...]
     seconds: dict[str, float]
     language: str | None = None
     turns: tuple[HeardTurn, ...] = ()
@@ -78,12 +78,12 @@ class SystemOutput:
     engine: str = ""
 
     def row(self) -> dict[str, Any]:
-        """As it is stored: tuples in place of objects, times in hundredths, confidence in hundredths."""
-        told = asdict(self)
+        """Return the stored form: tuples instead of objects, times and confidence in hundredths."""
+        data = asdict(self)
         for name in ("words", "turns", "doubts", "labels"):
-            told[name] = [[_short(value) for value in one.values()] for one in told[name]]
-        told["seconds"] = {part: round(value, 2) for part, value in self.seconds.items()}
-        return told
+            data[name] = [[_short(value) for value in item.values()] for item in data[name]]
+        data["seconds"] = {part: round(value, 2) for part, value in self.seconds.items()}
+        return data
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> "SystemOutput":
@@ -91,7 +91,7 @@ class SystemOutput:
         return cls(
             **{
                 **row,
-                "words": tuple(HeardWord(w[0], w[1], w[2], w[3], bool(w[4]), *w[5:]) for w in row["words"]),
+                "words": tuple(RecognizedWord(w[0], w[1], w[2], w[3], bool(w[4]), *w[5:]) for w in row["words"]),
                 "turns": tuple(HeardTurn(t[0], t[1], bool(t[2])) for t in row["turns"]),
                 "doubts": tuple(Doubted(d[0], d[1], d[2], bool(d[3]), tuple(d[4])) for d in row["doubts"]),
                 "labels": tuple(HeardLabel(*label) for label in row["labels"]),
@@ -107,7 +107,7 @@ def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """What `write_rows` wrote."""
+    """Read what `write_rows` wrote."""
     return (json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines())
 
 
@@ -118,7 +118,7 @@ def write(path: Path, outputs: Iterable[SystemOutput]) -> None:
 
 
 def read(path: Path) -> Iterator[SystemOutput]:
-    """What `write` wrote."""
+    """Read what `write` wrote."""
     return (SystemOutput.of(row) for row in read_rows(path))
 
 

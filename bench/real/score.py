@@ -1,18 +1,18 @@
-"""One output against the truth of its call.
+"""Score one output against the truth of its call.
 
-Words are aligned by channel (mixed calls: all together) with the fewest errors; of alignments with equally many, the
-one whose words lie closest in time. A word that one side writes in two or three ("world wide", "worldwide"; "sun rise",
-"sunrise") is right. Every count belongs to the event (utterance, prompt) in which it happens, so that
-intervals come from resampling events. What counts how:
+Words are aligned by channel (mixed calls: all together) with the fewest errors; among equal alignments, the one whose
+words are closest in time. A word that one side writes in two or three parts ("world wide", "worldwide"; "sun rise",
+"sunrise") is right. Every count belongs to the event (utterance, prompt) in which it occurs, so that intervals come
+from resampling events. Definitions:
 
 wrong: substituted, deleted and inserted words.
-invented: a heard word whose middle is more than `MARGIN` from everything that is said on its channel.
-lost without a mark: a deleted word at no more than `NEAR` from no doubt of its channel, whose neighbors in the
-    alignment, as far as they were heard, are not doubtful. The time of a word is interpolated between the onset and the
-    offset of its event by the number of letters.
-doubt: a heard word is marked where it is doubtful; it is wrong where one of its tokens is substituted or inserted.
+invented: a recognized word whose middle is more than `MARGIN` from all speech on its channel.
+lost without a mark: a deleted word further than `NEAR` from any doubt of its channel, whose recognized neighbors in the
+    alignment are not doubtful. The time of a word is interpolated between the onset and the offset of its event by the
+    number of letters.
+doubt: a recognized word is marked if it is doubtful; it is wrong if one of its tokens is substituted or inserted.
 word times: start of an event's first word against the event's onset, end of its last word against its offset; of words
-    that were heard right.
+    that are right.
 """
 
 from bisect import bisect_left
@@ -25,15 +25,15 @@ import numpy as np
 
 from bench.real.calls import SoundEvent, Truth
 from bench.real.normalize import words as normalized
-from bench.real.outputs import HeardWord, SystemOutput
+from bench.real.outputs import RecognizedWord, SystemOutput
 
 MARGIN = 0.5  # seconds
 NEAR = 0.5  # seconds
-MOST_PARTS = 3  # in which one side may write what is one word to the other
+MAX_PARTS = 3  # of a word of the other side
 
 
 @dataclass(frozen=True, slots=True)
-class SaidToken:
+class ReferenceToken:
     """A token of the truth."""
 
     token: str
@@ -45,7 +45,7 @@ class SaidToken:
 
 @dataclass(frozen=True, slots=True)
 class WrittenWord:
-    """What a system wrote between two spaces, one or several `HeardWord`s."""
+    """What a system wrote between two spaces, one or several `RecognizedWord`s."""
 
     start: float
     end: float
@@ -57,8 +57,8 @@ class WrittenWord:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardToken:
-    """A token of what was heard, and the index of the `WrittenWord` it is of."""
+class RecognizedToken:
+    """A recognized token, and the index of its `WrittenWord`."""
 
     token: str
     time: float
@@ -69,7 +69,7 @@ class HeardToken:
 class WordPair:
     """A step of an alignment: both (right or substituted), only `said` (deleted) or only `heard` (inserted).
 
-    One side only and right: a further part of the word before, which the other side writes as one.
+    If only one side is set and right: a further part of the previous word, which the other side writes as one.
     """
 
     said: int | None
@@ -89,12 +89,12 @@ class EventScore:
     lost: int = 0  # deleted without a mark
     start_error: float | None = None  # seconds, positive: late
     end_error: float | None = None
-    marked_wrong: int = 0  # heard words that are doubtful and wrong
+    marked_wrong: int = 0  # recognized words that are doubtful and wrong
     marked_right: int = 0
     unmarked_wrong: int = 0
     unsure_wrong: int = 0  # whose own confidence is below 0.5
     unsure_right: int = 0
-    attributed: int = 0  # tokens aligned to heard ones, in calls where speakers are told by voice
+    attributed: int = 0  # tokens aligned to recognized ones, in calls with speakers separated by voice
     misattributed: int = 0  # of these, given to another speaker than the one who said it
 
 
@@ -108,7 +108,7 @@ class SpeechScore:
     model: str
     events: list[EventScore] = field(default_factory=list)
     invented: int = 0
-    quiet_seconds: float = 0.0  # in which nobody speaks, over all channels
+    quiet_seconds: float = 0.0  # without speech, over all channels
     duration: float = 0.0  # of the call
     seconds: dict[str, float] = field(default_factory=dict)
     language: str | None = None
@@ -119,25 +119,25 @@ class SpeechScore:
 
 def score(truth: Truth, output: SystemOutput) -> SpeechScore:
     """Score an output of a call."""
-    found = SpeechScore(truth.name, truth.group, output.system, output.model, seconds=output.seconds)
-    found.events = [EventScore(event.source) for event in truth.events]
-    found.duration = truth.duration
-    found.language, found.language_right = output.language, output.language == truth.language
+    result = SpeechScore(truth.name, truth.group, output.system, output.model, seconds=output.seconds)
+    result.events = [EventScore(event.source) for event in truth.events]
+    result.duration = truth.duration
+    result.language, result.language_right = output.language, output.language == truth.language
     for channel in (0,) if truth.mixed else range(truth.channels):
         events = [index for index, event in enumerate(truth.events) if truth.mixed or event.channel == channel]
-        heard = written([word for word in output.words if word.channel == channel])
-        _score_channel(truth, output, channel, events, heard, found)
+        recognized = written([word for word in output.words if word.channel == channel])
+        _score_channel(truth, output, channel, events, recognized, result)
     if _several(truth) and output.turns:
-        found.cp_errors, found.cp_words = cp_errors(truth, output)
-    return found
+        result.cp_errors, result.cp_words = cp_errors(truth, output)
+    return result
 
 
 def _several(truth: Truth) -> bool:
-    """Whether a mixed call holds several people."""
+    """Return whether a mixed call has several speakers."""
     return truth.mixed and len({event.speaker for event in truth.events if event.kind == "speech"}) > 1
 
 
-def written(words: Sequence[HeardWord]) -> list[WrittenWord]:
+def written(words: Sequence[RecognizedWord]) -> list[WrittenWord]:
     """Words in order of time, those that belong together joined."""
     joined: list[WrittenWord] = []
     for word in words:
@@ -148,12 +148,12 @@ def written(words: Sequence[HeardWord]) -> list[WrittenWord]:
         else:
             start, text, confidence, doubtful = word.start, word.text, word.confidence, word.doubtful
         joined.append(WrittenWord(start, word.end, text.strip(), confidence, doubtful, word.channel, word.turn))
-    return sorted(joined, key=lambda one: (one.start, one.end))
+    return sorted(joined, key=lambda word: (word.start, word.end))
 
 
-def said_of(truth: Truth, events: Sequence[int]) -> list[SaidToken]:
-    """The tokens of events in order of time."""
-    found: list[SaidToken] = []
+def reference_tokens(truth: Truth, events: Sequence[int]) -> list[ReferenceToken]:
+    """Return the tokens of events in order of time."""
+    reference: list[ReferenceToken] = []
     for index in events:
         event = truth.events[index]
         tokens = normalized(event.text, event.language) if event.spoken else []
@@ -161,30 +161,30 @@ def said_of(truth: Truth, events: Sequence[int]) -> list[SaidToken]:
         for at, token in enumerate(tokens):
             share = (letters[at] + len(token) / 2) / letters[-1]
             time = event.onset + float(share) * (event.offset - event.onset)
-            found.append(SaidToken(token, time, index, at == 0, at == len(tokens) - 1))
-    return sorted(found, key=lambda one: one.time)
+            reference.append(ReferenceToken(token, time, index, at == 0, at == len(tokens) - 1))
+    return sorted(reference, key=lambda token: token.time)
 
 
-def tokens_of(heard: Sequence[WrittenWord], language: str) -> list[HeardToken]:
-    """The normalized tokens of written words; a word of several tokens gives each its share of the time."""
-    found = []
-    for index, one in enumerate(heard):
-        tokens = normalized(one.text, language)
-        step = (one.end - one.start) / max(1, len(tokens))
-        found += [HeardToken(token, one.start + (at + 0.5) * step, index) for at, token in enumerate(tokens)]
-    return found
+def tokens_of(words: Sequence[WrittenWord], language: str) -> list[RecognizedToken]:
+    """Return the normalized tokens of written words; several tokens of a word share its time."""
+    result = []
+    for index, word in enumerate(words):
+        tokens = normalized(word.text, language)
+        step = (word.end - word.start) / max(1, len(tokens))
+        result += [RecognizedToken(token, word.start + (at + 0.5) * step, index) for at, token in enumerate(tokens)]
+    return result
 
 
-def align(said: Sequence[SaidToken], heard: Sequence[HeardToken]) -> list[WordPair]:
-    """The alignment with the fewest errors; ties by closeness in time. A word in parts is right: see `WordPair`."""
-    rows, columns = len(said), len(heard)
+def align(reference: Sequence[ReferenceToken], recognized: Sequence[RecognizedToken]) -> list[WordPair]:
+    """Align with the fewest errors; ties by closeness in time. A word in parts is right: see `WordPair`."""
+    rows, columns = len(reference), len(recognized)
     codes: dict[str, int] = {}
-    ours = np.array([codes.setdefault(one.token, len(codes)) for one in said], int)
-    theirs = np.array([codes.setdefault(one.token, len(codes)) for one in heard], int)
-    apart = np.abs(np.subtract.outer([one.time for one in said], [one.time for one in heard]))
+    ours = np.array([codes.setdefault(token.token, len(codes)) for token in reference], int)
+    theirs = np.array([codes.setdefault(token.token, len(codes)) for token in recognized], int)
+    apart = np.abs(np.subtract.outer([token.time for token in reference], [token.time for token in recognized]))
     tie = 0.4 / max(1, rows, columns) * np.minimum(apart / 10, 1.0)
     differs = (ours[:, None] != theirs[None, :]).astype(float) + tie if rows and columns else np.zeros((rows, columns))
-    compounds = _compounds(said, heard)
+    compounds = _compounds(reference, recognized)
     steps = np.arange(columns + 1, dtype=float)
     cost = np.empty((rows + 1, columns + 1))
     cost[0] = steps
@@ -215,31 +215,33 @@ def align(said: Sequence[SaidToken], heard: Sequence[HeardToken]) -> list[WordPa
     return pairs[::-1]
 
 
-def _compounds(said: Sequence[SaidToken], heard: Sequence[HeardToken]) -> dict[int, dict[int, tuple[int, int]]]:
-    """By the last word of each side, in how many words each writes the same letters: one of them in one."""
-    found: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
-    for size in range(2, MOST_PARTS + 1):
-        ours, theirs = (_joined([one.token for one in side], size) for side in (said, heard))
-        for column, token in enumerate(heard):
+def _compounds(
+    reference: Sequence[ReferenceToken], recognized: Sequence[RecognizedToken]
+) -> dict[int, dict[int, tuple[int, int]]]:
+    """Return by the last word of each side the number of words with equal letters, one side in a single word."""
+    compounds: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for size in range(2, MAX_PARTS + 1):
+        ours, theirs = (_joined([token.token for token in side], size) for side in (reference, recognized))
+        for column, token in enumerate(recognized):
             for last in (first + size - 1 for first in ours.get(token.token, ())):
-                if said[last].event == said[last + 1 - size].event:
-                    found[last][column] = size, 1
-        for row, one in enumerate(said):
-            for first in theirs.get(one.token, ()):
-                found[row][first + size - 1] = 1, size
-    return found
+                if reference[last].event == reference[last + 1 - size].event:
+                    compounds[last][column] = size, 1
+        for row, reference_token in enumerate(reference):
+            for first in theirs.get(reference_token.token, ()):
+                compounds[row][first + size - 1] = 1, size
+    return compounds
 
 
 def _joined(tokens: Sequence[str], size: int) -> dict[str, list[int]]:
-    """By what so many tokens in a row spell, where they begin."""
-    found: dict[str, list[int]] = defaultdict(list)
+    """Return the start positions by the spelling of `size` consecutive tokens."""
+    starts: dict[str, list[int]] = defaultdict(list)
     for first in range(len(tokens) - size + 1):
-        found["".join(tokens[first : first + size])].append(first)
-    return found
+        starts["".join(tokens[first : first + size])].append(first)
+    return starts
 
 
 def _before(cost: Any, tie: Any, row: int, column: int, parts: tuple[int, int]) -> float:
-    """What an alignment costs whose last step is the compound that ends with these words."""
+    """Return the cost of an alignment whose last step is the compound that ends with these words."""
     first, beside = row + 1 - parts[0], column + 1 - parts[1]
     return float(cost[first, beside] + tie[first, beside])
 
@@ -253,18 +255,18 @@ def _score_channel(
     output: SystemOutput,
     channel: int,
     events: Sequence[int],
-    heard: list[WrittenWord],
-    found: SpeechScore,
+    words: list[WrittenWord],
+    result: SpeechScore,
 ) -> None:
-    said = said_of(truth, events)
-    tokens = tokens_of(heard, truth.language)
-    pairs = align(said, tokens)
+    reference = reference_tokens(truth, events)
+    tokens = tokens_of(words, truth.language)
+    pairs = align(reference, tokens)
     spoken = [truth.events[index] for index in events if truth.events[index].spoken]
-    found.quiet_seconds += truth.duration - _covered(spoken, truth.duration)
-    found.invented += sum(1 for one in heard if _outside(one, spoken))
-    _count(truth, output, channel, pairs, said, tokens, heard, found)
+    result.quiet_seconds += truth.duration - _covered(spoken, truth.duration)
+    result.invented += sum(1 for word in words if _outside(word, spoken))
+    _count(truth, output, channel, pairs, reference, tokens, words, result)
     if _several(truth) and output.turns:
-        _attribute(truth, output, pairs, said, tokens, heard, found)
+        _attribute(truth, output, pairs, reference, tokens, words, result)
 
 
 def _count(
@@ -272,33 +274,33 @@ def _count(
     output: SystemOutput,
     channel: int,
     pairs: Sequence[WordPair],
-    said: Sequence[SaidToken],
-    tokens: Sequence[HeardToken],
-    heard: Sequence[WrittenWord],
-    found: SpeechScore,
+    reference: Sequence[ReferenceToken],
+    tokens: Sequence[RecognizedToken],
+    words: Sequence[WrittenWord],
+    result: SpeechScore,
 ) -> None:
     doubts = [(doubt.start - NEAR, doubt.end + NEAR) for doubt in output.doubts if doubt.channel == channel]
     event_of: dict[int, int] = {}  # by written word
     wrong: set[int] = set()
-    at = said[0].event if said else (0 if found.events else -1)
+    at = reference[0].event if reference else (0 if result.events else -1)
     for step, pair in enumerate(pairs):
         if pair.said is not None:
-            one = said[pair.said]
-            at = one.event
-            own = found.events[at]
-            own.words += 1
+            token = reference[pair.said]
+            at = token.event
+            event_score = result.events[at]
+            event_score.words += 1
             if pair.heard is None and not pair.right:
-                own.deleted += 1
-                own.lost += not _marked(one.time, doubts, pairs, step, tokens, heard)
+                event_score.deleted += 1
+                event_score.lost += not _marked(token.time, doubts, pairs, step, tokens, words)
             elif pair.right:
-                if one.first and pair.heard is not None:
-                    own.start_error = heard[tokens[pair.heard].written].start - truth.events[at].onset
-                if one.last:
-                    own.end_error = heard[tokens[_last_part(pairs, step)].written].end - truth.events[at].offset
+                if token.first and pair.heard is not None:
+                    event_score.start_error = words[tokens[pair.heard].written].start - truth.events[at].onset
+                if token.last:
+                    event_score.end_error = words[tokens[_last_part(pairs, step)].written].end - truth.events[at].offset
             else:
-                own.substituted += 1
+                event_score.substituted += 1
         elif at >= 0 and not pair.right:
-            found.events[at].inserted += 1
+            result.events[at].inserted += 1
         if pair.heard is not None:
             index = tokens[pair.heard].written
             event_of.setdefault(index, at)
@@ -306,28 +308,28 @@ def _count(
                 wrong.add(index)
     for index, at in event_of.items():
         if at >= 0:
-            _count_mark(found.events[at], heard[index], index in wrong)
+            _count_mark(result.events[at], words[index], index in wrong)
 
 
 def _last_part(pairs: Sequence[WordPair], step: int) -> int:
-    """The heard word with which a right one ends."""
-    found = next(pair.heard for pair in reversed(pairs[: step + 1]) if pair.heard is not None)
+    """Return the recognized word that ends a right one."""
+    index = next(pair.heard for pair in reversed(pairs[: step + 1]) if pair.heard is not None)
     for pair in pairs[step + 1 :]:
         if pair.said is not None or pair.heard is None or not pair.right:
             break
-        found = pair.heard
-    return found
+        index = pair.heard
+    return index
 
 
-def _count_mark(own: EventScore, word: WrittenWord, wrong: bool) -> None:
+def _count_mark(event_score: EventScore, word: WrittenWord, wrong: bool) -> None:
     if word.doubtful:
-        own.marked_wrong += wrong
-        own.marked_right += not wrong
+        event_score.marked_wrong += wrong
+        event_score.marked_right += not wrong
     else:
-        own.unmarked_wrong += wrong
+        event_score.unmarked_wrong += wrong
     if word.confidence < 0.5:
-        own.unsure_wrong += wrong
-        own.unsure_right += not wrong
+        event_score.unsure_wrong += wrong
+        event_score.unsure_right += not wrong
 
 
 def _marked(
@@ -335,14 +337,14 @@ def _marked(
     doubts: Sequence[tuple[float, float]],
     pairs: Sequence[WordPair],
     step: int,
-    tokens: Sequence[HeardToken],
-    heard: Sequence[WrittenWord],
+    tokens: Sequence[RecognizedToken],
+    words: Sequence[WrittenWord],
 ) -> bool:
     if any(start <= time <= end for start, end in doubts):
         return True
     before = next((pair.heard for pair in reversed(pairs[:step]) if pair.heard is not None), None)
     after = next((pair.heard for pair in pairs[step + 1 :] if pair.heard is not None), None)
-    return any(heard[tokens[index].written].doubtful for index in (before, after) if index is not None)
+    return any(words[tokens[index].written].doubtful for index in (before, after) if index is not None)
 
 
 def _outside(word: WrittenWord, spoken: Sequence[SoundEvent]) -> bool:
@@ -364,32 +366,33 @@ def _attribute(
     truth: Truth,
     output: SystemOutput,
     pairs: Sequence[WordPair],
-    said: Sequence[SaidToken],
-    tokens: Sequence[HeardToken],
-    heard: Sequence[WrittenWord],
-    found: SpeechScore,
+    reference: Sequence[ReferenceToken],
+    tokens: Sequence[RecognizedToken],
+    words: Sequence[WrittenWord],
+    result: SpeechScore,
 ) -> None:
-    """Words given to another speaker; the system's labels stand for the speakers that fit best. Machines' words are
-    left out: whose they are is asked elsewhere."""
+    """Count words assigned to another speaker, with the best mapping of the system's labels. Words of machines are
+    excluded.
+    """
     both = [
-        (said[pair.said].event, output.turns[heard[tokens[pair.heard].written].turn].speaker)
+        (reference[pair.said].event, output.turns[words[tokens[pair.heard].written].turn].speaker)
         for pair in pairs
         if pair.said is not None
         and pair.heard is not None
-        and truth.events[said[pair.said].event].kind == "speech"
-        and heard[tokens[pair.heard].written].turn >= 0
+        and truth.events[reference[pair.said].event].kind == "speech"
+        and words[tokens[pair.heard].written].turn >= 0
     ]
     votes: dict[tuple[str, str], int] = defaultdict(int)
     for index, label in both:
         votes[truth.events[index].speaker, label] += 1
     stands_for = _best_match(votes)
     for index, label in both:
-        found.events[index].attributed += 1
-        found.events[index].misattributed += stands_for.get(label) != truth.events[index].speaker
+        result.events[index].attributed += 1
+        result.events[index].misattributed += stands_for.get(label) != truth.events[index].speaker
 
 
 def _best_match(votes: dict[tuple[str, str], int]) -> dict[str, str]:
-    """By label, the speaker, one to one, with most words right."""
+    """Return the speaker by label, one to one, with the most right words."""
     from scipy.optimize import linear_sum_assignment
 
     speakers, labels = sorted({pair[0] for pair in votes}), sorted({pair[1] for pair in votes})
@@ -401,41 +404,47 @@ def _best_match(votes: dict[tuple[str, str], int]) -> dict[str, str]:
 
 
 def cp_errors(truth: Truth, output: SystemOutput) -> tuple[int, int]:
-    """Errors and words of cpWER: each speaker's words one after the other, labels permuted for the fewest errors.
+    """Return errors and words of cpWER: each speaker's words in sequence, labels permuted for the fewest errors.
 
-    What machines say, and turns that the system gives to a machine, is one more speaker.
+    Machines, and turns that the system assigns to a machine, are one more speaker.
     """
     from scipy.optimize import linear_sum_assignment
 
-    ours: dict[str, list[SaidToken]] = defaultdict(list)
-    for one in said_of(truth, range(len(truth.events))):
-        event = truth.events[one.event]
-        ours[event.speaker if event.kind == "speech" else "machine"].append(one)
-    theirs: dict[str, list[HeardWord]] = defaultdict(list)
+    ours: dict[str, list[ReferenceToken]] = defaultdict(list)
+    for token in reference_tokens(truth, range(len(truth.events))):
+        event = truth.events[token.event]
+        ours[event.speaker if event.kind == "speech" else "machine"].append(token)
+    theirs: dict[str, list[RecognizedWord]] = defaultdict(list)
     for word in output.words:
         turn = output.turns[word.turn]
         theirs["machine" if turn.machine else turn.speaker].append(word)
-    said = list(ours.values())
-    heard = [tokens_of(written(own), truth.language) for own in theirs.values()]
-    size = max(len(said), len(heard))
-    said += [[]] * (size - len(said))
-    heard += [[]] * (size - len(heard))
-    errors = np.array([[sum(not pair.right for pair in align(left, right)) for right in heard] for left in said])
+    references = list(ours.values())
+    recognized = [tokens_of(written(speaker_words), truth.language) for speaker_words in theirs.values()]
+    size = max(len(references), len(recognized))
+    references += [[]] * (size - len(references))
+    recognized += [[]] * (size - len(recognized))
+    errors = np.array(
+        [
+            [sum(not pair.right for pair in align(reference, tokens)) for tokens in recognized]
+            for reference in references
+        ]
+    )
     if not size:
         return 0, 0
-    return int(errors[linear_sum_assignment(errors)].sum()), sum(map(len, said))
+    return int(errors[linear_sum_assignment(errors)].sum()), sum(map(len, references))
 
 
 def language_of_prompts(truth: Truth, output: SystemOutput) -> list[bool]:
-    """For each event with words: whether most of the words heard during it are in turns of its language; False where
-    none is heard. A system without turns has one language for all."""
-    found = []
+    """Return for each event with words whether most words recognized during it are in turns of its language; False
+    without any. A system without turns has one language for all.
+    """
+    matches = []
     words = sorted(output.words, key=lambda word: word.start)
     starts = [word.start for word in words]
     for event in truth.events:
         if not event.spoken:
             continue
-        own = words[bisect_left(starts, event.onset - MARGIN) : bisect_left(starts, event.offset)]
-        languages = [output.turns[word.turn].language if word.turn >= 0 else output.language for word in own]
-        found.append(2 * languages.count(event.language) > len(languages))
-    return found
+        event_words = words[bisect_left(starts, event.onset - MARGIN) : bisect_left(starts, event.offset)]
+        languages = [output.turns[word.turn].language if word.turn >= 0 else output.language for word in event_words]
+        matches.append(2 * languages.count(event.language) > len(languages))
+    return matches

@@ -1,4 +1,4 @@
-"""Real speech and real telephone sounds: where each recording comes from, under which license, and who may use it when.
+"""Real speech and telephone sounds: source, license and half of each recording.
 
 Three sources; none of them is part of this repository.
 
@@ -7,13 +7,13 @@ LibriSpeech (Panayotov et al. 2015, CC BY 4.0): `UTTERANCES` of test-other and `
     *.trans.txt, at any depth), or a flat folder of *.flac with transcripts.tsv ("id<TAB>words").
 Debian's Asterisk sounds: prompts spoken by Allison Smith (en, es; Digium), June Wallack (fr), Carlo Flora (it),
     ivrvoice.ru (ru); hold music by Macroform, Manolo Camp and Reno Project. CC BY-SA 3.0, Italian and Russian prompts
-    CC BY 3.0; each package's `copyright` file has the credits. Fetched with apt-get and unpacked into the cache, or
-    given as a folder into which the packages were unpacked with `dpkg -x` (`--asterisk FOLDER`, `ASTERISK_SOUNDS`).
-pyannote.audio's own sample (MIT): 30 s of a telephone conversation with speaker turns and words. It lies in the
-    installed package.
+    CC BY 3.0; each package's `copyright` file has the credits. Downloaded with apt-get and unpacked into the cache, or
+    a folder into which the packages were unpacked with `dpkg -x` (`--asterisk FOLDER`, `ASTERISK_SOUNDS`).
+pyannote.audio's own sample (MIT): 30 s of a telephone conversation with speaker turns and words, from the installed
+    package.
 
-Every recording belongs to one half. Tune on "development"; "report" is read once. No speaker is in both:
-LibriSpeech by speaker, VOICES by even or odd speaker id, prompts by the parity of the CRC-32 of their name.
+Every recording belongs to one half. Tune on "development"; "report" is read once. No speaker is in both: LibriSpeech by
+speaker, VOICES by even or odd speaker id, prompts by the parity of the CRC-32 of their name.
 """
 
 import csv
@@ -93,7 +93,7 @@ class Clip:
     language: str = "en"
 
     def load(self) -> Sound:
-        """The samples at `RATE`, mono. Raises `SourceMissing`."""
+        """Load the samples at `RATE`, mono. Raises `SourceMissing`."""
         return load(self.path)
 
 
@@ -117,12 +117,12 @@ class Telephone:
 
 
 def half_of(name: str) -> Half:
-    """The half of a prompt: "development" where the CRC-32 of its name ("queue-youarenext") is even."""
+    """Return the half of a prompt: "development" if the CRC-32 of its name ("queue-youarenext") is even."""
     return "development" if zlib.crc32(name.encode()) % 2 == 0 else "report"
 
 
 def load(path: Path) -> Sound:
-    """A recording at `RATE`, channels averaged. Raises `SourceMissing`."""
+    """Load a recording at `RATE`, channels averaged. Raises `SourceMissing`."""
     import soundfile
     import soxr
 
@@ -141,7 +141,7 @@ class Sources:
     asterisk: Path | None = None
 
     def utterances(self, half: Half) -> dict[str, list[Clip]]:
-        """By speaker, the `PER_SPEAKER` utterances with their words, in order."""
+        """Return the `PER_SPEAKER` utterances of each speaker with their words, in order."""
         return {
             speaker: [self._utterance(f"{speaker}-{chapter}-{index:04}", words=True) for index in range(PER_SPEAKER)]
             for speaker, chapter in UTTERANCES[half].items()
@@ -149,8 +149,8 @@ class Sources:
 
     def voices(self, half: Half) -> list[Clip]:
         """One utterance of each further speaker of the half: even speaker ids are development."""
-        wanted = 0 if half == "development" else 1
-        return [self._utterance(f"{name}-0000") for name in VOICES if int(name.split("-")[0]) % 2 == wanted]
+        parity = 0 if half == "development" else 1
+        return [self._utterance(f"{name}-0000") for name in VOICES if int(name.split("-")[0]) % 2 == parity]
 
     def prompts(self, half: Half, language: str = "en") -> list[Clip]:
         """Prompts of the half whose words are known, by name; letters, digits and tones included."""
@@ -164,7 +164,7 @@ class Sources:
         return clips
 
     def prompt(self, name: str, language: str = "en") -> Clip:
-        """A prompt by name, of whichever half. Raises `SourceMissing`."""
+        """Return a prompt of either half by name. Raises `SourceMissing`."""
         voice = PROMPT_VOICES[language]
         path = self._asterisk / "share/asterisk/sounds" / voice / f"{name}.wav"
         if not path.is_file():
@@ -179,10 +179,10 @@ class Sources:
     @staticmethod
     def telephone() -> Telephone:
         """pyannote.audio's sample; it is in neither half, nothing is tuned on it."""
-        found = importlib.util.find_spec("pyannote.audio")
-        if found is None or not found.submodule_search_locations:
+        spec = importlib.util.find_spec("pyannote.audio")
+        if spec is None or not spec.submodule_search_locations:
             raise SourceMissing("pyannote.audio is not installed.")
-        folder = Path(found.submodule_search_locations[0]) / "sample"
+        folder = Path(spec.submodule_search_locations[0]) / "sample"
         turns = []
         for line in (folder / "sample.rttm").read_text().splitlines():
             fields = line.split()
@@ -203,8 +203,8 @@ class Sources:
 
     @cached_property
     def _folder(self) -> Path:
-        given = self.librispeech or os.environ.get("LIBRISPEECH")
-        folder = Path(given) if given else None
+        configured = self.librispeech or os.environ.get("LIBRISPEECH")
+        folder = Path(configured) if configured else None
         if folder is None or not folder.is_dir():
             raise SourceMissing(
                 f"LibriSpeech's folder is {folder or 'not set'}. Unpack test-other and train-clean-100 and give their "
@@ -222,9 +222,9 @@ class Sources:
 
     @cached_property
     def _asterisk(self) -> Path:
-        """The folder with share/asterisk and share/doc: "usr" of the unpacked packages."""
-        given = self.asterisk or os.environ.get("ASTERISK_SOUNDS")
-        folder = Path(given) if given else fetch_asterisk()
+        """Return the folder with share/asterisk and share/doc: "usr" of the unpacked packages."""
+        configured = self.asterisk or os.environ.get("ASTERISK_SOUNDS")
+        folder = Path(configured) if configured else fetch_asterisk()
         return folder if (folder / "share").is_dir() else folder / "usr"
 
     def _prompt_texts(self, language: str) -> dict[str, str]:
@@ -238,18 +238,18 @@ class Sources:
 
 
 def own_text(name: str, text: str) -> str:
-    """A prompt's text without those of its group that follow on its line, as in two lines of the Italian list."""
+    """Remove later prompts of the group from a prompt's line, as in two lines of the Italian list."""
     group = re.escape(name.split("-", maxsplit=1)[0])
     return re.split(rf"\s{group}-[\w-]+:\s", text)[0].strip()
 
 
 def clean(text: str) -> str:
-    """A prompt's text without stage directions: "[ascending tones]", "(simple tone sound plays)"."""
+    """Remove stage directions from a prompt's text: "[ascending tones]", "(simple tone sound plays)"."""
     return re.sub(r"\s+", " ", re.sub(r"\[[^\]]*\]|\([^)]*\)", " ", text)).strip()
 
 
 def cache() -> Path:
-    """The folder for what is fetched: bench-real/ in the user's cache for Switchboard."""
+    """Return the folder of downloads: bench-real/ in the user's cache for Switchboard."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "switchboard" / "bench-real"
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.real.outputs import Doubted, HeardLabel, HeardTurn, HeardWord, SystemOutput
+from bench.real.outputs import Doubted, HeardLabel, HeardTurn, RecognizedWord, SystemOutput
 from bench.real.sources import RATE
 
 RAW_WAYS = ("plain", "vad", "batched")
@@ -52,7 +52,7 @@ class Switchboard:
         self.recorded: dict[Any, Any] = {}  # what the stages of the last call gave
 
     def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> SystemOutput:
-        """The output for a recording of one or two channels, or one of each party; `terms` are the workspace's."""
+        """Return the output for a recording of one or two channels, or one per party; `terms` are the workspace's."""
         from pipeline.domain.call import Call
         from pipeline.domain.insight import Roster
         from pipeline.domain.speech import Recording
@@ -92,7 +92,7 @@ class Raw:
         self._whisper: Any = None
 
     def __call__(self, path: Path) -> SystemOutput:
-        """The output for a recording; each channel is transcribed by itself."""
+        """Return the output for a recording; each channel is transcribed separately."""
         import soundfile
         import soxr
 
@@ -102,13 +102,13 @@ class Raw:
         if rate != RATE:
             samples = soxr.resample(samples, rate, RATE)
         read = time.process_time()
-        words: list[HeardWord] = []
+        words: list[RecognizedWord] = []
         languages: list[str] = []
         for channel in range(samples.shape[1]):
             segments, info = transcribe(samples[:, channel].copy())
             languages.append(info.language)
             words += [
-                HeardWord(float(word.start), float(word.end), word.word, float(word.probability), channel=channel)
+                RecognizedWord(float(word.start), float(word.end), word.word, float(word.probability), channel=channel)
                 for segment in segments
                 for word in segment.words or ()
             ]
@@ -126,13 +126,13 @@ class Raw:
 
         if self._whisper is None:
             self._whisper = WhisperModel(str(self._folder), device="cpu", compute_type="int8", cpu_threads=1)
-        given: dict[str, Any] = {"word_timestamps": True, "language": "en" if self.model.endswith(".en") else None}
+        options: dict[str, Any] = {"word_timestamps": True, "language": "en" if self.model.endswith(".en") else None}
         if self.name == "batched":
             pipeline = BatchedInferencePipeline(self._whisper)
-            return lambda sound: pipeline.transcribe(sound, batch_size=BATCH_SIZE, **given)
+            return lambda sound: pipeline.transcribe(sound, batch_size=BATCH_SIZE, **options)
         if self.name == "vad":
-            given["vad_filter"] = True
-        return lambda sound: self._whisper.transcribe(sound, **given)
+            options["vad_filter"] = True
+        return lambda sound: self._whisper.transcribe(sound, **options)
 
 
 def _metered(transcriber: Callable[[], Any], diarizer: Callable[[], Any]) -> Any:
@@ -188,7 +188,7 @@ def _output(name: str, model: str, transcript: Any, seconds: dict[str, float]) -
     words = []
     for index, turn in enumerate(transcript.turns):
         words += [
-            HeardWord(
+            RecognizedWord(
                 word.start, word.end, _spaced(word), word.confidence, word.doubtful, int(turn.speaker in second), index
             )
             for word in turn.words
@@ -211,13 +211,13 @@ def _output(name: str, model: str, transcript: Any, seconds: dict[str, float]) -
 
 
 def _spaced(word: Any) -> str:
-    """The word with a space before it, unless it belongs to the one before: scripts without spaces."""
+    """Return the word with a space before it, unless it joins the previous one: scripts without spaces."""
     return str(word.text) if getattr(word, "joined", False) else f" {word.text}"
 
 
 def _labels(labels: Sequence[Sequence[Any]]) -> tuple[HeardLabel, ...]:
     return tuple(
         HeardLabel(channel, label.start, label.end, label.kind.value)
-        for channel, own in enumerate(labels)
-        for label in own
+        for channel, channel_labels in enumerate(labels)
+        for label in channel_labels
     )

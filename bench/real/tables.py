@@ -7,20 +7,22 @@ from typing import Any
 from bench.real.figures import KINDS, LABELS, SHARES
 
 
-def show(found: dict[str, Any]) -> str:
-    """Every table, one under the other."""
+def show(results: dict[str, Any]) -> str:
+    """Format every table, one under the other."""
     lines: list[str] = []
-    for model in (model for model in found if model not in ("languages", "announcements")):
-        own = found[model]
-        systems = [system for system in LABELS if any(row.get(system) for row in own["by class"].values())]
+    for model in (model for model in results if model not in ("languages", "announcements")):
+        model_results = results[model]
+        systems = [system for system in LABELS if any(row.get(system) for row in model_results["by class"].values())]
         lines += [f"## {model}", "", "Words wrong, % (95 % interval); last: ours less the best raw way, points", ""]
-        lines += _table(["calls", "words", *systems, "less the best raw way"], _by_class(own["by class"], systems))
+        lines += _table(
+            ["calls", "words", *systems, "less the best raw way"], _by_class(model_results["by class"], systems)
+        )
         lines += ["", "Where the best raw way is better: by kind of error, ours less that, points", ""]
-        lines += _table(["calls", "words", "best raw way", "wrong", *KINDS], _worse(own["by class"]))
-        for part in own["together"]:
+        lines += _table(["calls", "words", "best raw way", "wrong", *KINDS], _worse(model_results["by class"]))
+        for part in model_results["together"]:
             lines += ["", f"{len(part['calls'])} calls together", ""]
             lines += _table(["", *part["systems"]], _together(part["systems"]))
-        for system, rows in own["speakers"].items():
+        for system, rows in model_results["speakers"].items():
             lines += ["", f"Mixed calls, {system}", ""]
             table = [[call, _cell(row["wrong speaker"]), str(row["cpWER"])] for call, row in rows.items()]
             lines += _table(["call", "words of the wrong speaker, %", "cpWER, %"], table)
@@ -34,17 +36,17 @@ def show(found: dict[str, Any]) -> str:
             f"{row['prompts_right']} of {row['prompts']}",
             _cell(row["wrong"]),
         ]
-        for system, own in found["languages"].items()
-        for row in own
+        for system, counts in results["languages"].items()
+        for row in counts
     ]
     lines += _table(["system", "language", "call right", "prompts right", "words wrong, %"], rows)
     lines += ["", "## Announcements", "", "Labeled a machine's, % (95 % interval)", ""]
-    told = [
+    announcement_rows = [
         [language, name, str(row["of"]), _cell(row)]
-        for language, own in found.get("announcements", {}).items()
-        for name, row in own.items()
+        for language, counts in results.get("announcements", {}).items()
+        for name, row in counts.items()
     ]
-    lines += _table(["", "", "of", "labeled"], told)
+    lines += _table(["", "", "of", "labeled"], announcement_rows)
     return "\n".join(lines)
 
 
@@ -72,19 +74,19 @@ def _worse(classes: dict[str, Any]) -> list[list[str]]:
 
 
 def _together(systems: dict[str, Any]) -> list[list[str]]:
-    own = list(systems.values())
-    rows = [[f"{name}, %", *(_cell(told.get(name)) for told in own)] for name in SHARES]
+    entries = list(systems.values())
+    rows = [[f"{name}, %", *(_cell(entry.get(name)) for entry in entries)] for name in SHARES]
     for edge in ("start", "end"):
-        cells = [told["times"].get(edge) for told in own]
+        cells = [entry["times"].get(edge) for entry in entries]
         shown = [f"{cell['median']} / {cell['p95']} ({cell['signed median']:+})" if cell else "" for cell in cells]
         rows.append([f"{edge}s, ms: median / p95 (signed)", *shown])
     for name in ("nobody speaks", "pauses of calls"):
-        cells = [told["invented"].get(name) for told in own]
+        cells = [entry["invented"].get(name) for entry in entries]
         shown = [f"{cell['per hour']} ({cell['words']} in {cell['hours']} h)" if cell else "" for cell in cells]
         rows.append([f"invented an hour, {name}", *shown])
-    rows.append(["processor seconds to the words", *(str(told["seconds"]["to the words"]) for told in own)])
-    rows.append(["beside batched", *(str(told["seconds beside batched"] or "") for told in own)])
-    rows.append(["all processor seconds", *(_parts(told["seconds"]) for told in own)])
+    rows.append(["processor seconds to the words", *(str(entry["seconds"]["to the words"]) for entry in entries)])
+    rows.append(["beside batched", *(str(entry["seconds beside batched"] or "") for entry in entries)])
+    rows.append(["all processor seconds", *(_parts(entry["seconds"]) for entry in entries)])
     return rows
 
 
@@ -102,14 +104,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def words_wrong(found: dict[str, Any], model: str, path: Path) -> None:
+def words_wrong(results: dict[str, Any], model: str, path: Path) -> None:
     """Write a PNG of "words wrong" of one model; systems side by side, classes of call one under the other."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    groups = found[model]["by class"]
+    groups = results[model]["by class"]
     systems = [system for system in LABELS if any(row.get(system) for row in groups.values())]
     names = list(groups)[::-1]
     height = 0.8 / len(systems)

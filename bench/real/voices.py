@@ -31,7 +31,7 @@ from pipeline.voice.calibration import VoiceCalibration, calibration_of
 
 OVER = ("mulaw", "gsm", "amr-4.75", "amr-12.2", "g722")
 ENROLLED = ("mulaw", "gsm", "amr-12.2")  # lines of the three calls that are enrolled
-SHORT, LONGEST, LEAST = 3.0, 12.0, 8.0  # seconds: of a short print, of a part, of what a voice says
+SHORT, MAX_PART, MIN_SPEECH = 3.0, 12.0, 8.0  # seconds: of a short print, of a part, of what a voice says
 ENOUGH = 10.0  # seconds of speech that make a profile: the parts are shorter than calls
 Row = dict[str, Any]
 
@@ -56,23 +56,23 @@ def run(half: Half, sources: Sources, pipeline: str) -> Iterator[Row]:
                 ("ab", "two voices"): [first, other],
             }
             for (part, kind), sound in pieces.items():
-                made = engine.voiceprint(sound)
-                if made is not None and (line == OVER[0] or "voice" not in kind):
-                    yield {"speaker": name, "part": part, "line": line, "kind": kind} | written(made)
+                voiceprint = engine.voiceprint(sound)
+                if voiceprint is not None and (line == OVER[0] or "voice" not in kind):
+                    yield {"speaker": name, "part": part, "line": line, "kind": kind} | written(voiceprint)
 
 
 def spoken(half: Half, sources: Sources) -> dict[str, tuple[Sound, Sound]]:
     """Two parts of what each voice says, without its pauses, at one level."""
     clips = {clip.speaker: [clip.load()] for clip in sources.voices(half)}
-    clips |= {name: [clip.load() for clip in own] for name, own in sources.utterances(half).items()}
-    found = {}
+    clips |= {name: [clip.load() for clip in speaker_clips] for name, speaker_clips in sources.utterances(half).items()}
+    parts = {}
     for name, sounds in clips.items():
-        said = [net(level(sound)) for sound in sounds]
-        if len(said) > 1:
-            found[name] = (np.concatenate(said[: len(said) // 2]), np.concatenate(said[len(said) // 2 :]))
-        elif len(said[0]) >= LEAST * RATE:
-            found[name] = (said[0][: len(said[0]) // 2], said[0][len(said[0]) // 2 :])
-    return {name: (a[: round(LONGEST * RATE)], b[: round(LONGEST * RATE)]) for name, (a, b) in found.items()}
+        leveled = [net(level(sound)) for sound in sounds]
+        if len(leveled) > 1:
+            parts[name] = (np.concatenate(leveled[: len(leveled) // 2]), np.concatenate(leveled[len(leveled) // 2 :]))
+        elif len(leveled[0]) >= MIN_SPEECH * RATE:
+            parts[name] = (leveled[0][: len(leveled[0]) // 2], leveled[0][len(leveled[0]) // 2 :])
+    return {name: (a[: round(MAX_PART * RATE)], b[: round(MAX_PART * RATE)]) for name, (a, b) in parts.items()}
 
 
 def net(sound: Sound) -> Sound:
@@ -89,9 +89,14 @@ def on_line(sound: Sound, line: str, seed: str) -> Sound:
     return LINES[line](level(sound + beneath, rng.uniform(-32, -16)))
 
 
-def written(made: Voiceprint) -> Row:
-    packed = base64.b64encode(np.asarray(made.vector, "<f2").tobytes()).decode()
-    return {"seconds": made.speech_seconds, "agreement": made.agreement, "model": made.model, "vector": packed}
+def written(voiceprint: Voiceprint) -> Row:
+    packed = base64.b64encode(np.asarray(voiceprint.vector, "<f2").tobytes()).decode()
+    return {
+        "seconds": voiceprint.speech_seconds,
+        "agreement": voiceprint.agreement,
+        "model": voiceprint.model,
+        "vector": packed,
+    }
 
 
 def read(row: Row) -> Voiceprint:
@@ -101,28 +106,28 @@ def read(row: Row) -> Voiceprint:
 
 
 def figures(rows: Sequence[Row], calibration: VoiceCalibration) -> dict[str, dict[str, float]]:
-    """Every table by its title."""
+    """Return every table by its title."""
     prints = [(row, read(row)) for row in rows if row["kind"] in ("whole", "short")]
-    found: dict[str, dict[str, float]] = {}
+    tables: dict[str, dict[str, float]] = {}
     for kind in ("whole", "short"):
-        own = [(row, made) for row, made in prints if row["kind"] == kind]
-        found[f"pairs, {kind}, any line"] = pairs(own, None)
+        kind_prints = [(row, voiceprint) for row, voiceprint in prints if row["kind"] == kind]
+        tables[f"pairs, {kind}, any line"] = pairs(kind_prints, None)
         for line in OVER:
-            found[f"pairs, {kind}, {line}"] = pairs(own, line)
-        found[f"naming, {kind}"] = naming(prints, kind, calibration)
-    found["agreement"] = agreement(rows, calibration)
-    return found
+            tables[f"pairs, {kind}, {line}"] = pairs(kind_prints, line)
+        tables[f"naming, {kind}"] = naming(prints, kind, calibration)
+    tables["agreement"] = agreement(rows, calibration)
+    return tables
 
 
 def pairs(prints: Sequence[tuple[Row, Voiceprint]], line: str | None) -> dict[str, float]:
     """Cosines of the first part of a voice to the second part of another or of the same, and the equal error rate."""
     same: list[float] = []
     other: list[float] = []
-    for one, a in prints:
+    for row, a in prints:
         for two, b in prints:
-            if (one["part"], two["part"]) != ("a", "b") or (line and {one["line"], two["line"]} != {line}):
+            if (row["part"], two["part"]) != ("a", "b") or (line and {row["line"], two["line"]} != {line}):
                 continue
-            (same if one["speaker"] == two["speaker"] else other).append(float(np.dot(a.vector, b.vector)))
+            (same if row["speaker"] == two["speaker"] else other).append(float(np.dot(a.vector, b.vector)))
     rate, at = equal_error(np.array(same), np.array(other))
     return {
         "same": len(same),
@@ -137,7 +142,7 @@ def pairs(prints: Sequence[tuple[Row, Voiceprint]], line: str | None) -> dict[st
 
 
 def equal_error(same: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The rate at which as many are falsely rejected as accepted, and its cosine."""
+    """Return the equal error rate and its cosine threshold."""
     at = np.sort(np.concatenate([same, other]))
     rejected = np.searchsorted(np.sort(same), at) / len(same)
     accepted = 1 - np.searchsorted(np.sort(other), at) / len(other)
@@ -146,25 +151,28 @@ def equal_error(same: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -
 
 
 def naming(prints: Sequence[tuple[Row, Voiceprint]], kind: str, calibration: VoiceCalibration) -> dict[str, float]:
-    """Everybody is a member, enrolled from the first part over three lines; asked is the second part over every line.
+    """Measure naming: members are enrolled from the first part over three lines; the second part over every line is the
+    query.
 
-    Each voice is a stranger once: then all others are members, and both of its parts are asked.
+    Each voice is once a stranger: all others are members, and both of its parts are queries.
     """
-    known = {}
+    profiles = {}
     for name in sorted({row["speaker"] for row, _ in prints}):
-        own = [VoiceSample(row["line"], made) for row, made in prints if _enrolls(row, name)]
-        known[name] = [one.voiceprint for one in learn(own, {}, calibration, ENOUGH).centroids]
-    counts: dict[str, float] = {"members": len(known), "members with a profile": sum(map(bool, known.values()))}
+        samples = [VoiceSample(row["line"], voiceprint) for row, voiceprint in prints if _enrolls(row, name)]
+        profiles[name] = [centroid.voiceprint for centroid in learn(samples, {}, calibration, ENOUGH).centroids]
+    counts: dict[str, float] = {"members": len(profiles), "members with a profile": sum(map(bool, profiles.values()))}
     tally: dict[str, float] = {"right": 0, "wrong": 0, "not named": 0, "strangers": 0, "strangers named": 0}
-    for row, made in prints:
+    for row, voiceprint in prints:
         if row["kind"] != kind:
             continue
         if row["part"] == "b":
-            found = match(made, known, calibration)
-            tally["not named" if found is None else "right" if found.name == row["speaker"] else "wrong"] += 1
-        others = {name: centroids for name, centroids in known.items() if name != row["speaker"]}
+            match_result = match(voiceprint, profiles, calibration)
+            tally[
+                "not named" if match_result is None else "right" if match_result.name == row["speaker"] else "wrong"
+            ] += 1
+        others = {name: centroids for name, centroids in profiles.items() if name != row["speaker"]}
         tally["strangers"] += 1
-        tally["strangers named"] += match(made, others, calibration) is not None
+        tally["strangers named"] += match(voiceprint, others, calibration) is not None
     return counts | tally
 
 
@@ -174,14 +182,14 @@ def _enrolls(row: Row, name: str) -> bool:
 
 def agreement(rows: Sequence[Row], calibration: VoiceCalibration) -> dict[str, float]:
     """Are two voices in one print noticed, and one voice not mistaken for two?"""
-    one, two = (
+    genuine, two = (
         np.array([r["agreement"] for r in rows if r["kind"] == kind and r["agreement"] is not None])
         for kind in ("one voice", "two voices")
     )
     return {
-        "one voice": len(one),
-        "taken for two": int((one < calibration.agreement).sum()),
-        "lowest": float(one.min()),
+        "one voice": len(genuine),
+        "taken for two": int((genuine < calibration.agreement).sum()),
+        "lowest": float(genuine.min()),
         "two voices": len(two),
         "noticed": int((two < calibration.agreement).sum()),
         "highest": float(two.max()),
@@ -197,7 +205,7 @@ def show(tables: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.real voices", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

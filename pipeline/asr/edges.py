@@ -33,7 +33,7 @@ def check_sound(samples: npt.NDArray[np.float32], chunk: Chunk, longest: float) 
     """Raise `EngineError` for a chunk's sound that is empty, longer than `longest` seconds, or not finite."""
     seconds = len(samples) / SAMPLE_RATE
     if not 0 < seconds <= longest + 0.5:
-        raise EngineError(f"A chunk has {seconds:.1f} s; this model takes up to {longest:g} s.")
+        raise EngineError(f"A chunk has {seconds:.1f} s; this model accepts up to {longest:g} s.")
     if not np.isfinite(samples).all():
         raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
 

@@ -1,6 +1,6 @@
-"""One service and one PostgreSQL for all acceptance tests, stopped when they are over: other tests need the cores.
+"""One service and one PostgreSQL for all acceptance tests, stopped at the end, since other tests need the cores.
 
-Each test has a workspace of its own.
+Each test has a separate workspace.
 """
 
 import socket
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="package")
 def state_folder() -> Iterator[Path]:
-    """The folder of a PostgreSQL that the tests may stop and start."""
+    """Return the folder of a PostgreSQL that tests may stop and start."""
     with tempfile.TemporaryDirectory(prefix="switchboard-acceptance-") as folder:
         yield Path(folder)
         embedded.stop(Path(folder) / "state")
@@ -36,14 +36,14 @@ def state_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
-    """Of the traces of the service."""
-    with collecting() as made:
-        yield made
+    """Collect the traces of the service."""
+    with collecting() as trace_collector:
+        yield trace_collector
 
 
 @pytest.fixture(scope="package")
 def service(state_folder: Path, collector: Collector) -> Iterator[RunningService]:
-    """The service on synthetic checkpoints."""
+    """Start the service on synthetic checkpoints."""
     url = embedded.start(state_folder / "state")
     migrate.migrate(url)
     running = RunningService(url, state_folder, free_port(), {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
@@ -54,14 +54,14 @@ def service(state_folder: Path, collector: Collector) -> Iterator[RunningService
 
 @pytest.fixture
 async def client(service: RunningService) -> AsyncIterator[Client]:
-    made = await Client.of(service)
-    yield made
-    await made.close()
+    client = await Client.of(service)
+    yield client
+    await client.close()
 
 
 @pytest.fixture(scope="package")
 def files() -> Iterator[FileServer]:
-    """A server of recordings on 127.0.0.1, which the service is allowed to fetch from."""
+    """Serve recordings on 127.0.0.1, which the service may fetch."""
     with FileServer() as server:
         yield server
 

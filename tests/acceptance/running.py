@@ -30,7 +30,7 @@ SECRETS_KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 @dataclass
 class RunningService:
-    """`switchboard up` in a process of its own, on synthetic checkpoints, with a workspace, a team and their keys.
+    """`switchboard up` in a separate process, on synthetic checkpoints, with a workspace, a team and their keys.
 
     `database_url`: empty for the embedded PostgreSQL of `folder`.
     """
@@ -112,13 +112,13 @@ class RunningService:
         return str(self.ready["submitUrl"])
 
     def processes(self) -> list[psutil.Process]:
-        """All that descend from the supervisor."""
+        """Return all descendants of the supervisor."""
         assert self.process is not None
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def pids(self, deployment: str) -> list[int]:
         """Processes of a deployment's replicas, by Ray's process title."""
-        titles = [(one.pid, _title(one)) for one in self.processes()]
+        titles = [(process.pid, _title(process)) for process in self.processes()]
         return [pid for pid, title in titles if f":{deployment}" in title and "ServeReplica" in title]
 
     def _event(self, name: str, timeout: float) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Client:
 
     @classmethod
     async def of(cls, service: RunningService, name: str | None = None) -> "Client":
-        """A client with a workspace, a team and a team-scoped key of its own."""
+        """Create a client with a new workspace, team and team-scoped key."""
         database = await Database.open(service.database_url, pool_size=2)
         workspace = await directory.create_workspace(database, name or f"w-{uuid4().hex[:8]}", default_country="US")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
@@ -175,8 +175,8 @@ class Client:
         headers = {"Authorization": f"Bearer {self.key}"}
         if client is not None:
             return await client.post(self.submit_url, json=body, headers=headers)
-        async with httpx.AsyncClient(timeout=15, trust_env=False) as own:
-            return await own.post(self.submit_url, json=body, headers=headers)
+        async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+            return await http.post(self.submit_url, json=body, headers=headers)
 
     async def accepted(self, body: dict[str, Any]) -> dict[str, Any]:
         """POST a body that must be taken."""
@@ -190,7 +190,7 @@ class Client:
         return record
 
     async def ended(self, call_ids: Iterable[str], timeout: float = 120.0) -> list[CallRecord]:
-        """The records once all are completed or failed."""
+        """Return the records once all are completed or failed."""
         call_ids = list(call_ids)
         deadline = time.monotonic() + timeout
         while True:

@@ -1,4 +1,4 @@
-"""Nobody gets into Ray: its ports are this machine's alone, and none does anything for who has no token."""
+"""Access to Ray: its ports listen on this machine only, and reject clients without the token."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.file_server import FileServer
 from tests.listening import Door, doors
 from tests.synthetic_calls import synthetic_calls
 
-# Without a token, as anybody on this machine might: prints what it was let do.
+# Without a token, as any user of this machine: prints what it was allowed to do.
 AS_A_DRIVER = "import ray; ray.init(ADDRESS, log_to_driver=False); print('GOT IN', ray.nodes())"
 AS_A_CLIENT = "from ray._raylet import GcsClient; print('GOT IN', GcsClient(ADDRESS).internal_kv_keys(b'', b'', 5))"
 METHODS = (  # one of each kind of server; each answers UNAUTHENTICATED to its own, UNIMPLEMENTED to the others'
@@ -35,7 +35,7 @@ ON_EVERY_INTERFACE = "ray::ServeReplica:"
 
 
 def outsider(script: str, **names: str) -> str:
-    """Run `script` as somebody who does not know the token; everything it printed."""
+    """Run `script` as a user without the token; return its output."""
     for name, value in names.items():
         script = script.replace(name, repr(value))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SWITCHBOARD_"))}
@@ -80,15 +80,15 @@ def test_rays_sockets_logs_and_spilled_sound_lie_where_only_their_user_may_enter
 
 @pytest.mark.slow
 def test_a_bare_driver_is_not_let_in(service: RunningService) -> None:
-    told = outsider(AS_A_DRIVER, ADDRESS=service.ready["rayAddress"])
-    assert "GOT IN" not in told
-    assert "UNAUTHENTICATED" in told.upper() or "AUTHENTICATION" in told.upper()
+    output = outsider(AS_A_DRIVER, ADDRESS=service.ready["rayAddress"])
+    assert "GOT IN" not in output
+    assert "UNAUTHENTICATED" in output.upper() or "AUTHENTICATION" in output.upper()
 
 
 def test_a_bare_client_reads_nothing_from_the_gcs(service: RunningService) -> None:
-    told = outsider(AS_A_CLIENT, ADDRESS=service.ready["rayAddress"])
-    assert "GOT IN" not in told
-    assert "AUTHENTICAT" in told.upper()
+    output = outsider(AS_A_CLIENT, ADDRESS=service.ready["rayAddress"])
+    assert "GOT IN" not in output
+    assert "AUTHENTICAT" in output.upper()
 
 
 def test_no_job_is_taken_by_a_dashboard_or_its_agent(listening: list[Door]) -> None:
@@ -112,21 +112,21 @@ def test_no_process_of_ray_answers_a_peer_without_the_token(listening: list[Door
     answers = {f"{door.who} {door.port}": peer(door) for door in listening if door.who != "haproxy"}
     print(answers)
     for who in ("gcs_server", "raylet", "ray::ServeController", "ray::ServeReplica:intake:Intake"):
-        assert any(name.startswith(who) and "UNAUTHENTICATED" in told for name, told in answers.items()), who
-    assert not any(told.startswith("GOT IN") for tolds in answers.values() for told in tolds)
+        assert any(name.startswith(who) and "UNAUTHENTICATED" in answer for name, answer in answers.items()), who
+    assert not any(answer.startswith("GOT IN") for tolds in answers.values() for answer in tolds)
 
 
 def peer(door: Door) -> set[str]:
-    """What a peer without the token, as Ray's processes are peers, is told by this port."""
-    told = set()
+    """Return the responses of this port to a peer without the token that speaks as Ray's processes do."""
+    responses = set()
     with grpc.insecure_channel(f"127.0.0.1:{door.port}") as channel:
         for method in METHODS:
             call = channel.unary_unary(method, request_serializer=bytes, response_deserializer=bytes)
             try:
-                told.add(f"GOT IN by {method}: {call(b'', timeout=10)!r}")
+                responses.add(f"GOT IN by {method}: {call(b'', timeout=10)!r}")
             except grpc.RpcError as error:
-                told.add(error.code().name)
-    return told
+                responses.add(error.code().name)
+    return responses
 
 
 async def test_what_is_kept_of_a_call_is_for_the_services_user_alone(
@@ -135,7 +135,7 @@ async def test_what_is_kept_of_a_call_is_for_the_services_user_alone(
     body = synthetic_calls()[0].submissions(files.add)[-1]
     await client.accepted(body)
     await client.ended([body["callId"]])
-    kept = list((service.folder / "recordings").rglob("*"))
-    assert kept
-    open_to_others = [path for path in (service.folder / "recordings", *kept) if path.stat().st_mode & 0o077]
+    stored = list((service.folder / "recordings").rglob("*"))
+    assert stored
+    open_to_others = [path for path in (service.folder / "recordings", *stored) if path.stat().st_mode & 0o077]
     assert open_to_others == []

@@ -1,5 +1,3 @@
-"""Results are read over HTTP from the running service, beside the endpoint that took them in."""
-
 import asyncio
 import contextlib
 import io
@@ -23,7 +21,7 @@ SHORT = "08_flite_voices_stereo"
 
 @asynccontextmanager
 async def reading(service: RunningService, client: Client) -> AsyncIterator[httpx.AsyncClient]:
-    """A reader of the client's workspace, once the API answers."""
+    """Return a reader of the client's workspace, once the API responds."""
     _, secret = await keys.create(client.database, client.workspace_id, None, ["read"], "reader")
     base = service.submit_url.removesuffix("/submit") + "/api/v1"
     headers = {"Authorization": f"Bearer {secret}"}
@@ -46,7 +44,7 @@ async def answering(reader: httpx.AsyncClient) -> None:
 async def test_a_call_is_listed_read_and_heard_over_http(
     service: RunningService, client: Client, files: FileServer
 ) -> None:
-    (sample,) = [one for one in synthetic_calls() if one.name == SHORT]
+    (sample,) = [call for call in synthetic_calls() if call.name == SHORT]
     *_, body = sample.submissions(files.add)
     call_id = body["callId"]
     async with reading(service, client) as reader:
@@ -67,13 +65,13 @@ async def test_a_call_is_listed_read_and_heard_over_http(
         longest = max((word.strip(".,?!") for word in words if word.isalpha()), key=len)
         (line,) = (await reader.get("/calls", params={"text": longest})).json()["items"]
         assert line["hits"] and line["call"]["callId"] == call_id
-    kept = await access_log.list_reads(client.database, EVERY_WORKSPACE, record["call"]["callId"])
-    assert {one.what for one in kept} == {"record", "transcript", "audio", "search"}
+    entries = await access_log.list_reads(client.database, EVERY_WORKSPACE, record["call"]["callId"])
+    assert {entry.what for entry in entries} == {"record", "transcript", "audio", "search"}
     assert (await client.post({**body, "callId": call_id})).status_code == 202
 
 
 async def states(reader: httpx.AsyncClient, call_id: str) -> list[str]:
-    """The states of a call as the stream tells them, until it has ended. Streams that end are opened again."""
+    """Return the states of a call from the stream, until it ends; reopen streams that end."""
     seen: list[str] = []
     last: dict[str, str] = {}
     while True:

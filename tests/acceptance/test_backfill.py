@@ -1,4 +1,4 @@
-"""`switchboard backfill` beside a running service, on its Ray: killed half-way, run again, audited.
+"""`switchboard backfill` during a running service, on its Ray: killed half-way, run again, audited.
 
 Each run starts a process for every core, with all models: `make notebooks` runs them.
 """
@@ -44,10 +44,10 @@ def recordings(tmp_path: Path) -> Path:
 def start(
     service: RunningService, recordings: Path, output: Path, model: str = str(fixture_checkpoints.RECOGNITION)
 ) -> subprocess.Popen[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
     return subprocess.Popen(
         [sys.executable, "-m", "serve_app.cli", "backfill", str(recordings), "--out", str(output), "--json"],
-        env=kept
+        env=environment
         | {
             "SWITCHBOARD_DATA_DIR": str(service.folder),
             "SWITCHBOARD_ASR__MODEL": model,
@@ -67,9 +67,9 @@ def rows(output: Path) -> list[dict[str, object]]:
 def backfillers(service: RunningService) -> list[int]:
     assert service.process is not None
     return [
-        one.pid
-        for one in psutil.Process(service.process.pid).children(recursive=True)
-        if "Backfiller" in " ".join(_command(one))
+        process.pid
+        for process in psutil.Process(service.process.pid).children(recursive=True)
+        if "Backfiller" in " ".join(_command(process))
     ]
 
 
@@ -99,10 +99,10 @@ def test_a_backfill_that_is_killed_half_way_loses_nothing_and_does_nothing_twice
     assert 0 < len(before) < 41
 
     second = start(service, recordings, output)
-    told, said = second.communicate(timeout=SECONDS)
-    assert second.returncode == 0, said[-3000:]
-    progress = json.loads(told)
-    assert "Joining Ray" in said
+    stdout, stderr = second.communicate(timeout=SECONDS)
+    assert second.returncode == 0, stderr[-3000:]
+    progress = json.loads(stdout)
+    assert "Joining Ray" in stderr
     done = rows(output)
     expected = {str(path.relative_to(recordings)) for path in recordings.rglob("*.*")}
     assert Counter(row["path"] for row in done) == Counter(expected)
@@ -122,8 +122,8 @@ def test_a_backfill_that_is_killed_half_way_loses_nothing_and_does_nothing_twice
 def test_what_ends_a_backfill_on_its_nodes_is_said_and_not_what_ray_makes_of_it(service, recordings, tmp_path):
     """Ray Data wraps an actor's error twice, and only the text of the first one survives the way to the driver."""
     run = start(service, recordings, tmp_path / "texts", model="medium")
-    _, said = run.communicate(timeout=SECONDS)
+    _, stderr = run.communicate(timeout=SECONDS)
     assert run.returncode == 1
-    assert "No speech recognition model 'medium'" in said
-    assert "(checkpoint_missing)" in said
-    assert "DataContext" not in said.splitlines()[-1]
+    assert "No speech recognition model 'medium'" in stderr
+    assert "(checkpoint_missing)" in stderr
+    assert "DataContext" not in stderr.splitlines()[-1]

@@ -32,20 +32,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * SECONDS)]
 @pytest.fixture
 def calls() -> Iterator[Bucket]:
     """Two blocks of recordings."""
-    with s3_server.bucket("calls") as made:
+    with s3_server.bucket("calls") as bucket:
         for at in range(ALL):
-            made.put(f"in/{at:02}.flac", CLIPS[at % len(CLIPS)].read_bytes())
-        yield made
+            bucket.put(f"in/{at:02}.flac", CLIPS[at % len(CLIPS)].read_bytes())
+        yield bucket
 
 
 def run(bucket: Bucket, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_", "AWS_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_", "AWS_"))
+    }
     models = {
         "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
         "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
     }
     return subprocess.run(
-        [sys.executable, *command], env=kept | models | bucket.environment | more, text=True, capture_output=True,
+        [sys.executable, *command], env=environment | models | bucket.environment | more, text=True,
+        capture_output=True,
         timeout=SECONDS, check=False,
     )  # fmt: skip
 
@@ -56,12 +59,12 @@ def backfill(bucket: Bucket, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def rows(bucket: Bucket) -> dict[str, dict[str, str]]:
-    """The rows by path; no path has two."""
+    """Return the rows by path, without duplicates."""
     read = run(bucket, "-c", READ)
     assert read.returncode == 0, read.stderr
-    found = json.loads(read.stdout)
-    assert Counter(row["path"] for row in found).most_common(1)[0][1] == 1 if found else True
-    return {row["path"]: row for row in found}
+    listed = json.loads(read.stdout)
+    assert Counter(row["path"] for row in listed).most_common(1)[0][1] == 1 if listed else True
+    return {row["path"]: row for row in listed}
 
 
 def test_what_a_bucket_does_for_a_moment_costs_no_recording_and_what_is_gone_is_a_row(calls):
@@ -69,26 +72,26 @@ def test_what_a_bucket_does_for_a_moment_costs_no_recording_and_what_is_gone_is_
     done = backfill(calls)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout)["failed"] == 1
-    found = rows(calls)
-    assert len(found) == ALL
-    failed = {path: row["code"] for path, row in found.items() if row["status"] == "failed"}
+    by_path = rows(calls)
+    assert len(by_path) == ALL
+    failed = {path: row["code"] for path, row in by_path.items() if row["status"] == "failed"}
     assert failed == {"03.flac": "recording_gone"}
     assert calls.answered()[f"{IN}05.flac"] == 2  # cut, and read again
 
 
 @pytest.mark.parametrize(
-    ("down", "said", "advice"),
-    [("denied", "PermissionError", "Check its credentials"), ("busy", "OSError", "Check that it is")],
+    ("down", "message", "advice"),
+    [("denied", "PermissionError", "Check credentials"), ("busy", "OSError", "Check that it exists")],
 )
 def test_a_bucket_that_fails_for_good_ends_the_run_with_advice_and_the_next_run_does_the_rest(
-    calls, down, said, advice
+    calls, down, message, advice
 ):
     calls.faults(Faults(under=IN, down_after=BLOCK + 2, down=down))
     ended = backfill(calls)
     assert ended.returncode == 1, ended.stderr[-3000:]
-    told = " ".join(ended.stderr.split())
-    assert said in told and advice in told, ended.stderr[-3000:]
-    assert "Run the same command again" in told and "DataContext" not in told
+    report = " ".join(ended.stderr.split())
+    assert message in report and advice in report, ended.stderr[-3000:]
+    assert "Run the same command again" in report and "DataContext" not in report
 
     calls.faults(Faults())
     between = rows(calls)
@@ -96,8 +99,8 @@ def test_a_bucket_that_fails_for_good_ends_the_run_with_advice_and_the_next_run_
     assert not [row for row in between.values() if row["status"] == "failed"]
     done = backfill(calls)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert (told["doneBefore"], told["done"], told["failed"]) == (len(between), ALL - len(between), 0)
+    report = json.loads(done.stdout)
+    assert (report["doneBefore"], report["done"], report["failed"]) == (len(between), ALL - len(between), 0)
     after = rows(calls)
     assert len(after) == ALL
     assert {path: row["done_at"] for path, row in after.items() if path in between} == {
@@ -109,6 +112,6 @@ def test_credentials_that_are_wrong_from_the_start_are_said_before_ray_is_starte
     calls.faults(Faults(down_after=-1))
     refused = backfill(calls)
     assert refused.returncode == 2
-    said = " ".join(refused.stderr.split())
-    assert "s3://calls/in cannot be read (PermissionError" in said and "Check its credentials" in said
-    assert "Starting Ray" not in said
+    stderr = " ".join(refused.stderr.split())
+    assert "s3://calls/in cannot be read (PermissionError" in stderr and "Check credentials" in stderr
+    assert "Starting Ray" not in stderr

@@ -15,15 +15,15 @@ from tests.synthetic_calls import synthetic_calls
 
 
 def wav(seconds: float) -> bytes:
-    """A quiet hiss, 8 kHz."""
+    """Return a quiet hiss, 8 kHz."""
     samples = (np.random.default_rng(1).standard_normal(int(8000 * seconds)) * 50).astype("<i2")
-    held = io.BytesIO()
-    with wave.open(held, "wb") as file:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(8000)
         file.writeframes(samples.tobytes())
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
@@ -95,15 +95,15 @@ async def test_each_bad_recording_fails_with_its_own_code_and_sentence(client: C
     for name in FAULTS:
         sent[name] = body(name if "://" in name else f"{bad_server}/{name}")
         await client.accepted(sent[name])
-    records = await client.ended([str(one["callId"]) for one in sent.values()], timeout=360)
-    told = {}
+    records = await client.ended([str(submission["callId"]) for submission in sent.values()], timeout=360)
+    outcomes = {}
     for name, record in zip(sent, records, strict=True):
         assert record.call.failure is not None, (name, record.call.state)
-        told[name] = record.call.failure
+        outcomes[name] = record.call.failure
         print(f"{name:42} {record.call.failure.code:24} {record.call.failure.message}")
-    assert {name: (failure.code, failure.retryable) for name, failure in told.items()} == FAULTS
-    assert all(failure.message.endswith(".") and len(failure.message) > 20 for failure in told.values())
-    assert all("127.0.0.1" not in failure.message or "http" not in failure.message for failure in told.values())
+    assert {name: (failure.code, failure.retryable) for name, failure in outcomes.items()} == FAULTS
+    assert all(failure.message.endswith(".") and len(failure.message) > 20 for failure in outcomes.values())
+    assert all("127.0.0.1" not in failure.message or "http" not in failure.message for failure in outcomes.values())
 
 
 async def test_a_call_without_speech_completes_with_an_empty_transcript_and_a_reason(

@@ -66,16 +66,16 @@ class Cluster:
             print(f"{self.line[-1][0]:7.1f} s  {what}", flush=True)
 
     def ray(self, *arguments: str) -> str:
-        """What the operator types: `ray ARGUMENTS`, in the project. Fails with what it says."""
+        """Run `ray ARGUMENTS` in the project as the operator does; fail with its output."""
         done = self.operator.run("bash", "-c", 'cd switchboard && exec ray "$@"', "ray", *arguments, seconds=900)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
         return done.stdout
 
     def details(self) -> dict[str, Any]:
-        """What Serve's controller says of all applications: configurations, replicas and their nodes."""
-        told = self.machines["head"].serve_details()
-        assert told is not None
-        return told
+        """Return Serve's status of all applications: configurations, replicas and their nodes."""
+        details = self.machines["head"].serve_details()
+        assert details is not None
+        return details
 
     def wait_for(self, reached: Callable[[], bool], seconds: float = 600.0) -> None:
         deadline = time.monotonic() + seconds
@@ -85,34 +85,34 @@ class Cluster:
 
     def deploy(self) -> str:
         """deploy.sh on the head, until every application runs; what it said."""
-        told = self.ray("exec", CONFIG, DEPLOY)
+        output = self.ray("exec", CONFIG, DEPLOY)
         self.note("deploy.sh has ended")
         self.wait_for(self._all_run)
-        return told
+        return output
 
     def _all_run(self) -> bool:
         applications = self.details()["applications"]
-        states = {name: one["status"] for name, one in applications.items()}
+        states = {name: application["status"] for name, application in applications.items()}
         self.note(f"applications: {states}")
         assert "DEPLOY_FAILED" not in states.values(), json.dumps(applications, indent=1)[-20000:]
         return len(states) == 4 and set(states.values()) == {"RUNNING"}
 
     def nodes(self) -> dict[str, str]:
-        """The ids of the nodes that live, by address, as the head says."""
+        """Return the ids of live nodes by address, from the head."""
         done = self.machines["head"].shell(f"set -a; . ~/switchboard/serve_app/deploy/node.env; {NODES}")
-        return {one["node_ip"]: one["node_id"] for one in json.loads(done.stdout or "[]")}
+        return {node["node_ip"]: node["node_id"] for node in json.loads(done.stdout or "[]")}
 
     def complete(self) -> bool:
-        """Whether there is a node on every machine."""
-        found = self.nodes()
-        self.note(f"nodes: {sorted(found)}")
-        return set(found) == set(ADDRESSES.values())
+        """Return whether there is a node on every machine."""
+        nodes = self.nodes()
+        self.note(f"nodes: {sorted(nodes)}")
+        return set(nodes) == set(ADDRESSES.values())
 
     def calls_done(self, number: int) -> None:
         """Submit so many, one after the other to each machine that has a proxy, until all are completed."""
         before = asyncio.run(states(self.database_url)).get("completed", 0)
         key = asyncio.run(sender(self.database_url, f"acme-{before}"))
-        doors = {one["node_ip"] for one in self.details()["proxies"].values() if one["status"] == "HEALTHY"}
+        doors = {proxy["node_ip"] for proxy in self.details()["proxies"].values() if proxy["status"] == "HEALTHY"}
         self.note(f"healthy proxies on {sorted(doors)}")
         assert len(doors) >= 2
         with self.machines["head"].serving_recordings():
@@ -123,30 +123,30 @@ class Cluster:
             self.note(f"{number} calls taken in by {len(doors)} machines")
 
             def all_done() -> bool:
-                found = asyncio.run(states(self.database_url))
-                self.note(f"calls: {found}")
-                assert "failed" not in found
-                return found.get("completed", 0) == before + number
+                calls = asyncio.run(states(self.database_url))
+                self.note(f"calls: {calls}")
+                assert "failed" not in calls
+                return calls.get("completed", 0) == before + number
 
             self.wait_for(all_done)
 
 
 def login(kind: str, packages: ray_up.Packages) -> dict[str, str]:
-    """The variables of a login on a machine: the packages, the cores and GPUs it pretends to have."""
+    """Return the variables of a login on a machine: packages, and the cores and GPUs it pretends to have."""
     types = yaml.safe_load((ROOT / "cluster.yaml").read_text())["available_node_types"]
     promised = {**types[kind]["resources"], "object_store_memory": STORE}
     return {**packages.variables(), PROMISED: json.dumps(promised)}
 
 
 def pretend_a_gpu(machine: Host) -> None:
-    """`switchboard doctor --node` is not told in scripts that this machine was promised one."""
+    """Pretend a GPU to `switchboard doctor --node`, which scripts do not configure."""
     (machine.home / "blind.sh").write_text(f'switchboard() {{ env -u {PROMISED} ~/venv/bin/switchboard "$@"; }}\n')
     with (machine.home / ".profile").open("a") as profile:
         profile.write("export BASH_ENV=~/blind.sh\n")
 
 
 def copy_of_the_project(folder: Path, settings: dict[str, str]) -> None:
-    """The files that belong to the project, and the two that an operator adds."""
+    """Copy the files of the project, and the two that an operator adds."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -161,7 +161,7 @@ def copy_of_the_project(folder: Path, settings: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """The machines, and what `ray up` makes of them."""
+    """Start the machines, and run `ray up` on them."""
     from db.server import embedded
 
     # Not below /tmp: each machine has its own.
@@ -173,12 +173,12 @@ def cluster() -> Iterator[Cluster]:
         url = embedded.start(folder / "state")
         try:
             profiles = {address: login(kind, packages) for kind, address in ADDRESSES.items()}
-            with hosts(folder, [*ADDRESSES.values(), OPERATOR], profiles, key) as made:
-                operator = made[OPERATOR]
+            with hosts(folder, [*ADDRESSES.values(), OPERATOR], profiles, key) as cluster_hosts:
+                operator = cluster_hosts[OPERATOR]
                 (operator.home / ".ssh/id_ed25519").write_bytes(key.read_bytes())
                 (operator.home / ".ssh/id_ed25519").chmod(0o600)
                 copy_of_the_project(operator.home / "switchboard", node_settings(folder, url, ADDRESSES["head"]))
-                machines = {kind: made[address] for kind, address in ADDRESSES.items()}
+                machines = {kind: cluster_hosts[address] for kind, address in ADDRESSES.items()}
                 pretend_a_gpu(machines["gpu"])
                 cluster = Cluster(machines, operator, operator.home / "switchboard", url)
                 cluster.ray("up", CONFIG, "-y")
@@ -191,13 +191,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def deployed(cluster: Cluster) -> Cluster:
-    """The cluster after deploy.sh, once every deployment runs."""
+    """Run deploy.sh and wait until every deployment runs."""
     cluster.deploy()
     return cluster
 
 
 async def sender(url: str, workspace: str) -> str:
-    """A key that may submit."""
+    """Create a key that may submit."""
     from db.core.database import Database
     from db.workspace import directory, keys
 
@@ -212,16 +212,16 @@ async def states(url: str) -> dict[str, int]:
     from db.core.database import Database
     from db.records import views
 
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     async with await Database.open(url) as database:
-        for one in await views.list_calls(database, limit=1000):
-            found[str(one.state)] = found.get(str(one.state), 0) + 1
-    return found
+        for call in await views.list_calls(database, limit=1000):
+            counts[str(call.state)] = counts.get(str(call.state), 0) + 1
+    return counts
 
 
 def test_a_machine_without_the_gpu_that_its_type_promises_joins_no_cluster(cluster: Cluster) -> None:
-    told = {PROMISED: json.dumps({"CPU": 8, "GPU": 1})}
-    done = cluster.machines["cpu"].shell("bash ~/switchboard/serve_app/deploy/start.sh worker", **told)
+    resources = {PROMISED: json.dumps({"CPU": 8, "GPU": 1})}
+    done = cluster.machines["cpu"].shell("bash ~/switchboard/serve_app/deploy/start.sh worker", **resources)
     assert done.returncode == 1
     assert "1 GPU promised, 0 here" in done.stdout
 
@@ -230,8 +230,8 @@ def test_replicas_that_want_a_gpu_are_on_the_machine_that_has_one(deployed: Clus
     placed: dict[str, list[str]] = {}
     names = {address: kind for kind, address in ADDRESSES.items()}
     for application in deployed.details()["applications"].values():
-        for name, one in application["deployments"].items():
-            placed[name] = sorted(names[replica["node_ip"]] for replica in one["replicas"])
+        for name, deployment in application["deployments"].items():
+            placed[name] = sorted(names[replica["node_ip"]] for replica in deployment["replicas"])
     deployed.note(f"placement: {placed}")
     assert set(placed) == {"Intake", "Api", "Console", "Conductor", "Transcriber", "Diarizer"}
     assert (placed["Transcriber"], placed["Diarizer"]) == (["gpu"], ["gpu"])
@@ -240,17 +240,19 @@ def test_replicas_that_want_a_gpu_are_on_the_machine_that_has_one(deployed: Clus
 
 def test_deployments_have_the_bounds_and_policies_of_serve_yaml(deployed: Cluster) -> None:
     shipped = yaml.safe_load((ROOT / "serve_app/deploy/serve.yaml").read_text())["applications"]
-    options = [option for one in shipped for option in one["args"]["scaling"].items()]
-    wanted = {name: value for name, value in options if isinstance(value, dict)}  # beside them numbers for all
-    found = {}
+    options = [option for application in shipped for option in application["args"]["scaling"].items()]
+    limits = {name: value for name, value in options if isinstance(value, dict)}  # others are numbers for all
+    actual = {}
     for application in deployed.details()["applications"].values():
-        for name, one in application["deployments"].items():
-            scaling = one["deployment_config"]["autoscaling_config"]
+        for name, deployment in application["deployments"].items():
+            scaling = deployment["deployment_config"]["autoscaling_config"]
             policy = str(scaling.get("policy") or scaling.get("_policy"))
-            found[name.lower()] = (scaling["min_replicas"], scaling["max_replicas"], "QueuedAudio" in policy)
-    deployed.note(f"bounds and policies: {found}")
+            actual[name.lower()] = (scaling["min_replicas"], scaling["max_replicas"], "QueuedAudio" in policy)
+    deployed.note(f"bounds and policies: {actual}")
     queued = {"conductor", "transcriber", "diarizer"}
-    assert found == {name: (one["min_replicas"], one["max_replicas"], name in queued) for name, one in wanted.items()}
+    assert actual == {
+        name: (bounds["min_replicas"], bounds["max_replicas"], name in queued) for name, bounds in limits.items()
+    }
 
 
 def test_calls_that_come_in_on_any_machine_are_completed(deployed: Cluster) -> None:
@@ -259,17 +261,17 @@ def test_calls_that_come_in_on_any_machine_are_completed(deployed: Cluster) -> N
 
 
 def test_an_upgrade_brings_new_code_to_every_machine(deployed: Cluster) -> None:
-    """As docs/runbook.md says: `ray up --no-restart`, which reaches the head alone, then deploy.sh."""
+    """Follow docs/runbook.md: `ray up --no-restart`, which updates the head only, then deploy.sh."""
     replicas = running_replicas(deployed)
     code = deployed.project / "serve_app/app.py"
     code.write_text(code.read_text() + LATER)
     deployed.ray("up", CONFIG, "-y", "--no-restart")
     deployed.note("`ray up --no-restart` has ended")
-    assert [kind for kind, one in deployed.machines.items() if LATER in on(one, "serve_app/app.py")] == ["head"]
+    assert [kind for kind, machine in deployed.machines.items() if LATER in on(machine, "serve_app/app.py")] == ["head"]
     assert running_replicas(deployed) == replicas
-    told = deployed.deploy()
-    assert [f"{ADDRESSES[kind]}: has this release now" in told for kind in KINDS] == [False, True, True]
-    assert all(LATER in on(one, "serve_app/app.py") for one in deployed.machines.values())
+    output = deployed.deploy()
+    assert [f"{ADDRESSES[kind]}: has this release now" in output for kind in KINDS] == [False, True, True]
+    assert all(LATER in on(machine, "serve_app/app.py") for machine in deployed.machines.values())
     deployed.wait_for(lambda: not running_replicas(deployed) & replicas)
     deployed.note("all replicas are replaced")
     deployed.calls_done(2)
@@ -278,7 +280,7 @@ def test_an_upgrade_brings_new_code_to_every_machine(deployed: Cluster) -> None:
 
 
 def test_ray_up_without_that_option_restarts_ray_on_every_machine(deployed: Cluster) -> None:
-    """What a release with another Ray needs, as docs/runbook.md says. Without Redis it is deployed again."""
+    """Follow docs/runbook.md for a release with another Ray; without Redis it has to be deployed again."""
     before = set(deployed.nodes().values())
     deployed.ray("up", CONFIG, "-y")
     deployed.note("`ray up` has ended again")
@@ -288,10 +290,10 @@ def test_ray_up_without_that_option_restarts_ray_on_every_machine(deployed: Clus
 
 
 def test_what_an_operator_asks_a_cluster_is_answered(deployed: Cluster) -> None:
-    """The commands of docs/deploying.md: a login finds programs, settings and token."""
+    """Run the commands of docs/deploying.md: a login has programs, settings and token."""
     assert "3 local.cluster.node" in deployed.ray("exec", CONFIG, "ray status")
-    told = deployed.ray("exec", CONFIG, "tail -n 200 ~/.switchboard/ray/session_latest/logs/monitor.*")
-    assert "none is promised to this node" in told  # which the check said on a worker
+    output = deployed.ray("exec", CONFIG, "tail -n 200 ~/.switchboard/ray/session_latest/logs/monitor.*")
+    assert "none is promised to this node" in output  # which the check said on a worker
     assert '"waitingCalls"' in deployed.ray("exec", CONFIG, "switchboard queue --json")
 
 
@@ -301,21 +303,24 @@ def test_ray_down_ends_ray_on_every_machine(deployed: Cluster) -> None:
     deployed.note("`ray down` has ended")
 
     def ended() -> bool:
-        left = {kind: one.shell("pgrep 'raylet|gcs_server|haproxy'").stdout for kind, one in deployed.machines.items()}
-        deployed.note(f"Ray runs on {[kind for kind, found in left.items() if found]}")
-        return not any(left.values())
+        remaining = {
+            kind: machine.shell("pgrep 'raylet|gcs_server|haproxy'").stdout
+            for kind, machine in deployed.machines.items()
+        }
+        deployed.note(f"Ray runs on {[kind for kind, output in remaining.items() if output]}")
+        return not any(remaining.values())
 
     deployed.wait_for(ended, seconds=180)
 
 
 def running_replicas(cluster: Cluster) -> set[str]:
-    found = set()
+    replicas = set()
     for application in cluster.details()["applications"].values():
-        for one in application["deployments"].values():
-            found |= {replica["replica_id"] for replica in one["replicas"]}
-    return found
+        for deployment in application["deployments"].values():
+            replicas |= {replica["replica_id"] for replica in deployment["replicas"]}
+    return replicas
 
 
 def on(machine: Host, file: str) -> str:
-    """A file of the project on a machine."""
+    """Return a file of the project on a machine."""
     return (machine.home / "switchboard" / file).read_text()

@@ -1,6 +1,6 @@
-"""`switchboard demo` as a newcomer runs it: real voices, real weights, the whole service.
+"""`switchboard demo` as a new user runs it: real voices, real weights, the whole service.
 
-The bounds are far from the figures (`bench/README.md`): they tell a service that works from one that does not.
+The limits are far from the measurements (`bench/README.md`): they only detect a broken service.
 """
 
 import json
@@ -68,7 +68,6 @@ def test_tasks_that_a_rep_takes_on_are_found(report: dict[str, Any]) -> None:
 
 
 def test_prompts_and_hold_music_of_a_real_telephone_system_are_labelled(report: dict[str, Any]) -> None:
-    """The line of the telephone system holds 39 s of announcements and 16 s of music; the caller presses a key."""
     system, caller = row(report, "01_help_line")["channels"]
     assert system["announcement"] > 25
     assert system["music"] > 11
@@ -79,7 +78,6 @@ def test_prompts_and_hold_music_of_a_real_telephone_system_are_labelled(report: 
 def test_on_a_terminal_a_second_demo_keeps_running_with_the_same_calls_until_ctrl_c(
     report: dict[str, Any], folder: Path
 ) -> None:
-    """A terminal sends Ctrl-C to every process of the foreground group, so Ray's and HAProxy's get it too."""
     pid, terminal = pty.fork()
     if pid == 0:
         command = [sys.executable, "-m", "serve_app.cli", "demo", "02", "--data-dir", str(folder)]

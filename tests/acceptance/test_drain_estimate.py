@@ -145,7 +145,7 @@ async def worked(client: Client) -> dict[str, float]:
 
 async def submit_all(client: Client, files: FileServer) -> set[str]:
     """Submit the sample calls, each COPIES times; return their ids."""
-    bodies = [body for _ in range(COPIES) for call in synthetic_calls() for body in one.submissions(files.add)]
+    bodies = [body for _ in range(COPIES) for call in synthetic_calls() for body in call.submissions(files.add)]
     for body in bodies:
         while (await client.post(body)).status_code == 503:  # a busy machine: senders try again
             await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""A call's whole walk as another system hears of it: from the running service, signed, in order."""
+"""All events of a call as a receiver gets them from the running service: signed and in order."""
 
 from standardwebhooks.webhooks import Webhook
 
@@ -13,7 +13,7 @@ from tests.synthetic_calls import synthetic_calls
 
 async def test_a_call_arrives_as_received_transcribing_and_completed(client: Client, files: FileServer) -> None:
     secret = signing.new_secret()
-    sample = next(one for one in synthetic_calls() if one.name.startswith("08"))
+    sample = next(call for call in synthetic_calls() if call.name.startswith("08"))
     async with receiving() as receiver:
         await endpoints.add(
             client.database, client.workspace_id, receiver.url, Sealer().seal(secret), include=["record", "transcript"]
@@ -23,8 +23,8 @@ async def test_a_call_arrives_as_received_transcribing_and_completed(client: Cli
         taken = await receiver.until(3, timeout=360)
         (record,) = await client.ended([bodies[-1]["callId"]])
     assert len(receiver.seen) == 3
-    received, transcribing, completed = (Webhook(secret).verify(one.body, one.headers) for one in taken)
-    assert [one["type"] for one in (received, transcribing, completed)] == [
+    received, transcribing, completed = (Webhook(secret).verify(event.body, event.headers) for event in taken)
+    assert [event["type"] for event in (received, transcribing, completed)] == [
         "call.received",
         "call.transcribing",
         "call.completed",

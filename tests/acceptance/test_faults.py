@@ -19,7 +19,7 @@ from tests.file_server import FileServer
 from tests.synthetic_calls import synthetic_calls
 
 SAMPLES: list[Sample] = synthetic_calls()
-MOST_SECONDS = 90.0  # a bound against hanging, not a figure: bench/recovery.py measures
+MAX_SECONDS = 90.0  # prevents hanging; bench/recovery.py measures
 
 
 async def until(condition: Callable[[], object], timeout: float = 180.0) -> None:
@@ -52,7 +52,7 @@ async def test_a_call_survives_kill_nine_of(
     await at_stage(client, body["callId"], "asr")
     os.kill(victim, signal.SIGKILL)
     killed = time.monotonic()
-    (record,) = await client.ended([body["callId"]], timeout=MOST_SECONDS)
+    (record,) = await client.ended([body["callId"]], timeout=MAX_SECONDS)
     print(f"{deployment}: completed {time.monotonic() - killed:.1f} s after kill -9")
     assert record.call.state == "completed", record.call.failure
     assert [job.kind for job in record.jobs] == ["process"]
@@ -84,8 +84,7 @@ async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
 
 @pytest.mark.slow
 async def test_calls_are_taken_while_the_head_is_away(service: RunningService, client: Client) -> None:
-    """All that Ray runs dies with it, HAProxy too; until it has started again the standby answers."""
-    (head,) = [one for one in service.processes() if one.name() == "gcs_server"]
+    (head,) = [process for process in service.processes() if process.name() == "gcs_server"]
     head.kill()
     await asyncio.to_thread(head.wait)
     restarted = asyncio.create_task(asyncio.to_thread(service.wait_until_ready))
@@ -123,5 +122,5 @@ async def test_a_submission_is_taken_while_no_engine_runs(
     body = SAMPLES[-1].submissions(files.add)[-1]
     async with httpx.AsyncClient(timeout=5, trust_env=False) as http:
         assert (await client.post(body, http)).status_code == 202
-    (record,) = await client.ended([body["callId"]], timeout=MOST_SECONDS)
+    (record,) = await client.ended([body["callId"]], timeout=MAX_SECONDS)
     assert record.call.state == "completed"

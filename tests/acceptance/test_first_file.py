@@ -1,4 +1,4 @@
-"""The first hour on one machine: a file, a key, `status`; and with a service of its own `up`, a second `up`, `down`."""
+"""First steps on one machine: a file, a key, `status`; and with a separate service `up`, a second `up`, `down`."""
 
 import json
 import os
@@ -19,8 +19,8 @@ FILE = str(SAMPLES[SHORT].recordings[0].absolute())
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """A service with the embedded PostgreSQL and no setting but the data folder; it fetches from no local address."""
+def fresh_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """Start a service with the embedded PostgreSQL and no setting but the data folder; it fetches no local address."""
     service = RunningService("", tmp_path_factory.mktemp("own"), free_port())
     service.extra = {
         "SWITCHBOARD_FETCH__ALLOWED_HOSTS": "[]",
@@ -89,42 +89,44 @@ def test_status_says_where_it_runs(service: RunningService) -> None:
 
 
 @pytest.mark.slow
-def test_without_key_team_or_settings_a_file_becomes_a_record(own: RunningService) -> None:
-    done = submit(own, FILE, "--wait", "--url", f"http://localhost:{own.port}")
+def test_without_key_team_or_settings_a_file_becomes_a_record(fresh_service: RunningService) -> None:
+    done = submit(fresh_service, FILE, "--wait", "--url", f"http://localhost:{fresh_service.port}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["record"]["call"]["status"] == "completed"
-    assert json.loads(switchboard(own, "status", "--json").stdout)["backlog"]["waitingCalls"] == 0
+    assert json.loads(switchboard(fresh_service, "status", "--json").stdout)["backlog"]["waitingCalls"] == 0
 
 
 @pytest.mark.slow
-def test_without_readers_there_are_no_pages_and_nothing_says_so(own: RunningService) -> None:
-    assert own.ready["consoleUrl"] is None
-    assert not own.pids("Api")
-    assert not own.pids("Console")
-    with httpx.Client(base_url=f"http://127.0.0.1:{own.port}", trust_env=False) as client:
+def test_without_readers_there_are_no_pages_and_nothing_says_so(fresh_service: RunningService) -> None:
+    assert fresh_service.ready["consoleUrl"] is None
+    assert not fresh_service.pids("Api")
+    assert not fresh_service.pids("Console")
+    with httpx.Client(base_url=f"http://127.0.0.1:{fresh_service.port}", trust_env=False) as client:
         assert {client.get(path).status_code for path in ("/console", "/api/v1/calls")} == {404}
 
 
 @pytest.mark.slow
-def test_a_second_up_names_the_first_and_a_key_is_not_made_beside_it(own: RunningService, tmp_path: Path) -> None:
-    second = switchboard(own, "up", "--port", str(free_port()))
+def test_a_second_up_names_the_first_and_a_key_is_not_made_beside_it(
+    fresh_service: RunningService, tmp_path: Path
+) -> None:
+    second = switchboard(fresh_service, "up", "--port", str(free_port()))
     assert second.returncode == 1
-    assert f"process {own.ready['pid']}" in second.stderr
-    elsewhere = switchboard(own, "keys", "create", SWITCHBOARD_DATA_DIR=str(tmp_path / "mine"))
+    assert f"process {fresh_service.ready['pid']}" in second.stderr
+    elsewhere = switchboard(fresh_service, "keys", "create", SWITCHBOARD_DATA_DIR=str(tmp_path / "mine"))
     assert elsewhere.returncode == 3
     assert "keeps its data in" in elsewhere.stderr
     assert not (tmp_path / "mine").exists()
-    assert switchboard(own, "status").returncode == 0
+    assert switchboard(fresh_service, "status").returncode == 0
 
 
 @pytest.mark.slow
-def test_down_stops_all_of_it(own: RunningService) -> None:
-    done = switchboard(own, "down")
+def test_down_stops_all_of_it(fresh_service: RunningService) -> None:
+    done = switchboard(fresh_service, "down")
     assert done.returncode == 0, done.stderr
-    assert f"process {own.ready['pid']}" in done.stdout
-    assert own.process is not None
-    assert own.process.wait(30) == 0
-    after = switchboard(own, "status", "--json")
+    assert f"process {fresh_service.ready['pid']}" in done.stdout
+    assert fresh_service.process is not None
+    assert fresh_service.process.wait(30) == 0
+    after = switchboard(fresh_service, "status", "--json")
     assert after.returncode == 3
     assert json.loads(after.stdout)["database"] == "embedded PostgreSQL, stopped"
-    assert "Nothing runs" in switchboard(own, "down").stdout
+    assert "Nothing runs" in switchboard(fresh_service, "down").stdout

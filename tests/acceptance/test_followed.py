@@ -42,8 +42,8 @@ SPANS = {
 
 
 def lines_of(logs: Path, request_id: str) -> dict[str, list[dict[str, Any]]]:
-    """The lines of a request, by the deployment or component that wrote them."""
-    found = defaultdict(list)
+    """Return the lines of a request by the deployment or component that wrote them."""
+    lines = defaultdict(list)
     for file in sorted(logs.glob("*.log")):
         for text in file.read_text().splitlines():
             try:
@@ -51,26 +51,26 @@ def lines_of(logs: Path, request_id: str) -> dict[str, list[dict[str, Any]]]:
             except ValueError:
                 continue
             if line.get("request_id") == request_id:
-                found[(line.get("deployment") or line["component_name"]).split("_")[-1]].append(line)
-    return found
+                lines[(line.get("deployment") or line["component_name"]).split("_")[-1]].append(line)
+    return lines
 
 
 def saying(step: str, call_id: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines that tell a step of STEPS for this call."""
+    """Return the lines that log a step of STEPS for this call."""
     parts = step.replace("ID", call_id).split("EVENT")
-    return [one for one in lines if all(part in one["message"] for part in parts)]
+    return [line for line in lines if all(part in line["message"] for part in parts)]
 
 
-def missing(found: dict[str, list[dict[str, Any]]], call_id: str) -> list[tuple[str, str]]:
-    """The steps that no line tells yet, each with its process."""
-    return [(of, step) for of, steps in STEPS.items() for step in steps if not saying(step, call_id, found[of])]
+def missing(lines: dict[str, list[dict[str, Any]]], call_id: str) -> list[tuple[str, str]]:
+    """Return the steps that no line logs yet, each with its process."""
+    return [(of, step) for of, steps in STEPS.items() for step in steps if not saying(step, call_id, lines[of])]
 
 
 async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_brought(
     service: RunningService, client: Client, files: FileServer, collector: Collector
 ) -> None:
     trace, request_id = uuid4().hex, f"pbx-{uuid4().hex[:8]}"
-    sample = next(one for one in synthetic_calls() if one.expected["layout"] == "mono")
+    sample = next(call for call in synthetic_calls() if call.expected["layout"] == "mono")
     body = sample.submissions(files.add)[-1]
     headers = {
         "Authorization": f"Bearer {client.key}",
@@ -85,38 +85,38 @@ async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_bro
         (record,) = await client.ended([body["callId"]], 240)
         assert (record.call.state, record.request_ids) == ("completed", (request_id,))
         events = await receiver.until(3)
-    assert {one.headers["traceparent"][3:35] for one in events} == {trace}
+    assert {event.headers["traceparent"][3:35] for event in events} == {trace}
 
     async def found_whole() -> dict[str, list[dict[str, Any]]]:
-        """The lines of the request once none of STEPS is missing: a delivery is logged after its receiver has it."""
+        """Return the lines of the request once all STEPS are logged: a delivery is logged after its receiver has it."""
         until = asyncio.get_running_loop().time() + 30
-        while still := missing(found := lines_of(Path(service.ready["logs"]), request_id), body["callId"]):
-            told = [(process, one["message"]) for process, _ in still for one in found[process]]
-            assert asyncio.get_running_loop().time() < until, (still, told)
+        while still := missing(lines := lines_of(Path(service.ready["logs"]), request_id), body["callId"]):
+            messages = [(process, line["message"]) for process, _ in still for line in lines[process]]
+            assert asyncio.get_running_loop().time() < until, (still, messages)
             await asyncio.sleep(0.2)
-        return found
+        return lines
 
-    found = await found_whole()
-    assert len(found["Intake"]) == 1, "an accepted submission has a line of its own and none of Serve's"
+    lines = await found_whole()
+    assert len(lines["Intake"]) == 1, "an accepted submission has one line of ours and none of Serve's"
     for process, steps in STEPS.items():
-        for line in (one for step in steps for one in saying(step, body["callId"], found[process])):
+        for line in (entry for step in steps for entry in saying(step, body["callId"], lines[process])):
             assert (line["call_id"], line["trace_id"]) == (body["callId"], trace)
             assert line["call_job_id"] == str(record.job_id) or process == "Intake", line
 
     def whole(_: object) -> bool:
-        return all(names <= {one.name for one in of(service)} for service, names in SPANS.items())
+        return all(names <= {span.name for span in of(service)} for service, names in SPANS.items())
 
     def of(service: str) -> list[Any]:
-        return [one for one in collector.of(trace) if one.service == f"switchboard-{service}"]
+        return [span for span in collector.of(trace) if span.service == f"switchboard-{service}"]
 
     collector.until(whole)
-    by_id = {one.span: one for one in collector.of(trace)}
-    for one in by_id.values():
-        assert one.parent in by_id or one.name == "POST /submit", one
-        assert not one.failed
+    by_id = {span.span: span for span in collector.of(trace)}
+    for span in by_id.values():
+        assert span.parent in by_id or span.name == "POST /submit", span
+        assert not span.failed
     (root,) = of("intake")
     assert root.parent == SPAN
-    parents = {one.name: by_id[one.parent].name for one in by_id.values() if one is not root}
+    parents = {span.name: by_id[span.parent].name for span in by_id.values() if span is not root}
     assert parents["deliver call.completed"] == parents["process"] == parents["queue wait"] == "POST /submit"
     assert (parents["transcribe"], parents["diarize"], parents["decoding"]) == (
         *("recognition", "diarization", "audio analysis"),
@@ -127,14 +127,17 @@ async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_bro
 async def test_an_id_that_is_no_plain_token_is_replaced_for_answer_log_and_record_alike(
     service: RunningService, client: Client
 ) -> None:
-    for brought in (["two words"], ["x" * 200], ["one", "another"]):
+    for request_ids in (["two words"], ["x" * 200], ["one", "another"]):
         call_id = str(uuid4())
         body = {"callId": call_id, "from": "1", "to": "2", "startTime": "2026-11-20T09:30:00Z"}
-        headers = [("Authorization", f"Bearer {client.key}"), *(("X-Request-Id", one) for one in brought)]
+        headers = [
+            ("Authorization", f"Bearer {client.key}"),
+            *(("X-Request-Id", request_id) for request_id in request_ids),
+        ]
         async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
             answer = await http.post(service.submit_url, json=body, headers=headers)
         assert answer.status_code == 202
-        (told,) = answer.headers.get_list("x-request-id")
-        assert told not in brought
-        assert (await client.record(call_id)).request_ids == (told,)
-        assert lines_of(Path(service.ready["logs"]), told)["Intake"]
+        (assigned_id,) = answer.headers.get_list("x-request-id")
+        assert assigned_id not in request_ids
+        assert (await client.record(call_id)).request_ids == (assigned_id,)
+        assert lines_of(Path(service.ready["logs"]), assigned_id)["Intake"]

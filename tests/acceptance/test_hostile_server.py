@@ -27,15 +27,15 @@ from tests.acceptance.test_bad_recordings import HTML, body
 
 
 def hiss(seconds: float, seed: int = 1) -> bytes:
-    """A quiet hiss, 8 kHz, as WAV: nothing is recognised in it, so a call of it is quickly completed."""
+    """Return a quiet hiss, 8 kHz, as WAV: without words, so that a call of it completes quickly."""
     samples = (np.random.default_rng(seed).standard_normal(int(8000 * seconds)) * 50).astype("<i2")
-    held = io.BytesIO()
-    with wave.open(held, "wb") as file:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(8000)
         file.writeframes(samples.tobytes())
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 AUDIO = hiss(6)
@@ -43,15 +43,15 @@ TAG = '"v1"'
 
 
 def boasting() -> bytes:
-    """A WAV whose header promises 4 GB."""
-    held = bytearray(hiss(2))
-    struct.pack_into("<I", held, 4, 0xFFFFFFF0)
-    struct.pack_into("<I", held, 40, 0xEFFFFFF0)
-    return bytes(held)
+    """Return a WAV whose header claims 4 GB."""
+    sound = bytearray(hiss(2))
+    struct.pack_into("<I", sound, 4, 0xFFFFFFF0)
+    struct.pack_into("<I", sound, 40, 0xEFFFFFF0)
+    return bytes(sound)
 
 
 def absurd_mp4() -> bytes:
-    """An MP4 whose table of samples counts four thousand million of them in a file of a few hundred bytes."""
+    """Return an MP4 of a few hundred bytes whose sample table claims four billion samples."""
 
     def box(name: bytes, *inside: bytes) -> bytes:
         content = b"".join(inside)
@@ -98,14 +98,14 @@ class Hostile(BaseHTTPRequestHandler):
                 getattr(self, name.replace(".", "_").replace("-", "_"))()
         self.close_connection = True
 
-    def whole(self, held: bytes, status: int = 200, declared: int | None = None, **more: str) -> None:
+    def whole(self, content: bytes, status: int = 200, declared: int | None = None, **more: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "audio/wav")
-        self.send_header("Content-Length", str(len(held) if declared is None else declared))
+        self.send_header("Content-Length", str(len(content) if declared is None else declared))
         for header, value in more.items():
             self.send_header(header.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(held)
+        self.wfile.write(content)
 
     def late(self) -> None:
         early = time.monotonic() - Hostile.began["late"] < 2
@@ -121,15 +121,15 @@ class Hostile(BaseHTTPRequestHandler):
 
     def cut(self) -> None:
         """Reset in the middle, once; then it can be gone on with."""
-        said = self.headers.get("Range", "")
-        if not said:
+        range_header = self.headers.get("Range", "")
+        if not range_header:
             self.whole(AUDIO[:60_000], declared=len(AUDIO), ETag=TAG)
             self.wfile.flush()
             time.sleep(0.2)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
             return
-        Hostile.ranges.append(f"{said} {self.headers.get('If-Range')}")
-        start = int(said.removeprefix("bytes=").rstrip("-"))
+        Hostile.ranges.append(f"{range_header} {self.headers.get('If-Range')}")
+        start = int(range_header.removeprefix("bytes=").rstrip("-"))
         more = {"Content_Range": f"bytes {start}-{len(AUDIO) - 1}/{len(AUDIO)}", "ETag": TAG}
         self.whole(AUDIO[start:], 206, **more)
 
@@ -174,7 +174,7 @@ class Hostile(BaseHTTPRequestHandler):
         self.whole(HTML)
 
     def locked(self) -> None:
-        """Hands out to whoever shows what the workspace has for it."""
+        """Serve the file to clients with the workspace's credentials."""
         good = self.headers.get("Authorization") == "Bearer open-sesame"
         self.whole(AUDIO) if good else self.whole(b"", 401)
 
@@ -182,7 +182,7 @@ class Hostile(BaseHTTPRequestHandler):
 
 
 def leads(here: str, canary: int) -> dict[str, str]:
-    """Redirects: in a circle, and to where nobody may go."""
+    """Redirect in a circle, and to forbidden addresses."""
     return {
         "loop": f"{here}/loop",
         "to-other": f"http://127.0.0.2:{canary}/",
@@ -255,16 +255,16 @@ async def test_every_hostile_server_ends_in_the_right_state_with_the_right_reaso
     )
     sent = {name: body(f"{hostile}/{name}?X-Amz-Signature=do-not-tell") for name in EXPECTED}
     began = time.monotonic()
-    for one in sent.values():
-        await client.accepted(one)
-    records = await client.ended([str(one["callId"]) for one in sent.values()], timeout=450)
+    for submission in sent.values():
+        await client.accepted(submission)
+    records = await client.ended([str(submission["callId"]) for submission in sent.values()], timeout=450)
     for name, record in zip(sent, records, strict=True):
         failure = record.call.failure
-        code, said = (failure.code, failure.message) if failure else ("", "")
-        print(f"{name:14} {record.call.state:10} {code:22} {said}")
+        code, message = (failure.code, failure.message) if failure else ("", "")
+        print(f"{name:14} {record.call.state:10} {code:22} {message}")
     print(f"{len(sent)} servers in {time.monotonic() - began:.1f} s, canary: {canary()[1]} connections")
-    told = {name: r.call.failure.code if r.call.failure else None for name, r in zip(sent, records, strict=True)}
-    assert told == EXPECTED
+    codes = {name: r.call.failure.code if r.call.failure else None for name, r in zip(sent, records, strict=True)}
+    assert codes == EXPECTED
     assert canary()[1] == 0
     assert len(Hostile.ranges) == 1  # a reset may have taken the last of what had been sent
     assert re.fullmatch(f"bytes=[1-9][0-9]{{3,4}}- {TAG}", Hostile.ranges[0])

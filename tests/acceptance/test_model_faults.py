@@ -54,7 +54,7 @@ def asking(llm_server: Endpoint) -> Iterator[RunningService]:
 
 @pytest.fixture
 def silence(tmp_path: Path, files: FileServer) -> str:
-    """The address of a recording in which nobody asks a model for anything."""
+    """Return the URL of a recording without a request to the model."""
     path = tmp_path / "silence.flac"
     soundfile.write(path, np.zeros(2 * 8000), 8000)
     return files.add(path)
@@ -73,13 +73,13 @@ def body(url: str) -> dict[str, Any]:
 
 async def sent(client: Client, url: str, count: int = CALLS) -> list[str]:
     bodies = [body(url) for _ in range(count)]
-    for one in bodies:
-        await client.accepted(one)
-    return [one["callId"] for one in bodies]
+    for submission in bodies:
+        await client.accepted(submission)
+    return [submission["callId"] for submission in bodies]
 
 
 def engines(records: list[CallRecord]) -> Counter[str]:
-    """Who made the tasks of so many completed calls."""
+    """Return the engines that produced the tasks of completed calls."""
     assert {record.call.state for record in records} == {"completed"}
     return Counter(str(finding(record, "tasks").value.get("engine", "rules")) for record in records)
 
@@ -114,18 +114,20 @@ async def test_a_slow_model_slows_calls_and_a_silent_one_leaves_them_to_the_rule
     asking: RunningService, files: FileServer, endpoint: Endpoint, silence: str, thinking: Callable[[float], Any]
 ) -> None:
     client = await Client.of(asking)
-    said = files.add(FOLDER / STEREO / "call.flac")
+    spoken = files.add(FOLDER / STEREO / "call.flac")
     endpoint.answers(thinking(5.0))
-    assert engines(await client.ended(await sent(client, said), 300)) == {BY_MODEL: CALLS}
+    assert engines(await client.ended(await sent(client, spoken), 300)) == {BY_MODEL: CALLS}
 
     endpoint.answers(thinking(600.0))
-    waiting = await sent(client, said)
+    waiting = await sent(client, spoken)
     await until(lambda: len(endpoint.asked) >= 2, 120)
     others = await client.ended(await sent(client, silence, 2), 120)
     assert engines(others) == {"rules": 2}
     silent = await client.ended(waiting, 300)
     assert engines(silent) == {"rules": CALLS}
-    assert all((job.failures, job.crashes) == (0, 0) for one in silent for job in one.jobs), "it is no fault of calls"
+    assert all((job.failures, job.crashes) == (0, 0) for record in silent for job in record.jobs), (
+        "it is no fault of calls"
+    )
     assert min(map(ended_at, silent)) > max(map(ended_at, others)), (
         "a call that asks for nothing waited behind those that wait for the model"
     )
@@ -136,14 +138,17 @@ async def test_a_wrong_and_an_overloaded_model_leave_calls_to_the_rules_until_it
     asking: RunningService, files: FileServer, endpoint: Endpoint
 ) -> None:
     client = await Client.of(asking)
-    said = files.add(FOLDER / STEREO / "call.flac")
-    for told in ("I cannot say.", lambda _: error(503, "overloaded")):
-        endpoint.answers(told)
-        records = await client.ended(await sent(client, said), 300)
+    spoken = files.add(FOLDER / STEREO / "call.flac")
+    for reply in ("I cannot say.", lambda _: error(503, "overloaded")):
+        endpoint.answers(reply)
+        records = await client.ended(await sent(client, spoken), 300)
         assert engines(records) == {"rules": CALLS}
-        assert all("analyzed by rules, not by the language model" in (finding(one, "tasks").note or "") for one in records)
+        assert all(
+            "analyzed by rules, not by the language model" in (finding(record, "tasks").note or "")
+            for record in records
+        )
     endpoint.answers(answer())
-    await until(lambda: all_by_model(client, said), 300)
+    await until(lambda: all_by_model(client, spoken), 300)
     await client.close()
 
 
@@ -157,5 +162,5 @@ async def test_calls_of_a_conductor_that_dies_while_the_model_thinks_are_asked_b
     os.kill(asking.pids("Conductor")[0], signal.SIGKILL)
     records = await client.ended(calls, 400)
     assert engines(records) == {BY_MODEL: CALLS}
-    assert CALLS < len(endpoint.asked) <= 2 * CALLS, "only what the dead one had not heard is asked again"
+    assert CALLS < len(endpoint.asked) <= 2 * CALLS, "only requests without a response are sent again"
     await client.close()

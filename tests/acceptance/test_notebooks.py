@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, here as on anybody's machine; those on the cluster against one service.
+"""Run the notebooks from top to bottom; those about the cluster against one service.
 
 They take minutes on real weights: `make notebooks` runs them.
 """
@@ -54,7 +54,7 @@ def test_a_notebook_is_stored_without_output_and_asks_a_question(path):
 
 
 async def run(path: Path) -> str:
-    """What the notebook prints, in a clean kernel; a cell that raises fails the test."""
+    """Return the output of the notebook in a clean kernel; a cell that raises fails the test."""
     notebook = read(path)
     notebook.cells.append(nbformat.v4.new_code_cell("import time; print(time.process_time())"))
     folder = {"metadata": {"path": str(path.parent)}}  # where JupyterLab starts it
@@ -82,7 +82,7 @@ async def test_a_notebook_runs_in_minutes_of_processor_time(path):
 
 @pytest.fixture(scope="module")
 def real_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """A service with real weights, that fetches from this machine, with a PostgreSQL."""
+    """Start a service with real weights and a PostgreSQL, which may fetch from this machine."""
     folder = tmp_path_factory.mktemp("service")
     url = embedded.start(folder / "state")
     migrate.migrate(url)
@@ -103,7 +103,7 @@ def real_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
 
 @pytest.fixture(scope="module")
 async def access(real_service: RunningService) -> AsyncIterator[dict[str, str]]:
-    """What a notebook finds in its environment: the service, its Ray, and the key of a team with two members."""
+    """Return the environment of a notebook: the service, its Ray, and the key of a team with two members."""
     async with await Database.open(real_service.database_url) as database:
         workspace = await directory.create_workspace(database, "acme", default_country="US")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
@@ -166,8 +166,8 @@ async def calls(access: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 async def gold_set(real_service: RunningService, calls: dict[str, str]) -> str:
-    """What was said in the latest calls, as a gold set; returns a key that may make runs of it."""
-    known = {}
+    """Create a gold set of the latest calls; return a key that may run it."""
+    truths = {}
     for name, call_id in calls.items():
         sample = json.loads((SAMPLES / name / "expected.json").read_text())
         apart = sample["layout"] in ("stereo", "two_files")
@@ -181,12 +181,12 @@ async def gold_set(real_service: RunningService, calls: dict[str, str]) -> str:
             )
             for segment in sample["segments"]
         ]
-        known[UUID(call_id)] = TrueCall(call_id, in_order(turns), sample["language"], sample["duration"])
-    held = {call_id: plain(call) for call_id, call in known.items()}
+        truths[UUID(call_id)] = TrueCall(call_id, in_order(turns), sample["language"], sample["duration"])
+    gold = {call_id: plain(call) for call_id, call in truths.items()}
     async with await Database.open(real_service.database_url) as database:
         (workspace,) = await directory.list_workspaces(database)
         home = workspace.workspace_id
-        await gold_sets.add_version(database, home, "returns", "jsonl", digest(list(known.values())), held)
+        await gold_sets.add_version(database, home, "returns", "jsonl", digest(list(truths.values())), gold)
         _, secret = await keys.create(database, home, None, ["read", "admin"], "lab")
     return secret
 

@@ -1,4 +1,4 @@
-"""What breaks while somebody reads is seen by the reader: no answer that was cut looks like a whole one."""
+"""Readers notice faults during a response: a truncated response does not look complete."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from db.core.database import EVERY_WORKSPACE
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_api import answering, reading
 
-CALLS = 20_000  # an export of several MB, more than lies in buffers on the way
+CALLS = 20_000  # an export of several MB, more than buffers on the way hold
 FILL = """
     INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)
     SELECT workspace_id, gen_random_uuid(), id, '+4930123456', '+4930100', now() - n * interval '1 minute', 'received'
@@ -33,18 +33,20 @@ async def kill_the_replica(service: RunningService) -> None:
 
 
 async def lose_the_database(service: RunningService) -> None:
-    """For three seconds nobody is connected to it."""
+    """Interrupt all connections to the database for three seconds."""
     url = urlsplit(service.database_url)
     name = url.path.strip("/")
     async with await psycopg.AsyncConnection.connect(
         urlunsplit(url._replace(path="/postgres")), autocommit=True
-    ) as one:
-        await one.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+    ) as connection:
+        await connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
         try:
-            await one.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+            )
             await asyncio.sleep(3)
         finally:
-            await one.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+            await connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 
 
 async def fill(client: Client) -> None:
@@ -122,5 +124,5 @@ async def test_many_more_readers_than_there_is_room_for_keep_no_call_out(
 
 
 def _started(call_id: str) -> dict[str, object]:
-    """A call that has only begun."""
+    """Insert a call that has only begun."""
     return {"callId": call_id, "from": "+4930123456", "to": "+4930100", "startTime": "2026-11-02T09:30:00Z"}

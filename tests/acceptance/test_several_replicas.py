@@ -56,8 +56,8 @@ def several() -> Iterator[RunningService]:
 
 
 def lines_of(service: RunningService, deployment: str) -> dict[str, list[dict[str, Any]]]:
-    """The lines about calls, by the replica that wrote them."""
-    found = defaultdict(list)
+    """Return the lines about calls by the replica that wrote them."""
+    lines = defaultdict(list)
     for file in Path(service.ready["logs"]).glob(f"replica_calls_{deployment}_*.log"):
         for text in file.read_text().splitlines():
             try:
@@ -65,8 +65,8 @@ def lines_of(service: RunningService, deployment: str) -> dict[str, list[dict[st
             except ValueError:  # one that is being written
                 continue
             if "call_id" in line:
-                found[line["replica"]].append(line)
-    return found
+                lines[line["replica"]].append(line)
+    return lines
 
 
 @pytest.mark.timeout(1500)
@@ -75,8 +75,8 @@ async def test_no_call_is_done_twice_and_each_keeps_its_order_while_engines_come
 ) -> None:
     client = await Client.of(several)
     assert [several.pids(name) for name in ENGINES] == [[], []]
-    samples = [one for one in synthetic_calls() if one.name.startswith(("01", "08"))]
-    samples += [one for one in synthetic_calls() if one.expected["layout"] == "mono"][:1]
+    samples = [call for call in synthetic_calls() if call.name.startswith(("01", "08"))]
+    samples += [call for call in synthetic_calls() if call.expected["layout"] == "mono"][:1]
     most: Counter[str] = Counter()
 
     async def seen_two() -> bool:
@@ -86,14 +86,14 @@ async def test_no_call_is_done_twice_and_each_keeps_its_order_while_engines_come
 
     async with receiving() as receiver:
         await endpoints.add(client.database, client.workspace_id, receiver.url, Sealer().seal(signing.new_secret()))
-        bodies = [body for _ in range(COPIES) for one in samples for body in one.submissions(files.add)]
+        bodies = [body for _ in range(COPIES) for sample in samples for body in sample.submissions(files.add)]
         for body in (*bodies, *bodies):  # each is sent twice
             await client.accepted(body)
         ids = {body["callId"] for body in bodies}
         assert len(ids) == COPIES * len(samples)
         await until(seen_two, 400)
         backlog = await queue.backlog(client.database)
-        noted = {one.name: (one.replicas, one.wanted) for one in backlog.engines}
+        noted = {engine.name: (engine.replicas, engine.wanted) for engine in backlog.engines}
         records = await client.ended(ids, 900)
         taken = await receiver.until(len(WALK) * len(ids), 120)
 
@@ -102,8 +102,8 @@ async def test_no_call_is_done_twice_and_each_keeps_its_order_while_engines_come
         (job,) = record.jobs
         assert (job.kind, job.state, job.failures, job.crashes) == ("process", "done", 0, 0)
     for call_id in ids:
-        assert [one.type for one in taken if one.call_id == call_id] == WALK
-    assert len({one.message_id for one in receiver.seen}) == len(receiver.seen), "no event was sent twice"
+        assert [event.type for event in taken if event.call_id == call_id] == WALK
+    assert len({event.message_id for event in receiver.seen}) == len(receiver.seen), "no event was sent twice"
 
     def completed() -> dict[str, list[str]]:
         return {
@@ -112,7 +112,7 @@ async def test_no_call_is_done_twice_and_each_keeps_its_order_while_engines_come
         }
 
     await until(lambda: ids <= {call for calls in completed().values() for call in calls}, 30)  # after the event
-    assert len([one for one in completed().values() if one]) == 2, "both Conductors worked"
+    assert len([conductor for conductor in completed().values() if conductor]) == 2, "both Conductors worked"
     assert Counter(call for calls in completed().values() for call in calls) == dict.fromkeys(ids, 1)
     for name in ENGINES:
         assert len(lines_of(several, name)) == 2, f"both {name}s worked"

@@ -1,7 +1,7 @@
-"""Two services on one machine, each on a folder of its own: start, stop and kill in every order, one table of what
-happened (`pytest -m slow -s tests/acceptance/test_two_services.py`).
+"""Two services on one machine, each with a separate folder: start, stop and kill in every order, with a table of the
+results (`pytest -m slow -s tests/acceptance/test_two_services.py`).
 
-Ending one must leave the other answering, leave nothing of its own behind, and let it start again.
+Ending one must not affect the other, must leave nothing of it behind, and must allow a restart.
 """
 
 import itertools
@@ -39,13 +39,13 @@ class Ended:
 @pytest.fixture(scope="module")
 def pair() -> Iterator[list[RunningService]]:
     with tempfile.TemporaryDirectory(prefix="swb-two-", ignore_cleanup_errors=True) as folder:
-        made = [RunningService("", Path(folder) / name, free_port()) for name in ("a", "b")]
-        for one in made:
-            one.folder.mkdir()
-        yield made
-        for one in made:
-            if one.process is not None and one.process.poll() is None:
-                one.stop()
+        services = [RunningService("", Path(folder) / name, free_port()) for name in ("a", "b")]
+        for service in services:
+            service.folder.mkdir()
+        yield services
+        for service in services:
+            if service.process is not None and service.process.poll() is None:
+                service.stop()
 
 
 def answers(service: RunningService) -> bool:
@@ -79,12 +79,12 @@ def end(service: RunningService, how: str) -> Ended:
     code = service.process.wait(120)
     while (strays := left(service, folder)) and time.monotonic() - struck < GONE_SECONDS:
         time.sleep(0.2)
-    return Ended(code, time.monotonic() - struck, sorted(one.name() for one in strays))
+    return Ended(code, time.monotonic() - struck, sorted(process.name() for process in strays))
 
 
 def _run_folder(service: RunningService) -> str:
-    (found,) = [one for one in run_folder.running() if one.facts.get("data_dir") == str(service.folder)]
-    return str(found.path)
+    (run,) = [run for run in run_folder.running() if run.facts.get("data_dir") == str(service.folder)]
+    return str(run.path)
 
 
 def told(what: str, ended: Ended, rest: str) -> None:

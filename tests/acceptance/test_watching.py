@@ -21,7 +21,7 @@ ONLY_SOMETIMES = {
     metric_names.WEBHOOK_ATTEMPTS,
     metric_names.WEBHOOK_DELIVERY,
 }
-ONLY_SOMETIMES |= {metric_names.MODEL_TOKENS, metric_names.MODEL_NOT_ASKED}  # where a language model is asked
+ONLY_SOMETIMES |= {metric_names.MODEL_TOKENS, metric_names.MODEL_NOT_ASKED}  # with a language model
 
 
 async def readiness(service: RunningService) -> httpx.Response:
@@ -32,19 +32,19 @@ async def readiness(service: RunningService) -> httpx.Response:
 async def test_every_metric_is_served_after_a_call_on_the_loopback_address(
     service: RunningService, client: Client, files: FileServer
 ) -> None:
-    body = next(one for one in synthetic_calls() if one.name == SHORT).submissions(files.add)[-1]
+    body = next(call for call in synthetic_calls() if call.name == SHORT).submissions(files.add)[-1]
     assert (await client.post({"callId": "no"})).status_code == 400
     await client.accepted(body)
     await client.ended([body["callId"]])
     url = str(service.ready["metricsUrl"])
     assert url.startswith("http://127.0.0.1:")
-    expected = {one.exposed for one in metric_names.EVERY if one not in ONLY_SOMETIMES}
+    expected = {metric.exposed for metric in metric_names.EVERY if metric not in ONLY_SOMETIMES}
     served: set[str] = set()
     async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
         for _ in range(60):  # processes hand their counts over every ten seconds
             text = (await http.get(url)).text
-            found = re.findall(r"^(ray_switchboard\w+)", text, re.MULTILINE)
-            served = {re.sub(r"(?<=[a-z])_(bucket|sum|count)$", "", one) for one in found}
+            names = re.findall(r"^(ray_switchboard\w+)", text, re.MULTILINE)
+            served = {re.sub(r"(?<=[a-z])_(bucket|sum|count)$", "", name) for name in names}
             if expected <= served and 'answer="invalid-body"' in text:
                 break
             await asyncio.sleep(1)

@@ -22,7 +22,7 @@ from tests.synthetic_calls import FOLDER, synthetic_calls
 
 SAMPLES = {sample.name: sample for sample in synthetic_calls()}
 SHORT = "08_flite_voices_stereo"
-MOST_WRONG = 0.25  # of the words of a call; the synthetic checkpoint is small, a real one does far better
+MAX_WRONG = 0.25  # share of a call's words; the synthetic checkpoint is small
 
 
 def sample_of(layout: str) -> Sample:
@@ -45,7 +45,7 @@ async def test_every_sample_call_becomes_a_completed_record(sample_calls: Sample
         assert layout == expected["layout"], name
         assert record.transcript.language == expected["language"], name
         errors = compare(expected, turns_by_role(record.transcript), layout.separated)
-        assert errors.rate <= MOST_WRONG, (name, errors)
+        assert errors.rate <= MAX_WRONG, (name, errors)
         if layout.separated:
             assert {str(speaker.role) for speaker in record.transcript.speakers} == {"rep", "customer"}
         else:
@@ -55,7 +55,7 @@ async def test_every_sample_call_becomes_a_completed_record(sample_calls: Sample
         }
         reader = Reader(record.call.workspace_id, None)
         work = engine_work(await stages_done(client.database, reader, record.call.call_id), ScalingOptions())
-        assert {one.engine for one in work if 0 < one.seconds < 450} == {"Transcriber", "Diarizer"}, name
+        assert {entry.engine for entry in work if 0 < entry.seconds < 450} == {"Transcriber", "Diarizer"}, name
 
 
 async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: Client) -> None:

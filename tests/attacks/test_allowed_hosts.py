@@ -43,8 +43,8 @@ async def test_a_host_of_one_workspace_is_fetched_from_for_that_workspace_alone(
     async with serving(reply()) as server:
         await conductor.start()
         try:
-            for one in (world, other):
-                await one.submit(recording_url=server.url())
+            for workspace in (world, other):
+                await workspace.submit(recording_url=server.url())
             assert await fate(other) == "address_forbidden"
             assert await fate(world) == "fetched"
         finally:

@@ -1,4 +1,4 @@
-"""One workspace cannot fill the queue without end: beyond its backlog it hears 429, and nobody else does."""
+"""A workspace cannot fill the queue: beyond its backlog limit it gets 429, and other workspaces do not."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ async def test_a_full_workspace_hears_429_for_recordings_and_others_do_not() -> 
         is_problem(answer, 429, "backlog-full")
         assert answer.headers["Retry-After"] == "60"
         assert memory.recorded == []
-        assert (await client.post("/submit", json=BODY)).status_code == 202, "metadata makes nobody wait"
+        assert (await client.post("/submit", json=BODY)).status_code == 202, "metadata does not count"
         other = {"Authorization": "Bearer sb_wide"}
         wide = {**FINISHED, "callId": str(uuid4()), "teamId": str(uuid4())}
         assert (await client.post("/submit", json=wide, headers=other)).status_code == 202
@@ -37,7 +37,7 @@ async def test_a_full_workspace_hears_429_for_recordings_and_others_do_not() -> 
 async def test_what_waits_in_any_queue_counts_for_its_workspace_alone(world: World) -> None:
     other = await new_world(world.database)
     await waiting(world, 3)
-    await world.one()
+    await world.claim_one()
     await waiting(world, 2)
     await waiting(other, 4)
     assert await queue.full_workspaces(world.database, 5) == {world.workspace_id}

@@ -1,4 +1,4 @@
-"""Work that nobody waits for ends, with its process, and is never run again: on a real Ray cluster."""
+"""Canceled work ends, with its process, and never runs again: on a real Ray cluster."""
 
 import asyncio
 import contextlib
@@ -105,13 +105,13 @@ async def test_a_task_that_waits_for_its_turn_is_not_begun_when_nobody_waits_for
     workers: RayWorkers, tmp_path: Path
 ) -> None:
     notes = [tmp_path / str(at) for at in range(6)]
-    tasks = [asyncio.create_task(workers.compute(work_without_end, str(one))) for one in notes]
+    tasks = [asyncio.create_task(workers.compute(work_without_end, str(note))) for note in notes]
     await until(lambda: sum(map(len, map(pids, notes))) == 2)
     for task in reversed(tasks):
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.sleep(1)
-    begun = [pid for one in notes for pid in pids(one)]
+    begun = [pid for note in notes for pid in pids(note)]
     assert len(begun) <= 3
     await until(lambda: not any(map(psutil.pid_exists, begun)))
 
@@ -120,13 +120,13 @@ async def test_a_superseded_decoding_ends_with_its_decoder(workers: RayWorkers, 
     file = gigabyte_of_silence(tmp_path / "call.wav")
 
     def decoders() -> list[psutil.Process]:
-        found = []
-        for one in psutil.process_iter():
+        processes = []
+        for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                command = one.cmdline()
+                command = process.cmdline()
                 if "pipeline.audio.decode.sandbox.child" in command and '"max_seconds": 999999.5' in command[-1]:
-                    found.append(one)
-        return found
+                    processes.append(process)
+        return processes
 
     options = DecodeOptions(max_seconds=999999.5)
     task = asyncio.create_task(workers.hold(decode_file, file, options, None, (tmp_path / "scratch").as_uri()))

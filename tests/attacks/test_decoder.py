@@ -32,12 +32,12 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="these bounds are Lin
 
 
 def decoders() -> list[psutil.Process]:
-    found = []
+    processes = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if "pipeline.audio.decode.sandbox.child" in child.cmdline():
-                found.append(child)
-    return found
+                processes.append(child)
+    return processes
 
 
 def worked(process: psutil.Process) -> float:
@@ -48,7 +48,7 @@ def worked(process: psutil.Process) -> float:
 
 
 def gigabyte_of_silence(path: Path) -> Path:
-    """A recording of 19 hours that takes no room on the disk, and a minute or so to decode."""
+    """Return a recording of 19 hours that takes no space on the disk, and about a minute to decode."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -74,7 +74,7 @@ LONG = DecodeOptions(max_seconds=1e6)
 
 @pytest.fixture
 def decoding(long: Path) -> Iterator[tuple[psutil.Process, "list[BaseException]"]]:
-    """A decoder at work, and what becomes of it."""
+    """Run a decoder and yield its outcome."""
     ended: list[BaseException] = []
 
     def run() -> None:
@@ -86,13 +86,13 @@ def decoding(long: Path) -> Iterator[tuple[psutil.Process, "list[BaseException]"
     thread = threading.Thread(target=run)
     thread.start()
     deadline = time.monotonic() + 120
-    while not (found := [one for one in decoders() if worked(one) > 0.3]):
+    while not (busy := [decoder for decoder in decoders() if worked(decoder) > 0.3]):
         assert time.monotonic() < deadline
         assert not ended, ended
         time.sleep(0.02)
-    yield found[0], ended
+    yield busy[0], ended
     with contextlib.suppress(psutil.NoSuchProcess):
-        found[0].kill()
+        busy[0].kill()
     thread.join(120)
 
 
@@ -108,7 +108,7 @@ def fate(decoding: tuple[psutil.Process, "list[BaseException]"]) -> BaseExceptio
 def test_the_decoder_holds_nothing_of_its_parent(
     decoding: tuple[psutil.Process, "list[BaseException]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What root can still see of it: its environment, what it has open, and its rights."""
+    """Check what root can see of it: environment, open files, and capabilities."""
     child = decoding[0]
     status = dict(
         line.split(":\t", 1) for line in Path(f"/proc/{child.pid}/status").read_text().splitlines() if ":\t" in line
@@ -161,7 +161,6 @@ os.write(1, " ".join(refused).encode())
 @LINUX
 @pytest.mark.skipif(os.uname().machine not in jail.MACHINES, reason="no filter of calls for this machine")
 def test_code_that_runs_in_the_decoder_reaches_nothing() -> None:
-    """As if a hostile file had taken the process over."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=90)
     expected = "file write network pair process program kill pipe folder"
     if os.uname().machine == "x86_64":
@@ -193,7 +192,7 @@ def test_a_decoder_that_somebody_else_kills_is_no_fault_of_the_recording(
 
 
 def test_a_recording_that_takes_more_memory_than_it_may_fails_for_good() -> None:
-    """Twelve megabytes whose index takes 240. FFmpeg may go on without what it was refused, and find nothing."""
+    """Use 12 MB whose index takes 240: FFmpeg may continue after the refused allocation and find no audio."""
     file = m4a(samples=10_000_000) + bytes(12 << 20)
     with pytest.raises(RecordingError) as failure:
         decode_file(io.BytesIO(file), tuned(DecodeOptions, memory_bytes=1 << 26))
@@ -236,8 +235,8 @@ def test_the_time_for_a_file_follows_from_its_bytes() -> None:
 
 
 def test_when_nobody_waits_any_longer_the_decoder_is_killed(long: Path) -> None:
-    with cancellable() as left:
-        threading.Timer(1.0, left.set).start()
+    with cancellable() as cancellation:
+        threading.Timer(1.0, cancellation.set).start()
         with pytest.raises(TimedOut, match="canceled"):
             decode_file(long, LONG)
     assert not decoders()
@@ -263,14 +262,14 @@ def test_a_decoder_dies_with_its_parent(long: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", program])
     try:
         deadline = time.monotonic() + 120
-        while not (found := psutil.Process(parent.pid).children()):
+        while not (children := psutil.Process(parent.pid).children()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(0.5)
     finally:
         parent.kill()
         parent.wait()
-    _, alive = psutil.wait_procs(found, timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
 
 
@@ -300,7 +299,7 @@ def test_nor_does_it_choose_the_sentence_that_people_read(data: bytes) -> None:
 
 
 def test_the_decoder_runs_the_code_of_whoever_starts_it(tmp_path: Path) -> None:
-    """Also where the code lies on PYTHONPATH or where Ray put it, and another version is installed."""
+    """Check code on PYTHONPATH or in Ray's folder, with another version installed."""
     repository = Path(runner.__file__).parents[4]
     shutil.copytree(repository / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "pipeline/audio/decode/sandbox/child.py").write_text("raise SystemExit('the copy was run')\n")

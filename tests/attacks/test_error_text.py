@@ -16,11 +16,11 @@ from tests.support.calls_by_hand import call
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "https://pbx.example/a.wav?Signature=do-not-tell"
-AT_START = {"CheckpointMissing", "CheckpointDamaged"}  # of an engine, told to operators before there is any call
+AT_START = {"CheckpointMissing", "CheckpointDamaged"}  # of an engine, shown to operators before the first call
 STORED = {
     name
-    for name, one in vars(pipeline.errors).items()
-    if isinstance(one, type) and issubclass(one, CallError) and name not in AT_START
+    for name, value in vars(pipeline.errors).items()
+    if isinstance(value, type) and issubclass(value, CallError) and name not in AT_START
 }
 
 
@@ -29,32 +29,32 @@ def caught_text(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for handler in ast.walk(tree):
         if not isinstance(handler, ast.ExceptHandler) or handler.name is None:
             continue
-        for made in ast.walk(handler):
-            if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in STORED:
-                for argument in made.args:
+        for node in ast.walk(handler):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in STORED:
+                for argument in node.args:
                     if handler.name in shown(argument):
-                        yield made.lineno, made.func.id
+                        yield node.lineno, node.func.id
 
 
 def shown(argument: ast.expr) -> set[str]:
     """Names whose text is in what a message is made of."""
-    found = set()
+    names = set()
     for node in ast.walk(argument):
         if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name):
-            found.add(node.value.id)
+            names.add(node.value.id)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("str", "repr"):
-            found |= {one.id for one in node.args if isinstance(one, ast.Name)}
-    return found
+            names |= {argument.id for argument in node.args if isinstance(argument, ast.Name)}
+    return names
 
 
 @pytest.mark.parametrize("package", ["pipeline", "db", "serve_app"])
 def test_no_stored_error_is_made_of_the_text_of_another(package: str) -> None:
-    found = [
+    faults = [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for path in sorted((ROOT / package).rglob("*.py"))
         for line, name in caught_text(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert found == []
+    assert faults == []
 
 
 def test_the_look_itself_finds_such_text() -> None:

@@ -28,9 +28,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "call.wav"
-    made.write_bytes(AUDIO)
-    return made
+    path = tmp_path / "call.wav"
+    path.write_bytes(AUDIO)
+    return path
 
 
 async def refused(url: str, folder: Path | None, call_id: UUID | None = None) -> bool:

@@ -31,16 +31,16 @@ LIMIT = FetchOptions().max_bytes
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file system of its own, of 32 MB."""
+    """Mount a separate file system of 32 MB."""
     if os.geteuid() != 0:
         pytest.skip("only root can make a small disk")
     place = tmp_path / "disk"
     place.mkdir()
-    made = subprocess.run(
+    mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(place)], capture_output=True, text=True, check=False
     )
-    if made.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     monkeypatch.setattr(handed_in, "ROOM_BYTES", ROOM)
     try:
         yield place
@@ -50,9 +50,9 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "call.wav"
-    made.write_bytes((AUDIO * (FILE // len(AUDIO) + 1))[:FILE])
-    return made
+    path = tmp_path / "call.wav"
+    path.write_bytes((AUDIO * (FILE // len(AUDIO) + 1))[:FILE])
+    return path
 
 
 def fill(disk: Path, leave: int) -> Path:
@@ -74,7 +74,7 @@ def test_a_file_for_which_there_is_no_room_is_refused_in_words_and_nothing_of_it
 def test_a_disk_that_fills_up_during_the_copy_leaves_no_half_of_it(
     disk: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was free when it began is taken by others: PostgreSQL, or a second command."""
+    """Fill the disk during the copy, as PostgreSQL or a second command may."""
     folder = make_private(disk / "handed-in")
     fill(disk, MB)
     monkeypatch.setattr(handed_in, "ROOM_BYTES", -2 * DISK)
@@ -93,8 +93,8 @@ async def test_what_was_accepted_before_the_disk_was_full_waits_and_is_stored_wh
     with pytest.raises(StorageError) as full:
         await take(url, call_id, 0, storage, folder, LIMIT)
     assert full.value.retryable
-    assert [one.stat().st_size for one in folder.iterdir()] == [FILE], "the copy is whole"
-    assert sum(one.stat().st_size for one in (disk / "recordings").rglob("*") if one.is_file()) == 0
+    assert [path.stat().st_size for path in folder.iterdir()] == [FILE], "the copy is whole"
+    assert sum(path.stat().st_size for path in (disk / "recordings").rglob("*") if path.is_file()) == 0
     filler.unlink()
     recording = await take(url, call_id, 0, storage, folder, LIMIT)
     assert flaw_of(recording) is None
@@ -109,13 +109,13 @@ def test_more_files_at_once_than_the_disk_holds_are_each_whole_or_refused(disk: 
     running = [forked.Process(target=_hand_in, args=(folder, file, answers)) for _ in range(commands)]
     for process in running:
         process.start()
-    said = [answers.get(timeout=60) for _ in running]
+    results = [answers.get(timeout=60) for _ in running]
     for process in running:
         process.join(60)
-    accepted = [one for one in said if one.startswith("https://")]
+    accepted = [result for result in results if result.startswith("https://")]
     assert accepted and len(accepted) < commands
-    assert all("MB are free" in one for one in said if one not in accepted), said
-    assert [one.stat().st_size for one in folder.iterdir()] == [FILE] * len(accepted)
+    assert all("MB are free" in result for result in results if result not in accepted), results
+    assert [path.stat().st_size for path in folder.iterdir()] == [FILE] * len(accepted)
 
 
 def _hand_in(folder: Path, file: Path, answers: Any) -> None:
@@ -127,8 +127,8 @@ def _hand_in(folder: Path, file: Path, answers: Any) -> None:
 
 def test_a_large_file_does_not_lie_in_memory(tmp_path: Path) -> None:
     large = tmp_path / "day.wav"
-    with large.open("wb") as made:
-        made.truncate(128 * MB)
+    with large.open("wb") as file:
+        file.truncate(128 * MB)
     forked = multiprocessing.get_context("fork")
     answers: Any = forked.Queue()
     process = forked.Process(target=_measured, args=(make_private(tmp_path / "handed-in"), large, answers))
@@ -156,15 +156,15 @@ async def test_of_many_files_in_one_command_those_that_fit_are_accepted_and_the_
     with served(postgres_url) as url:
         sent = await asyncio.to_thread(_submit, url, key, many, folder)
         wrong = [("wrong.wav", {**call, "callId": str(uuid4()), "from": ""})]
-        for one in folder.iterdir():
-            one.unlink()
+        for path in folder.iterdir():
+            path.unlink()
         (refused,) = await asyncio.to_thread(_submit, url, key, wrong, folder)
         assert refused.problem and refused.problem.status == 400 and not list(folder.iterdir())
         again = await asyncio.to_thread(_submit, url, key, many[-1:], folder)
-    accepted = [one for one in sent if one.reply]
-    assert [one.name for one in accepted] == [name for name, _ in many[: len(accepted)]]
+    accepted = [item for item in sent if item.reply]
+    assert [item.name for item in accepted] == [name for name, _ in many[: len(accepted)]]
     assert 0 < len(accepted) < len(many)
-    assert {one.problem.status for one in sent if one.problem} == {507}
+    assert {item.problem.status for item in sent if item.problem} == {507}
     assert again[0].reply, "what was refused can be submitted when there is room"
     show(sent[-1:])
     assert "No room for the file" in capsys.readouterr().err

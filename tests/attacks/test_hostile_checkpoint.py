@@ -26,7 +26,7 @@ class Program:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
-    """A pipeline whose segmentation network makes `tmp_path / "proof"`."""
+    """Return a pipeline whose segmentation network creates `tmp_path / "proof"`."""
     folder = Path(shutil.copytree(DIARIZATION, tmp_path / "pipeline"))
     (folder / CHECKSUMS).unlink()
     weights = folder / "segmentation" / "pytorch_model.bin"

@@ -84,27 +84,27 @@ def cluster() -> Iterator[list[Machine]]:
 
 
 def listed() -> dict[range, str]:
-    """The ports of the table in docs/operating.md, and what each does without the token."""
+    """Return the ports of the table in docs/operating.md, and their behavior without the token."""
     rows = re.findall(r"^\| ([\d, -]+) \| .* \| (.*) \|$", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE)
-    found = {}
+    listed_ports = {}
     for ports, without in rows:
         for part in ports.split(", "):
             first, _, last = part.partition("-")
-            found[range(int(first), int(last or first) + 1)] = without
-    return found
+            listed_ports[range(int(first), int(last or first) + 1)] = without
+    return listed_ports
 
 
 def open_doors(machine: Machine) -> list[Door]:
     done = machine.run(sys.executable, "-c", LISTENING, str(machine.home / ".switchboard"), PYTHONPATH=str(ROOT))
-    return [door for door in (Door(*found) for found in json.loads(done.stdout)) if not door.is_loopback]
+    return [door for door in (Door(*fields) for fields in json.loads(done.stdout)) if not door.is_loopback]
 
 
 def test_the_table_lists_what_listens_and_nothing_else(cluster: list[Machine]) -> None:
-    found = {door.port: door.who for machine in cluster for door in open_doors(machine)}
-    print(dict(sorted(found.items())))
+    open_ports = {door.port: door.who for machine in cluster for door in open_doors(machine)}
+    print(dict(sorted(open_ports.items())))
     ranges = listed()
-    assert {port: who for port, who in found.items() if not any(port in ports for ports in ranges)} == {}
-    assert [ports for ports in ranges if not any(port in ports for port in found)] == []
+    assert {port: who for port, who in open_ports.items() if not any(port in ports for ports in ranges)} == {}
+    assert [ports for ports in ranges if not any(port in ports for port in open_ports)] == []
 
 
 def test_nothing_that_is_said_to_refuse_does_anything_without_the_token(cluster: list[Machine]) -> None:
@@ -115,7 +115,7 @@ def test_nothing_that_is_said_to_refuse_does_anything_without_the_token(cluster:
     asked = [door.port for door in open_doors(head) if any(door.port in ports for ports in refusing)]
     done = worker.run(sys.executable, "-c", OUTSIDER, " ".join(METHODS), *(f"{HEAD}:{port}" for port in asked))
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout)
-    print(told)
-    assert {"UNAUTHENTICATED", "401"} <= {answer for answers in told.values() for answer in answers}
-    assert not any(answer.startswith("GOT IN") for answers in told.values() for answer in answers)
+    answers = json.loads(done.stdout)
+    print(answers)
+    assert {"UNAUTHENTICATED", "401"} <= {answer for answers in answers.values() for answer in answers}
+    assert not any(answer.startswith("GOT IN") for answers in answers.values() for answer in answers)

@@ -1,5 +1,4 @@
-"""A tenant whose recordings never arrive, or whose calls never end, keeps nobody else's call from being fetched and
-worked on."""
+"""A workspace whose recordings never arrive, or whose calls never end, does not delay the calls of others."""
 
 import asyncio
 from collections import Counter
@@ -79,14 +78,14 @@ async def test_calls_that_never_end_hold_no_place_of_those_who_have_none(world: 
     async with serving(reply()) as good:
         await conductor.start()
         try:
-            for one, calls, expected in (
+            for workspace, calls, expected in (
                 (world, 6, {world.workspace_id: 2}),
                 (other, 3, {world.workspace_id: 2, other.workspace_id: 1}),
             ):
                 for _ in range(calls):
-                    one.call_id = uuid4()
-                    await one.submit(recording_url=good.url() + f"?call={one.call_id}")
-                    assert await asyncio.wait_for(fate(one), 20) == "fetched"
+                    workspace.call_id = uuid4()
+                    await workspace.submit(recording_url=good.url() + f"?call={workspace.call_id}")
+                    assert await asyncio.wait_for(fate(workspace), 20) == "fetched"
                 async with asyncio.timeout(60):
                     while await at_work() != expected:
                         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Whoever reads the database, or moves what is stored in it, gets no recording by it."""
+"""Reading the database, or moving its contents, gives no access to recordings."""
 
 import subprocess
 from pathlib import Path
@@ -38,7 +38,7 @@ SEALER = UrlSealer([KEY])
 
 
 def dumped(url: str) -> str:
-    """What `pg_dump` brings home, as a superuser."""
+    """Return the output of `pg_dump` as a superuser."""
     command = [embedded.programs() / "pg_dump", "--inserts", url]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout
 
@@ -98,7 +98,7 @@ async def test_a_reader_sees_neither_urls_nor_what_went_wrong_with_them(
 
 
 async def test_what_was_sealed_for_one_server_is_sent_to_no_other(world: World, tmp_path: Path) -> None:
-    """Who may write to the database, and has no key, moves the sealed part of a URL behind a host of their own."""
+    """Move the sealed part of a URL to another host, as an attacker with write access but without the key."""
     async with serving(reply()) as evil:
         await submit(world, DOORS["S3"], SEALER)
         await world.execute(

@@ -2,11 +2,11 @@
 
     python -m tests.chaos [--seed N] [--submissions N] [--kills N] [--minutes M] [--json FILE] [--folder FOLDER]
 
-Kinds are listed in `kills.SHARES`; `--kinds freeze_conductor,freeze_engine,freeze_task,partition,clock` are the faults
-beside kills. `clock` needs a C compiler (`cc`); without one it is left out, and the run says so.
+`kills.SHARES` lists the kinds; `--kinds freeze_conductor,freeze_engine,freeze_task,partition,clock` are the faults
+other than kills. `clock` needs a C compiler (`cc`); without one it is skipped, with a message.
 
-Ends when as many submissions were accepted and as many processes killed as asked for, or when the minutes are over.
-Exit code 0: every promise was kept.
+Ends after the given numbers of accepted submissions and killed processes, or after the given minutes. Exit code 0: no
+fault.
 """
 
 import argparse
@@ -33,22 +33,22 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, help="keeps the ledger, logs and the database; left out: a temporary one"
     )
-    given = parser.parse_args()
-    kinds = tuple(given.kinds.split(","))
+    arguments = parser.parse_args()
+    kinds = tuple(arguments.kinds.split(","))
     if unknown := set(kinds) - set(SHARES):
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}")
     if "clock" in kinds and (why := skew.missing()):
         print(f"LEFT OUT: the kind `clock`, because there is {why}.", file=sys.stderr)
         kinds = tuple(kind for kind in kinds if kind != "clock")
-    options = Options(given.seed, given.submissions, given.kills, given.minutes, kinds)
-    if given.folder is not None:
-        given.folder.mkdir(parents=True, exist_ok=True)
-        report = asyncio.run(run(given.folder, options))
+    options = Options(arguments.seed, arguments.submissions, arguments.kills, arguments.minutes, kinds)
+    if arguments.folder is not None:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+        report = asyncio.run(run(arguments.folder, options))
     else:
         with tempfile.TemporaryDirectory(prefix="switchboard-chaos-") as folder:
             report = asyncio.run(run(Path(folder), options))
-    if given.json:
-        given.json.write_text(json.dumps(asdict(report), indent=2, default=str))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(asdict(report), indent=2, default=str))
     return show(report)
 
 

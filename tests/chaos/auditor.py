@@ -65,7 +65,7 @@ class Stored:
 
 
 def audit(url: str, attempts: Sequence[Attempt], truth: Truth, urls: UrlSealer | None = None) -> list[Fault]:
-    """Every fault that there is. `urls` opens what is stored sealed."""
+    """Yield every fault. `urls` opens sealed values."""
     with psycopg.connect(url, row_factory=dict_row) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute("SELECT set_config('switchboard.workspace', '*', true)")
@@ -80,10 +80,10 @@ def audit(url: str, attempts: Sequence[Attempt], truth: Truth, urls: UrlSealer |
 
 def _read(connection: psycopg.Connection[Row]) -> Stored:
     def by_call(query: str) -> dict[int, list[Row]]:
-        found: dict[int, list[Row]] = defaultdict(list)
+        rows: dict[int, list[Row]] = defaultdict(list)
         for row in connection.execute(query).fetchall():
-            found[row["call_pk"]].append(row)
-        return found
+            rows[row["call_pk"]].append(row)
+        return rows
 
     return Stored(
         connection.execute("SELECT * FROM calls ORDER BY id").fetchall(),
@@ -96,49 +96,51 @@ def _read(connection: psycopg.Connection[Row]) -> Stored:
 
 
 def _opened(stored: Stored, urls: UrlSealer) -> Iterator[Fault]:
-    """Open all URLs where they stand, and tell of those that are not sealed as they should be."""
+    """Open all URLs in place, and yield those that are not sealed properly."""
     rows = [(call, ("recording_url", "recording_url2")) for call in stored.calls]
-    rows += [(one["body"], BODY_FIELDS) for several in stored.submissions.values() for one in several]
+    rows += [(submission["body"], BODY_FIELDS) for several in stored.submissions.values() for submission in several]
     for row, names in rows:
         for name in names:
-            if (kept := row.get(name)) is None:
+            if (value := row.get(name)) is None:
                 continue
             try:
-                row[name] = urls.open(kept)
+                row[name] = urls.open(value)
             except SecretSealed as error:
-                yield Fault("wrong", f"{name} {shown(kept)} cannot be opened: {error.message}")
+                yield Fault("wrong", f"{name} {shown(value)} cannot be opened: {error.message}")
                 continue
-            if urls.seal(row[name]) != kept:
-                yield Fault("wrong", f"{name} {shown(kept)} is not stored sealed")
+            if urls.seal(row[name]) != value:
+                yield Fault("wrong", f"{name} {shown(value)} is not stored sealed")
 
 
 # What was promised to senders
 
 
 def _promises(stored: Stored, attempts: Sequence[Attempt]) -> Iterator[Fault]:
-    kept: dict[str, Row] = {}
+    stored_attempts: dict[str, Row] = {}
     for call in stored.calls:
-        for one in stored.submissions[call["id"]]:
-            kept[str(one["body"].get("teamId"))] = one | {"key": stored.key(call)}
-    known = {one.marker for one in attempts}
-    answered = [one for one in attempts if one.status == ACCEPTED]
-    for one in answered:
-        row = kept.get(one.marker)
+        for attempt in stored.submissions[call["id"]]:
+            stored_attempts[str(attempt["body"].get("teamId"))] = attempt | {"key": stored.key(call)}
+    markers = {attempt.marker for attempt in attempts}
+    answered = [attempt for attempt in attempts if attempt.status == ACCEPTED]
+    for attempt in answered:
+        row = stored_attempts.get(attempt.marker)
         if row is None:
-            yield Fault("lost", f"submission {one.marker!r} of {'/'.join(one.call)} was answered 202 and is not stored")
-        elif row["key"] != one.call or row["body"] != one.body:
-            yield Fault("wrong", f"submission {one.marker!r} is not stored as it was sent")
-        elif (None if row["job_id"] is None else str(row["job_id"])) != one.job_id:
             yield Fault(
-                "wrong", f"submission {one.marker!r} was answered with job {one.job_id}, stored {row['job_id']}"
+                "lost", f"submission {attempt.marker!r} of {'/'.join(attempt.call)} was answered 202 and is not stored"
+            )
+        elif row["key"] != attempt.call or row["body"] != attempt.body:
+            yield Fault("wrong", f"submission {attempt.marker!r} is not stored as it was sent")
+        elif (None if row["job_id"] is None else str(row["job_id"])) != attempt.job_id:
+            yield Fault(
+                "wrong", f"submission {attempt.marker!r} was answered with job {attempt.job_id}, stored {row['job_id']}"
             )
     records = [stored.key(call) for call in stored.calls]
-    for key in sorted({one.call for one in answered} - set(records)):
+    for key in sorted({attempt.call for attempt in answered} - set(records)):
         yield Fault("lost", f"call {'/'.join(key)} has no record")
     for key in sorted({key for key in records if records.count(key) > 1}) if len(set(records)) < len(records) else ():
         yield Fault("doubled", f"call {'/'.join(key)} has more than one record")
-    for marker in sorted(set(kept) - known):
-        yield Fault("orphan", f"submission {marker!r} is stored and nobody sent it")
+    for marker in sorted(set(stored_attempts) - markers):
+        yield Fault("orphan", f"submission {marker!r} is stored but was not sent")
     for call in stored.calls:
         if not stored.submissions[call["id"]]:
             yield Fault("orphan", f"call {'/'.join(stored.key(call))} is stored and no submission made it")
@@ -157,8 +159,8 @@ def _call(stored: Stored, call: Row, truth: Truth) -> Iterator[Fault]:
 
 
 def _fields(call: Row, submissions: Sequence[Row]) -> Iterator[Fault]:
-    """The latest value of each field, in the order in which the submissions were committed."""
-    for name, value in history.merged([one["body"] for one in submissions]).items():
+    """Check that each field has its latest value, in the commit order of the submissions."""
+    for name, value in history.merged([submission["body"] for submission in submissions]).items():
         if call[name] != value:
             yield Fault("wrong", f"{name} is {call[name]!r}, the latest value sent is {value!r}")
 
@@ -172,7 +174,9 @@ def _jobs(call: Row, submissions: Sequence[Row], jobs: Sequence[Row]) -> Iterato
         elif live:
             yield Fault("unfinished", f"{kind} job {live[0]['id']} is still {live[0]['state']}")
     asked: list[Any] = []
-    for step in history.recordings([one["body"] for one in submissions], [one["job_id"] for one in submissions]):
+    for step in history.recordings(
+        [submission["body"] for submission in submissions], [submission["job_id"] for submission in submissions]
+    ):
         if step.job_id not in process:
             yield Fault("lost", f"job {step.job_id} was promised and does not exist")
         elif step.again and step.job_id != asked[-1] and process.get(asked[-1], {}).get("state") != "failed":
@@ -181,16 +185,16 @@ def _jobs(call: Row, submissions: Sequence[Row], jobs: Sequence[Row]) -> Iterato
             yield Fault("lost", f"another recording was answered with the old job {step.job_id}")
         asked.append(step.job_id)
     for job_id in set(process) - set(asked):
-        yield Fault("doubled", f"process job {job_id} was promised to nobody")
+        yield Fault("doubled", f"process job {job_id} was not promised")
     if asked and call["job_id"] != asked[-1]:
-        yield Fault("wrong", f"the record stands for job {call['job_id']}, the latest is {asked[-1]}")
+        yield Fault("wrong", f"the record is of job {call['job_id']}, the latest is {asked[-1]}")
     for job_id in set(process) - set(asked[-1:]):
         if process[job_id]["state"] not in ("done", "failed", "superseded"):
             yield Fault("unfinished", f"job {job_id}, which was superseded, is {process[job_id]['state']}")
 
 
 def _end(stored: Stored, call: Row, submissions: Sequence[Row], jobs: Sequence[Row], truth: Truth) -> Iterator[Fault]:
-    urls = history.latest_urls([one["body"] for one in submissions])
+    urls = history.latest_urls([submission["body"] for submission in submissions])
     if not urls:
         if call["state"] != "received":
             yield Fault("wrong", f"no recording was sent and the call is {call['state']}")
@@ -217,25 +221,25 @@ def _told(urls: Iterable[str], truth: Truth) -> str:
 
 
 def _record(stored: Stored, call: Row, urls: Sequence[str], truth: Truth) -> Iterator[Fault]:
-    """What a completed call has: one transcript of its latest job, and its recordings, whole."""
+    """Check that a completed call has one transcript of its latest job, and complete recordings."""
     transcripts = stored.transcripts[call["id"]]
-    of_job = [one for one in transcripts if one["job_id"] == call["job_id"]]
+    of_job = [transcript for transcript in transcripts if transcript["job_id"] == call["job_id"]]
     if not of_job:
         yield Fault("lost", "it is completed and has no transcript of its latest job")
     if len(transcripts) > 1:
         yield Fault("doubled", f"{len(transcripts)} transcripts")
-    kept = [one for one in stored.recordings[call["id"]] if one["job_id"] == call["job_id"]]
+    recordings = [recording for recording in stored.recordings[call["id"]] if recording["job_id"] == call["job_id"]]
     whole = {truth.of(url)["sha256"] for url in urls if OUTCOMES[truth.of(url)["behaviour"]] is None}
-    if {one["sha256"] for one in kept} != whole:
-        yield Fault("wrong", f"{len(kept)} recordings are kept, and not those that were handed out whole")
+    if {recording["sha256"] for recording in recordings} != whole:
+        yield Fault("wrong", f"{len(recordings)} recordings are kept, and not those that were handed out whole")
     if len(whole) < len(urls) and not call["warnings"]:
         yield Fault("wrong", "one of its two recordings could not be fetched and no warning says so")
-    for one in kept:
-        yield from _file(one)
+    for recording in recordings:
+        yield from _file(recording)
 
 
 def _file(recording: Row) -> Iterator[Fault]:
-    """Every recording that a job keeps lies in the store as it was fetched. A local folder only."""
+    """Check that every recording of a job is stored as fetched. Local folders only."""
     path = Path(unquote(urlsplit(recording["uri"]).path))
     if not path.is_file():
         yield Fault("lost", f"the stored recording {path.name} does not exist")
@@ -243,7 +247,7 @@ def _file(recording: Row) -> Iterator[Fault]:
         yield Fault("wrong", f"the stored recording {path.name} is not what was fetched")
 
 
-# Rows that belong to nobody
+# Rows without owner
 
 _OF_CALLS = ("submissions", "jobs", "recordings", "stage_results", "transcripts", "findings", "tasks", "call_contacts")
 _ORPHANS = {
@@ -258,7 +262,7 @@ _ORPHANS = {
                 SELECT FROM jobs WHERE jobs.id = {table}.job_id AND jobs.call_pk = {table}.call_pk)"""
         for table in ("recordings", "stage_results", "transcripts")
     },
-    "a call whose job is none of its own": """
+    "a call whose job belongs to another call": """
         SELECT count(*) AS n FROM calls WHERE job_id IS NOT NULL AND NOT EXISTS (
             SELECT FROM jobs WHERE jobs.id = calls.job_id AND jobs.call_pk = calls.id AND jobs.kind = 'process')""",
     "a finding of a call without a transcript": """

@@ -30,7 +30,7 @@ class Deadly:
         with_fallback: bool = False,
     ) -> list[ChunkText]:
         time.sleep(0.1)
-        if any(abs(one).max(initial=0.0) > LOUD for one in samples) or (with_fallback and _first_time()):
+        if any(abs(sound).max(initial=0.0) > LOUD for sound in samples) or (with_fallback and _first_time()):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.4)
         return [ChunkText(chunk, "en", 1.0, (), 0.0, 0.0, with_fallback=with_fallback) for chunk in chunks]

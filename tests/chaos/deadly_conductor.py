@@ -1,8 +1,8 @@
-"""A Conductor's process that some recordings kill, as a fault in a native library would.
+"""A Conductor process that some recordings kill, as a fault in a native library would.
 
     python -m tests.chaos.deadly_conductor DATABASE_URL STORAGE
 
-Works off the queue until it is killed; its calls are recorded in the database, so that the next such process goes on.
+Processes the queue until it is killed; its calls are recorded in the database, so that the next such process resumes.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ PAUSE = "SWITCHBOARD_TEST_PAUSE"  # seconds that each CPU task takes longer
 
 
 class DeadlyWorkers(LocalWorkers):
-    """Whoever looks into a sound that is too loud takes this process with them."""
+    """Workers that kill this process when they read a sound that is too loud."""
 
     def __init__(self) -> None:
         super().__init__(Deadly(None), None)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         loaded = [arg.inside for arg in args if isinstance(arg, RemoteRef) and isinstance(arg.inside, Loaded)]
-        if any(abs(one.audio.cut(0, 0.0, 1.0)).max() > LOUD for one in loaded):
+        if any(abs(recording.audio.cut(0, 0.0, 1.0)).max() > LOUD for recording in loaded):
             os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(float(os.environ.get(PAUSE, "0.2")))  # others are at work when it dies
         return await super().compute(fn, *args)

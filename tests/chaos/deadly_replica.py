@@ -1,4 +1,4 @@
-"""The deadly engine in a replica. A file of its own: what imports Ray takes three seconds longer to start."""
+"""The deadly engine in a replica. A separate file, since importing Ray takes three seconds."""
 
 import os
 

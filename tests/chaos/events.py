@@ -1,5 +1,6 @@
-"""What receivers of events were told under a storm, against what the database holds: each event at least once, and of
-one call in order. Written apart from the code that delivers."""
+"""Compare the events that receivers got during a storm with the database: each event at least once, and in order per
+call. Independent of the code that delivers.
+"""
 
 import asyncio
 import random
@@ -34,62 +35,62 @@ Row = dict[str, Any]
 
 
 def reluctantly(seed: int) -> Callable[[Received], int]:
-    """The answer of a receiver that refuses some of what it is sent, each time anew."""
+    """Return the response of a receiver that rejects some requests at random."""
     rng = random.Random(seed)
     return lambda _: 503 if rng.random() < REFUSED else 204
 
 
 async def subscribe(database: Database, workspace_id: UUID, receiver: Receiver) -> None:
-    """An endpoint for every event of the workspace."""
+    """Create an endpoint for every event of the workspace."""
     secret = Sealer([SECRETS_KEY]).seal(signing.new_secret())
     await endpoints.add(database, workspace_id, receiver.url, secret)
 
 
 async def audit(onlooker: Onlooker, taken: Sequence[Received]) -> list[Fault]:
-    """Every fault that there is, once nothing is under way any more, or after `SETTLE_SECONDS`."""
+    """Return every fault once all deliveries are done, or after `SETTLE_SECONDS`."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while (await onlooker.rows(UNDER_WAY))[0]["n"] and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
     events, calls = await onlooker.rows(EVENTS), await onlooker.rows(CALLS)
-    return sorted(set(faults(events, calls, [_event_id(one.message_id) for one in taken])))
+    return sorted(set(faults(events, calls, [_event_id(event.message_id) for event in taken])))
 
 
 def _event_id(message_id: str) -> str:
-    """The id in the database of what was sent as `evt_` and its digits."""
+    """Return the database id of a message id (`evt_` and digits)."""
     return str(UUID(message_id.removeprefix("evt_")))
 
 
 def stale(taken: Iterable[Received]) -> list[Fault]:
     """Events that a receiver would refuse that follows the standard: their signed time is too far from its own."""
     return [
-        Fault("wrong", f"event {one.message_id} was signed {off:+.0f} s off the receiver's clock")
-        for one in taken
-        if abs(off := int(one.headers["webhook-timestamp"]) - one.at) > TOLERANCE_SECONDS
+        Fault("wrong", f"event {event.message_id} was signed {off:+.0f} s off the receiver's clock")
+        for event in taken
+        if abs(off := int(event.headers["webhook-timestamp"]) - event.at) > TOLERANCE_SECONDS
     ]
 
 
 def faults(events: Iterable[Row], calls: Iterable[Row], taken: Sequence[str]) -> Iterator[Fault]:
     """`taken`: the ids of events as the receiver accepted them, in order, repetitions included."""
     first: dict[str, int] = {}
-    for place, one in enumerate(taken):
-        first.setdefault(one, place)
+    for place, delivery in enumerate(taken):
+        first.setdefault(delivery, place)
     of_call: dict[int, list[Row]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event["at"]):
         of_call[event["call_pk"]].append(event)
-    known = {str(event["id"]) for told in of_call.values() for event in told}
-    for stranger in first.keys() - known:
+    event_ids = {str(event["id"]) for events_of_call in of_call.values() for event in events_of_call}
+    for stranger in first.keys() - event_ids:
         yield Fault("orphan", f"event {stranger} was sent and is not stored")
     for call in calls:
         name = f"call {call['workspace']}/{call['call_id']}"
         yield from _call(name, call["state"], of_call[call["id"]], first)
 
 
-def _call(name: str, state: str, told: Sequence[Row], first: dict[str, int]) -> Iterator[Fault]:
-    if not told or told[-1]["type"] != f"call.{state}":
-        last = told[-1]["type"] if told else "none"
+def _call(name: str, state: str, events: Sequence[Row], first: dict[str, int]) -> Iterator[Fault]:
+    if not events or events[-1]["type"] != f"call.{state}":
+        last = events[-1]["type"] if events else "none"
         yield Fault("wrong", f"{name}: it is {state} and its last event is {last}")
-    places = [first.get(str(event["id"])) for event in told]
-    for event, place in zip(told, places, strict=True):
+    places = [first.get(str(event["id"])) for event in events]
+    for event, place in zip(events, places, strict=True):
         if place is None:
             yield Fault("lost", f"{name}: {event['type']} was never taken")
     came = [place for place in places if place is not None]

@@ -28,7 +28,7 @@ def merged(bodies: Sequence[Body]) -> dict[str, Any]:
 
 
 def latest_urls(bodies: Sequence[Body]) -> list[str]:
-    """The one or two recordings that count in the end."""
+    """Return the one or two recordings that count in the end."""
     end = merged(bodies)
     return [url for url in (end["recording_url"], end["recording_url2"]) if url is not None]
 
@@ -42,7 +42,7 @@ class Step:
 
 
 def recordings(bodies: Sequence[Body], jobs: Sequence[Any]) -> Iterator[Step]:
-    """Every submission that asked for work, in order, with the job that it was answered with."""
+    """Yield every submission that requested work, in order, with the job in its response."""
     before: tuple[str | None, str | None] | None = None
     pair: tuple[str | None, str | None] = (None, None)
     for body, job_id in zip(bodies, jobs, strict=True):
@@ -55,7 +55,7 @@ def recordings(bodies: Sequence[Body], jobs: Sequence[Any]) -> Iterator[Step]:
 
 
 def _unsigned(url: str) -> str:
-    """The storm signs with `?token=` and nothing else."""
+    """Remove the signature; the storm signs only with `?token=`."""
     return url.split("?", maxsplit=1)[0]
 
 

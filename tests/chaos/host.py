@@ -61,7 +61,7 @@ def _add_node(cluster: Any, seconds: int) -> Any:
 
 
 def _raylet(node: Any) -> int:
-    """The process that all workers of a node descend from."""
+    """Return the parent process of all workers of a node."""
     return int(node.all_processes["raylet"][0].process.pid)
 
 
@@ -73,7 +73,7 @@ def patiently(start: Callable[[], Any]) -> Any:
             return start()
         except Exception as error:
             print(error, file=sys.stderr, flush=True)
-            for process in _descendants() - before:  # half a node is in the way of a whole one
+            for process in _descendants() - before:  # half a node blocks a new one
                 with contextlib.suppress(psutil.Error):
                     process.kill()
     return start()
@@ -84,7 +84,7 @@ def _descendants() -> set[psutil.Process]:
 
 
 def _kill_all(node: Any) -> int:
-    """As a power cut does it: raylet, agents and workers at once."""
+    """Kill raylet, agents and workers at once, as a power cut does."""
     victims: list[psutil.Process] = []
     for group in node.all_processes.values():
         for info in group:

@@ -1,7 +1,7 @@
-"""Kills and other faults of every kind, and how long each was felt.
+"""Kills and other faults of every kind, and their duration.
 
-Beside those that kill: a process is frozen (SIGSTOP) for longer than a lease, a Conductor is cut off from the database
-without a word, and the worker node's clock is ten minutes off.
+Faults other than kills: a process is frozen (SIGSTOP) for longer than a lease, a Conductor loses the database silently,
+and the worker node's clock is ten minutes off.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ AT_ONCE = {"task": 2, "cut": 3, "backend": 2}  # recoveries of a kind under way 
 # already cannot be killed, and what is killed faster than it starts proves only that
 ALONE = ("head", "node", "clock")  # begin when nothing else is under way, and end before anything else begins
 ENGINE_STAGES = {"transcriber": "asr", "diarizer": "diarization"}
-LONGEST = 240.0  # seconds a recovery is waited for
+MAX_RECOVERY_SECONDS = 240.0  # limit for a recovery
 NODE_AWAY = 4.0  # seconds until a lost node is replaced
-# Seconds, beside a lease of 10: after the longest one Serve has replaced the replica meanwhile.
+# Seconds, with a lease of 10: during the longest one Serve replaces the replica.
 FROZEN = (12.0, 14.0, 18.0, 45.0)
 SILENT = (1.0, 3.0, 14.0, 20.0)
 
@@ -57,8 +57,9 @@ Hit = dict[Any, tuple[int, str]]  # run and worker of jobs, by id
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill, or another fault. `recovered`: seconds from its beginning until what it hit went on; None: not within
-    `LONGEST`."""
+    """A kill or another fault. `recovered`: seconds from its beginning until its victim resumed; None: not within
+    `MAX_RECOVERY_SECONDS`.
+    """
 
     kind: str
     at: float
@@ -87,7 +88,7 @@ def schedule(count: int, rng: random.Random, kinds: Sequence[str] = tuple(SHARES
 
 
 class Killer:
-    """Kills, and watches what comes of it. Several recoveries may be under way at once."""
+    """Kills processes and observes the recovery. Several recoveries may run at once."""
 
     def __init__(self, stand: Stand, onlooker: Onlooker, ledger: Ledger, witness: Witness, rng: random.Random) -> None:
         self._stand, self._onlooker, self._ledger, self._witness, self._rng = stand, onlooker, ledger, witness, rng
@@ -116,7 +117,7 @@ class Killer:
             await task
 
     def busy(self, kind: str) -> bool:
-        """Whether another kill of this kind has to wait."""
+        """Return whether another kill of this kind has to wait."""
         return self._under_way[kind] >= AT_ONCE.get(kind, 1)
 
     async def settle(self) -> None:
@@ -150,15 +151,15 @@ class Killer:
         return None if pid is None else Struck(at, f"pid {pid}", hit, stage=ENGINE_STAGES[kind])
 
     async def _at_an_engine(self) -> Hit:
-        """In the middle of a call that an engine works on."""
+        """Kill an engine in the middle of a call."""
         call_id = await self._witness()
         query = """SELECT jobs.id FROM jobs JOIN calls ON calls.id = jobs.call_pk
             WHERE calls.call_id = %(call)s AND jobs.state = 'running' AND jobs.stage IN ('asr', 'diarization')"""
         deadline = time.monotonic() + 30
-        while not (found := await self._onlooker.rows(query, call=call_id)) and time.monotonic() < deadline:
+        while not (rows := await self._onlooker.rows(query, call=call_id)) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         await asyncio.sleep(self._rng.uniform(0, 0.3))
-        return {row["id"]: (0, "") for row in found}
+        return {row["id"]: (0, "") for row in rows}
 
     async def _freeze_conductor(self) -> Struck | None:
         pid, hit = await self._busy_conductor()
@@ -194,7 +195,7 @@ class Killer:
         return Struck(at, f"{kind} {pid} for {seconds:g} s", hit, asyncio.create_task(thaw()))
 
     async def _partition(self) -> Struck | None:
-        """Between one Conductor and the database; everybody else goes on talking to it."""
+        """Cut one Conductor off from the database, without affecting others."""
         pid, hit = await self._busy_conductor()
         if pid is None:
             return None
@@ -211,7 +212,7 @@ class Killer:
         return Struck(at, what, hit, asyncio.create_task(heal()))
 
     async def _busy_conductor(self) -> tuple[int | None, Hit]:
-        """A Conductor that holds work, and its jobs."""
+        """Return a Conductor with work, and its jobs."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             for pid in self._rng.sample(alive := self._stand.pids("conductor"), len(alive)):
@@ -221,9 +222,9 @@ class Killer:
         return None, {}
 
     async def _at_work_again(self, pid: int, since: float) -> None:
-        """Whether the database answers it again, or it was replaced."""
+        """Return whether the database responds to it again, or it was replaced."""
         alive = lambda: pid in self._stand.pids("conductor")  # noqa: E731
-        await self._wait(lambda: self._stand.wire.answers(pid, since) or not alive(), LONGEST)
+        await self._wait(lambda: self._stand.wire.answers(pid, since) or not alive(), MAX_RECOVERY_SECONDS)
 
     async def _postgres(self) -> Struck:
         at = time.time()
@@ -294,9 +295,9 @@ class Killer:
         if kind in ("intake", "standby", "proxy", "cut", "backend", "postgres", *ALONE):
             felt.append(self._accepting(at))
         if kind in (*ENGINE_STAGES, "controller", "conductor", "intake"):
-            felt.append(self._wait(lambda: len(self._stand.pids(kind)) >= _wanted(kind), LONGEST))
+            felt.append(self._wait(lambda: len(self._stand.pids(kind)) >= _wanted(kind), MAX_RECOVERY_SECONDS))
         try:
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(MAX_RECOVERY_SECONDS):
                 await asyncio.gather(*felt)
             took: float | None = time.time() - at
         except TimeoutError:
@@ -305,18 +306,18 @@ class Killer:
         self.kills.append(Kill(kind, at, struck.what, None if took is None else round(took, 2), len(hit)))
 
     async def _accepting(self, at: float) -> None:
-        """The first 202 for something that was sent after the kill."""
+        """Wait for the first 202 of a request sent after the kill."""
         self.probing += 1
         try:
-            await self._wait(lambda: any(one.sent_at > at for one in self._accepted()), LONGEST)
+            await self._wait(lambda: any(attempt.sent_at > at for attempt in self._accepted()), MAX_RECOVERY_SECONDS)
         finally:
             self.probing -= 1
 
     def _accepted(self) -> list[Any]:
-        return [one for one in self._ledger.attempts[-200:] if one.status == ACCEPTED]
+        return [attempt for attempt in self._ledger.attempts[-200:] if attempt.status == ACCEPTED]
 
     async def _moved(self, at: float, hit: Hit) -> bool:
-        """Whether every job that was hit has gone on: a stage recorded, taken up anew, ended or put back."""
+        """Return whether every affected job has resumed: a stage recorded, claimed again, ended or requeued."""
         if not hit:
             return True
         query = """SELECT jobs.id, run, state, EXISTS (
@@ -332,7 +333,7 @@ class Killer:
         return len(await self._onlooker.rows(query, ids=ids, stage=stage)) == len(ids)
 
     async def _held_by(self, pid: int) -> Hit:
-        """The jobs that a Conductor works on, by the worker's name: machine, process number and start, and a number."""
+        """Return the jobs of a Conductor by worker name: machine, process id and start, and a number."""
         running = await self._running()
         return {job: run for job, run in running.items() if re.search(rf":{pid}@\d+:\w+$", run[1])}
 

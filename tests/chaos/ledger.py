@@ -12,7 +12,7 @@ ACCEPTED = 202
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One POST. `status` None: no answer came, so nobody knows whether it was taken."""
+    """One POST. `status` None: no response, so it is unknown whether it was accepted."""
 
     number: int  # of the submission; the same for every attempt at it
     attempt: int
@@ -56,7 +56,7 @@ class Ledger:
 
 
 def read(path: Path) -> list[Attempt]:
-    """The attempts of a ledger on disk."""
+    """Read the attempts of a ledger on disk."""
     return [Attempt(**json.loads(line)) for line in path.read_text().splitlines()]
 
 

@@ -63,7 +63,7 @@ class Recordings:
         self._lock = threading.Lock()
 
     def add(self, behaviour: str, content: bytes, late_by: float = 0.0) -> str:
-        """The URL, without signature, of a new recording."""
+        """Add a recording; return its URL, without signature."""
         with self._lock:
             path = f"/recordings/{len(self.known)}.wav"
             self.known[path] = Recorded(behaviour, content, time.time() + late_by)
@@ -74,22 +74,26 @@ class Recordings:
 
     def answer(self, path: str) -> tuple[int, bytes, int]:
         """Status, body, declared length; counted."""
-        one = self.known.get(path.split("?", maxsplit=1)[0])
-        if one is None:
+        recorded = self.known.get(path.split("?", maxsplit=1)[0])
+        if recorded is None:
             return 404, b"", 0
-        status, body, name = _behave(one)
-        declared = len(one.content) if name == "truncated" else len(body)
+        status, body, name = _behave(recorded)
+        declared = len(recorded.content) if name == "truncated" else len(body)
         with self._lock:
-            one.answers[name] += 1
+            recorded.answers[name] += 1
         return status, body, declared
 
     def save(self, path: Path) -> None:
-        """What an auditor needs to know, without the sound."""
-        told = {
-            self.base + name: {"behaviour": one.behaviour, "sha256": one.sha256, "answers": dict(one.answers)}
-            for name, one in self.known.items()
+        """Save the data for an auditor, without the sound."""
+        data = {
+            self.base + name: {
+                "behaviour": recorded.behaviour,
+                "sha256": recorded.sha256,
+                "answers": dict(recorded.answers),
+            }
+            for name, recorded in self.known.items()
         }
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(data))
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -104,9 +108,9 @@ class Recordings:
             server.server_close()
 
 
-def _behave(one: Recorded) -> tuple[int, bytes, str]:
-    early = time.time() < one.ready_at
-    match one.behaviour:
+def _behave(recorded: Recorded) -> tuple[int, bytes, str]:
+    early = time.time() < recorded.ready_at
+    match recorded.behaviour:
         case "gone":
             return 410, b"", "410"
         case "never":
@@ -118,10 +122,10 @@ def _behave(one: Recorded) -> tuple[int, bytes, str]:
         case "late" if early:
             return 404, b"", "404"
         case "flaky" if early:
-            if sum(one.answers.values()) % 2:
+            if sum(recorded.answers.values()) % 2:
                 return 503, b"", "503"
-            return 200, one.content[: len(one.content) // 2], "truncated"
-    return 200, one.content, "whole"
+            return 200, recorded.content[: len(recorded.content) // 2], "truncated"
+    return 200, recorded.content, "whole"
 
 
 def _handler(recordings: Recordings) -> type[BaseHTTPRequestHandler]:
@@ -145,13 +149,13 @@ def _handler(recordings: Recordings) -> type[BaseHTTPRequestHandler]:
 
 
 def noise(rng: random.Random, channels: int = 1, seconds: float = 1.0) -> bytes:
-    """A quiet hiss, no two alike: a call without speech."""
+    """Return a unique quiet hiss: a call without speech."""
     shape = (int(RATE * seconds), channels)
     return _wav(np.random.default_rng(rng.getrandbits(32)).normal(0, 40, shape).astype("<i2"))
 
 
 def spoken(rng: random.Random, kind: str) -> bytes:
-    """A sentence or two of a sample call under its own quiet hiss, so that no two are alike."""
+    """Return a sentence or two of a sample call under a unique quiet hiss."""
     samples = _cut(kind)
     hiss = np.random.default_rng(rng.getrandbits(32)).normal(0, 8, samples.shape)
     return _wav((samples + hiss).clip(-32768, 32767).astype("<i2"))
@@ -165,10 +169,10 @@ def _cut(kind: str) -> np.ndarray:
 
 
 def _wav(samples: np.ndarray) -> bytes:
-    held = io.BytesIO()
-    with wave.open(held, "wb") as file:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
         file.setnchannels(samples.shape[1])
         file.setsampwidth(2)
         file.setframerate(RATE)
         file.writeframes(samples.tobytes())
-    return held.getvalue()
+    return buffer.getvalue()

@@ -28,7 +28,7 @@ from tests.receiver import Receiver, receiving
 
 WORKSPACES = ("north", "south", "west")
 CALLS_AT_ONCE = 14  # being sent
-MOST_WAITING = 30  # live jobs that are due; beyond it no new call begins, so that recoveries show and queues do not
+MAX_WAITING = 30  # due live jobs; above it no new call begins, so that recoveries are measured and not queues
 SETTLE_SECONDS = 300.0  # in which at least one more job ends
 
 
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of it."""
+    """The result of a storm."""
 
     options: Options
     figures: dict[str, Any]
@@ -73,7 +73,7 @@ class _Storm:
 
     @property
     def behind(self) -> bool:
-        """Whether fewer submissions were accepted than the clock asks for."""
+        """Return whether fewer submissions were accepted than the clock requires."""
         share = (time.monotonic() - self.started) / (60 * self.options.minutes)
         return self.ledger.accepted < 100 + 1.15 * share * self.options.submissions
 
@@ -101,7 +101,7 @@ async def run(folder: Path, options: Options) -> Report:
             await stand.wait_for_engines()
             storm = _Storm(options, stand, onlooker, ledger, plan, senders, killer, time.monotonic())
             await _rage(storm)
-            settled, left = await _settle(onlooker)
+            settled, remaining = await _settle(onlooker)
             recordings.save(folder / "recordings.json")
             faults = await asyncio.to_thread(
                 audit,
@@ -113,10 +113,10 @@ async def run(folder: Path, options: Options) -> Report:
             faults += await events.audit(onlooker, receiver.taken)
             faults += events.stale(receiver.taken)
             figures = await _figures(storm, settled, time.monotonic() - started)
-            figures["left unfinished"] = left
+            figures["left unfinished"] = remaining
             figures |= {"events stored": len(await onlooker.rows(events.EVENTS)), "events taken": len(receiver.taken)}
     ledger.close()
-    faults += [Fault("wrong", f"refused: {one.status} {one.error}") for one in senders.refused]
+    faults += [Fault("wrong", f"refused: {attempt.status} {attempt.error}") for attempt in senders.refused]
     faults += [
         Fault("unfinished", f"{kill.kind} ({kill.what}) had not recovered")
         for kill in killer.kills
@@ -126,7 +126,7 @@ async def run(folder: Path, options: Options) -> Report:
 
 
 async def _rage(storm: _Storm) -> None:
-    """Calls and kills side by side until it is over; then every sender is heard out."""
+    """Run calls and kills in parallel until the end, then wait for every sender."""
     telling = asyncio.create_task(_tell(storm))
     probing = asyncio.create_task(_probe(storm))
     killing = asyncio.create_task(_kill(storm))
@@ -144,7 +144,7 @@ async def _send(storm: _Storm) -> None:
     under_way: set[asyncio.Task[None]] = set()
     latest: dict[tuple[str, str], list[Step]] = {}
     while not storm.over:
-        if len(under_way) < CALLS_AT_ONCE and await _waiting(storm.onlooker) <= MOST_WAITING:
+        if len(under_way) < CALLS_AT_ONCE and await _waiting(storm.onlooker) <= MAX_WAITING:
             workspace, steps = storm.plan.call()
             latest[steps[0].bodies[0]["callId"], workspace] = steps
             under_way.add(asyncio.create_task(storm.senders.run(workspace, steps)))
@@ -160,7 +160,7 @@ async def _send(storm: _Storm) -> None:
 
 
 def _last_word(steps: list[Step]) -> tuple[dict[str, Any], ...]:
-    """The latest submission of a call that carried a recording, or its latest, twice at once."""
+    """Send the latest submission of a call with a recording, or its latest, twice at once."""
     bodies = [body for step in steps for body in step.bodies]
     carrying = [body for body in bodies if "recordingUrl" in body]
     return ((carrying or bodies)[-1],) * 2
@@ -172,7 +172,7 @@ async def _kill(storm: _Storm) -> None:
     pace = 60 * storm.options.minutes / max(1, len(kinds))
     while kinds and not storm.over:
         await asyncio.sleep(rng.uniform(0.0, 0.3) * pace)  # a strike itself takes most of its share
-        kind = next((one for one in reversed(kinds) if not storm.killer.busy(one)), None)
+        kind = next((kind_of_kill for kind_of_kill in reversed(kinds) if not storm.killer.busy(kind_of_kill)), None)
         if kind is None:
             await asyncio.sleep(0.2)
             continue
@@ -185,7 +185,7 @@ async def _kill(storm: _Storm) -> None:
 
 
 async def _probe(storm: _Storm) -> None:
-    """While somebody waits to hear that calls are taken in again, something is sent all the time."""
+    """Send requests all the time while a recovery waits for accepted calls."""
     sketch = _Sketch(storm.plan, uuid4(), WORKSPACES[0])
     while True:
         if storm.killer.probing:
@@ -208,7 +208,7 @@ async def _tell(storm: _Storm) -> None:
 
 def _witness(plan: Plan, senders: Senders) -> Any:
     async def send() -> str:
-        """A call that needs both engines."""
+        """Send a call that needs both engines."""
         sketch = _Sketch(plan, uuid4(), plan.workspaces[0])
         url = plan.recordings.add("good", spoken(plan.rng, "mono"))
         await senders.send(plan.workspaces[0], sketch.finish(url))
@@ -242,15 +242,15 @@ async def _settle(onlooker: Onlooker) -> tuple[float | None, list[dict[str, Any]
         lease_until - now() AS lease, not_before - now() AS pause, now() - started_at AS claimed
         FROM jobs WHERE state IN ('fetching', 'queued', 'running')"""
     started = moved = time.monotonic()
-    left = await onlooker.rows(query)
-    while left:
+    remaining = await onlooker.rows(query)
+    while remaining:
         await asyncio.sleep(0.5)
-        now, before = time.monotonic(), len(left)
-        left = await onlooker.rows(query)
-        if len(left) < before:
+        now, before = time.monotonic(), len(remaining)
+        remaining = await onlooker.rows(query)
+        if len(remaining) < before:
             moved = now
         elif now > moved + SETTLE_SECONDS:
-            return None, left
+            return None, remaining
     return time.monotonic() - started, []
 
 
@@ -261,7 +261,7 @@ async def _figures(storm: _Storm, settled: float | None, seconds: float) -> dict
         "SELECT count(*) AS n, sum(crashes) AS crashes, max(crashes) AS most, sum(failures) AS failures FROM jobs"
     )
     stored = (await storm.onlooker.rows("SELECT count(*) AS n FROM submissions"))[0]["n"]
-    answers = Counter(str(one.status or one.error) for one in storm.ledger.attempts)
+    answers = Counter(str(attempt.status or attempt.error) for attempt in storm.ledger.attempts)
     return {
         "seed": storm.options.seed,
         "seconds in all": round(seconds),
@@ -281,30 +281,30 @@ async def _figures(storm: _Storm, settled: float | None, seconds: float) -> dict
 
 
 def unanswered(attempts: Iterable[Attempt], kills: Sequence[Kill]) -> dict[str, int]:
-    """How many attempts nobody answered, by the latest fault that was not over yet while they waited."""
-    found: Counter[str] = Counter()
-    for one in attempts:
-        if one.status is None:
+    """Count attempts without a response, by the latest fault that was active while they waited."""
+    counts: Counter[str] = Counter()
+    for attempt in attempts:
+        if attempt.status is None:
             felt = [
                 kill
                 for kill in kills
-                if kill.at < one.answered_at and kill.at + (kill.recovered or LONGEST) > one.sent_at
+                if kill.at < attempt.answered_at and kill.at + (kill.recovered or LONGEST) > attempt.sent_at
             ]
-            found[f"{one.error}: {max(felt, key=lambda kill: kill.at).kind if felt else 'nothing'}"] += 1
-    return dict(found.most_common())
+            counts[f"{attempt.error}: {max(felt, key=lambda kill: kill.at).kind if felt else 'nothing'}"] += 1
+    return dict(counts.most_common())
 
 
 async def _workspaces(stand: Stand, receiver: Receiver) -> dict[str, str]:
-    """Three workspaces that `receiver` is told of, and the key of each."""
+    """Create three workspaces with an endpoint at `receiver`; return the key of each."""
     database = await Database.open(stand.database_url, pool_size=2)
-    made = {}
+    workspaces = {}
     for name in WORKSPACES:
         workspace = await directory.create_workspace(database, name, default_country="US")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
         await events.subscribe(database, workspace.workspace_id, receiver)
-        _, made[name] = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "storm")
+        _, workspaces[name] = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "storm")
     await database.close()
-    return made
+    return workspaces
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
-"""A wall clock that is wrong, for chosen processes and those that they start: `skew.c`, preloaded.
+"""A wrong wall clock for chosen processes and their children: `skew.c`, preloaded.
 
-Needs a C compiler and glibc, as they are not part of Switchboard's own requirements: without them there is no skew, and
-whoever wanted it is told.
+Needs a C compiler and glibc, which Switchboard itself does not require: without them there is no skew, and the caller
+gets an error.
 """
 
 import os
@@ -23,7 +23,7 @@ def missing() -> str | None:
 
 @cache
 def library(folder: Path) -> Path:
-    """The library, built in `folder`. Raises CalledProcessError, with the compiler's words on stderr."""
+    """Build the library in `folder`. Raises CalledProcessError, with the compiler's output on stderr."""
     built = folder / "skew.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl", "-lpthread"], check=True)
     return built
@@ -40,9 +40,9 @@ def environment(seconds: int, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def skewed(seconds: int, folder: Path) -> Iterator[None]:
-    """Processes that this one starts meanwhile have such a clock, and so have theirs; 0: the right one.
+    """Skew the clock of processes started inside the block, and of their children; 0: the right time.
 
-    Ray lets only what is in its own environment through to a raylet.
+    Ray passes only its own environment to a raylet.
     """
     changes = environment(seconds, folder) if seconds else {}
     before = {name: os.environ.get(name) for name in changes}

@@ -60,7 +60,7 @@ STARTS = 4
 
 @dataclass
 class Stand:
-    """`async with Stand(folder).standing()`; everything in it can be killed and comes back."""
+    """Environment of the storm (`async with Stand(folder).standing()`); all its parts can be killed and restart."""
 
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Stand:
 
     @property
     def database_url(self) -> str:
-        """Straight to the server, for whoever judges."""
+        """URL of the server without the wire, for the audit."""
         return f"postgresql://postgres@/switchboard?host={quote(str(self._state / 'socket'), safe='/')}"
 
     @property
@@ -103,7 +103,7 @@ class Stand:
 
     @asynccontextmanager
     async def _standing_by(self) -> AsyncIterator[None]:
-        """With the standby of the intake, kept as by the supervisor of `switchboard up`: it outlives the head."""
+        """Run the standby of the intake as the supervisor of `switchboard up` does: it survives the head."""
         with patch.dict(os.environ, self._settings()):
             self.standby = StandbyProcess(Settings(), self.folder, as_json=False)
         self.standby.start(self.wire.through(self.database_url))
@@ -135,7 +135,7 @@ class Stand:
         return pid
 
     async def start_service(self) -> None:
-        """As a service manager does, start it again where that came to nothing: Serve gives up on a busy machine."""
+        """Start the service as a service manager does, with retries: Serve gives up on a busy machine."""
         for _ in range(STARTS - 1):
             with contextlib.suppress(RuntimeError):
                 return await self._start_host()
@@ -179,7 +179,7 @@ class Stand:
         return int((await self._command("lose_node", "node_lost"))["killed"])
 
     async def add_node(self) -> None:
-        """A new worker node, with the clock that worker nodes have now."""
+        """Add a worker node, with the current clock of worker nodes."""
         self.ready |= await self._command(f"add_node {self.skew}", "node_added")
 
     async def _command(self, line: str, answer: str) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class Stand:
         return await asyncio.to_thread(self._event, answer)
 
     def kill_service(self) -> int:
-        """The loss of the head: SIGKILL for everything at once."""
+        """Kill everything of the head at once with SIGKILL."""
         assert self.host is not None
         head = psutil.Process(self.host.pid)
         victims = [*head.children(recursive=True), head]
@@ -215,19 +215,19 @@ class Stand:
             self.kill_service()
 
     def pids(self, kind: str, on_worker_node: bool = False) -> list[int]:
-        """The processes of a kind that are alive."""
+        """Return the live processes of a kind."""
         if kind == "standby":
-            return [one.pid for one in self.standby.processes()]
+            return [process.pid for process in self.standby.processes()]
         if self.host is None or self.host.poll() is not None:
             return []
-        found = []
+        pids = []
         for process in _descendants(self.ready["raylet"] if on_worker_node else self.host.pid):
             with contextlib.suppress(psutil.Error):
                 title = " ".join(process.cmdline())
-                named = title.startswith(TITLES[kind]) or (kind == "proxy" and process.name() == "haproxy")
-                if named and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process.pid)
-        return found
+                matches = title.startswith(TITLES[kind]) or (kind == "proxy" and process.name() == "haproxy")
+                if matches and process.status() != psutil.STATUS_ZOMBIE:
+                    pids.append(process.pid)
+        return pids
 
     def kill_one(self, kind: str, rng: random.Random) -> int | None:
         """SIGKILL for one process of a kind; its pid, or None where there is none."""

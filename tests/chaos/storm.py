@@ -49,7 +49,7 @@ class Plan:
         if not reused:
             self._calls.append(call_id)
         kinds = list(KINDS)
-        kind = self.rng.choices(kinds, [KINDS[one][0] for one in kinds])[0]
+        kind = self.rng.choices(kinds, [KINDS[name][0] for name in kinds])[0]
         sketch = _Sketch(self, call_id, workspace)
         return workspace, sketch.scattered(KINDS[kind][1](sketch))
 
@@ -65,7 +65,7 @@ class _Sketch:
         return self.plan.rng
 
     def body(self, **fields: Any) -> dict[str, Any]:
-        """Every submission differs from every other, so that the latest values show which one came last."""
+        """Return a unique submission, so that the latest values show which one came last."""
         number = next(self.plan.numbers)
         return {
             "callId": str(self.call_id),
@@ -125,7 +125,7 @@ def _parallel(sketch: _Sketch) -> list[Step]:
 
 
 def _identical(sketch: _Sketch) -> list[Step]:
-    """A retry gone wild: one body, many times at once."""
+    """Send one body many times at once, as a faulty retry does."""
     return [Step((sketch.finish(sketch.recording()),) * sketch.rng.randint(4, 16))]
 
 
@@ -169,7 +169,7 @@ KINDS: dict[str, tuple[int, Callable[[_Sketch], list[Step]]]] = {
     "late first phase": (12, _late_first_phase),
     "parallel": (14, _parallel),
     "identical": (8, _identical),
-    "signed anew": (10, _signed_anew),
+    "signed again": (10, _signed_anew),
     "another recording": (8, _another_recording),
     "two files": (6, _two_files),
     "late metadata": (6, _late_metadata),
@@ -206,7 +206,7 @@ class Senders:
             await asyncio.sleep(1.0)
 
     async def send(self, workspace: str, body: dict[str, Any]) -> None:
-        """The same again until it is taken. Each attempt is on disk before the next step."""
+        """Repeat a submission until it is accepted. Each attempt is on disk before the next step."""
         number = int(body["teamId"].split()[1])
         pause, longest = PATIENCE
         for attempt in count(1):
@@ -228,8 +228,8 @@ class Senders:
             headers = {"Authorization": f"Bearer {self.keys[workspace]}"}
             answer = await self.http.post(self.submit_url, json=marked, headers=headers)
             status = answer.status_code
-            told = answer.json() if status == ACCEPTED else {}
-            job_id, error = told.get("jobId"), None if status == ACCEPTED else answer.text[:300]
+            response = answer.json() if status == ACCEPTED else {}
+            job_id, error = response.get("jobId"), None if status == ACCEPTED else answer.text[:300]
         except httpx.HTTPError as failure:
             error = type(failure).__name__
         return Attempt(number, attempt, workspace, marked, sent, now(), status, job_id, error)

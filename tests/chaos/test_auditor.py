@@ -1,4 +1,4 @@
-"""The auditor finds nothing where every promise was kept, and each fault that is planted."""
+"""The auditor accepts a consistent store and finds each planted fault."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.queue import stage_results as results
 from db.records.complete import complete as complete_call
@@ -36,8 +36,8 @@ STEREO_CALL, GONE_CALL, OPEN_CALL = (UUID(int=number, version=4) for number in (
 
 
 @dataclass
-class Kept:
-    """A workspace whose every promise was kept, and what its sender and its recording server know."""
+class ConsistentStore:
+    """A workspace without faults, and the data of its sender and its recording server."""
 
     world: World
     folder: Path
@@ -60,14 +60,14 @@ class Kept:
             **fields,
         }
         parsed = parse_body(json.dumps(body).encode(), self.world.scoped)
-        grouping = Grouping(self.world.database, urls=URLS)
+        grouping = GroupCommitter(self.world.database, urls=URLS)
         answer = await grouping.submit(self.world.scoped, parsed.submission, parsed.sent)
         job = None if answer.job_id is None else str(answer.job_id)
         self.ledger.append(Attempt(number, 1, "Acme", body, number, number, 202, job))
         return self.ledger[-1]
 
     async def work(self) -> None:
-        """Every job that is due, to its end."""
+        """Process every due job to its end."""
         for lease in await self.world.claim(50):
             if self.truth[readable(URLS.open(str(lease.call.recording_url)))]["behaviour"] == "gone":
                 await jobs.fail(self.world.database, lease, RecordingGone())
@@ -92,32 +92,32 @@ class Kept:
 
 
 @pytest_asyncio.fixture
-async def kept(world: World, tmp_path: Path) -> Kept:
-    made = Kept(world, tmp_path)
-    first, second, gone = made.recording(), made.recording(), made.recording("gone")
-    await made.submit(STEREO_CALL, outgoing=True)
-    await made.submit(STEREO_CALL, recordingUrl=first, duration=5)
-    await made.submit(STEREO_CALL, recordingUrl=f"{first}?token=2")
-    await made.submit(STEREO_CALL, recordingUrl=f"{second}?token=3")
-    await made.submit(GONE_CALL, recordingUrl=gone)
-    await made.submit(OPEN_CALL)
-    await made.work()
-    await made.submit(GONE_CALL, recordingUrl=gone)  # a failed one sent again is a new job
-    await made.submit(STEREO_CALL, userId=str(uuid4()))
-    await made.work()
-    return made
+async def store(world: World, tmp_path: Path) -> ConsistentStore:
+    store = ConsistentStore(world, tmp_path)
+    first, second, missing = store.recording(), store.recording(), store.recording("gone")
+    await store.submit(STEREO_CALL, outgoing=True)
+    await store.submit(STEREO_CALL, recordingUrl=first, duration=5)
+    await store.submit(STEREO_CALL, recordingUrl=f"{first}?token=2")
+    await store.submit(STEREO_CALL, recordingUrl=f"{second}?token=3")
+    await store.submit(GONE_CALL, recordingUrl=missing)
+    await store.submit(OPEN_CALL)
+    await store.work()
+    await store.submit(GONE_CALL, recordingUrl=missing)  # a failed one sent again is a new job
+    await store.submit(STEREO_CALL, userId=str(uuid4()))
+    await store.work()
+    return store
 
 
-async def test_nothing_is_found_where_every_promise_was_kept(kept: Kept) -> None:
-    assert kept.audit() == []
+async def test_a_consistent_store_has_no_faults(store: ConsistentStore) -> None:
+    assert store.audit() == []
 
 
-async def test_what_nobody_knows_may_be_stored_or_not(kept: Kept) -> None:
-    """No answer, or a 503 after a commit whose connection broke."""
-    unknown = [replace(kept.ledger[0], status=None, job_id=None), *kept.ledger[1:]]
-    assert audit(kept.world.database.url, unknown, Truth(kept.truth), URLS) == []
-    never = replace(kept.ledger[0], body=kept.ledger[0].body | {"teamId": "chaos 99 1"}, status=503, job_id=None)
-    assert audit(kept.world.database.url, [*kept.ledger, never], Truth(kept.truth), URLS) == []
+async def test_an_unanswered_submission_may_be_stored_or_not(store: ConsistentStore) -> None:
+    """Cover a missing response, and a 503 after a commit whose connection broke."""
+    unknown = [replace(store.ledger[0], status=None, job_id=None), *store.ledger[1:]]
+    assert audit(store.world.database.url, unknown, Truth(store.truth), URLS) == []
+    never = replace(store.ledger[0], body=store.ledger[0].body | {"teamId": "chaos 99 1"}, status=503, job_id=None)
+    assert audit(store.world.database.url, [*store.ledger, never], Truth(store.truth), URLS) == []
 
 
 CALL = f"(SELECT id FROM calls WHERE call_id = '{STEREO_CALL}')"
@@ -136,7 +136,7 @@ PLANTED = {
         " to_jsonb(split_part(body ->> 'recordingUrl', ' ', 1) || '?token=3'))"
         " WHERE body ->> 'recordingUrl' LIKE '%/1.wav siv:%'",
     ),
-    "a URL that nobody can open": (
+    "a URL that no key opens": (
         "wrong",
         f"UPDATE calls SET recording_url = replace(recording_url, 'siv:', 'siv:00') WHERE id = {CALL}",
     ),
@@ -155,7 +155,7 @@ PLANTED = {
             SELECT workspace_id, call_id, team_id, from_number, to_number, start_time, state
             FROM calls WHERE id = {CALL}""",
     ),
-    "a job that nobody asked for": ("doubled", A_PROCESS_JOB.format(CALL, "done")),
+    "a job without a request": ("doubled", A_PROCESS_JOB.format(CALL, "done")),
     "two live jobs": (
         "doubled",
         "DROP INDEX jobs_one_live_idx",
@@ -166,7 +166,7 @@ PLANTED = {
         "UPDATE submissions SET job_id = (SELECT job_id FROM submissions WHERE body ->> 'teamId' = 'chaos 4 1')"
         " WHERE body ->> 'teamId' = 'chaos 3 1'",
     ),
-    "a result of nobody's": (
+    "a result without a job": (
         "orphan",
         "INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)"
         " VALUES (999, 'x', 'asr', gen_random_uuid(), '{}')",
@@ -177,7 +177,7 @@ PLANTED = {
         "INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)"
         f" VALUES ({CALL}, 0, 'x', 'rep', 'x', 1, '[]')",
     ),
-    "a submission of nobody's": (
+    "a submission without a sender": (
         "orphan",
         f"INSERT INTO submissions (call_pk, key_id, body) SELECT {CALL}, gen_random_uuid(),"
         " body || '{\"teamId\": \"chaos 77 1\"}' FROM submissions WHERE body ->> 'teamId' = 'chaos 8 1'",
@@ -202,11 +202,11 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("what", PLANTED)
-async def test_a_planted_fault_is_found(kept: Kept, what: str) -> None:
+async def test_a_planted_fault_is_found(store: ConsistentStore, what: str) -> None:
     kind, *statements = PLANTED[what]
-    kept.break_it(*statements)
-    found = kept.audit()
-    assert kind in {fault.kind for fault in found}, found
+    store.break_it(*statements)
+    faults = store.audit()
+    assert kind in {fault.kind for fault in faults}, faults
 
 
 Damage = Callable[[Path], object]
@@ -215,13 +215,15 @@ Damage = Callable[[Path], object]
 @pytest.mark.parametrize(
     ("kind", "damage"), [("lost", Path.unlink), ("wrong", lambda path: path.write_bytes(b"other"))]
 )
-async def test_a_stored_recording_that_is_gone_or_damaged_is_found(kept: Kept, kind: str, damage: Damage) -> None:
-    for path in kept.folder.glob("*.wav"):
+async def test_a_stored_recording_that_is_gone_or_damaged_is_found(
+    store: ConsistentStore, kind: str, damage: Damage
+) -> None:
+    for path in store.folder.glob("*.wav"):
         damage(path)
-    assert {fault.kind for fault in kept.audit()} == {kind}
+    assert {fault.kind for fault in store.audit()} == {kind}
 
 
-async def test_a_call_that_completed_without_a_usable_recording_is_found(kept: Kept) -> None:
-    for one in kept.truth.values():
-        one["behaviour"] = "page"
-    assert any("completed" in fault.what for fault in kept.audit())
+async def test_a_call_that_completed_without_a_usable_recording_is_found(store: ConsistentStore) -> None:
+    for recorded in store.truth.values():
+        recorded["behaviour"] = "page"
+    assert any("completed" in fault.what for fault in store.audit())

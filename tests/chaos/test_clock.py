@@ -78,8 +78,10 @@ try: queue.Queue().get(timeout=0.1)
 except queue.Empty: print(time.monotonic() - started)
 """
     environment = os.environ | skew.environment(seconds, folder)
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True, timeout=60)
-    clock, waited = map(float, told.stdout.split())
+    output = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, check=True, timeout=60
+    )
+    clock, waited = map(float, output.stdout.split())
     assert abs(clock - time.time() - seconds) < 20
     assert 0.2 <= waited < 60
 
@@ -126,7 +128,7 @@ async def test_a_command_on_a_machine_whose_clock_is_ahead_means_the_databases_l
 ) -> None:
     """`--since 5m` had begun five minutes from now."""
     await world.submit(recording_url="https://store.example/a.wav")
-    await jobs.fail(world.database, await world.one(), RecordingNotReady())
+    await jobs.fail(world.database, await world.claim_one(), RecordingNotReady())
     command = [sys.executable, "-m", "serve_app.cli", "jobs", "failed", "--since", "5m", "--json"]
     environment = os.environ | skew.environment(skew.SECONDS, folder)
     environment["SWITCHBOARD_DATABASE_URL"] = world.database.url

@@ -32,7 +32,7 @@ def test_what_was_told_in_order_and_twice_is_no_fault() -> None:
         (EVENTS, ["e1", "e2", "e4", "e3"], "wrong", "out of order"),
         (EVENTS, [*IN_ORDER, "e9"], "orphan", "e9"),
         (EVENTS[:3], ["e1", "e2", "e3"], "wrong", "it is completed and its last event is call.transcribing"),
-        ([one for one in EVENTS if one["call_pk"] == 1], ["e1", "e3", "e4"], "wrong", "its last event is none"),
+        ([event for event in EVENTS if event["call_pk"] == 1], ["e1", "e3", "e4"], "wrong", "its last event is none"),
     ],
 )
 def test_each_planted_fault_is_found(events: list[dict[str, Any]], taken: list[str], kind: str, what: str) -> None:

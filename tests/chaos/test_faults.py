@@ -67,7 +67,7 @@ async def test_who_wakes_up_behind_its_successor_writes_nothing_and_works_on(
 async def test_a_silent_database_is_an_outage_and_is_used_again_when_it_answers(
     acknowledging: bool, answer_seconds: float | None, postgres_url: str, wire: Wire
 ) -> None:
-    """Where not even TCP answers, TCP notices; else nothing but a deadline does."""
+    """Cover TCP without acknowledgments, and a database that only its deadline detects."""
     database = await Database.open(wire.through(postgres_url), pool_size=2, answer_seconds=answer_seconds)
     try:
         await ask(database)
@@ -98,7 +98,7 @@ def end_fault(fault: str, pid: int, wire: Wire) -> None:
 
 @asynccontextmanager
 async def conductor(url: str, folder: Path, pause: float) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Conductor's process, whose lease is `OPTIONS.lease_seconds`; each CPU task takes it `pause` seconds longer."""
+    """Start a Conductor process whose lease is `OPTIONS.lease_seconds`; each CPU task takes `pause` more seconds."""
     command = (sys.executable, "-m", "tests.chaos.deadly_conductor", url, folder.as_uri())
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=os.environ | {PAUSE: str(pause)})
     try:
@@ -118,7 +118,7 @@ async def is_completed(world: World) -> bool:
 
 
 async def versions(world: World) -> dict[str, list[tuple[Any, ...]]]:
-    """Which version of each row there is: what was written again, also with the same values, has another one."""
+    """Return the version of each row: any rewrite, also with equal values, changes it."""
     return {
         table: [
             tuple(row.values()) for row in await world.rows(f"SELECT ctid::text, xmin::text FROM {table} ORDER BY 1")

@@ -36,7 +36,7 @@ def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def transcriber(died: Path) -> Iterator[Any]:
-    """A handle to one replica of the deadly Transcriber, on a small cluster of the module's own."""
+    """Return a handle to one replica of the deadly Transcriber, on a small cluster of this module."""
     from ray import serve
 
     from tests.chaos.deadly import ONCE
@@ -58,8 +58,8 @@ def held(level: float) -> RemoteRef:
 
 async def test_a_recording_that_kills_its_engine_fails_alone_though_others_share_its_batches(transcriber: Any) -> None:
     """Two Conductors, each with innocent calls, one of them with the poison too."""
-    one, two = RayWorkers(transcriber, transcriber), RayWorkers(transcriber, transcriber)
-    poison = asyncio.create_task(one.transcribe(held(1.0), CHUNKS))
+    first, second = RayWorkers(transcriber, transcriber), RayWorkers(transcriber, transcriber)
+    poison = asyncio.create_task(first.transcribe(held(1.0), CHUNKS))
     innocent = 0
 
     async def ask(workers: RayWorkers) -> None:
@@ -69,7 +69,7 @@ async def test_a_recording_that_kills_its_engine_fails_alone_though_others_share
             assert [text.chunk for text in texts] == CHUNKS
             innocent += 1
 
-    asking = [asyncio.create_task(ask(workers)) for workers in (one, one, two, two)]
+    asking = [asyncio.create_task(ask(workers)) for workers in (first, first, second, second)]
     with pytest.raises(WorkerLost, match="nothing else running"):
         await asyncio.wait_for(poison, 450)
     await asyncio.gather(*asking)
@@ -88,7 +88,7 @@ async def test_a_cpu_task_whose_process_dies_each_time_is_a_failure_of_its_call(
 
 
 async def test_a_recording_that_kills_its_conductor_each_time_fails_alone(world: World, tmp_path: Path) -> None:
-    """A Conductor's process is started whenever it is gone, as Serve does; ten innocent calls are beside the poison."""
+    """Restart the Conductor process whenever it dies, as Serve does; ten harmless calls run in parallel."""
     recordings, rng = Recordings(), random.Random(1)
     with recordings.serving():
         poison = uuid4()
@@ -104,14 +104,14 @@ async def test_a_recording_that_kills_its_conductor_each_time_fails_alone(world:
 
 
 def loud() -> bytes:
-    """A second of sound that kills its Conductor."""
+    """Return a second of sound that kills its Conductor."""
     file = io.BytesIO()
     soundfile.write(file, np.resize([0.99, -0.99], RATE), RATE, format="WAV", subtype="PCM_16")
     return file.getvalue()
 
 
 async def conducted_to_the_end(world: World, folder: Path) -> list[int]:
-    """The exit codes of the Conductors that died until every call had ended."""
+    """Return the exit codes of the Conductors that died until every call had ended."""
     died: list[int] = []
     command = (sys.executable, "-m", "tests.chaos.deadly_conductor", world.database.url, folder.as_uri())
     async with asyncio.timeout(450):

@@ -16,7 +16,7 @@ KINDS = ("intake", "task", "cut", "backend", "conductor", "transcriber", "postgr
 @pytest.mark.slow
 async def test_a_short_storm_loses_nothing_and_doubles_nothing() -> None:
     options = Options(seed=5, submissions=200, kills=len(KINDS), minutes=1.0, kinds=KINDS, quiet=True)
-    # Not pytest's own folder: another run of pytest that begins meanwhile takes PostgreSQL's user the way into it.
+    # Not pytest's folder: another pytest run would remove the access of PostgreSQL's user to it.
     with tempfile.TemporaryDirectory(prefix="swb-storm-") as folder:
         report = await run(Path(folder), options)
     show(report)

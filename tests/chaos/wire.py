@@ -1,15 +1,15 @@
-"""A wire between the service and PostgreSQL that can be cut, best of all in the middle of a commit, or fall silent.
+"""A wire between the service and PostgreSQL that can be cut, also in the middle of a commit, or fall silent.
 
-It passes bytes on between a TCP connection and the server's Unix socket. An armed cut strikes the next time that a
-client asks for a commit (a `COMMIT`, or the statement of a submission, which commits by itself), in one of three ways:
+It passes bytes between a TCP connection and the server's Unix socket. An armed cut takes effect at the next commit of a
+client (a `COMMIT`, or the statement of a submission, which commits by itself), in one of three ways:
 
-    before    what asks for the commit never reaches the server: nothing may have happened
-    during    it reaches the server, and both ends of the wire are gone at once
-    after     the server has answered, and its answer is lost: all of it has happened, and nobody was told
+    before    the commit never reaches the server: nothing may have happened
+    during    it reaches the server, and both ends of the wire are closed at once
+    after     the server has responded, and the response is lost: the commit happened, but the client does not know
 
-A wire that is silent for some processes neither answers them nor resets: the kernel drops their packets before TCP sees
-them (a socket filter, which wants no privilege), so not even an acknowledgment comes back. What was on its way when it
-fell silent arrives when it is healed, late commits included.
+A wire that is silent for some processes neither responds nor resets: the kernel drops their packets before TCP sees
+them (a socket filter, which needs no privilege), so that not even an acknowledgment returns. Bytes in transit arrive
+when it is healed, late commits included.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ class Wire:
         self.last_cut = 0.0  # seconds since the epoch
 
     def through(self, url: str) -> str:
-        """The address of a database on the server, by way of this wire."""
+        """Return the URL of a database on the server, through this wire."""
         database = urlsplit(url).path.strip("/")
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def arm(self, way: str, said: bytes = b"") -> None:
+    def arm(self, way: str, statement: bytes = b"") -> None:
         """Cut the next connection that commits, or the next that commits after it `said` this."""
-        self._armed.append((way, said))
+        self._armed.append((way, statement))
 
     @property
     def armed(self) -> bool:
@@ -83,18 +83,22 @@ class Wire:
             link.heal()
 
     def answers(self, pid: int, since: float) -> bool:
-        """Whether something came back to this process since a moment of `time.monotonic`."""
+        """Return whether data came back to this process since a moment of `time.monotonic`."""
         ports = self._ports([pid])
         return any(link.port in ports and link.answered > since for link in self._links)
 
     def _ports(self, pids: Collection[int]) -> set[int]:
-        """Where these processes' ends of the wire are."""
-        found: set[int] = set()
+        """Return the ports of these processes' ends of the wire."""
+        ports: set[int] = set()
         for pid in pids:
             with contextlib.suppress(psutil.Error):
                 ends = psutil.Process(pid).net_connections("tcp4")
-                found |= {one.laddr.port for one in ends if one.raddr and one.raddr.port == self.port}
-        return found
+                ports |= {
+                    connection.laddr.port
+                    for connection in ends
+                    if connection.raddr and connection.raddr.port == self.port
+                }
+        return ports
 
     @asynccontextmanager
     async def strung(self) -> AsyncIterator[None]:
@@ -171,9 +175,9 @@ class _Link:
         self._submits = False
         self._said = False
 
-    def commits(self, data: bytes, said: bytes) -> bool:
+    def commits(self, data: bytes, statement: bytes) -> bool:
         self._submits = self._submits or b"submit_call" in data
-        self._said = self._said or said in data
+        self._said = self._said or statement in data
         return (b"COMMIT" in data or self._submits) and self._said  # a prepared statement is run without its text
 
     def silence(self, acknowledging: bool) -> None:

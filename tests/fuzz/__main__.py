@@ -1,13 +1,13 @@
-"""Does anything that can be sent to /submit get a 5xx, a formless error, or crash the service?
+"""Does any request to /submit cause a 5xx, an unstructured error, or a crash?
 
     python -m tests.fuzz [--requests 100000] [--seed 1] [--connections 16] [--json FILE]
 
-Starts PostgreSQL, Ray Serve, HAProxy and one Intake replica of its own (as bench/submit.py does), then sends generated
-requests over raw sockets: submissions with mutated fields, keys, bytes and encodings, mutated headers, and framing
-that lies. What a body must be answered is asked of `serve_app.intake.schemas` in this process, what headers must be of
-the generator. A request whose framing is broken may be answered or cut off. Every secret that is sent is marked and
-sought in every log of Ray and PostgreSQL afterwards. At the end: slow clients and a flood of large bodies,
-with the memory of the replica and the proxy.
+Starts a separate PostgreSQL, Ray Serve, HAProxy and one Intake replica (as bench/submit.py does), then sends generated
+requests over raw sockets: submissions with mutated fields, keys, bytes and encodings, mutated headers, and invalid
+framing. `serve_app.intake.schemas` in this process decides the expected response to a body, the generator that to
+headers. A request with broken framing may get a response or be disconnected. Every secret that is sent is marked and
+searched for in every log of Ray and PostgreSQL afterwards. At the end: slow clients and a flood of large bodies, with
+the memory of the replica and the proxy.
 """
 
 import argparse
@@ -34,15 +34,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def leaks(folders: list[Path], secret: str) -> dict[str, int]:
     """Files below `folders` with a line that holds a secret, or begins with what was sent after a line break."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for path in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
         lines = path.read_bytes().splitlines()
         bad = sum(
             MARK.encode() in line or secret.encode() in line or line.startswith(INJECTED.encode()) for line in lines
         )
         if bad:
-            found[str(path)] = bad
-    return found
+            sizes[str(path)] = bad
+    return sizes
 
 
 def report(figures: dict[str, Any], tally: Tally) -> None:
@@ -89,7 +89,7 @@ def main() -> None:
 
 @contextmanager
 def behind_ray(folder: Path) -> Iterator[tuple[int, str]]:
-    """The running Intake of `bench/submit.py`; yields its port and an API key."""
+    """Start the Intake of `bench/submit.py`; yields its port and an API key."""
     from bench.lib.submit_stand import standing
 
     with standing(folder) as stand:
@@ -98,7 +98,7 @@ def behind_ray(folder: Path) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[tuple[int, str]]:
-    """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
+    """Start the same application and PostgreSQL behind uvicorn; yields its port and an API key."""
     from bench.lib.submit_stand import new_key
     from db.server import embedded, migrate
     from serve_app.service.ports import free_port
@@ -158,8 +158,8 @@ async def fuzz(
 
     def part(sent: int) -> None:
         seconds, wrong = time.monotonic() - began, dict(tally.wrong)
-        told = f"{sent} of {options.requests} in {seconds:.0f} s, {_rounded(memory())}, wrong: {wrong or 'none'}"
-        print(told, file=sys.stderr, flush=True)
+        progress = f"{sent} of {options.requests} in {seconds:.0f} s, {_rounded(memory())}, wrong: {wrong or 'none'}"
+        print(progress, file=sys.stderr, flush=True)
 
     await drive(port, maker, options, options.requests, tally, part)
     figures["requests"] = sum(sum(counts.values()) for counts in tally.statuses.values())

@@ -1,6 +1,6 @@
-"""What `make fuzz` sends: requests generated from a seed, and what each may be answered.
+"""Requests of `make fuzz`, generated from a seed, and the allowed responses to each.
 
-What a body must be answered is asked of `serve_app.intake.schemas`, what headers and framing must be of the generator.
+`serve_app.intake.schemas` decides the expected response to a body, the generator that to headers and framing.
 """
 
 import gzip
@@ -126,7 +126,7 @@ class Maker:
         )
 
     def bytes_(self) -> Case:
-        """A few bytes of a submission changed, taken out, put in, or the end cut off."""
+        """Change, remove or insert a few bytes of a submission, or cut off its end."""
         pick = self._random
         raw = bytearray(json.dumps(self.submission()).encode())
         for _ in range(pick.randint(1, 6)):
@@ -276,7 +276,7 @@ class Maker:
 
 
 def oracle() -> Callable[[bytes], bool]:
-    """Whether a body is a submission of a sender with a team, by the service's own rules."""
+    """Return whether a body is a submission of a sender with a team, by the service's own rules."""
     from pipeline.domain.call import Sender
     from serve_app.http.json_body import InvalidBody
     from serve_app.intake.schemas import parse_body

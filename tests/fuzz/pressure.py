@@ -12,7 +12,7 @@ from tests.fuzz.wire import Connection
 async def slow_clients(
     port: int, secret: str, count: int, seconds: float, memory: Callable[[], dict[str, float]]
 ) -> dict[str, float]:
-    """`count` clients that send one byte of a large body a second; the most memory meanwhile, MiB."""
+    """Run `count` clients that send one byte of a large body per second; return the peak memory, MiB."""
     head = (
         f"POST /submit HTTP/1.1\r\nHost: slow\r\nAuthorization: Bearer {secret}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {LIMIT}\r\n\r\n"
@@ -34,7 +34,7 @@ async def slow_clients(
 
 
 def told(answer: tuple[int, dict[str, str], bytes] | None) -> str:
-    """An answer in short; of what is no plain refusal of the body also why."""
+    """Return a short form of a response, with the reason unless it plainly rejects the body."""
     if answer is None or answer[0] == 0:
         return "none"
     return str(answer[0]) if answer[0] < 500 else f"{answer[0]} {answer[2][:300].decode(errors='replace')}"
@@ -43,7 +43,7 @@ def told(answer: tuple[int, dict[str, str], bytes] | None) -> str:
 async def flood(
     port: int, secret: str, connections: int, seconds: float, memory: Callable[[], dict[str, float]]
 ) -> tuple[dict[str, float], Counter[str]]:
-    """Bodies of 64 KiB, as fast as they are taken; the most memory meanwhile, MiB, and the answers."""
+    """Send bodies of 64 KiB as fast as they are accepted; return the peak memory, MiB, and the responses."""
     body = b'{"x":"' + b"y" * (LIMIT - 8) + b'"}'
     raw = (
         f"POST /submit HTTP/1.1\r\nHost: flood\r\nAuthorization: Bearer {secret}\r\nContent-Type: application/json\r\n"

@@ -39,7 +39,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def exchange(self, case: Case) -> tuple[int, dict[str, str], bytes] | None:
-        """The answer, or None where the connection ended without one."""
+        """Return the response, or None if the connection ended without one."""
         fresh = self._streams is None
         if fresh:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
@@ -55,7 +55,7 @@ class Connection:
         if answer is None or case.broken or answer[1].get("connection", "").lower() == "close":
             self.close()
         if answer is None and not fresh and not case.broken:
-            return await self.exchange(case)  # it had been closed while it lay idle
+            return await self.exchange(case)  # it was closed while idle
         return answer
 
     async def _answer(self, reader: asyncio.StreamReader, case: Case) -> tuple[int, dict[str, str], bytes]:
@@ -81,7 +81,7 @@ class Connection:
 
 
 def fault_of(case: Case, answer: tuple[int, dict[str, str], bytes] | None) -> str | None:
-    """What is wrong with an answer, in a few words that are the same for every case of a sort."""
+    """Return the fault of a response in a few words, equal for all cases of a kind."""
     if answer is None:
         return None if case.broken else "no answer"
     status, headers, body = answer

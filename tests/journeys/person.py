@@ -1,4 +1,4 @@
-"""Somebody at an 80-column terminal in an empty folder, who types what the documentation says."""
+"""A user at an 80-column terminal in an empty folder, who types the commands of the documentation."""
 
 import contextlib
 import os
@@ -40,7 +40,7 @@ class Person:
         }
 
     def types(self, command: str, exits: int = 0, **variables: str) -> str:
-        """What a command prints on stdout; printed with the seconds it took. No library may speak on the terminal."""
+        """Run a command and return its stdout; print it with its duration. Libraries must not write to the terminal."""
         started = time.monotonic()
         done = subprocess.run(
             ["bash", "-c", command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")],
@@ -51,14 +51,14 @@ class Person:
             timeout=SECONDS,
             check=False,
         )
-        told = f"$ {command}  # {time.monotonic() - started:.1f} s\n{done.stdout}{done.stderr}"
-        print(told)
-        assert done.returncode == exits, told
-        assert not FOREIGN.search(done.stdout + done.stderr), told
+        shown = f"$ {command}  # {time.monotonic() - started:.1f} s\n{done.stdout}{done.stderr}"
+        print(shown)
+        assert done.returncode == exits, shown
+        assert not FOREIGN.search(done.stdout + done.stderr), shown
         return done.stdout
 
     def starts(self, command: str) -> None:
-        """Leave a command running, as in a terminal of its own, once it says that it is ready."""
+        """Leave a command running, as in a separate terminal, once it reports that it is ready."""
         path = self.folder / "up.log"
         self._log = path.open("wb")
         self._up = subprocess.Popen(
@@ -75,15 +75,15 @@ class Person:
         print(f"$ {command}  # ready after {time.monotonic() - started:.1f} s\n{path.read_text()}")
 
     def has_ended(self) -> str:
-        """What the command that was left running said in the end; it has to end by itself, with 0."""
+        """Return the last output of the running command, which must exit by itself with 0."""
         assert self._up is not None and self._log is not None
         code = self._up.wait(SECONDS)
         self._log.close()
-        said = (self.folder / "up.log").read_text()
-        assert code == 0, said
-        assert not FOREIGN.search(said), said
+        output = (self.folder / "up.log").read_text()
+        assert code == 0, output
+        assert not FOREIGN.search(output), output
         self._up = None
-        return said
+        return output
 
     def leaves(self) -> None:
         """Ctrl-C, whatever a test came to."""

@@ -29,9 +29,11 @@ def test_a_telephony_engineer_submits_a_call_in_two_phases_and_reads_its_record(
     engineer = Person(folder)
     try:
         engineer.starts(named("docs/contract.md", "switchboard up"))
-        made = engineer.types(named("docs/contract.md", "switchboard keys create"))
-        (key,) = re.findall(r"^ +(\S+)$", made, re.M)
-        begins, ends = [one for one in typed("docs/contract.md") if "startTime" in one and "outgoing" in one][:2]
+        output = engineer.types(named("docs/contract.md", "switchboard keys create"))
+        (key,) = re.findall(r"^ +(\S+)$", output, re.M)
+        begins, ends = [
+            command for command in typed("docs/contract.md") if "startTime" in command and "outgoing" in command
+        ][:2]
         answer = engineer.types(begins, KEY=key)
         assert answer.startswith("HTTP/1.1 202") and '"received"' in answer
         with FileServer() as pbx:
@@ -80,8 +82,8 @@ def test_an_operator_runs_the_service_on_their_own_postgresql_and_restarts_it(
         assert "up" in operator.types(status)
         assert call_id in operator.types("switchboard calls list")
         for command in ("switchboard queue", "switchboard jobs list", "switchboard jobs failed"):
-            told = operator.types(command)
-            assert not lines_wider_than(80, told), told
+            output = operator.types(command)
+            assert not lines_wider_than(80, output), output
         operator.types("switchboard down")
         operator.has_ended()
         assert SAID in operator.types(f"switchboard calls show {call_id}"), "the server is the operator's: it goes on"
@@ -100,9 +102,9 @@ def until_completed(engineer: Person, call_id: str) -> str:
 
 
 def turns(record: object) -> list[dict[str, list[dict[str, str]]]]:
-    """The turns of the first file that `process --json` tells of."""
+    """Return the turns of the first file in the output of `process --json`."""
     first = record[0] if isinstance(record, list) else record
     assert isinstance(first, dict)
-    found = first["transcript"]["turns"]
-    assert isinstance(found, list)
-    return found
+    turns = first["transcript"]["turns"]
+    assert isinstance(turns, list)
+    return turns

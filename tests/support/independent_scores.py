@@ -177,7 +177,7 @@ def rows(found: Comparison) -> list[dict[str, Any]]:
     for system in found.systems:
         parts: dict[str, list[Parts]] = defaultdict(list)
         for score in system.scores:
-            for metric, part in again(found.truths[score.name], found.heard[system.name][score.name]).items():
+            for metric, part in again(found.truths[score.name], found.outputs[system.name][score.name]).items():
                 parts[metric].append(part)
         for metric in found.metrics:
             rate = found.rate(system.name, metric)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from bench.real.calls import SoundEvent, Truth
-from bench.real.outputs import HeardWord, SystemOutput
+from bench.real.outputs import RecognizedWord, SystemOutput
 from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
 
 MACHINE = "machine"
@@ -31,7 +31,7 @@ def facts_of(truth: Truth) -> dict[str, str]:
 
 def heard_of(output: SystemOutput, truth: Truth) -> TrueCall:
     """What a system wrote; its seconds are of a processor."""
-    by_turn: dict[tuple[int, int], list[HeardWord]] = defaultdict(list)
+    by_turn: dict[tuple[int, int], list[RecognizedWord]] = defaultdict(list)
     for word in output.words:
         by_turn[word.turn, word.channel].append(word)
     turns = [_heard_turn(output, turn, words, truth.mixed) for (turn, _), words in by_turn.items()]
@@ -47,7 +47,7 @@ def _turn(event: SoundEvent, channel: int | None) -> TrueTurn:
     return TrueTurn(speaker, event.onset, event.offset, words, channel)
 
 
-def _heard_turn(output: SystemOutput, turn: int, words: Sequence[HeardWord], mixed: bool) -> TrueTurn:
+def _heard_turn(output: SystemOutput, turn: int, words: Sequence[RecognizedWord], mixed: bool) -> TrueTurn:
     joined: list[TrueWord] = []
     for word in words:
         if joined and not word.text.startswith(" "):

@@ -1,12 +1,11 @@
-"""Fits the weights by which words are told to be a machine's, and says how well they do on words not fitted on.
+"""Fits the weights that detect a machine's words, and scores them on words that were not used for fitting.
 
     python -m bench.training.announcements.fit [--write] [--librispeech FOLDER] [--asterisk FOLDER] [--details]
 
-A machine's: the development half of Debian's prompts (`bench/real/sources.py`), and the lines of `corpus/` that begin
-with "=". People's: `bench/analysis_cases/dev`, the texts that commitments and sentiment are fitted on, the development
-half of LibriSpeech (English), and the lines of `corpus/` that begin with "-", which speak of telephones and machines.
-Folds are by prompt, call and line; the report half is not looked at. `--write` fits on everything and writes the
-weights that ship.
+Machines: the development half of Debian's prompts (`bench/real/sources.py`), and the lines of `corpus/` that begin with
+"=". People: `bench/analysis_cases/dev`, the texts for commitments and sentiment, the development half of LibriSpeech
+(English), and the lines of `corpus/` that begin with "-", which are about telephones and machines. Folds are by prompt,
+call and line; the report half is not used. `--write` fits on everything and writes the weights that ship.
 """
 
 import argparse
@@ -29,7 +28,7 @@ COMMITMENTS, TURNS = ROOT / "training" / "commitments" / "corpus", ROOT / "train
 RECORDED_GREETINGS = ("anrufbeantworter", "voicemail")  # in the names of calls that hold a machine's words
 STRENGTH = 3.0  # C of the regression: the inverse of how strongly weights are held near 0
 RARE = 2  # examples in which a feature must occur
-SMALLEST = 0.1  # a weight below it is left out
+MIN_WEIGHT = 0.1  # a weight below it is left out
 FOLDS = 5
 TELLS = 1.0  # log odds from which words count as a machine's in the table
 
@@ -45,22 +44,22 @@ class LabeledSentence:
 
 
 def examples(sources: Sources, language: str) -> list[LabeledSentence]:
-    """Every sentence of a language; the same sentence counts once."""
-    found = [(clip.text, True, "prompts", clip.id) for clip in sources.prompts("development", language)]
+    """Return every sentence of a language, without duplicates."""
+    sentences = [(clip.text, True, "prompts", clip.id) for clip in sources.prompts("development", language)]
     for sign, text in lines(CORPUS / f"{language}.txt"):
-        found.append((text, sign == "=", "corpus, " + ("machine" if sign == "=" else "people"), text))
-    found += [(text, False, "calls", call) for call, text in said_in_calls(language)]
+        sentences.append((text, sign == "=", "corpus, " + ("machine" if sign == "=" else "people"), text))
+    sentences += [(text, False, "calls", call) for call, text in said_in_calls(language)]
     for path in (COMMITMENTS / f"{language}.txt", TURNS / f"{language}.txt"):
-        found += [(text, False, "talk", text) for _, line in lines(path) for text in line.split(" / ")]
+        sentences += [(text, False, "talk", text) for _, line in lines(path) for text in line.split(" / ")]
     if language == "en":
-        found += [
+        sentences += [
             (clip.text, False, "LibriSpeech", clip.id)
-            for own in sources.utterances("development").values()
-            for clip in own
+            for clips in sources.utterances("development").values()
+            for clip in clips
         ]
     rows = {
         (plain(sentence), machine): LabeledSentence(plain(sentence), machine, source, group)
-        for text, machine, source, group in found
+        for text, machine, source, group in sentences
         if not text.startswith("<")  # a sound, described
         for sentence in re.split(r"(?<=[.!?])\s+", text)
     }
@@ -68,7 +67,7 @@ def examples(sources: Sources, language: str) -> list[LabeledSentence]:
 
 
 def lines(path: Path) -> list[tuple[str, str]]:
-    """The mark and the text of each line; a comment is none."""
+    """Return the mark and the text of each line, without comments."""
     rows = (
         re.match(r"([-=0+>*~]?)[r]? ?((?:[rc]: )?.+)", line)
         for line in path.read_text("utf-8").splitlines()
@@ -87,50 +86,56 @@ def said_in_calls(language: str) -> list[tuple[str, str]]:
     ]
 
 
-def fitted(given: Sequence[LabeledSentence]) -> dict[str, int]:
-    """The weights of one logistic regression in hundredths, the prior of the examples taken out of that of ""."""
+def fitted(sentences: Sequence[LabeledSentence]) -> dict[str, int]:
+    """Return the weights of one logistic regression in hundredths, with the prior of the examples removed from that of
+    "".
+    """
     import numpy as np
     from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    counts = Counter(feature for one in given for feature in features(one.text))
+    counts = Counter(feature for sentence in sentences for feature in features(sentence.text))
     names = DictVectorizer()
-    table = names.fit_transform([{f: 1.0 for f in features(one.text) if counts[f] >= RARE} for one in given])
-    answers = np.array([one.machine for one in given])
+    table = names.fit_transform(
+        [{f: 1.0 for f in features(sentence.text) if counts[f] >= RARE} for sentence in sentences]
+    )
+    answers = np.array([sentence.machine for sentence in sentences])
     model = LogisticRegression(C=STRENGTH, max_iter=1000).fit(table, answers)
     prior = np.log(answers.mean() / (1 - answers.mean()))
     weights = {"": round(float(model.intercept_[0] - prior) * SCALE)}
     for feature, weight in zip(names.get_feature_names_out(), model.coef_[0], strict=True):
-        if abs(weight) >= SMALLEST:
+        if abs(weight) >= MIN_WEIGHT:
             weights[str(feature)] = round(float(weight) * SCALE)
     return weights
 
 
-def crossed(given: Sequence[LabeledSentence]) -> list[float]:
+def crossed(sentences: Sequence[LabeledSentence]) -> list[float]:
     """For each example the log odds by weights that were fitted without its fold."""
     import numpy as np
     from sklearn.model_selection import StratifiedGroupKFold
 
-    odds = np.zeros(len(given))
-    groups, machine = [one.group for one in given], [one.machine for one in given]
-    for kept, left in StratifiedGroupKFold(FOLDS, shuffle=True, random_state=1).split(given, machine, groups):
-        weights = fitted([given[at] for at in kept])
-        odds[left] = [log_odds(given[at].text, weights) for at in left]
+    odds = np.zeros(len(sentences))
+    groups, machine = [sentence.group for sentence in sentences], [sentence.machine for sentence in sentences]
+    for train, test in StratifiedGroupKFold(FOLDS, shuffle=True, random_state=1).split(sentences, machine, groups):
+        weights = fitted([sentences[at] for at in train])
+        odds[test] = [log_odds(sentences[at].text, weights) for at in test]
     return list(odds)
 
 
-def show(language: str, given: Sequence[LabeledSentence], odds: Sequence[float], details: bool) -> None:
-    """By source: how many sentences the patterns, the weights (folds), and either of them take for a machine's."""
-    for source in sorted({one.source for one in given}):
-        own = [(one, value) for one, value in zip(given, odds, strict=True) if one.source == source]
-        patterns = [evidence(one.text, language, learned=False).score > 0 for one, _ in own]
-        weights = [value >= TELLS for _, value in own]
+def show(language: str, sentences: Sequence[LabeledSentence], odds: Sequence[float], details: bool) -> None:
+    """Print by source how many sentences the patterns, the weights (folds), and either classify as a machine's."""
+    for source in sorted({sentence.source for sentence in sentences}):
+        scored = [
+            (sentence, value) for sentence, value in zip(sentences, odds, strict=True) if sentence.source == source
+        ]
+        patterns = [evidence(sentence.text, language, learned=False).score > 0 for sentence, _ in scored]
+        weights = [value >= TELLS for _, value in scored]
         either = [a or b for a, b in zip(patterns, weights, strict=True)]
-        shares = "".join(f"{100 * sum(one) / len(own):9.1f}" for one in (patterns, weights, either))
-        print(f"{language} {source:18}{len(own):6}{shares}")
-        for (one, value), pattern in zip(own, patterns, strict=True):
-            if details and (value >= TELLS or pattern) != one.machine:
-                print(f"      {value:5.1f} {pattern} {one.text}")
+        shares = "".join(f"{100 * sum(flags) / len(scored):9.1f}" for flags in (patterns, weights, either))
+        print(f"{language} {source:18}{len(scored):6}{shares}")
+        for (sentence, value), pattern in zip(scored, patterns, strict=True):
+            if details and (value >= TELLS or pattern) != sentence.machine:
+                print(f"      {value:5.1f} {pattern} {sentence.text}")
 
 
 def main() -> None:
@@ -143,10 +148,10 @@ def main() -> None:
     sources = Sources(options.librispeech, options.asterisk)
     print("% taken for a machine's   sentences patterns  weights   either")
     for language in LANGUAGES:
-        given = examples(sources, language)
-        show(language, given, crossed(given), options.details)
+        sentences = examples(sources, language)
+        show(language, sentences, crossed(sentences), options.details)
         if options.write:
-            weights = fitted(given)
+            weights = fitted(sentences)
             path = WORDS_FOLDER / f"{language}.tsv"
             text = "".join(f"{feature}\t{weight}\n" for feature, weight in sorted(weights.items()))
             path.write_text(text, encoding="utf-8")

@@ -32,7 +32,7 @@ ALIKE, ASKED = 0.45, 0.45  # likeness to it, in another turn than its own; of a 
 
 @dataclass(frozen=True)
 class LabeledClause:
-    """`label` is one of `classifier.CLASSES`; `group` is the call or the excerpt it stands in."""
+    """A labeled clause: `label` is one of `classifier.CLASSES`; `group` is its call or excerpt."""
 
     features: tuple[str, ...]
     label: str
@@ -52,45 +52,47 @@ class Seen:
 
 
 def seen(material: Material) -> list[Seen]:
-    """Every candidate of a call, in order."""
-    said, noted = read(material), []
+    """Return every candidate of a call, in order."""
+    turns, noted = read(material), []
 
     def note(candidate: Candidate, talk: tuple[SpokenTurn, ...], verdict: RuleVerdict) -> Candidate | None:
         noted.append(Seen(candidate, tuple(features(candidate, talk, verdict)), verdict))
         return candidate if verdict.holds else None
 
-    commitments(said, dates.local(material.call.start_time, material.roster.time_zone), note)
+    commitments(turns, dates.local(material.call.start_time, material.roster.time_zone), note)
     return noted
 
 
 def excerpts(path: Path) -> Iterator[LabeledClause]:
-    """The examples of one file of the corpus; its README has the form. Raises ValueError for a line without it."""
+    """Return the examples of one file of the corpus; see its README. Raises ValueError for an invalid line."""
     language = path.stem
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
         if not line.strip() or line.startswith("#"):
             continue
         turns, marks = _parsed(line, number)
-        found = seen(_material(turns, language))
+        candidates = seen(_material(turns, language))
         group = f"{path.name}:{number + 1}"
-        for one in found:
-            label = _marked(one.candidate, marks)
+        for candidate in candidates:
+            label = _marked(candidate.candidate, marks)
             if label:
-                yield LabeledClause(one.features, label, group, language, one.candidate.clause, excerpt=True)
+                yield LabeledClause(
+                    candidate.features, label, group, language, candidate.candidate.clause, excerpt=True
+                )
 
 
 def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tuple[int, str]]]]:
-    """Turns with their speakers, and per turn where a mark stands: (place in the text, mark)."""
+    """Return turns with their speakers, and the marks of each turn: (position in the text, mark)."""
     turns, marks = [], []
     first = "rc"[number % 2]
     for at, part in enumerate(line.split(" / ")):
-        named = re.match(r"([rc]): ?", part)
-        speaker = named[1] if named else "rc"[("rc".index(first) + at) % 2]
-        if named and not at:
-            first = named[1]
-        text, here = part[named.end() :] if named else part, []
-        while found := re.search(r"(?:^|(?<= ))[+>*~](?=\S)", text):
-            here.append((found.start(), found.group()))
-            text = text[: found.start()] + text[found.end() :]
+        match = re.match(r"([rc]): ?", part)
+        speaker = match[1] if match else "rc"[("rc".index(first) + at) % 2]
+        if match and not at:
+            first = match[1]
+        text, here = part[match.end() :] if match else part, []
+        while match := re.search(r"(?:^|(?<= ))[+>*~](?=\S)", text):
+            here.append((match.start(), match.group()))
+            text = text[: match.start()] + text[match.end() :]
         turns.append(({"r": "rep", "c": "customer"}[speaker], text.strip()))
         marks.append(here)
     if any(not text for _, text in turns):
@@ -99,7 +101,7 @@ def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tu
 
 
 def _marked(candidate: Candidate, marks: list[list[tuple[int, str]]]) -> str | None:
-    """The label of the last mark before the clause's end and not before its beginning; None where it is unsure."""
+    """Return the label of the last mark inside the clause; None if it is unsure."""
     here = marks[candidate.at]
     first = candidate.sentence.first + (candidate.first if candidate.first else 0)
     last = candidate.sentence.first + candidate.last
@@ -128,42 +130,44 @@ def _material(turns: list[tuple[str, str]], language: str) -> Material:
 
 
 def of_call(case: dict[str, Any]) -> list[LabeledClause]:
-    """The clauses of a call, each with what its known tasks say; those that may be meant or not are left out."""
-    found = seen(analysis.material(case))
-    labels: dict[int, str | None] = dict.fromkeys(range(len(found)), CLASSES[0])
+    """Return the clauses of a call, labeled by its known tasks, without ambiguous ones."""
+    candidates = seen(analysis.material(case))
+    labels: dict[int, str | None] = dict.fromkeys(range(len(candidates)), CLASSES[0])
     taken: set[int] = set()
     for task in case["gold"]["tasks"]:
-        fits = sorted(((_fit(one, task), at) for at, one in enumerate(found) if at not in taken), reverse=True)
+        fits = sorted(
+            ((_fit(candidate, task), at) for at, candidate in enumerate(candidates) if at not in taken), reverse=True
+        )
         fits = [(fit, at) for fit, at in fits if fit > 0]
-        chosen = _chosen(found, fits, task)
+        chosen = _chosen(candidates, fits, task)
         for fit, at in chosen:
-            labels[at] = _does(found[at].candidate, task) if fit >= SURE else None
+            labels[at] = _does(candidates[at].candidate, task) if fit >= SURE else None
             taken.add(at)
-        doubtful = _doubtful(found, fits, task, unsure=not chosen or chosen[0][0] < SURE)
+        doubtful = _doubtful(candidates, fits, task, unsure=not chosen or chosen[0][0] < SURE)
         labels |= dict.fromkeys(doubtful - taken)
     return [
-        LabeledClause(one.features, label, case["id"], case["input"]["language"], one.candidate.clause)
-        for at, one in enumerate(found)
+        LabeledClause(candidate.features, label, case["id"], case["input"]["language"], candidate.candidate.clause)
+        for at, candidate in enumerate(candidates)
         if (label := labels[at])
     ]
 
 
-def _chosen(found: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any]) -> list[tuple[float, int]]:
-    """The clause that fits a known task best, with those that ask for it; none for a task that is optional."""
+def _chosen(candidates: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any]) -> list[tuple[float, int]]:
+    """Return the clause that fits a known task best, with the requests for it; none for an optional task."""
     if task["optional"]:
         return []
-    return fits[:1] + [(fit, at) for fit, at in fits[1:] if fit > ALIKE and _asks(found[at].candidate, task)]
+    return fits[:1] + [(fit, at) for fit, at in fits[1:] if fit > ALIKE and _asks(candidates[at].candidate, task)]
 
 
-def _doubtful(found: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any], unsure: bool) -> set[int]:
-    """The clauses that may say the same task."""
-    agreed = {at for at, one in enumerate(found) if _agreed_nearby(one, task)}
+def _doubtful(candidates: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any], unsure: bool) -> set[int]:
+    """Return the clauses that may state the same task."""
+    agreed = {at for at, candidate in enumerate(candidates) if _agreed_nearby(candidate, task)}
     return agreed | {at for fit, at in fits if unsure or fit > ALIKE}
 
 
-def _fit(one: Seen, task: dict[str, Any]) -> float:
-    """How well a candidate is the known task; 0: not at all."""
-    candidate = one.candidate
+def _fit(seen: Seen, task: dict[str, Any]) -> float:
+    """Return how well a candidate matches the known task; 0: not at all."""
+    candidate = seen.candidate
     away = abs(candidate.at - task["turn"])
     if away > NEAR:
         return 0.0
@@ -174,17 +178,19 @@ def _fit(one: Seen, task: dict[str, Any]) -> float:
     due = candidate.due
     same_day = bool(due and due.day and due.day.isoformat() == task["due_date"])
     question = 0.3 * candidate.clause.rstrip().endswith("?") * (candidate.form not in ("request", "offer"))
-    return float(max(0.0, like + 0.4 * (away == 0) + 0.3 * same_day + 0.2 * one.verdict.holds - question))
+    return float(max(0.0, like + 0.4 * (away == 0) + 0.3 * same_day + 0.2 * seen.verdict.holds - question))
 
 
-def _agreed_nearby(one: Seen, task: dict[str, Any]) -> bool:
-    """A request, offer or appointment that the other party accepted, just where a task is known: likely the same."""
-    near = abs(one.candidate.at - task["turn"]) <= NEAR + 1
-    return near and one.candidate.form in AGREED_FORMS and one.verdict.holds
+def _agreed_nearby(candidate: Seen, task: dict[str, Any]) -> bool:
+    """Return whether it is a request, offer or appointment that the other party accepted near a known task: likely the
+    same.
+    """
+    near = abs(candidate.candidate.at - task["turn"]) <= NEAR + 1
+    return near and candidate.candidate.form in AGREED_FORMS and candidate.verdict.holds
 
 
 def _asks(candidate: Candidate, task: dict[str, Any]) -> bool:
-    """It may be the request that the owner then agrees to."""
+    """Return whether it may be the request that the owner then agrees to."""
     owners = [task["owner"], *task["owner_alternatives"]]
     theirs = candidate.sentence.role.value not in owners and candidate.at < task["turn"]
     return theirs and (candidate.form == "request" or not candidate.clause.rstrip().endswith("?"))

@@ -33,9 +33,9 @@ Case = tuple[str, frozenset[str], bool | None, float]  # language, cues, whether
 
 def cues(material: Material) -> frozenset[str]:
     roster = material.roster
-    known = {part for contact in roster.contacts for part in parts(contact.name)}
-    found = find_cues(read(material, machines=True), known, {member.name for member in roster.members})
-    return frozenset(cue.name for cue in found)
+    name_parts = {part for contact in roster.contacts for part in parts(contact.name)}
+    cues = find_cues(read(material, machines=True), name_parts, {member.name for member in roster.members})
+    return frozenset(cue.name for cue in cues)
 
 
 def calls() -> list[Case]:
@@ -62,8 +62,8 @@ def fitted(cases: list[Case], strength: float) -> dict[str, float]:
     return RARE | {name: round(float(weight), 2) for name, weight in zip(names, model.coef_[0], strict=True)}
 
 
-def told(weights: dict[str, float], found: frozenset[str]) -> bool | None:
-    total = sum(weights.get(name, 0.0) for name in found)
+def told(weights: dict[str, float], cues: frozenset[str]) -> bool | None:
+    total = sum(weights.get(name, 0.0) for name in cues)
     return None if abs(total) < MIN_LOG_ODDS else total > 0
 
 
@@ -72,31 +72,33 @@ def main() -> None:
     parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     full, teaching, checking = calls(), short("open"), short("check")
-    weights = fitted(full + teaching, given.strength)
+    weights = fitted(full + teaching, arguments.strength)
     judged = {
         "dev, fitted": [(case, told(weights, case[1])) for case in full],
         "dev, left out": [
-            (case, told(fitted(full[:at] + full[at + 1 :] + teaching, given.strength), case[1]))
+            (case, told(fitted(full[:at] + full[at + 1 :] + teaching, arguments.strength), case[1]))
             for at, case in enumerate(full)
         ],
         "tables, fitted": [(case, told(weights, case[1])) for case in teaching],
         "tables, kept apart": [(case, told(weights, case[1])) for case in checking],
     }
-    made = _table(judged, sorted({case[0] for case in full}))
+    fitted_weights = _table(judged, sorted({case[0] for case in full}))
     print(*(f"{weight:+.2f} {name}" for name, weight in sorted(weights.items(), key=lambda item: item[1])), sep="\n")
-    if given.write:
+    if arguments.write:
         about = "Log odds of an outgoing call by cue (cues.py), fitted by bench/training/direction/fit.py"
         WEIGHTS.write_text(json.dumps({"about": about, "weights": weights}, indent=1) + "\n")
-    if given.json:
-        given.json.write_text(json.dumps({"strength": given.strength, "judged": made, "weights": weights}, indent=2))
+    if arguments.json:
+        arguments.json.write_text(
+            json.dumps({"strength": arguments.strength, "judged": fitted_weights, "weights": weights}, indent=2)
+        )
 
 
 def _table(judged: dict[str, list[tuple[Case, bool | None]]], languages: list[str]) -> dict[str, dict[str, int]]:
     """Prints a line for each entry of `judged` and returns its figures."""
     print(f"{'':20}" + "".join(f"{name:>10}" for name in (*languages, "all", "wrong", "open")))
-    made = {}
+    results = {}
     for name, answers in judged.items():
         right = Counter(case[0] for case, answer in answers if answer is case[2])
         of = Counter(case[0] for case, _ in answers)
@@ -105,8 +107,8 @@ def _table(judged: dict[str, list[tuple[Case, bool | None]]], languages: list[st
         cells = [f"{right[language]}/{of[language]}" for language in languages]
         cells += [f"{right.total()}/{of.total()}", str(wrong), str(unsaid)]
         print(f"{name:20}" + "".join(f"{cell:>10}" for cell in cells))
-        made[name] = {"right": right.total(), "of": of.total(), "wrong": wrong, "left open": unsaid}
-    return made
+        results[name] = {"right": right.total(), "of": of.total(), "wrong": wrong, "left open": unsaid}
+    return results
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""When words are what a recognizer writes because it hears nothing: see `pipeline/asr/verdicts.py`."""

@@ -1,17 +1,17 @@
-"""How improbable must a window's first word be, and how probable that nobody speaks, for its words to be taken out?
+"""Fits when a window's words are invented: its first word is improbable and speech is unlikely.
 
     python -m bench.training.no_speech.fit
 
-Finds `NO_SPEECH_WEIGHT` and `NO_SPEECH_NEEDS` of `pipeline/asr/verdicts.py` from what `windows` kept of tiny.en: of
-each weight the lowest bound, in quarters, that takes out at most `SPARE` of real speech, and of the weights the one
-that takes out most of what was written over no speech; of equals the smallest. Base is only checked by them. A unit
-test says that what ships is what comes out here.
+Finds `NO_SPEECH_WEIGHT` and `NO_SPEECH_NEEDS` of `pipeline/asr/verdicts.py` from the windows of tiny.en in `windows`:
+for each weight the lowest bound, in quarters, that removes no more than `SPARE` of real speech, and among the weights
+the one that removes most text written for no speech; among equals the smallest. Base is only checked. A unit test
+compares the result with the shipped values.
 """
 
 import math
 from collections.abc import Sequence
 
-from bench.training.no_speech.windows import HeardWindow, read
+from bench.training.no_speech.windows import RecognizedWindow, read
 
 FITTED_ON, CHECKED_ON = "tiny.en", "base"
 WEIGHTS = (4.0, 6.0, 8.0, 10.0, 14.0, 20.0)
@@ -19,27 +19,27 @@ STEP = 0.25
 SPARE = 0.0025  # of the texts of speech may be taken out
 
 
-def taken(rows: Sequence[HeardWindow], speech: bool, weight: float, needs: float) -> tuple[int, int]:
-    """Of the texts of speech, or of no speech: how many are taken out, of how many that have words."""
+def taken(rows: Sequence[RecognizedWindow], speech: bool, weight: float, needs: float) -> tuple[int, int]:
+    """Return how many texts of speech, or of no speech, are removed, and how many have words."""
     from pipeline.asr.verdicts import NO_SPEECH_FROM
 
-    own = [row for row in rows if row.speech == speech and row.text]
-    found = sum(
+    matching = [row for row in rows if row.speech == speech and row.text]
+    removed = sum(
         row.no_speech >= NO_SPEECH_FROM and weight * row.no_speech - math.log(max(row.first, 1e-4)) > needs
-        for row in own
+        for row in matching
     )
-    return found, len(own)
+    return removed, len(matching)
 
 
-def bound(rows: Sequence[HeardWindow], weight: float) -> float:
-    """The lowest bound, in steps, by which speech stays."""
+def bound(rows: Sequence[RecognizedWindow], weight: float) -> float:
+    """Return the lowest bound, in steps, that keeps speech."""
     needs = 0.0
-    while (lost := taken(rows, True, weight, needs))[0] > SPARE * lost[1]:
+    while (counts := taken(rows, True, weight, needs))[0] > SPARE * counts[1]:
         needs += STEP
     return needs
 
 
-def fit(rows: Sequence[HeardWindow]) -> tuple[float, float]:
+def fit(rows: Sequence[RecognizedWindow]) -> tuple[float, float]:
     """Weight and bound."""
     bounds = {weight: bound(rows, weight) for weight in WEIGHTS}
     weight = max(WEIGHTS, key=lambda weight: (taken(rows, False, weight, bounds[weight])[0], -weight))
@@ -57,9 +57,9 @@ def main() -> None:
     _show(read(CHECKED_ON), weight, needs)
 
 
-def _show(rows: Sequence[HeardWindow], weight: float, needs: float) -> None:
+def _show(rows: Sequence[RecognizedWindow], weight: float, needs: float) -> None:
     invented, speech = (taken(rows, kind, weight, needs) for kind in (False, True))
-    shown = [f"{found} of {of}" for found, of in (invented, speech)]
+    shown = [f"{count} of {of}" for count, of in (invented, speech)]
     print(f"{weight:>6}{needs:>8}{shown[0]:>16}{shown[1]:>14}")
 
 

@@ -1,13 +1,12 @@
-"""What does Whisper write of windows that the speech detector would not have passed, and of short real speech?
+"""What does Whisper write for windows that the speech detector would reject, and for short real speech?
 
     python -m bench.training.no_speech.windows --model tiny.en --quiet 700 --speech 1000
     python -m bench.training.no_speech.windows --model base --quiet 350 --speech 450
 
-Windows are forced on the recognizer: no detector is asked. Quiet ones are music, tones, fax, clicks and noise; the
-others utterances and prompts, whole where they are short, else cut. All of them are of the development half of
-`bench/real`, over its telephone lines, some of the speech over noise or music or 30 dB lower. Music is that half's hold
-music and Debian's frozen-bubble-data. What is known of each text is kept in windows/MODEL.jsonl.gz, which `fit` reads.
-Ten minutes of a core with tiny.en, 20 with base.
+Windows bypass the detector. Quiet ones are music, tones, fax, clicks and noise; the others are utterances and prompts,
+short ones whole, others cut. All of them are of the development half of `bench/real`, over its telephone lines, some of
+the speech over noise or music or 30 dB lower. Music is that half's hold music and Debian's frozen-bubble-data. The
+results are stored in windows/MODEL.jsonl.gz, which `fit` reads. Takes ten minutes of a core with tiny.en, 20 with base.
 """
 
 import argparse
@@ -49,12 +48,12 @@ class ForcedWindow:
     speech: bool
     kind: str
     source: str
-    said: str  # empty: nothing, or a part of a clip whose words are not told apart
+    said: str  # empty: no words, or a part of a clip with unknown words
     sound: Sound
 
 
 @dataclass(frozen=True, slots=True)
-class HeardWindow:
+class RecognizedWindow:
     """What the recognizer made of a window over a line. Without words `first` is 0."""
 
     speech: bool
@@ -71,11 +70,11 @@ class HeardWindow:
 def windows(sources: Sources, music: Music, quiet: int, speech: int) -> list[tuple[str, ForcedWindow]]:
     """So many windows of each with the line each goes over; the same ones for the same numbers."""
     draw, rng = random.Random(SEED), np.random.default_rng(SEED)
-    made = [_quiet(music, draw, rng) for _ in range(quiet)]
+    result = [_quiet(music, draw, rng) for _ in range(quiet)]
     clips = _clips(sources)
     draw.shuffle(clips)
-    made += [_speech(clip, music, draw, rng) for clip in (clips * 3)[:speech]]
-    return [_over_a_line(window, draw, rng) for window in made]
+    result += [_speech(clip, music, draw, rng) for clip in (clips * 3)[:speech]]
+    return [_over_a_line(window, draw, rng) for window in result]
 
 
 def _quiet(music: Music, draw: random.Random, rng: np.random.Generator) -> ForcedWindow:
@@ -105,16 +104,16 @@ def _quiet(music: Music, draw: random.Random, rng: np.random.Generator) -> Force
 def _clips(sources: Sources) -> list[Clip]:
     """Prompts, and so many of each utterance and voice that talk is as frequent as prompts are."""
     half: Half = "development"
-    talk = [clip for own in sources.utterances(half).values() for clip in own]
+    talk = [clip for clips in sources.utterances(half).values() for clip in clips]
     return [*sources.prompts(half), *talk * 6, *sources.voices(half) * 2]
 
 
 def _speech(clip: Clip, music: Music, draw: random.Random, rng: np.random.Generator) -> ForcedWindow:
-    sound, said = clip.load(), clip.text
+    sound, text = clip.load(), clip.text
     if len(sound) > SPEECH_SECONDS[-1] * RATE:
         length = round(draw.choice(SPEECH_SECONDS) * RATE)
         first = draw.randrange(0, len(sound) - length)
-        sound, said = sound[first : first + length], ""
+        sound, text = sound[first : first + length], ""
     behind = draw.choice(BEHIND)
     sound = level(sound, -23.0)
     if behind.startswith("pink"):
@@ -123,7 +122,7 @@ def _speech(clip: Clip, music: Music, draw: random.Random, rng: np.random.Genera
         sound = at_snr(sound, music[draw.choice(list(music))][20 * RATE : 40 * RATE], 10.0)
     elif behind == "quiet":
         sound = sound * np.float32(10**-1.5)
-    return ForcedWindow(True, f"speech {behind}".strip(), clip.id, said, sound)
+    return ForcedWindow(True, f"speech {behind}".strip(), clip.id, text, sound)
 
 
 def _over_a_line(window: ForcedWindow, draw: random.Random, rng: np.random.Generator) -> tuple[str, ForcedWindow]:
@@ -135,16 +134,16 @@ def _over_a_line(window: ForcedWindow, draw: random.Random, rng: np.random.Gener
     return line, ForcedWindow(window.speech, window.kind, window.source, window.said, sent)
 
 
-def heard(engine: Any, made: Sequence[tuple[str, ForcedWindow]]) -> Iterator[HeardWindow]:
-    """What the engine makes of each window, in order; progress goes to standard error."""
+def heard(engine: Any, forced: Sequence[tuple[str, ForcedWindow]]) -> Iterator[RecognizedWindow]:
+    """Yield the engine's result for each window, in order; progress goes to standard error."""
     from pipeline.domain.speech import Chunk
 
-    for first in range(0, len(made), BATCH):
-        batch = made[first : first + BATCH]
+    for first in range(0, len(forced), BATCH):
+        batch = forced[first : first + BATCH]
         chunks = [Chunk(0, 0.0, len(window.sound) / RATE) for _, window in batch]
         texts = engine.transcribe([window.sound for _, window in batch], chunks)
         for (line, window), text in zip(batch, texts, strict=True):
-            yield HeardWindow(
+            yield RecognizedWindow(
                 window.speech,
                 window.kind,
                 window.source,
@@ -156,31 +155,31 @@ def heard(engine: Any, made: Sequence[tuple[str, ForcedWindow]]) -> Iterator[Hea
                 round(text.mean_log_probability, 4),
             )
         if first % 100 == 0:
-            print(f"{first} of {len(made)}", file=sys.stderr, flush=True)
+            print(f"{first} of {len(forced)}", file=sys.stderr, flush=True)
 
 
 def music_of(sources: Sources, folder: Path | None) -> Music:
-    """The development half's hold music, and the tracks of `GAME_MUSIC` in its unpacked `folder`; None: fetched."""
+    """Return the development half's hold music, and the tracks of `GAME_MUSIC` in `folder`; None: download it."""
     tracks = {clip.id: clip.load() for clip in sources.music("development")}
     unpacked = folder or fetch_packages(GAME_MUSIC, (GAME_MUSIC,))
-    found = sorted(path for path in unpacked.rglob("*.ogg") if path.stat().st_size > A_TRACK)
-    if not found:
+    files = sorted(path for path in unpacked.rglob("*.ogg") if path.stat().st_size > A_TRACK)
+    if not files:
         raise SourceMissing(f"There is no music in {unpacked}: is {GAME_MUSIC} unpacked there?")
-    return tracks | {path.stem: load_sound(path) for path in found}
+    return tracks | {path.stem: load_sound(path) for path in files}
 
 
-def read(model: str) -> list[HeardWindow]:
-    """What is kept of a model's windows."""
-    return [HeardWindow(**row) for row in read_rows(KEPT / f"{model}.jsonl.gz")]
+def read(model: str) -> list[RecognizedWindow]:
+    """Read the stored windows of a model."""
+    return [RecognizedWindow(**row) for row in read_rows(KEPT / f"{model}.jsonl.gz")]
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     from pipeline import asr
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="tiny.en", help="as SWITCHBOARD_ASR__MODEL")
-    parser.add_argument("--quiet", type=int, default=700, metavar="N", help="windows in which nobody speaks")
+    parser.add_argument("--quiet", type=int, default=700, metavar="N", help="windows without speech")
     parser.add_argument("--speech", type=int, default=1000, metavar="N", help="windows of speech")
     parser.add_argument("--librispeech", type=Path, help="folder with test-other and train-clean-100 (LIBRISPEECH)")
     parser.add_argument("--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)")
@@ -189,12 +188,12 @@ def main() -> None:
     args = parser.parse_args()
     try:
         sources = Sources(args.librispeech, args.asterisk)
-        made = windows(sources, music_of(sources, args.music), args.quiet, args.speech)
+        forced = windows(sources, music_of(sources, args.music), args.quiet, args.speech)
     except SourceMissing as error:
         sys.exit(str(error))
     engine = asr.load(asr.AsrOptions(model=args.model, device="cpu", cpu_threads=1, batch_size=BATCH))
     target = args.target / f"{args.model}.jsonl.gz"
-    write_rows(target, (asdict(row) for row in heard(engine, made)))
+    write_rows(target, (asdict(row) for row in heard(engine, forced)))
     print(target)
 
 

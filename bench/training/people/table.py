@@ -72,7 +72,7 @@ def _turn(at: int, who: str, text: str, language: str) -> Turn:
 
 
 def rows(path: Path) -> Iterator[TableRow]:
-    """Of one table; the head of a section names members and contacts, which stay for the sections after it."""
+    """Yield the rows of one table; a section's head has members and contacts, which apply to later sections, too."""
     section, number = "", 0
     members: tuple[Member, ...] = ()
     contacts: tuple[Contact, ...] = ()
@@ -93,9 +93,9 @@ def rows(path: Path) -> Iterator[TableRow]:
 
 def _member(item: str) -> Member:
     user, _, name = item.strip().partition(" ")
-    found = re.fullmatch(r"(.*?)(?: \((.*)\))?", name)
-    assert found is not None
-    return Member(user, found[1], (found[2],) if found[2] else ())
+    match = re.fullmatch(r"(.*?)(?: \((.*)\))?", name)
+    assert match is not None
+    return Member(user, match[1], (match[2],) if match[2] else ())
 
 
 def _contact(item: str) -> Contact:
@@ -136,30 +136,30 @@ class TableCounts:
 
 
 def judge(row: TableRow, judged: TableCounts) -> None:
-    found = findings(row)
-    contact = found["contacts"].value
+    values = findings(row)
+    contact = values["contacts"].value
     if row.section == "facts":
         _judge_facts(row, {name: fact for name, fact in contact["heard"].items() if fact}, judged)
         return
     if row.section == "direction":
-        answer = next(key for key, value in OUTGOING.items() if value is found["direction"].value["outgoing"])
+        answer = next(key for key, value in OUTGOING.items() if value is values["direction"].value["outgoing"])
     elif row.section == "agent":
-        answer = found["agent"].value["user_id"] or "-"
+        answer = values["agent"].value["user_id"] or "-"
     else:
         answer = contact["contact_id"] if contact["match"] == "matched" else contact["match"]
     judged.add(row, row.section, answer == row.gold, f"{answer} for {row.gold}")
 
 
-def _judge_facts(row: TableRow, heard: dict[str, dict[str, str]], judged: TableCounts) -> None:
+def _judge_facts(row: TableRow, facts: dict[str, dict[str, str]], judged: TableCounts) -> None:
     for name in FIELDS:
-        said, wanted = heard[name]["value"] if name in heard else None, row.facts.get(name)
-        if wanted:
-            right = same_field(name, said, wanted)
-            judged.add(row, name, right, f"{name} {said!r} for {wanted!r}")
+        value, expected = facts[name]["value"] if name in facts else None, row.facts.get(name)
+        if expected:
+            right = same_field(name, value, expected)
+            judged.add(row, name, right, f"{name} {value!r} for {expected!r}")
             judged.add(row, "facts", right, "")
-        if said and not ("@" in (heard[name].get("said") or "") and not wanted):  # a name out of an address
-            right = wanted is not None and same_field(name, said, wanted)
-            judged.add(row, "facts found", right, f"false {name} {said!r}")
+        if value and not ("@" in (facts[name].get("said") or "") and not expected):  # a name out of an address
+            right = expected is not None and same_field(name, value, expected)
+            judged.add(row, "facts found", right, f"false {name} {value!r}")
 
 
 def main() -> None:
@@ -170,10 +170,10 @@ def main() -> None:
     parser.add_argument("--section", choices=("facts", "direction", "agent", "match"))
     parser.add_argument("--detail", action="store_true", help="print every mistake (not of the half kept to check by)")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     judged = TableCounts()
-    for row in (row for table in given.tables for row in rows(table)):
-        asked = (given.half, given.language, given.section)
+    for row in (row for table in arguments.tables for row in rows(table)):
+        asked = (arguments.half, arguments.language, arguments.section)
         has = (row.half, row.language, row.section)
         if all(want in (None, "all", got) for want, got in zip(asked, has, strict=True)):
             judge(row, judged)
@@ -184,11 +184,11 @@ def main() -> None:
         if cells[-1].of:
             shown = (f"{count.right / count.of:.3f} ({count.of})" if count.of else "-" for count in cells)
             print(f"{what:14}" + "".join(f"{cell:>16}" for cell in shown))
-    if given.detail:
+    if arguments.detail:
         print(*judged.mistakes, sep="\n")
-    if given.json:
+    if arguments.json:
         figures = {f"{language} {what}": [count.right, count.of] for (language, what), count in judged.counts.items()}
-        given.json.write_text(json.dumps({"half": given.half, "right, of": figures}, indent=2) + "\n")
+        arguments.json.write_text(json.dumps({"half": arguments.half, "right, of": figures}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

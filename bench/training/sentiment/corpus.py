@@ -35,29 +35,29 @@ class MarkedCall:
     turning: tuple[str, int] | None = None  # party and index of the turn where its tone changes
 
     def of(self, party: str) -> list[int]:
-        """The places of the party's turns in `said`."""
+        """Return the positions of the party's turns in `said`."""
         role = Role.REP if party == "rep" else Role.CUSTOMER
-        return [at for at, said in enumerate(self.said) if said.role is role]
+        return [at for at, turn in enumerate(self.said) if turn.role is role]
 
 
 def turns() -> list[tuple[SpokenTurn, int]]:
-    """Every single turn with the place of its tone in `LABELS`."""
-    made = []
+    """Return every single turn with its label's index in `LABELS`."""
+    marked_turns = []
     for language in LANGUAGES:
         for line in _lines(HERE / "turns" / f"{language}.txt"):
             mark, text = line.split(" ", 1)
-            (said,) = _said([("rep" if mark.endswith("r") else "customer", text)], language)
-            made.append((said, MARKS[mark[0]]))
-    return made
+            (turn,) = _said([("rep" if mark.endswith("r") else "customer", text)], language)
+            marked_turns.append((turn, MARKS[mark[0]]))
+    return marked_turns
 
 
 def calls() -> list[MarkedCall]:
-    """The small calls, then those of `analysis_cases/dev`."""
+    """Return the small calls, then those of `analysis_cases/dev`."""
     return [*(call for language in LANGUAGES for call in _written(language)), *_cases()]
 
 
 def _written(language: str) -> list[MarkedCall]:
-    made: list[MarkedCall] = []
+    marked_calls: list[MarkedCall] = []
     blocks: list[list[list[str]]] = []
     for line in _lines(HERE / "calls" / f"{language}.txt"):
         parts = line.split(" ", 2)
@@ -65,38 +65,40 @@ def _written(language: str) -> list[MarkedCall]:
             blocks.append([])
         blocks[-1].append(parts)
     for (_, rep, customer), *lines in blocks:
-        said = _said([(SPEAKERS[who], text) for who, _, text in lines], language)
+        spoken = _said([(SPEAKERS[who], text) for who, _, text in lines], language)
         marks = tuple(MARKS[mark] for _, mark, _ in lines)
         tones = {"rep": MARKS[rep], "customer": MARKS[customer]}
-        made.append(MarkedCall(f"{language} {len(made)}", language, said, marks, tones))
-    return made
+        marked_calls.append(MarkedCall(f"{language} {len(marked_calls)}", language, spoken, marks, tones))
+    return marked_calls
 
 
 def _cases() -> list[MarkedCall]:
     marked = {line.split()[0]: _marked(line.split()[1:]) for line in _lines(HERE / "turns_of_calls.txt")}
-    made = []
+    marked_calls = []
     for path in sorted(CASES.glob("*.json")):
         case = json.loads(path.read_text())
-        said, tone = read(analysis.material(case)), case["gold"]["tone"]
+        spoken, tone = read(analysis.material(case)), case["gold"]["tone"]
         if path.stem not in marked:
             sys.exit(f"{path.name} has no line in turns_of_calls.txt: mark its turns there")
-        marks = tuple(marked[path.stem].get(one.turn.index, 1) for one in said)
+        marks = tuple(marked[path.stem].get(turn.turn.index, 1) for turn in spoken)
         tones = {party: LABELS.index(tone[party]) for party in ("rep", "customer") if tone[party]}
         language = case["input"]["language"]
         point = tone["turning_point"]
         turning = (point["speaker"], point["turn"]) if point else None
-        made.append(MarkedCall(path.stem, language, said, marks, tones, frozenset(tone["doubtful"]), False, turning))
-    return made
+        marked_calls.append(
+            MarkedCall(path.stem, language, spoken, marks, tones, frozenset(tone["doubtful"]), False, turning)
+        )
+    return marked_calls
 
 
 def _marked(parts: list[str]) -> dict[int, int]:
-    made, mark = {}, 1
+    marks, mark = {}, 1
     for part in parts:
         if part in MARKS and part != "0":
             mark = MARKS[part]
         else:
-            made[int(part)] = mark
-    return made
+            marks[int(part)] = mark
+    return marks
 
 
 def _lines(path: Path) -> list[str]:
@@ -105,7 +107,7 @@ def _lines(path: Path) -> list[str]:
 
 def _said(lines: list[tuple[str, str]], language: str) -> tuple[SpokenTurn, ...]:
     """Turns of three seconds, one after another."""
-    given = [
+    case_turns = [
         {"index": at, "speaker": speaker, "start": 3.0 * at, "end": 3.0 * at + 2.5, "text": text}
         for at, (speaker, text) in enumerate(lines)
     ]
@@ -116,7 +118,7 @@ def _said(lines: list[tuple[str, str]], language: str) -> tuple[SpokenTurn, ...]
             "durationSeconds": 3 * len(lines),
             "roster": [],
             "contacts": [],
-            "turns": given,
+            "turns": case_turns,
         }
     }
     return read(analysis.material(case))

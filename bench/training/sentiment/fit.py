@@ -1,12 +1,12 @@
-"""Fits the weights by which tone is told from words, and says how well they do on calls they were not fitted on.
+"""Fits the weights that derive tone from words, and scores them on calls that were not used for fitting.
 
     python -m bench.training.sentiment.fit [--folds 5] [--leave-one-out] [--corpus-only] [--write] [--detail] [--json
     FILE]
 
-Calls of `analysis_cases/dev` are judged, each by weights that were fitted on the corpus here and on the other folds'
-calls alone: the turns' weights, and the rule of parties upon turns that were judged in the same way once more.
-`--corpus-only` fits the turns on what was written for it, so that no turn of those calls is known. `--write` fits on
-everything and writes the weights that ship. Needs scikit-learn.
+Calls of `analysis_cases/dev` are scored, each with weights fitted only on the corpus here and on the other folds'
+calls: the turns' weights, and the rule of parties for turns that were scored in the same way. `--corpus-only` fits the
+turns on the corpus alone, so that no turn of those calls is used. `--write` fits on everything and writes the weights
+that ship. Needs scikit-learn.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from pipeline.analysis.rules.sentiment.sentiment import CLEAR, tone
 from pipeline.analysis.rules.sentiment.turn import FILE, LABELS, TABLE, SentimentWeights, TurnSentiment, hashed
 
 STRENGTH = 3.0  # of turns: inverse of regularization
-CALL_WEIGHT, NEUTRAL_WEIGHT = 4.0, 0.5  # of a case's turn beside one written for the fit; of a neutral one
+CALL_WEIGHT, NEUTRAL_WEIGHT = 4.0, 0.5  # of a case's turn relative to one of the corpus; of a neutral one
 RULE_STRENGTH, DOUBTFUL_WEIGHT = 0.3, 0.6  # of parties: inverse of regularization, weight of a doubtful label
 RARE = 2  # turns in which a feature must occur
 NEAR = 3  # turns from a turning point
@@ -51,7 +51,7 @@ class ReadCall:
 
 
 def table(turns: Sequence[tuple[Any, LexiconScore]]) -> sparse.csr_matrix:
-    rows = [hashed(said, found) for said, found in turns]
+    rows = [hashed(turn, score) for turn, score in turns]
     ends = np.cumsum([0, *map(len, rows)])
     columns = [column for row in rows for column in row]
     values = [value for row in rows for value in row.values()]
@@ -59,8 +59,8 @@ def table(turns: Sequence[tuple[Any, LexiconScore]]) -> sparse.csr_matrix:
 
 
 def prepared(call: MarkedCall) -> ReadCall:
-    found = tuple(score_turn(said) for said in call.said)
-    return ReadCall(call, table(list(zip(call.said, found, strict=True))), found)
+    scores = tuple(score_turn(turn) for turn in call.said)
+    return ReadCall(call, table(list(zip(call.said, scores, strict=True))), scores)
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ def fit_turns(single: Single, reads: Iterable[ReadCall]) -> tuple[NDArray[np.flo
     of_calls = [np.full(len(read.call.marks), 1.0 if read.call.written else CALL_WEIGHT) for read in reads]
     weight = np.concatenate([np.ones(len(single.marks)), *of_calls])
     weight *= np.where(marks == 1, NEUTRAL_WEIGHT, 1.0)
-    kept = np.flatnonzero(np.diff(features.indptr) >= RARE)
+    frequent = np.flatnonzero(np.diff(features.indptr) >= RARE)
     model = LogisticRegression(C=STRENGTH, max_iter=STEPS, tol=3e-3)
-    model.fit(features[:, kept].tocsr(), marks, sample_weight=weight)
+    model.fit(features[:, frequent].tocsr(), marks, sample_weight=weight)
     weights = np.zeros((TABLE, len(LABELS)))
-    weights[kept] = model.coef_.T
+    weights[frequent] = model.coef_.T
     return weights, model.intercept_
 
 
@@ -95,40 +95,40 @@ def likely(read: ReadCall, weights: NDArray[np.float64], bias: NDArray[np.float6
 
 
 def judged_apart(single: Single, reads: list[ReadCall], folds: int) -> dict[str, list[TurnSentiment]]:
-    """The turns of each call by weights that were fitted without it."""
-    made = {}
+    """Return the turns of each call by weights that were fitted without it."""
+    judged = {}
     for fold in range(folds):
-        held = reads[fold::folds]
-        names = {read.call.name for read in held}
+        held_out = reads[fold::folds]
+        names = {read.call.name for read in held_out}
         fitted = fit_turns(single, [read for read in reads if read.call.name not in names])
-        made.update({read.call.name: likely(read, *fitted) for read in held})
-    return made
+        judged.update({read.call.name: likely(read, *fitted) for read in held_out})
+    return judged
 
 
 def row(read: ReadCall, turns: list[TurnSentiment], party: str) -> list[float] | None:
-    own = set(read.call.of(party))
-    if not own or party not in read.call.tones:
+    party_turns = set(read.call.of(party))
+    if not party_turns or party not in read.call.tones:
         return None
-    weights = [found.weight for at, found in enumerate(read.found) if at in own]
-    others = [one for at, one in enumerate(turns) if at not in own]
-    exclaimed = sum("!" in read.call.said[at].text for at in own)
-    return party_features([turns[at] for at in sorted(own)], weights, party == "rep", others, exclaimed)
+    weights = [score.weight for at, score in enumerate(read.found) if at in party_turns]
+    others = [turn for at, turn in enumerate(turns) if at not in party_turns]
+    exclaimed = sum("!" in read.call.said[at].text for at in party_turns)
+    return party_features([turns[at] for at in sorted(party_turns)], weights, party == "rep", others, exclaimed)
 
 
 def fit_rule(reads: Iterable[ReadCall], turns: dict[str, list[TurnSentiment]]) -> NDArray[np.float64]:
-    """The rule of parties, upon features as they are (the fit itself is upon features of like spread)."""
+    """Fit the rule of parties for unscaled features (the fit itself uses standardized ones)."""
     rows, labels, weight = [], [], []
     for read in reads:
         for party, label in read.call.tones.items():
-            made = row(read, turns[read.call.name], party)
-            if made:
-                rows.append(made[:-1])
+            features = row(read, turns[read.call.name], party)
+            if features:
+                rows.append(features[:-1])
                 labels.append(label)
                 weight.append(DOUBTFUL_WEIGHT if party in read.call.doubtful else 1.0)
-    given = np.array(rows)
-    middle, spread = given.mean(axis=0), given.std(axis=0) + 1e-6
+    table_rows = np.array(rows)
+    middle, spread = table_rows.mean(axis=0), table_rows.std(axis=0) + 1e-6
     model = LogisticRegression(C=RULE_STRENGTH, max_iter=1000)
-    model.fit((given - middle) / spread, labels, sample_weight=np.array(weight))
+    model.fit((table_rows - middle) / spread, labels, sample_weight=np.array(weight))
     scaled = model.coef_ / spread
     return np.hstack([scaled, (model.intercept_ - scaled @ middle)[:, None]])
 
@@ -142,11 +142,11 @@ def judged(single: Single, reads: list[ReadCall], folds: int, corpus_only: bool)
     written = [read for read in reads if read.call.written]
     cases = [read for read in reads if not read.call.written]
     order = list(np.random.RandomState(0).permutation(len(cases)))
-    made: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     alone = fit_turns(single, written) if corpus_only else None
     for fold in range(folds):
-        held = [cases[at] for at in order[fold::folds]]
-        names = {read.call.name for read in held}
+        held_out = [cases[at] for at in order[fold::folds]]
+        names = {read.call.name for read in held_out}
         rest = [*written, *(read for read in cases if read.call.name not in names)]
         if alone:
             turns = {read.call.name: likely(read, *alone) for read in rest}
@@ -154,49 +154,49 @@ def judged(single: Single, reads: list[ReadCall], folds: int, corpus_only: bool)
         else:
             turns = judged_apart(single, rest, INNER)
         fitted, rule = alone or fit_turns(single, rest), weights_with(fit_rule(rest, turns))
-        made += [entry for read in held for entry in parties(read, likely(read, *fitted), rule)]
+        entries += [entry for read in held_out for entry in parties(read, likely(read, *fitted), rule)]
         print(f"fold {fold + 1} of {folds}", file=sys.stderr)
-    return made
+    return entries
 
 
 def parties(read: ReadCall, turns: list[TurnSentiment], rule: SentimentWeights) -> Iterable[dict[str, Any]]:
-    for party, known in read.call.tones.items():
-        made = row(read, turns, party)
-        if made:
-            found = predict_party(made, rule)
-            own = read.call.of(party)
-            at = turned(turns, own)
+    for party, expected in read.call.tones.items():
+        features = row(read, turns, party)
+        if features:
+            predicted = predict_party(features, rule)
+            party_turns = read.call.of(party)
+            at = turned(turns, party_turns)
             yield {
                 "call": read.call.name,
                 "language": read.call.language,
                 "party": party,
-                "known": LABELS[known],
-                "found": found.label,
-                "confidence": found.confidence,
+                "known": LABELS[expected],
+                "found": predicted.label,
+                "confidence": predicted.confidence,
                 "doubtful": party in read.call.doubtful,
-                "turns": [(read.call.marks[place], turns[place]) for place in own],
-                "turns_at": None if at is None else read.call.said[own[at]].turn.index,
+                "turns": [(read.call.marks[place], turns[place]) for place in party_turns],
+                "turns_at": None if at is None else read.call.said[party_turns[at]].turn.index,
                 "call_turns": read.call.turning,
             }
 
 
-def turned(turns: list[TurnSentiment], own: list[int]) -> int | None:
-    """Where the party's tone turns, as the step `tone` tells it: a place in `own`."""
-    scores = [turns[place].score for place in own]
-    found = change_point(scores)
-    if found is None:
+def turned(turns: list[TurnSentiment], party_turns: list[int]) -> int | None:
+    """Return where the party's tone turns, as in the step `tone`: a position in `party_turns`."""
+    scores = [turns[place].score for place in party_turns]
+    point = change_point(scores)
+    if point is None:
         return None
-    before, after = (tone(fmean(part)).label for part in (scores[: found.at], scores[found.at :]))
-    return found.at if before != after else None
+    before, after = (tone(fmean(part)).label for part in (scores[: point.at], scores[point.at :]))
+    return point.at if before != after else None
 
 
 def figures(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    known, found = ([entry[key] for entry in entries] for key in ("known", "found"))
+    expected, predicted = ([entry[key] for entry in entries] for key in ("known", "found"))
     return {
         "parties": len(entries),
-        "right": fmean(a == b for a, b in zip(known, found, strict=True)),
-        "macro F1": float(f1_score(known, found, average="macro", labels=LABELS, zero_division=0)),
-        "always neutral": fmean(one == "neutral" for one in known),
+        "right": fmean(a == b for a, b in zip(expected, predicted, strict=True)),
+        "macro F1": float(f1_score(expected, predicted, average="macro", labels=LABELS, zero_division=0)),
+        "always neutral": fmean(tone == "neutral" for tone in expected),
     }
 
 
@@ -205,43 +205,43 @@ def report(entries: list[dict[str, Any]]) -> dict[str, Any]:
     for key in ("language", "party", "doubtful"):
         for value in sorted({entry[key] for entry in entries}):
             groups[f"{key} {value}"] = [entry for entry in entries if entry[key] == value]
-    made = {name: figures(group) for name, group in groups.items()}
+    groups_figures = {name: figures(group) for name, group in groups.items()}
     for least, most in ((0.0, 0.5), (0.5, 0.65), (0.65, 0.8), (0.8, 1.01)):
         sure = [entry for entry in entries if least <= entry["confidence"] < most]
         if sure:
             mean = fmean(entry["confidence"] for entry in sure)
-            made[f"confidence {least}-{most}"] = figures(sure) | {"mean confidence": mean}
-    return made | {"turns": of_turns(entries), "turning points": of_turning_points(entries)}
+            groups_figures[f"confidence {least}-{most}"] = figures(sure) | {"mean confidence": mean}
+    return groups_figures | {"turns": of_turns(entries), "turning points": of_turning_points(entries)}
 
 
 def of_turns(entries: list[dict[str, Any]]) -> dict[str, Any]:
     turns = [pair for entry in entries for pair in entry["turns"]]
-    told = [2 if one.positive >= CLEAR else 0 if one.negative >= CLEAR else 1 for _, one in turns]
+    labels = [2 if sentiment.positive >= CLEAR else 0 if sentiment.negative >= CLEAR else 1 for _, sentiment in turns]
     marks = [mark for mark, _ in turns]
     return {
         "turns": len(turns),
-        "right": fmean(a == b for a, b in zip(marks, told, strict=True)),
-        "macro F1": float(f1_score(marks, told, average="macro")),
+        "right": fmean(a == b for a, b in zip(marks, labels, strict=True)),
+        "macro F1": float(f1_score(marks, labels, average="macro")),
     }
 
 
 def of_turning_points(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Right: by the same party, within `NEAR` turns."""
     right = [entry for entry in entries if _turned(entry)]
-    found = [entry for entry in entries if entry["turns_at"] is not None]
-    known = {entry["call"] for entry in entries if entry["call_turns"]}
+    turning = [entry for entry in entries if entry["turns_at"] is not None]
+    marked = {entry["call"] for entry in entries if entry["call_turns"]}
     return {
-        "known": len(known),
+        "known": len(marked),
         "right": len(right),
-        "found": len(found),
-        "calls without one": len({entry["call"] for entry in entries}) - len(known),
-        "of these with one found": len({entry["call"] for entry in found} - known),
+        "found": len(turning),
+        "calls without one": len({entry["call"] for entry in entries}) - len(marked),
+        "of these with one found": len({entry["call"] for entry in turning} - marked),
     }
 
 
 def _turned(entry: dict[str, Any]) -> bool:
-    known, at = entry["call_turns"], entry["turns_at"]
-    return bool(known and at is not None and known[0] == entry["party"] and abs(known[1] - at) <= NEAR)
+    expected, at = entry["call_turns"], entry["turns_at"]
+    return bool(expected and at is not None and expected[0] == entry["party"] and abs(expected[1] - at) <= NEAR)
 
 
 def write(single: Single, reads: list[ReadCall]) -> None:
@@ -262,26 +262,26 @@ def main() -> None:
     parser.add_argument("--no-judging", action="store_true", help="with --write: write alone")
     parser.add_argument("--detail", action="store_true", help="print every mistake")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given = parser.parse_args()
-    turns = [(said, score_turn(said), mark) for said, mark in corpus.turns()]
-    single = Single(table([(said, found) for said, found, _ in turns]), np.array([mark for *_, mark in turns]))
+    arguments = parser.parse_args()
+    turns = [(turn, score_turn(turn), mark) for turn, mark in corpus.turns()]
+    single = Single(table([(turn, score) for turn, score, _ in turns]), np.array([mark for *_, mark in turns]))
     reads = [prepared(call) for call in corpus.calls()]
-    if given.write:
+    if arguments.write:
         write(single, reads)
-    if given.no_judging:
+    if arguments.no_judging:
         return
-    folds = sum(not read.call.written for read in reads) if given.leave_one_out else given.folds
-    entries = judged(single, reads, folds, given.corpus_only)
-    made = report(entries)
-    for name, of in made.items():
+    folds = sum(not read.call.written for read in reads) if arguments.leave_one_out else arguments.folds
+    entries = judged(single, reads, folds, arguments.corpus_only)
+    results = report(entries)
+    for name, of in results.items():
         print(f"{name:24}" + "  ".join(f"{key} {round(value, 3)}" for key, value in of.items()))
-    if given.detail:
+    if arguments.detail:
         for entry in entries:
             if entry["found"] != entry["known"]:
                 doubt = " (doubtful)" * entry["doubtful"]
                 print(f"{entry['call']} {entry['party']}: {entry['found']} for {entry['known']}{doubt}")
-    if given.json:
-        given.json.write_text(json.dumps(made, indent=2) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

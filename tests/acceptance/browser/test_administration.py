@@ -66,7 +66,7 @@ async def test_a_voice_is_judged(office: Visitor) -> None:
     row = page.locator("#voices + div tbody tr").first
     await expect(row).to_contain_text("quarantined")
     await expect(row.locator("audio")).to_have_count(1)
-    await row.get_by_role("button", name="Discard").click()
+    await row.get_by_role("button", name="Delete").click()
     await expect(page.locator("#voices + div tbody tr").first).not_to_contain_text("quarantined")
 
 

@@ -46,7 +46,7 @@ async def test_calls_are_reviewed_handed_in_and_compared(
     await arrived("march: Call 1 of 2")
     await expect(page.locator("#wave .wait")).to_have_count(0)  # it is drawn
     await sound("review")
-    for label, notice, then in (("No", "Not said", "march: Call 2 of 2"), ("Yes", "Not applicable", "march")):
+    for label, notice, then in (("No", "Not mentioned", "march: Call 2 of 2"), ("Yes", "Not applicable", "march")):
         await page.get_by_label("Was an appointment offered?").select_option(label)
         await page.get_by_label("Why?", exact=True).fill("the price")
         await page.get_by_label("call is recorded").select_option(notice)

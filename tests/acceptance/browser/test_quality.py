@@ -28,7 +28,7 @@ async def test_a_run_is_followed_compared_promoted_and_taken_back(sign_in: SignI
     await expect(page.get_by_text("6 of 6 calls")).to_be_visible(timeout=30_000)  # without a reload
     await page.get_by_role("link", name="Compare").click()
     await expect(page.get_by_role("region", name="Calls that differ most")).to_be_visible(timeout=180_000)
-    await page.get_by_label("Beside").select_option("base")
+    await page.get_by_label("Compare with").select_option("base")
     await page.get_by_label("Gold set").select_option("desk@1")
     await page.get_by_role("button", name="Compare").click()
     await expect(page.get_by_text("tiny is worse by").first).to_be_visible(timeout=180_000)

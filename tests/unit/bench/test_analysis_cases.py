@@ -25,34 +25,34 @@ TASK_KEYS = {
 
 def step(day: date, rule: str) -> date:
     """One step of a due rule, from `day`; raises ValueError for a rule that does not exist."""
-    if found := re.fullmatch(r"day([+-]\d+)", rule):
-        return day + timedelta(days=int(found[1]))
-    if found := re.fullmatch(r"work\+(\d+)", rule):
-        for _ in range(int(found[1])):
+    if match := re.fullmatch(r"day([+-]\d+)", rule):
+        return day + timedelta(days=int(match[1]))
+    if match := re.fullmatch(r"work\+(\d+)", rule):
+        for _ in range(int(match[1])):
             day += timedelta(days=3 if day.weekday() == 4 else 2 if day.weekday() == 5 else 1)
         return day
-    if found := re.fullmatch(r"(mon|tue|wed|thu|fri|sat|sun)(>|\+\d)?", rule):
-        wanted = WEEKDAYS.index(found[1])
-        if found[2] == ">":
-            return day + timedelta(days=7 - day.weekday() + wanted)
-        ahead = (wanted - day.weekday() - 1) % 7 + 1
-        return day + timedelta(days=ahead + 7 * int(found[2] or 0))
+    if match := re.fullmatch(r"(mon|tue|wed|thu|fri|sat|sun)(>|\+\d)?", rule):
+        weekday = WEEKDAYS.index(match[1])
+        if match[2] == ">":
+            return day + timedelta(days=7 - day.weekday() + weekday)
+        ahead = (weekday - day.weekday() - 1) % 7 + 1
+        return day + timedelta(days=ahead + 7 * int(match[2] or 0))
     if rule in ("week", "week>"):
         return day + timedelta(days=4 - day.weekday() + 7 * (rule == "week>"))
     if rule == "month-end":
         return day.replace(day=calendar.monthrange(day.year, day.month)[1])
-    if found := re.fullmatch(r"dom(\d+)", rule):
-        while day.day != int(found[1]):
+    if match := re.fullmatch(r"dom(\d+)", rule):
+        while day.day != int(match[1]):
             day += timedelta(days=1)
         return day
-    if found := re.fullmatch(r"(\d\d)-(\d\d)", rule):
-        that = date(day.year, int(found[1]), int(found[2]))
+    if match := re.fullmatch(r"(\d\d)-(\d\d)", rule):
+        that = date(day.year, int(match[1]), int(match[2]))
         return that if that >= day else that.replace(year=day.year + 1)
     raise ValueError(f"unknown due rule {rule!r}")
 
 
 def due(start: date, rule: str) -> date | None:
-    """The date that a rule gives for a call of that date; None for `event`: a deadline without a date."""
+    """Return the date of a rule for a call of that date; None for `event`: a deadline without a date."""
     if rule == "event":
         return None
     day = start
@@ -119,9 +119,9 @@ def tone_faults(tone: dict[str, Any], turns: list[dict[str, Any]]) -> list[str]:
     return faults
 
 
-def contact_faults(contact: dict[str, Any], known: set[str]) -> list[str]:
+def contact_faults(contact: dict[str, Any], known_ids: set[str]) -> list[str]:
     faults = []
-    if contact["match"] not in {*known, "new", None}:
+    if contact["match"] not in {*known_ids, "new", None}:
         faults.append(f"contact: match {contact['match']}")
     if contact["email"] and not re.fullmatch(r"[a-z0-9._-]+@[a-z0-9-]+(\.[a-z0-9-]+)+", contact["email"]):
         faults.append(f"contact: e-mail {contact['email']}")
@@ -131,17 +131,17 @@ def contact_faults(contact: dict[str, Any], known: set[str]) -> list[str]:
 
 
 def case_faults(case: dict[str, Any]) -> list[str]:
-    given, gold = case["input"], case["gold"]
-    turns, start = given["turns"], datetime.fromisoformat(given["startTime"])
-    faults = turn_faults(turns, given["durationSeconds"])
+    call_input, gold = case["input"], case["gold"]
+    turns, start = call_input["turns"], datetime.fromisoformat(call_input["startTime"])
+    faults = turn_faults(turns, call_input["durationSeconds"])
     offset = start.utcoffset()
     if offset is None or offset.seconds % 3600:
         faults.append("startTime: an offset of whole hours is needed (bench/analysis.py)")
-    if not 30 <= given["durationSeconds"] <= 360 or not given["durationSeconds"] - 5 <= turns[-1]["end"]:
-        faults.append(f"{given['durationSeconds']} s long, last turn ends at {turns[-1]['end']}")
-    if not 2 <= len(given["roster"]) <= 6 or len(given["contacts"]) > 8:
+    if not 30 <= call_input["durationSeconds"] <= 360 or not call_input["durationSeconds"] - 5 <= turns[-1]["end"]:
+        faults.append(f"{call_input['durationSeconds']} s long, last turn ends at {turns[-1]['end']}")
+    if not 2 <= len(call_input["roster"]) <= 6 or len(call_input["contacts"]) > 8:
         faults.append("size of roster or contacts")
-    if gold["agent"]["userId"] not in {None, *(member["userId"] for member in given["roster"])}:
+    if gold["agent"]["userId"] not in {None, *(member["userId"] for member in call_input["roster"])}:
         faults.append("agent is not in the roster")
     if (
         gold["outcome"] not in OUTCOMES
@@ -155,7 +155,7 @@ def case_faults(case: dict[str, Any]) -> list[str]:
         if negative["kind"] not in KINDS or not 0 <= negative["turn"] < len(turns) or not negative["note"]:
             faults.append(f"{negative['id']}: kind, turn or note")
     faults += tone_faults(gold["tone"], turns)
-    faults += contact_faults(gold["contact"], {contact["contactId"] for contact in given["contacts"]})
+    faults += contact_faults(gold["contact"], {contact["contactId"] for contact in call_input["contacts"]})
     if not gold["topics"] or not gold["summary"] or not gold["domain"]:
         faults.append("topics, summary or domain are empty")
     return faults

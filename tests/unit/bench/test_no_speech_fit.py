@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.training.no_speech import fit
-from bench.training.no_speech.windows import HeardWindow, read
+from bench.training.no_speech.windows import RecognizedWindow, read
 from pipeline.asr import verdicts
 from tests.support.safety_by_hand import said
 
@@ -32,8 +32,8 @@ def test_a_window_is_judged_as_it_was_fitted() -> None:
 
 
 def test_the_bound_is_the_lowest_by_which_speech_stays() -> None:
-    def heard(speech: bool, no_speech: float, first: float) -> HeardWindow:
-        return HeardWindow(speech, "", "", "", "", "a word", no_speech, first, -1.0)
+    def heard(speech: bool, no_speech: float, first: float) -> RecognizedWindow:
+        return RecognizedWindow(speech, "", "", "", "", "a word", no_speech, first, -1.0)
 
     rows = [heard(True, 0.5, 0.1)] * 3 + [heard(False, 0.9, 0.05)] * 2 + [heard(False, 0.1, 0.0001)]
     weight, needs = fit.fit(rows)

@@ -20,13 +20,13 @@ def _burst() -> np.ndarray:
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_keeps_length_and_times(name: str) -> None:
     sound = _burst()
-    heard = LINES[name](sound)
-    assert heard.shape == sound.shape
-    assert heard.dtype == np.float32
-    onset, offset = edges(heard)
+    received = LINES[name](sound)
+    assert received.shape == sound.shape
+    assert received.dtype == np.float32
+    onset, offset = edges(received)
     assert onset == pytest.approx(1.0, abs=0.03)
     assert offset == pytest.approx(2.0, abs=0.05)
-    loud = np.sqrt((heard[RATE : 2 * RATE] ** 2).mean())
+    loud = np.sqrt((received[RATE : 2 * RATE] ** 2).mean())
     assert 0.01 < loud < 0.2  # pink noise has most of its power below the telephone band
 
 

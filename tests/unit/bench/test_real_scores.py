@@ -4,7 +4,7 @@ import pytest
 
 from bench.real.calls import SoundEvent, Truth
 from bench.real.normalize import words
-from bench.real.outputs import Doubted, HeardTurn, HeardWord, SystemOutput
+from bench.real.outputs import Doubted, HeardTurn, RecognizedWord, SystemOutput
 from bench.real.score import score
 
 
@@ -17,15 +17,15 @@ def _event(channel: int, start: float, text: str, speaker: str = "a", kind: str 
     return SoundEvent(channel, start, end, start, end, kind, f"{speaker}-{start}", speaker, text)
 
 
-def _heard(start: float, text: str, channel: int = 0, turn: int = -1, doubtful: bool = False) -> list[HeardWord]:
+def _heard(start: float, text: str, channel: int = 0, turn: int = -1, doubtful: bool = False) -> list[RecognizedWord]:
     return [
-        HeardWord(start + 0.5 * at, start + 0.5 * at + 0.4, f" {word}", 0.9, doubtful, channel, turn)
+        RecognizedWord(start + 0.5 * at, start + 0.5 * at + 0.4, f" {word}", 0.9, doubtful, channel, turn)
         for at, word in enumerate(text.split())
     ]
 
 
-def _output(found: list[HeardWord], **more) -> SystemOutput:
-    return SystemOutput("x", "switchboard", "base", tuple(found), {}, "en", **more)
+def _output(words: list[RecognizedWord], **more) -> SystemOutput:
+    return SystemOutput("x", "switchboard", "base", tuple(words), {}, "en", **more)
 
 
 def _sum(scored, name: str) -> int:
@@ -43,10 +43,10 @@ def test_every_kind_of_error_is_counted_once() -> None:
 
 def test_a_lost_word_beside_a_mark_is_not_lost_without_one() -> None:
     truth = _truth(_event(0, 1.0, "one two three four five six seven"))
-    heard = _heard(1.0, "one two three") + _heard(3.5, "six seven")
-    assert _sum(score(truth, _output(heard)), "lost") == 2
-    assert _sum(score(truth, _output(heard, doubts=(Doubted(0, 2.6, 3.4),))), "lost") == 0
-    assert _sum(score(truth, _output(heard, doubts=(Doubted(1, 2.6, 3.4),))), "lost") == 2
+    words = _heard(1.0, "one two three") + _heard(3.5, "six seven")
+    assert _sum(score(truth, _output(words)), "lost") == 2
+    assert _sum(score(truth, _output(words, doubts=(Doubted(0, 2.6, 3.4),))), "lost") == 0
+    assert _sum(score(truth, _output(words, doubts=(Doubted(1, 2.6, 3.4),))), "lost") == 2
     marked = _heard(1.0, "one two three") + _heard(3.5, "six", doubtful=True) + _heard(4.0, "seven")
     assert _sum(score(truth, _output(marked)), "lost") == 0
 
@@ -60,8 +60,8 @@ def test_words_where_nobody_speaks_are_invented() -> None:
 
 def test_doubts_and_times() -> None:
     truth = _truth(_event(0, 1.0, "one two three four"))
-    heard = _heard(1.2, "one") + _heard(1.5, "too", doubtful=True) + _heard(2.0, "three", doubtful=True)
-    scored = score(truth, _output(heard + _heard(2.5, "four")))
+    words = _heard(1.2, "one") + _heard(1.5, "too", doubtful=True) + _heard(2.0, "three", doubtful=True)
+    scored = score(truth, _output(words + _heard(2.5, "four")))
     assert (_sum(scored, "marked_wrong"), _sum(scored, "marked_right"), _sum(scored, "unmarked_wrong")) == (1, 1, 0)
     assert scored.events[0].start_error == pytest.approx(0.2)
     assert scored.events[0].end_error == pytest.approx(-0.1)
@@ -70,12 +70,12 @@ def test_doubts_and_times() -> None:
 def test_pieces_of_a_word_are_joined_and_figures_are_words() -> None:
     truth = _truth(_event(0, 1.0, "a post mortem of one thousand"))
     pieces = [
-        HeardWord(1.0, 1.2, " a", 0.9),
-        HeardWord(1.2, 1.5, " post", 0.9),
-        HeardWord(1.5, 2.0, "-mortem", 0.9),
-        HeardWord(2.0, 2.2, " of", 0.9),
-        HeardWord(2.2, 2.4, " 1", 0.9),
-        HeardWord(2.4, 3.0, ",000.", 0.9),
+        RecognizedWord(1.0, 1.2, " a", 0.9),
+        RecognizedWord(1.2, 1.5, " post", 0.9),
+        RecognizedWord(1.5, 2.0, "-mortem", 0.9),
+        RecognizedWord(2.0, 2.2, " of", 0.9),
+        RecognizedWord(2.2, 2.4, " 1", 0.9),
+        RecognizedWord(2.4, 3.0, ",000.", 0.9),
     ]
     scored = score(truth, _output(pieces))
     assert _sum(scored, "words") == 6
@@ -121,8 +121,8 @@ def test_parts_with_other_letters_or_of_two_sentences_are_not_one_word() -> None
 def test_words_of_the_wrong_speaker_in_a_mixed_call() -> None:
     truth = _truth(_event(0, 1.0, "good morning to you", "a"), _event(1, 5.0, "and to you too", "b"), mixed=True)
     turns = (HeardTurn("X", "en"), HeardTurn("Y", "en"))
-    heard = _heard(1.0, "good morning to", turn=0) + _heard(2.5, "you", turn=1) + _heard(5.0, "and to you too", turn=1)
-    scored = score(truth, _output(heard, turns=turns))
+    words = _heard(1.0, "good morning to", turn=0) + _heard(2.5, "you", turn=1) + _heard(5.0, "and to you too", turn=1)
+    scored = score(truth, _output(words, turns=turns))
     assert (_sum(scored, "attributed"), _sum(scored, "misattributed")) == (8, 1)
     assert scored.cp_errors == 2
     assert scored.cp_words == 8

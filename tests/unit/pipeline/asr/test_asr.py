@@ -23,8 +23,8 @@ def pieces(call, chunks):
 
 
 @pytest.fixture(scope="module")
-def heard(sample_call, transcriber, chunks_of):
-    """Every channel of every sample call, recognised together: chunks of all calls in one request."""
+def recognized(sample_call, transcriber, chunks_of):
+    """Recognize every channel of every sample call together: one request with chunks of all calls."""
     samples, chunks, owners = [], [], []
     for prefix in ("01", "02", "03", "04", "05", "06", "07", "08"):
         call = sample_call(prefix)
@@ -60,15 +60,15 @@ def test_an_unknown_option_is_refused():
         AsrOptions(beams=3)
 
 
-def test_the_words_of_every_channel_are_recognised(heard, sample_call, words_wrong):
-    rates = {owner: words_wrong(sample_call(owner[0]).said(owner[1]), texts) for owner, texts in heard.items()}
+def test_the_words_of_every_channel_are_recognised(recognized, sample_call, words_wrong):
+    rates = {owner: words_wrong(sample_call(owner[0]).said(owner[1]), texts) for owner, texts in recognized.items()}
     print({owner: round(100 * rate, 1) for owner, rate in rates.items()})
     assert max(rates.values()) < WORST_CHANNEL
     assert sum(rates.values()) / len(rates) < MEAN
 
 
-def test_the_language_of_a_channel_is_detected(heard, sample_call):
-    for (prefix, _), texts in heard.items():
+def test_the_language_of_a_channel_is_detected(recognized, sample_call):
+    for (prefix, _), texts in recognized.items():
         votes = {}
         for text in texts:
             seconds = text.chunk.duration * text.language_probability
@@ -92,8 +92,8 @@ def test_a_given_language_is_not_detected_again(sample_call, transcriber):
     assert (text.language, text.language_probability) == ("en", 1.0)
 
 
-def test_word_times_never_decrease_and_lie_inside_their_chunk(heard):
-    for texts in heard.values():
+def test_word_times_never_decrease_and_lie_inside_their_chunk(recognized):
+    for texts in recognized.values():
         for text in texts:
             earliest = text.chunk.start
             for word in text.words:
@@ -103,15 +103,15 @@ def test_word_times_never_decrease_and_lie_inside_their_chunk(heard):
                 earliest = word.end - 1e-9
 
 
-def test_words_begin_when_they_are_said(heard, sample_call):
+def test_words_begin_when_they_are_said(recognized, sample_call):
     errors = []
-    for (prefix, role), texts in heard.items():
-        said = {}
+    for (prefix, role), texts in recognized.items():
+        true_starts = {}
         for segment in sample_call(prefix).said(role):
             for word in segment["words"]:
-                said.setdefault(word["text"].lower(), []).append(word["start"])
+                true_starts.setdefault(word["text"].lower(), []).append(word["start"])
         for word in (word for text in texts for word in text.words):
-            starts = said.get(word.text.lower())
+            starts = true_starts.get(word.text.lower())
             if starts:
                 errors.append(min(abs(word.start - start) for start in starts))
     assert len(errors) > 200
@@ -122,25 +122,27 @@ def test_words_begin_when_they_are_said(heard, sample_call):
 def test_words_of_pieces_in_one_window_begin_when_they_are_said(first, sample_call, transcriber):
     """12 s and 2 s of the other party's speech are left out between the pieces."""
     call = sample_call("01")
-    said = [s for s in call.said("customer") if s["start"] > 15][first - 2 : first]
-    pieces_of = tuple(Span(s["start"] - 0.2, s["end"] + 0.2) for s in said)
+    segments = [s for s in call.said("customer") if s["start"] > 15][first - 2 : first]
+    pieces_of = tuple(Span(s["start"] - 0.2, s["end"] + 0.2) for s in segments)
     assert pieces_of[1].start - pieces_of[0].end > 2
     chunk = Chunk(CUSTOMER, pieces_of[0].start, pieces_of[1].end, "en", pieces_of)
     (text,) = transcriber.transcribe([call.sound(chunk)], [chunk])
     assert text.chunk == chunk
-    for segment, piece in zip(said, pieces_of, strict=True):
+    for segment, piece in zip(segments, pieces_of, strict=True):
         mine = [word for word in text.words if piece.start <= word.start and word.end <= piece.end]
-        known = {w["text"].lower(): w["start"] for w in segment["words"]}
-        late = [word.start - known[word.text.lower()] for word in mine if word.text.lower() in known]
-        assert len(late) >= 0.7 * len(known), (mine, known)
+        expected_starts = {w["text"].lower(): w["start"] for w in segment["words"]}
+        late = [
+            word.start - expected_starts[word.text.lower()] for word in mine if word.text.lower() in expected_starts
+        ]
+        assert len(late) >= 0.7 * len(expected_starts), (mine, expected_starts)
         assert np.median(np.abs(late)) < 0.15
     assert all(any(p.start <= w.start and w.end <= p.end for p in pieces_of) for w in text.words)
 
 
 def test_a_listener_who_says_yes_in_every_piece_is_no_loop():
     pieces_of = tuple(Span(10.0 * i, 10.0 * i + 1) for i in range(8))
-    heard = tuple(Word(p.start + 0.1, p.start + 0.5, "Yes.", 0.9) for p in pieces_of)
-    assert compression(heard, Chunk(0, 0.0, 71.0, "en", pieces_of)) < 1
+    words = tuple(Word(p.start + 0.1, p.start + 0.5, "Yes.", 0.9) for p in pieces_of)
+    assert compression(words, Chunk(0, 0.0, 71.0, "en", pieces_of)) < 1
     loop = tuple(Word(0.02 * i, 0.02 * i + 0.02, "thank", 0.9) for i in range(40))
     assert compression(loop, Chunk(0, 0.0, 71.0, "en", pieces_of)) > 2.4
 
@@ -175,19 +177,19 @@ def test_no_chunks_give_no_texts(transcriber):
 @pytest.mark.parametrize("sound", ["silence", "ringback", "hum", "line noise"])
 def test_what_is_not_speech_has_no_words(sound, transcriber):
     t = np.arange(6 * SAMPLE_RATE) / SAMPLE_RATE
-    made = {
+    texts = {
         "silence": np.zeros_like(t),
         "ringback": 0.1 * (np.sin(2 * np.pi * 440 * t) + np.sin(2 * np.pi * 480 * t)) * (t % 6 < 2),
         "hum": 0.1 * np.sin(2 * np.pi * 50 * t),
         "line noise": resample_poly(0.02 * np.random.default_rng(1).standard_normal(len(t) // 2), 2, 1),
     }[sound].astype(np.float32)
-    (text,) = transcriber.transcribe([made], [Chunk(0, 0.0, 6.0)])
+    (text,) = transcriber.transcribe([texts], [Chunk(0, 0.0, 6.0)])
     assert text.words == ()
     assert text.no_speech_probability > 0.5
 
 
 def test_a_chunk_longer_than_the_model_takes_is_refused(transcriber):
-    with pytest.raises(EngineError, match="takes up to 8 s"):
+    with pytest.raises(EngineError, match="accepts up to 8 s"):
         transcriber.transcribe([np.zeros(31 * SAMPLE_RATE, np.float32)], [Chunk(0, 0.0, 31.0)])
 
 
@@ -202,8 +204,8 @@ def noise(seed, seconds=6.0):
     return (0.1 * np.random.default_rng(seed).standard_normal(round(seconds * SAMPLE_RATE))).astype(np.float32)
 
 
-def test_the_first_pass_does_not_fall_back_and_says_how_it_decoded(heard):
-    for text in (text for texts in heard.values() for text in texts):
+def test_the_first_pass_does_not_fall_back_and_says_how_it_decoded(recognized):
+    for text in (text for texts in recognized.values() for text in texts):
         assert (text.temperature, text.with_fallback) == (0.0, False)
         assert text.compression > 0
         assert list(text.languages.values()) == sorted(text.languages.values(), reverse=True)
@@ -238,34 +240,34 @@ def test_sampling_at_a_temperature_gives_the_same_text_for_the_same_seed_only(sa
     assert len({tuple(d.tokens) for d in drawn}) > 1
 
 
-def test_chunks_decoded_again_are_not_worse(heard, sample_call, transcriber, words_wrong):
+def test_chunks_decoded_again_are_not_worse(recognized, sample_call, transcriber, words_wrong):
     call = sample_call("04")
     for role in ("rep", "customer"):
-        chunks = [text.chunk for text in heard[("04", role)]]
+        chunks = [text.chunk for text in recognized[("04", role)]]
         again = transcriber.transcribe(pieces(call, chunks), chunks, with_fallback=True)
         assert all(text.with_fallback for text in again)
-        assert words_wrong(call.said(role), again) <= words_wrong(call.said(role), heard[("04", role)]) + 0.03
+        assert words_wrong(call.said(role), again) <= words_wrong(call.said(role), recognized[("04", role)]) + 0.03
 
 
 def test_draws_follow_the_distribution_at_the_temperature():
-    """A chain of two tokens and an end with known probabilities: what is drawn is compared with what must be."""
+    """Compare draws from a chain of two tokens and an end with their known probabilities."""
     logits = np.log(np.array([0.6, 0.3, 0.1], dtype=np.float32))  # two tokens, and 2 is the end
 
     def greedy(prefix):
-        left = 4 - len(prefix)  # the greedy path is token 0 to the fourth place, then the end
-        return [0] * left, [logits] * left + [np.array([-50, -50, 0], np.float32)]
+        remaining = 4 - len(prefix)  # the greedy path is token 0 to the fourth place, then the end
+        return [0] * remaining, [logits] * remaining + [np.array([-50, -50, 0], np.float32)]
 
     for temperature in (0.5, 1.0):
         drawn = [sampling.sample(greedy, 2, temperature, seed, 10, 99) for seed in range(3000)]
-        wanted = np.array([0.6, 0.3, 0.1]) ** (1 / temperature)
-        wanted /= wanted.sum()
+        distribution = np.array([0.6, 0.3, 0.1]) ** (1 / temperature)
+        distribution /= distribution.sum()
         first = np.bincount([(*d.tokens, 2)[0] for d in drawn], minlength=3) / len(drawn)
         third = [(*d.tokens, 2)[2] for d in drawn if len(d.tokens) >= 2]
-        assert first == pytest.approx(wanted, abs=0.03)
-        assert np.bincount(third, minlength=3) / len(third) == pytest.approx(wanted, abs=0.03)
-        for one in drawn[:50]:
-            expected = sum(float(logits[token]) for token in one.tokens) + (0 if len(one.tokens) == 4 else logits[2])
-            assert one.log_probability == pytest.approx(float(expected), abs=1e-4)
+        assert first == pytest.approx(distribution, abs=0.03)
+        assert np.bincount(third, minlength=3) / len(third) == pytest.approx(distribution, abs=0.03)
+        for draw in drawn[:50]:
+            expected = sum(float(logits[token]) for token in draw.tokens) + (0 if len(draw.tokens) == 4 else logits[2])
+            assert draw.log_probability == pytest.approx(float(expected), abs=1e-4)
 
 
 def test_drawing_ends_where_passes_and_tokens_are_used_up():
@@ -282,18 +284,18 @@ def test_word_edges_move_to_the_sound_and_stay_in_order():
     samples[SAMPLE_RATE // 2 : SAMPLE_RATE] = noise(1)[: SAMPLE_RATE // 2]
     samples[2 * SAMPLE_RATE : round(2.5 * SAMPLE_RATE)] = noise(2)[: SAMPLE_RATE // 2]
     words = (Word(0.2, 0.9, "one", 0.9), Word(1.6, 2.8, "two", 0.9), Word(2.85, 2.95, "silent", 0.9))
-    one, two, silent = edges.snapped(words, samples, [Span(0.0, 3.0)])
-    assert (one.start, one.end) == pytest.approx((0.5, 1.0), abs=0.02)
-    assert (two.start, two.end) == pytest.approx((2.0, 2.5), abs=0.02)
+    first, second, silent = edges.snapped(words, samples, [Span(0.0, 3.0)])
+    assert (first.start, first.end) == pytest.approx((0.5, 1.0), abs=0.02)
+    assert (second.start, second.end) == pytest.approx((2.0, 2.5), abs=0.02)
     assert silent == words[2]
 
 
 def test_word_edges_stay_inside_their_piece():
-    """The sound goes on behind the pause that was left out; the word does not."""
+    """The sound continues after the skipped pause; the word does not."""
     samples = np.concatenate([noise(2, 1.5), np.zeros(SAMPLE_RATE // 2, np.float32)])
     assert edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 2.0)])[0].end > 0.9
-    (one,) = edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 0.8), Span(0.8, 2.0)])
-    assert one.end == pytest.approx(0.8)
+    (word,) = edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 0.8), Span(0.8, 2.0)])
+    assert word.end == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(
@@ -305,10 +307,10 @@ def test_a_word_stretched_over_what_was_missed_is_cut_to_where_it_was_said(loud,
     samples = noise(1) * 0.01
     samples[round(loud[0] * SAMPLE_RATE) : round(loud[1] * SAMPLE_RATE)] *= 100
     words = (Word(0.5, 1.0, "and", 0.9), Word(1.0, 5.0, "then", 0.9), Word(5.0, 5.4, "came", 0.9))
-    found = edges.snapped(words, samples, [Span(0.0, 6.0)])
-    assert [word.text for word in found] == ["and", "then", "came"]
-    assert (found[1].start, found[1].end) == pytest.approx(kept, abs=edges.REACH + 0.02)
-    assert found[1].end - found[1].start <= 1.0 + edges.REACH and found[0].end <= found[1].start
+    snapped = edges.snapped(words, samples, [Span(0.0, 6.0)])
+    assert [word.text for word in snapped] == ["and", "then", "came"]
+    assert (snapped[1].start, snapped[1].end) == pytest.approx(kept, abs=edges.REACH + 0.02)
+    assert snapped[1].end - snapped[1].start <= 1.0 + edges.REACH and snapped[0].end <= snapped[1].start
 
 
 def test_a_stretched_word_covers_no_more_than_it_can_last():
@@ -336,7 +338,7 @@ def test_two_threads_get_what_each_gets_alone(sample_call, transcriber):
     asked = [(english, [Chunk(REP, 0.6, 5.2), Chunk(CUSTOMER, 5.2, 11.0)]), (german, [Chunk(REP, 0.6, 6.0)])] * 3
     alone = [transcriber.transcribe(pieces(call, chunks), chunks) for call, chunks in asked[:2]] * 3
     with ThreadPoolExecutor(len(asked)) as threads:
-        together = list(threads.map(lambda one: transcriber.transcribe(pieces(*one), one[1]), asked))
+        together = list(threads.map(lambda request: transcriber.transcribe(pieces(*request), request[1]), asked))
     assert together == alone
 
 

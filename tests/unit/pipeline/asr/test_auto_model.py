@@ -50,13 +50,13 @@ ALIGNER = "pipeline.asr.alignment.whisper:WhisperAligner"
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A hub that accepts connections and never answers."""
+    """Run a hub that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def resolved(store: Path, home: Path, engine: str = WHISPER, **environment: str) -> tuple[Any, str]:
-    """Return what `auto` is in a process of its own, and its log. No package index can be reached."""
+    """Return the model of `auto` in a separate process, and its log. No package index is reachable."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "PIP_"))}
     offline = {"PIP_INDEX_URL": f"{CLOSED}/simple", "PIP_CONFIG_FILE": os.devnull}
     done = subprocess.run(

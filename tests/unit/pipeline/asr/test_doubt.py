@@ -19,10 +19,16 @@ SPOKEN = "we are open from monday to friday"
 
 
 def unsure_of(*words, text=SPOKEN, confidence=0.2, support=0.4):
-    """A window of sure words but for those at these indices."""
+    """Return a window of certain words, except at these indices."""
     whole = said(text, 0.0, 4.0)
-    told = tuple(replace(word, confidence=confidence if i in words else 0.97) for i, word in enumerate(whole.words))
-    return replace(whole, words=told, supports=tuple(support if i in words else 1.0 for i in range(len(told))))
+    words_of_window = tuple(
+        replace(word, confidence=confidence if i in words else 0.97) for i, word in enumerate(whole.words)
+    )
+    return replace(
+        whole,
+        words=words_of_window,
+        supports=tuple(support if i in words else 1.0 for i in range(len(words_of_window))),
+    )
 
 
 def settled(text, calibration=ENGLISH):
@@ -41,9 +47,9 @@ def test_support_is_the_share_of_the_hypotheses_that_have_a_word():
 
 
 def test_features_say_how_sure_a_word_and_those_around_it_are():
-    found = features(unsure_of(2))
-    assert found.shape == (7, len(doubt.FEATURES))
-    by_name = dict(zip(doubt.FEATURES, found.T, strict=True))
+    values = features(unsure_of(2))
+    assert values.shape == (7, len(doubt.FEATURES))
+    by_name = dict(zip(doubt.FEATURES, values.T, strict=True))
     assert by_name["confidence"][2] == pytest.approx(np.log(0.2 / 0.8), abs=1e-3)
     assert by_name["support"].tolist() == [1, 1, 0.4, 1, 1, 1, 1]
     assert by_name["beside"] == pytest.approx([0.03, 0.83, 0.06, 0.83, 0.06, 0.06, 0.03])
@@ -91,18 +97,18 @@ def test_a_word_is_riskier_the_less_sure_it_and_its_neighbors_are(calibration):
 def test_a_word_that_is_probably_wrong_is_marked_and_its_window_is_no_suspect():
     text = unsure_of(3, 4)
     assert not review(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text])
-    (found,), (told,) = settled(text)
-    assert [word.text for word in found.words if word.doubtful] == ["from", "monday"] == told.text.split()
-    assert (told.reasons, told.kept) == (("unsure",), True)
-    assert words_of([found]) == SPOKEN.split() and found.supports == text.supports
+    (settled_text,), (marked,) = settled(text)
+    assert [word.text for word in settled_text.words if word.doubtful] == ["from", "monday"] == marked.text.split()
+    assert (marked.reasons, marked.kept) == (("unsure",), True)
+    assert words_of([settled_text]) == SPOKEN.split() and settled_text.supports == text.supports
     assert settled(text, calibration=None)[1] == () == settled(unsure_of())[1]
 
 
 def test_the_calibration_says_from_which_risk_a_word_is_marked():
     never, always = (MULTILINGUAL.model_copy(update={"threshold": at}) for at in (0.9999, 0.001))
     assert settled(unsure_of(3), calibration=never)[1] == ()
-    (told,) = settled(unsure_of(3), calibration=always)[1]
-    assert told.text == SPOKEN
+    (marked,) = settled(unsure_of(3), calibration=always)[1]
+    assert marked.text == SPOKEN
 
 
 def test_supports_stay_beside_their_words_where_words_are_taken_out():
@@ -111,8 +117,8 @@ def test_supports_stay_beside_their_words_where_words_are_taken_out():
         said("one moment please we will help you", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0)),
         supports=tuple(np.arange(7) / 10),
     )
-    (found,), _ = settle(sounding((0, 0.0, 8.0)), heard_as([[(0.0, 4.0)]], labels=labels), [text], {})
-    assert words_of([found]) == ["one", "moment", "please", "we"] and found.supports == pytest.approx(
+    (settled_text,), _ = settle(sounding((0, 0.0, 8.0)), heard_as([[(0.0, 4.0)]], labels=labels), [text], {})
+    assert words_of([settled_text]) == ["one", "moment", "please", "we"] and settled_text.supports == pytest.approx(
         (0, 0.1, 0.2, 0.3)
     )
 
@@ -159,18 +165,20 @@ def test_the_fit_finds_weights_and_judges_no_utterance_by_itself():
         np.array([row.values for row in rows]), np.array([row.wrong for row in rows], float)
     )
     assert (intercept, *weights) == pytest.approx((-1.5, -1.5, -0.8, 0.5, 0.0), abs=0.12)
-    told = [replace(row, wrong=row.source == "7") for row in made()]  # nothing but the utterance says what is wrong
-    found = bench.in_folds(told)
-    assert bench.curve(told, found)[0]["precision"] < 0.2
+    judged_rows = [
+        replace(row, wrong=row.source == "7") for row in made()
+    ]  # nothing but the utterance says what is wrong
+    risks = bench.in_folds(judged_rows)
+    assert bench.curve(judged_rows, risks)[0]["precision"] < 0.2
 
 
 def test_the_threshold_asks_as_much_of_precision_as_of_recall():
     rows = made()
-    found = bench.figures(rows, risks := bench.in_folds(rows), bench.chosen(rows, risks))
-    assert found["precision"]["value"] == pytest.approx(found["recall"]["value"], abs=2)
-    assert found["precision"]["low"] < found["precision"]["value"] < found["precision"]["high"]
-    assert [at["precision"] for at in found["curve"]] == sorted(
-        (at["precision"] for at in found["curve"]), reverse=True
+    results = bench.figures(rows, risks := bench.in_folds(rows), bench.chosen(rows, risks))
+    assert results["precision"]["value"] == pytest.approx(results["recall"]["value"], abs=2)
+    assert results["precision"]["low"] < results["precision"]["value"] < results["precision"]["high"]
+    assert [at["precision"] for at in results["curve"]] == sorted(
+        (at["precision"] for at in results["curve"]), reverse=True
     )
 
 
@@ -189,8 +197,8 @@ def test_the_bench_knows_which_words_are_wrong():
     )
     truth = Truth("call", "development", "mulaw", 1, True, 9.0, "en", events)
     texts = [said("we open on from monday", 0.0, 4.0), said("could bye", 5.0, 8.0)]
-    found = [(row.source, row.wrong) for row in bench.judged(truth, texts)]
-    assert found == [("first", wrong) for wrong in (False, False, True, False, False)] + [
+    words = [(row.source, row.wrong) for row in bench.judged(truth, texts)]
+    assert words == [("first", wrong) for wrong in (False, False, True, False, False)] + [
         ("second", True),
         ("second", False),
     ]

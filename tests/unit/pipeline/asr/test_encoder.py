@@ -43,8 +43,8 @@ def talk():
     return soundfile.read(SAMPLE, dtype="float32")[0]
 
 
-def off_by(found, exact):
-    return float(np.sqrt(((np.asarray(found) - exact) ** 2).mean() / (exact**2).mean()))
+def off_by(actual, exact):
+    return float(np.sqrt(((np.asarray(actual) - exact) ** 2).mean() / (exact**2).mean()))
 
 
 @pytest.mark.parametrize("quantized", [False, True])
@@ -52,21 +52,21 @@ def test_it_is_nearer_to_the_exact_encoder_than_int8_is(tiny_folder, talk, quant
     folder = fixture_checkpoints.RECOGNITION if quantized else tiny_folder  # the fixture's weights are int8 already
     exact, int8 = (engine(folder, "ctranslate2", kind) for kind in ("float32", "int8"))
     features = exact._features(talk[: 16_000 * 8], Chunk(0, 0.0, 8.0, "en"))
-    wanted = np.asarray(exact._encode([features]))
-    found = BFloat16Encoder(folder, 1)(features)
-    assert found.shape == wanted.shape and found.dtype == np.float32
-    assert off_by(found, wanted) < 0.02
-    assert off_by(found, wanted) < off_by(int8._encode([features]), wanted)
+    expected = np.asarray(exact._encode([features]))
+    actual = BFloat16Encoder(folder, 1)(features)
+    assert actual.shape == expected.shape and actual.dtype == np.float32
+    assert off_by(actual, expected) < 0.02
+    assert off_by(actual, expected) < off_by(int8._encode([features]), expected)
 
 
 def test_words_and_their_times_are_those_of_the_other_encoder(ours, tiny_folder, talk):
     chunk, theirs = Chunk(0, 6.0, 14.0, "en"), engine(tiny_folder, "ctranslate2")
     texts = [each.transcribe([talk[96_000:224_000]], [chunk])[0].words for each in (ours, theirs)]
     assert ours.name == f"{theirs.name} (encoder bfloat16)"
-    said = [[plain(word.text) for word in text] for text in texts]
-    blocks = Levenshtein.editops(*said).as_matching_blocks()
+    plain_texts = [[plain(word.text) for word in text] for text in texts]
+    blocks = Levenshtein.editops(*plain_texts).as_matching_blocks()
     same = [(block.a + k, block.b + k) for block in blocks for k in range(block.size)]
-    assert len(same) > 0.8 * max(map(len, said)) > 8, said
+    assert len(same) > 0.8 * max(map(len, plain_texts)) > 8, plain_texts
     starts = np.array([(texts[0][a].start, texts[1][b].start) for a, b in same])
     assert np.median(np.abs(starts[:, 0] - starts[:, 1])) <= 0.04
 
@@ -75,7 +75,7 @@ def test_words_and_their_times_are_those_of_the_other_encoder(ours, tiny_folder,
 def test_several_windows_at_once_are_those_one_by_one(ours, talk):
     features = [ours._features(sound, Chunk(0, 0.0, 8.0, "en")) for sound in (talk[:128_000], talk[128_000:256_000])]
     together = np.asarray(ours._encode(features))
-    np.testing.assert_array_equal(together, np.concatenate([np.asarray(ours._encode([one])) for one in features]))
+    np.testing.assert_array_equal(together, np.concatenate([np.asarray(ours._encode([window])) for window in features]))
 
 
 def test_threads_of_others_are_left_as_they_are(ours, tiny_folder, talk):

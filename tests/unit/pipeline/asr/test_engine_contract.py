@@ -38,7 +38,7 @@ def diarizer(request):
 
 
 def cut(first, last, start=None, language="en", channel=CUSTOMER):
-    """The sound of `speech()` between two times, and its chunk at `start` of a recording."""
+    """Return the sound of `speech()` between two times, and its chunk at `start` of a recording."""
     begin = first if start is None else start
     sound = speech()[round(first * SAMPLE_RATE) : round(last * SAMPLE_RATE)]
     return sound, Chunk(channel, begin, begin + len(sound) / SAMPLE_RATE, language)
@@ -55,7 +55,7 @@ def asked():
 
 
 @pytest.fixture(scope="module")
-def heard(recognizer, asked):
+def recognized(recognizer, asked):
     return recognizer.transcribe([sound for sound, _ in asked], [chunk for _, chunk in asked])
 
 
@@ -74,25 +74,25 @@ def test_a_recognition_engine_is_one(recognizer):
         assert isinstance(recognizer, asr.RemoteEngine)
 
 
-def test_answers_come_in_the_order_of_the_chunks_and_name_them(heard, asked):
-    assert [text.chunk for text in heard] == [chunk for _, chunk in asked]
-    assert all("medical" in text_of(heard[at].words) for at in (0, 2))
-    assert all(text.words for text in heard)
+def test_answers_come_in_the_order_of_the_chunks_and_name_them(recognized, asked):
+    assert [text.chunk for text in recognized] == [chunk for _, chunk in asked]
+    assert all("medical" in text_of(recognized[at].words) for at in (0, 2))
+    assert all(text.words for text in recognized)
 
 
-def test_word_times_rise_and_lie_inside_one_piece_of_their_chunk(heard):
-    for text in heard:
+def test_word_times_rise_and_lie_inside_one_piece_of_their_chunk(recognized):
+    for text in recognized:
         assert all(lies_in_a_piece(word, text.chunk) for word in text.words), text
         assert all(a.end <= b.start + 1e-6 for a, b in pairwise(text.words))
         assert all(word.text == word.text.strip() != "" for word in text.words)
         assert all(0 <= word.confidence <= 1 for word in text.words)
-    assert {0, 1} == {int(word.start > 20) for word in heard[2].words}  # words on both sides of the pause
+    assert {0, 1} == {int(word.start > 20) for word in recognized[2].words}  # words on both sides of the pause
 
 
-def test_chunks_transcribed_alone_in_parallel_threads_give_the_words_of_the_batch(recognizer, heard, asked):
+def test_chunks_transcribed_alone_in_parallel_threads_give_the_words_of_the_batch(recognizer, recognized, asked):
     with ThreadPoolExecutor(len(asked)) as pool:
         texts = list(pool.map(lambda pair: recognizer.transcribe([pair[0]], [pair[1]])[0], asked))
-    for alone, together in zip(texts, heard, strict=True):
+    for alone, together in zip(texts, recognized, strict=True):
         assert [(w.text, w.start, w.end) for w in alone.words] == [(w.text, w.start, w.end) for w in together.words]
 
 
@@ -170,7 +170,7 @@ def test_aligned_words_rise_and_lie_inside_one_piece_of_their_chunk(timed, asked
 
 
 def test_words_are_where_they_are_said(aligner, tiny):
-    """As a recognizer says; and where a second of silence goes before, all come later by it."""
+    """Also check that a second of silence before them delays all words by it."""
     sound, chunk = cut(0.0, SPOKEN)
     (text,) = tiny.transcribe([sound], [chunk])
     (words,) = aligner.align([sound], [chunk], [text_of(text.words)])
@@ -233,7 +233,7 @@ def test_an_embedding_engine_ranks_the_passage_that_answers_first(name):
 
 @pytest.fixture(scope="module")
 def two_voices(diarizer, sample_call):
-    """A mixed call, int16 values, of two voices that the engine's weights can separate."""
+    """Return a mixed call, int16 values, of two voices that the engine's weights can separate."""
     return np.clip(np.round(engine_cases.two_voices(diarizer, sample_call) * 32768), -32768, 32767).astype(np.int16)
 
 
@@ -273,7 +273,6 @@ def test_a_call_has_at_most_the_allowed_number_of_speakers(diarizer, inferred, m
 
 
 def test_a_diarization_engine_is_known_by_its_checkpoint_and_its_options(diarizer):
-    """As records, runs and `doctor` know it."""
     kind = type(diarizer)
     assert kind.name_of(diarizer.checkpoint.name) == diarizer.name
     assert kind.CHECKPOINTS.setting == "SWITCHBOARD_DIARIZATION__PIPELINE"
@@ -299,8 +298,8 @@ def test_a_model_that_a_diarization_engine_does_not_know_is_an_error_that_says_w
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 12.0])
 def test_a_recording_in_which_nobody_speaks_has_no_spans(diarizer, seconds):
-    found = diarizer.diarize(np.zeros(round(seconds * SAMPLE_RATE), np.float32))
-    assert (found.spans, dict(found.voiceprints)) == ((), {})
+    diarization = diarizer.diarize(np.zeros(round(seconds * SAMPLE_RATE), np.float32))
+    assert (diarization.spans, dict(diarization.voiceprints)) == ((), {})
 
 
 def test_sound_that_is_not_finite_is_an_error(diarizer):
@@ -309,17 +308,17 @@ def test_sound_that_is_not_finite_is_an_error(diarizer):
 
 
 def test_a_voiceprint_is_a_unit_vector_and_needs_enough_speech(diarizer):
-    made = diarizer.voiceprint([speech()])
-    assert np.linalg.norm(made.vector) == pytest.approx(1.0, abs=1e-3)
-    assert made.model == diarizer.name
-    assert made.speech_seconds == pytest.approx(len(speech()) / SAMPLE_RATE, abs=0.1)
+    voiceprint = diarizer.voiceprint([speech()])
+    assert np.linalg.norm(voiceprint.vector) == pytest.approx(1.0, abs=1e-3)
+    assert voiceprint.model == diarizer.name
+    assert voiceprint.speech_seconds == pytest.approx(len(speech()) / SAMPLE_RATE, abs=0.1)
     assert diarizer.voiceprint([speech()[:SAMPLE_RATE]]) is None
     assert diarizer.voiceprint([]) is None
 
 
 def test_each_piece_has_a_voice_of_its_own_and_the_same_alone(diarizer):
     pieces = [speech()[:SAMPLE_RATE], speech()[:100], speech()[SAMPLE_RATE : 4 * SAMPLE_RATE]]
-    found = diarizer.voices(pieces)
-    assert [one is None for one in found] == [False, True, False]
+    voiceprints = diarizer.voices(pieces)
+    assert [voiceprint is None for voiceprint in voiceprints] == [False, True, False]
     (alone,) = diarizer.voices(pieces[2:])
-    assert np.dot(alone.vector, found[2].vector) == pytest.approx(1.0, abs=1e-3)
+    assert np.dot(alone.vector, voiceprints[2].vector) == pytest.approx(1.0, abs=1e-3)

@@ -1,6 +1,6 @@
-"""What a real recognizer writes where nobody speaks is taken out; short speech keeps its words.
+"""Invented words over sounds without speech are removed; short speech keeps its words.
 
-The speech detector lets the first bar of a piece, a ring or a click through now and then. These sounds are given to the
+The speech detector sometimes passes the first bar of a piece, a ring or a click. These sounds are given to the
 recognizer as if it had: Whisper tiny.en writes "Thank you." or "beep" over most of them.
 """
 
@@ -18,7 +18,7 @@ from tests.support.safety_by_hand import heard_as, words_of
 
 
 def window(sound, codec):
-    """A telephone recording of the sound, taken for speech from its beginning to its end."""
+    """Return a telephone recording of the sound, marked as speech from beginning to end."""
     quiet = np.zeros(sounds.RATE // 5, np.float32)
     hiss = np.random.default_rng(1).normal(0, 0.0008, len(sound) + 2 * len(quiet)).astype(np.float32)
     line = sounds.through(np.concatenate([quiet, sounds.level(sound, -22), quiet]) + hiss, codec)
@@ -26,11 +26,11 @@ def window(sound, codec):
 
 
 def netted(tiny, audio):
-    """The recognizer's first words, the words that stay, and the doubts."""
-    heard, chunk = heard_as([[(0.0, audio.duration)]], audio.duration), Chunk(0, 0.0, audio.duration, "en")
+    """Return the recognizer's first words, the remaining words, and the doubts."""
+    analysis, chunk = heard_as([[(0.0, audio.duration)]], audio.duration), Chunk(0, 0.0, audio.duration, "en")
     texts = tiny.transcribe([audio.sound(chunk)], [chunk])
-    again = tiny.transcribe([audio.sound(chunk)], [chunk], with_fallback=True) if review(audio, heard, texts) else []
-    settled, doubts = settle(audio, heard, texts, dict(enumerate(again)))
+    again = tiny.transcribe([audio.sound(chunk)], [chunk], with_fallback=True) if review(audio, analysis, texts) else []
+    settled, doubts = settle(audio, analysis, texts, dict(enumerate(again)))
     return words_of(texts), words_of(settled), doubts
 
 
@@ -85,7 +85,7 @@ def test_short_turns_of_real_talk_keep_every_word(tiny, codec, noise_db, step):
             sound = sound + np.random.default_rng(2).normal(0, power, len(sound)).astype(np.float32)
         _, after, doubts = netted(tiny, window(sound, codec))
         taken_out = [doubt.text for doubt in doubts if doubt.text and not doubt.kept]
-        left = plain(" ".join(after))
-        assert all(plain(text) in left for text in taken_out), (sentence.text, doubts)  # it was written twice
+        remaining = plain(" ".join(after))
+        assert all(plain(text) in remaining for text in taken_out), (sentence.text, doubts)  # it was written twice
         turns += bool(after)
     assert turns >= 0.9 * len(sentences)

@@ -83,13 +83,13 @@ def test_word_times_of_the_server_are_taken_and_its_text_keeps_the_punctuation(e
     engine = engine_of()
     engine.aligner = None
     (text,) = engine.transcribe([sound], [chunk])
-    told = transcriptions.told[-1]
-    assert text_of(text.words) == told["text"]
+    response = transcriptions.told[-1]
+    assert text_of(text.words) == response["text"]
     assert any(not word.text.isalnum() for word in text.words)  # the list of words has no punctuation
-    late = [word.start - 100 - one["start"] for word, one in zip(text.words, told["words"], strict=True)]
+    late = [word.start - 100 - entry["start"] for word, entry in zip(text.words, response["words"], strict=True)]
     assert np.median(np.abs(late)) < 0.1
-    assert text.mean_log_probability == pytest.approx(told["segments"][0]["avg_logprob"])
-    assert [word.confidence for word in text.words] == [round(one["probability"], 4) for one in told["words"]]
+    assert text.mean_log_probability == pytest.approx(response["segments"][0]["avg_logprob"])
+    assert [word.confidence for word in text.words] == [round(entry["probability"], 4) for entry in response["words"]]
 
 
 @pytest.mark.parametrize("detail", ["segments", "bare text"])
@@ -212,7 +212,7 @@ def test_an_answer_without_end_is_not_waited_for(engine_of, transcriptions, soun
 
 def test_a_server_that_is_away_is_said_to_be_and_not_asked_again_at_once(engine_of, sound, chunk):
     with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))  # and nobody listens yet
+        place.bind(("127.0.0.1", 0))  # without listening
         engine = engine_of(base_url=f"http://127.0.0.1:{place.getsockname()[1]}/v1")
         with pytest.raises(EngineUnavailable, match="cannot be reached"):
             engine.transcribe([sound], [chunk])
@@ -220,7 +220,7 @@ def test_a_server_that_is_away_is_said_to_be_and_not_asked_again_at_once(engine_
         place.setblocking(False)
         with pytest.raises(EngineUnavailable, match="cannot be reached"):
             engine.transcribe([sound] * 4, [chunk] * 4)
-        with pytest.raises(BlockingIOError):  # nobody knocked
+        with pytest.raises(BlockingIOError):  # no connection arrived
             place.accept()
 
 
@@ -272,10 +272,10 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(chosen, monkeypat
 
 
 def test_doctor_asks_the_server(chosen):
-    found = {check.name: check for check in checks.checkpoints(Settings())}
-    model = found["recognition model"]
+    found_checks = {check.name: check for check in checks.checkpoints(Settings())}
+    model = found_checks["recognition model"]
     assert (model.level, model.found) == (Level.GOOD, f"{MODEL} at 127.0.0.1")
-    assert found["alignment model"].level in (Level.GOOD, Level.WARN)
+    assert found_checks["alignment model"].level in (Level.GOOD, Level.WARN)
 
 
 def test_what_is_wrong_with_the_server_is_told_with_what_to_do(chosen, transcriptions, monkeypatch):

@@ -51,10 +51,10 @@ async def test_words_that_are_probably_wrong_are_marked_in_a_call(tiny, talk):
     layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
     loaded = Loaded(AudioInMemory(samples), layout)
     chunk = Chunk(0, 0.0, 30.0, "en")
-    heard = AudioAnalysis(layout, 30.0, ((Span(0.0, 30.0),),), (chunk,))
-    found = await recognize(LocalWorkers(tiny, None), RemoteRef(loaded), heard, tiny.name, ())
-    marked = [word.text for text in found.texts for word in text.words if word.doubtful]
-    assert marked and any("unsure" in told.reasons for told in found.doubts)
+    analysis = AudioAnalysis(layout, 30.0, ((Span(0.0, 30.0),),), (chunk,))
+    result = await recognize(LocalWorkers(tiny, None), RemoteRef(loaded), analysis, tiny.name, ())
+    marked = [word.text for text in result.texts for word in text.words if word.doubtful]
+    assert marked and any("unsure" in doubt.reasons for doubt in result.doubts)
 
 
 LINES = [

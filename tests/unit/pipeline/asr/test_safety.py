@@ -14,7 +14,7 @@ from tests.support.safety_by_hand import SECONDS, heard_as, said, sounding, word
 
 
 def one(text, speech=((0.0, 4.0),), stretches=((0, 0.0, 4.0),), **kwargs):
-    """The only reasons against one window of one channel."""
+    """Return the only reasons against one window of one channel."""
     suspects = review(sounding(*stretches), heard_as([speech], **kwargs), [text])
     return suspects[0].reasons if suspects else ()
 
@@ -68,10 +68,10 @@ def test_what_is_improbable_in_one_piece_is_not_hidden_by_the_others():
     sure = said("good morning to you", 0.2, 1.8, chunk=Chunk(0, 0.0, 8.0, "en", pieces))
     unsure = tuple(replace(word, confidence=0.3) for word in said("thanks for watching", 6.2, 7.8).words)
     text = replace(sure, words=sure.words + unsure)
-    heard, audio = heard_as([[(0.0, 2.0), (6.0, 8.0)]]), sounding((0, 0.0, 2.0), (0, 6.0, 8.0))
-    (suspect,) = review(audio, heard, [text])
+    analysis, audio = heard_as([[(0.0, 2.0), (6.0, 8.0)]]), sounding((0, 0.0, 2.0), (0, 6.0, 8.0))
+    (suspect,) = review(audio, analysis, [text])
     assert suspect.reasons == ("improbable",)
-    ((settled,), (doubt,)) = settle(audio, heard, [text], {})
+    ((settled,), (doubt,)) = settle(audio, analysis, [text], {})
     assert [word.doubtful for word in settled.words] == [False] * 4 + [True] * 3
     assert (doubt.text, doubt.start, doubt.end) == ("thanks for watching", 6.2, 7.8)
 
@@ -81,7 +81,7 @@ def test_what_is_improbable_in_one_piece_is_not_hidden_by_the_others():
     [(0.01, 0.75, True), (0.001, 0.4, True), (0.6, 0.75, False), (0.03, 0.3, False), (0.0, 0.0, False)],
 )
 def test_words_that_a_recognizer_writes_where_it_hears_nothing_are_taken_out(first, no_speech, taken):
-    """A 0.0 of no speech is a recognizer that does not say it."""
+    """A no-speech probability of 0.0 means that the recognizer does not report it."""
     text = said("thank you", 0.0, 1.0, no_speech_probability=no_speech)
     text = replace(text, words=(replace(text.words[0], confidence=first), text.words[1]))
     (settled,), doubts = settle(sounding((0, 0.0, 1.0)), heard_as([[(0.0, 1.0)]]), [text], {})
@@ -90,7 +90,7 @@ def test_words_that_a_recognizer_writes_where_it_hears_nothing_are_taken_out(fir
 
 
 def test_a_pause_that_was_left_out_misses_no_words():
-    """Somebody else speaks in it, or hum is loud: it is in no piece, so that nothing of it is judged."""
+    """The pause contains another voice or loud hum: it is in no piece and is not judged."""
     pieces = (Span(0.0, 2.0), Span(6.0, 8.0))
     words = said("good morning", 0.2, 1.8).words + said("good bye", 6.2, 7.8).words
     text = replace(said("", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0, "en", pieces)), words=words)
@@ -106,14 +106,15 @@ PASSAGE = "you have done quite rightly introducing such a person to us"
 
 @pytest.mark.parametrize("squeezed", [0, 1])
 def test_a_passage_that_is_written_twice_is_heard_once(squeezed):
-    """As tiny.en wrote it over music: the sound of one of them took 4 s, of the other 0.2. The window is not decoded
-    again: what is left is sound, and over babble a second text was worse."""
+    """Reproduce a text of tiny.en over music: one copy lasted 4 s, the other 0.2 s. The window is not decoded again:
+    the rest is correct, and over babble a second text was worse.
+    """
     first, second = ((0.0, 0.2), (0.2, 4.2)) if squeezed == 0 else ((0.0, 4.0), (4.0, 4.2))
     words = said(PASSAGE, *first).words + said(PASSAGE, *second).words + said("madam", 4.2, 4.8).words
     text = replace(said("", 0.0, 5.0, chunk=Chunk(0, 0.0, 5.0)), words=words)
-    heard, audio = heard_as([[(0.0, 5.0)]]), sounding((0, 0.0, 5.0))
-    assert review(audio, heard, [text]) == ()
-    (settled,), (doubt,) = settle(audio, heard, [text], {})
+    analysis, audio = heard_as([[(0.0, 5.0)]]), sounding((0, 0.0, 5.0))
+    assert review(audio, analysis, [text]) == ()
+    (settled,), (doubt,) = settle(audio, analysis, [text], {})
     assert words_of([settled]) == [*PASSAGE.split(), "madam"]
     assert max(word.end - word.start for word in settled.words[:-1]) > 0.2
     assert (doubt.text, doubt.kept, doubt.reasons) == (PASSAGE, False, ("loop",))
@@ -142,16 +143,16 @@ def test_a_short_turn_that_the_window_skipped_is_marked_and_not_decoded_again():
     audio = sounding((0, 0.0, 4.0), (0, 5.0, 5.8), (0, 7.0, 9.0))
     words = said("he said to him", 0.0, 4.0).words + said("put this in", 7.0, 9.0).words
     text = replace(said("", 0.0, 9.0, chunk=Chunk(0, 0.0, 9.0)), words=words)
-    heard = heard_as([[(0.0, 4.0), (5.0, 5.8), (7.0, 9.0)]])
-    assert review(audio, heard, [text]) == ()
-    (settled,), (doubt,) = settle(audio, heard, [text], {})
+    analysis = heard_as([[(0.0, 4.0), (5.0, 5.8), (7.0, 9.0)]])
+    assert review(audio, analysis, [text]) == ()
+    (settled,), (doubt,) = settle(audio, analysis, [text], {})
     assert words_of([settled]) == words_of([text]) and not any(word.doubtful for word in settled.words)
     assert (doubt.start, doubt.end, doubt.reasons) == (5.0, 5.8, ("missing_speech",))
 
 
 @pytest.mark.parametrize(("word", "reasons"), [("then", ("missing_speech",)), ("555-867-5309", ())])
 def test_speech_beneath_a_word_that_lasts_too_long_has_no_words(word, reasons):
-    """An aligner stretches a word over speech that the decoder left out; a number said digit by digit does last."""
+    """An aligner stretches a word over speech that the decoder skipped; a number spoken digit by digit does last."""
     text = said("and then we left", 0.0, 2.0, chunk=Chunk(0, 0.0, 6.0))
     words = (
         text.words[0],
@@ -159,9 +160,9 @@ def test_speech_beneath_a_word_that_lasts_too_long_has_no_words(word, reasons):
         *(replace(w, start=w.start + 4, end=w.end + 4) for w in text.words[2:]),
     )
     text = replace(text, words=words)
-    audio, heard = sounding((0, 0.0, 6.0)), heard_as([[(0.0, 6.0)]])
-    assert tuple(suspect.reasons for suspect in review(audio, heard, [text])) == ((reasons,) if reasons else ())
-    _, doubts = settle(audio, heard, [text], {})
+    audio, analysis = sounding((0, 0.0, 6.0)), heard_as([[(0.0, 6.0)]])
+    assert tuple(suspect.reasons for suspect in review(audio, analysis, [text])) == ((reasons,) if reasons else ())
+    _, doubts = settle(audio, analysis, [text], {})
     assert [(doubt.start, doubt.end, doubt.text) for doubt in doubts] == (
         [(pytest.approx(1.7), 4.8, "")] if reasons else []
     )
@@ -175,8 +176,8 @@ def test_a_cough_without_words_is_not_suspect():
 
 def test_words_far_from_speech_in_silence_are_taken_out_and_kept_in_a_doubt():
     text = said("hello there thanks for watching", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0))
-    audio, heard = sounding((0, 0.0, 3.0)), heard_as([[(0.0, 3.0)]])
-    (settled,), doubts = settle(audio, heard, [text], {})
+    audio, analysis = sounding((0, 0.0, 3.0)), heard_as([[(0.0, 3.0)]])
+    (settled,), doubts = settle(audio, analysis, [text], {})
     assert words_of([settled]) == ["hello", "there", "thanks"]
     assert [(d.text, d.kept, d.reasons) for d in doubts if not d.kept] == [("for watching", False, ("no_sound",))]
 
@@ -184,8 +185,8 @@ def test_words_far_from_speech_in_silence_are_taken_out_and_kept_in_a_doubt():
 def test_words_on_hold_music_are_taken_out():
     labels = ((Label(0.0, 4.0, LabelKind.SPEECH), Label(4.0, SECONDS, LabelKind.MUSIC)),)
     text = said("one moment please we will help you", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0))
-    heard = heard_as([[(0.0, 4.0)]], labels=labels)
-    (settled,), doubts = settle(sounding((0, 0.0, 8.0)), heard, [text], {})
+    analysis = heard_as([[(0.0, 4.0)]], labels=labels)
+    (settled,), doubts = settle(sounding((0, 0.0, 8.0)), analysis, [text], {})
     assert words_of([settled]) == ["one", "moment", "please", "we"]
     assert [d.text for d in doubts if not d.kept] == ["will help you"]
     assert all(d.reasons == ("not_on_speech",) for d in doubts if not d.kept)
@@ -194,8 +195,8 @@ def test_words_on_hold_music_are_taken_out():
 def test_a_word_that_lies_half_on_music_stays():
     labels = ((Label(0.0, 4.5, LabelKind.SPEECH), Label(4.5, SECONDS, LabelKind.MUSIC)),)
     text = said("on half late", 3.0, 6.0, chunk=Chunk(0, 0.0, 6.0))  # the second word ends half a second into the music
-    heard = heard_as([[(0.0, 3.0)]], labels=labels)
-    _, doubts = settle(sounding((0, 0.0, 6.0)), heard, [text], {})
+    analysis = heard_as([[(0.0, 3.0)]], labels=labels)
+    _, doubts = settle(sounding((0, 0.0, 6.0)), analysis, [text], {})
     assert " ".join(d.text for d in doubts if "not_on_speech" in d.reasons) == "late"
 
 
@@ -222,7 +223,7 @@ def test_the_second_decoding_is_taken_where_less_speaks_against_it():
 
 
 def test_words_for_speech_without_any_are_taken_though_the_recognizer_is_less_sure_of_them():
-    """It is surer of a text that leaves out what is hard to hear."""
+    """The recognizer is more confident about a text that omits unclear speech."""
     chunk = Chunk(0, 0.0, 4.0, "en")
     first = said("good morning", 0.0, 0.9, chunk=chunk, mean_log_probability=-0.1)
     second = said("good morning my name is peter miller", 0.0, 4.0, chunk=chunk, mean_log_probability=-0.4)
@@ -248,12 +249,12 @@ def test_a_window_is_worth_decoding_again_unless_it_only_lacks_words_beside_othe
 
 @pytest.mark.parametrize(("softer_db", "lacks_loud_speech"), [(0, True), (20, False)])
 def test_speech_that_was_passed_over_is_as_loud_as_the_rest(softer_db, lacks_loud_speech):
-    """What is 20 dB softer is babble behind the voice: it is marked, and not decoded again."""
+    """Speech that is 20 dB softer is babble behind the voice: it is marked, and not decoded again."""
     loud, soft = sounding((0, 0.0, 4.0)), sounding((0, 4.0, 8.0), seed=2)
     scaled = loud.samples.astype(np.float64) + soft.samples * 10 ** (-softer_db / 20)
-    audio, heard = AudioInMemory(scaled.astype(np.int16)), heard_as([[(0.0, 8.0)]])
+    audio, analysis = AudioInMemory(scaled.astype(np.int16)), heard_as([[(0.0, 8.0)]])
     text = said("good morning my name is peter", 0.0, 4.0, chunk=Chunk(0, 0.0, 8.0, "en"))
-    (suspect,) = review(audio, heard, [text])
+    (suspect,) = review(audio, analysis, [text])
     assert (suspect.reasons, suspect.lacks_loud_speech) == (("missing_speech",), lacks_loud_speech)
     assert should_retry(suspect, text) is lacks_loud_speech
 
@@ -361,9 +362,9 @@ def test_whatever_comes_in_word_times_are_sound_and_nothing_is_lost(drawn, data)
     texts = placed(drawn)
     audio = sounding((0, 1.0, 5.0), (1, 3.0, 9.0), channels=2)
     labels = ((Label(0.0, SECONDS, LabelKind.SPEECH),), (Label(0.0, SECONDS, LabelKind.MUSIC),))
-    heard = heard_as([[(1.0, 5.0)], [(3.0, 9.0)]], labels=labels)
+    analysis = heard_as([[(1.0, 5.0)], [(3.0, 9.0)]], labels=labels)
     again = {i: replace(data.draw(st.sampled_from(texts)), chunk=texts[i].chunk) for i in range(0, len(texts), 2)}
-    settled, doubts = settle(audio, heard, texts, again)
+    settled, doubts = settle(audio, analysis, texts, again)
     latest = {0: 0.0, 1: 0.0}
     for text, before in zip(settled, texts, strict=True):
         assert text.chunk == before.chunk

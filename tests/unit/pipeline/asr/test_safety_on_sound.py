@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def mixed(call, echo_db, delay=0.1):
-    """A sample call with its first channel heard faintly in the second."""
+    """Return a sample call with its first channel faintly mixed into the second."""
     late = np.concatenate([np.zeros(round(delay * SAMPLE_RATE)), call.samples[0]])[: call.samples.shape[1]]
     samples = np.stack([call.samples[0], call.samples[1] + late * 10 ** (echo_db / 20)])
     return AudioInMemory(np.clip(np.round(samples * 32767), -32768, 32767).astype(np.int16))
@@ -27,7 +27,7 @@ def recognised(transcriber, audio, chunks):
 
 @pytest.fixture(scope="module")
 def bleeding(sample_call, transcriber, chunks_of):
-    """(audio, heard, texts) of a call whose rep is heard at -10 dB in the customer's channel."""
+    """Return (audio, analysis, texts) of a call whose rep is audible at -10 dB in the customer's channel."""
     call = sample_call("01")
     audio = mixed(call, -10)
     both = sorted(call.speech("rep") + call.speech("customer"), key=lambda span: span.start)
@@ -39,18 +39,18 @@ def bleeding(sample_call, transcriber, chunks_of):
     return audio, heard_as(speech, audio.duration), recognised(transcriber, audio, chunks)
 
 
-def netted(transcriber, audio, heard, texts):
-    """The whole net: review, decode again, settle."""
-    suspects = review(audio, heard, texts)
+def netted(transcriber, audio, analysis, texts):
+    """Run the whole safety net: review, decode again, settle."""
+    suspects = review(audio, analysis, texts)
     chunks = [texts[suspect.index].chunk for suspect in suspects]
     samples = [audio.sound(c) for c in chunks]
     again = transcriber.transcribe(samples, chunks, with_fallback=True)
-    return suspects, *settle(audio, heard, texts, dict(zip([s.index for s in suspects], again, strict=True)))
+    return suspects, *settle(audio, analysis, texts, dict(zip([s.index for s in suspects], again, strict=True)))
 
 
 def test_one_voice_in_both_channels_is_taken_out_of_the_fainter(bleeding, transcriber, sample_call, words_wrong):
-    audio, heard, texts = bleeding
-    _, settled, doubts = netted(transcriber, audio, heard, texts)
+    audio, analysis, texts = bleeding
+    _, settled, doubts = netted(transcriber, audio, analysis, texts)
     rep, customer = ([t for t in settled if t.chunk.channel == channel] for channel in (0, 1))
     said_by_customer = sample_call("01").said("customer")
     assert words_wrong(said_by_customer, [t for t in texts if t.chunk.channel == 1]) > 1.5
@@ -60,16 +60,16 @@ def test_one_voice_in_both_channels_is_taken_out_of_the_fainter(bleeding, transc
 
 
 def test_what_the_first_pass_dropped_beside_an_echo_is_found_when_decoded_again(bleeding, transcriber):
-    """Of "Hi, my name is Peter Miller.", beside the loud echo of a long sentence, it leaves out the end."""
-    audio, heard, texts = bleeding
-    _, settled, doubts = netted(transcriber, audio, heard, texts)
+    """The first pass omits the end of "Hi, my name is Peter Miller." next to the loud echo of a long sentence."""
+    audio, analysis, texts = bleeding
+    _, settled, doubts = netted(transcriber, audio, analysis, texts)
     before, after = (" ".join(words_of(t for t in of if t.chunk.channel == 1)) for of in (texts, settled))
     assert "Miller" in after and "Miller" not in before
     assert not any("missing_speech" in doubt.reasons for doubt in doubts)
 
 
 def test_a_customer_who_says_the_same_at_the_same_time_with_an_own_voice_keeps_it(sample_call, transcriber):
-    """The rep's sentence in one channel, another voice's sentence in the other, with the same text by hand."""
+    """Combine the rep's sentence in one channel with another voice's sentence in the other, with equal text."""
     rep, other = sample_call("01"), sample_call("02")
     length = round(4.5 * SAMPLE_RATE)
     first = rep.samples[0, round(0.6 * SAMPLE_RATE) :][:length]
@@ -131,19 +131,19 @@ def white_noise(seed, seconds=6.0):
 
 
 def as_one_window(transcriber, audio, kind):
-    """(heard, texts) of a recording that was taken for speech throughout, or is labelled as `kind`."""
+    """Return (analysis, texts) of a recording that is all speech, or labeled as `kind`."""
     speech = [[(0.0, audio.duration)]] if kind is LabelKind.SPEECH else [[]]
-    heard = heard_as(speech, audio.duration, ((Label(0.0, audio.duration, kind),),))
-    return heard, recognised(transcriber, audio, [Chunk(0, 0.0, audio.duration)])
+    analysis = heard_as(speech, audio.duration, ((Label(0.0, audio.duration, kind),),))
+    return analysis, recognised(transcriber, audio, [Chunk(0, 0.0, audio.duration)])
 
 
 @pytest.mark.parametrize("make", [music, white_noise])
 @pytest.mark.parametrize("seed", [0, 1, 5])
 def test_text_invented_on_what_is_no_speech_is_caught(make, seed, transcriber):
     audio = make(seed)
-    heard, texts = as_one_window(transcriber, audio, LabelKind.SPEECH)
+    analysis, texts = as_one_window(transcriber, audio, LabelKind.SPEECH)
     assert len(words_of(texts)) >= 3, "the synthetic checkpoint invents text here"
-    suspects, settled, doubts = netted(transcriber, audio, heard, texts)
+    suspects, settled, doubts = netted(transcriber, audio, analysis, texts)
     assert "improbable" in suspects[0].reasons
     assert all(word.doubtful for text in settled for word in text.words)
     assert any({"improbable", "unstable"} & set(doubt.reasons) and doubt.text for doubt in doubts)
@@ -152,30 +152,30 @@ def test_text_invented_on_what_is_no_speech_is_caught(make, seed, transcriber):
 @pytest.mark.parametrize("seed", range(4))
 def test_text_invented_on_music_is_withheld_where_the_label_says_music(seed, transcriber):
     audio = music(seed)
-    heard, texts = as_one_window(transcriber, audio, LabelKind.MUSIC)
+    analysis, texts = as_one_window(transcriber, audio, LabelKind.MUSIC)
     assert words_of(texts)
-    _, settled, doubts = netted(transcriber, audio, heard, texts)
+    _, settled, doubts = netted(transcriber, audio, analysis, texts)
     assert words_of(settled) == []
     assert [doubt.kept for doubt in doubts] == [False] and "not_on_speech" in doubts[0].reasons
 
 
 @pytest.mark.parametrize(("call", "channel", "start", "seconds"), [("06", 0, 7.577, 0.45), ("05", 0, 28.528, 0.25)])
 def test_a_loop_is_caught(call, channel, start, seconds, sample_call, transcriber):
-    """A syllable over and over sends the synthetic checkpoint into one word over and over, some of it at -0.1."""
+    """Repeat a syllable: the synthetic checkpoint repeats one word, some of it at -0.1."""
     syllable = sample_call(call).cut(channel, start, start + seconds)
     samples = np.tile(syllable, 40)[: 8 * SAMPLE_RATE]
     audio = AudioInMemory((samples * 32767).astype(np.int16)[None])
     language = sample_call(call).expected["language"]
-    heard = heard_as([[(0.0, 8.0)]], 8.0)
+    analysis = heard_as([[(0.0, 8.0)]], 8.0)
     texts = recognised(transcriber, audio, [Chunk(0, 0.0, 8.0, language)])
-    suspects, settled, _ = netted(transcriber, audio, heard, texts)
+    suspects, settled, _ = netted(transcriber, audio, analysis, texts)
     assert {"loop", "compressible"} <= set(suspects[0].reasons)
     assert all(w.doubtful for w in settled[0].words) or loops(settled[0].words) == []
 
 
 @pytest.fixture(scope="module")
 def nine_calls(sample_call, transcriber, chunks_of):
-    """For each sample call its audio, what was heard, and the first pass; speech as it is known."""
+    """Return audio, analysis and first pass of each sample call; its true speech is known."""
     calls = []
     for prefix in (f"0{n}" for n in range(1, 10)):
         call = sample_call(prefix)
@@ -191,15 +191,15 @@ def nine_calls(sample_call, transcriber, chunks_of):
             for chunk in chunks_of(of_channel, channel, audio.duration)
         ]
         speech = [[(span.start, span.end) for span in of_channel] for of_channel in spans]
-        heard = heard_as(speech, audio.duration)
-        calls.append((audio, heard, recognised(transcriber, audio, chunks)))
+        analysis = heard_as(speech, audio.duration)
+        calls.append((audio, analysis, recognised(transcriber, audio, chunks)))
     return calls
 
 
 def test_ordinary_calls_lose_no_word(nine_calls, transcriber):
     windows = suspected = 0
-    for audio, heard, texts in nine_calls:
-        suspects, settled, doubts = netted(transcriber, audio, heard, texts)
+    for audio, analysis, texts in nine_calls:
+        suspects, settled, doubts = netted(transcriber, audio, analysis, texts)
         windows, suspected = windows + len(texts), suspected + len(suspects)
         assert all(doubt.kept for doubt in doubts)
         untouched = [i for i in range(len(texts)) if i not in {s.index for s in suspects}]

@@ -24,7 +24,7 @@ ROLES = {REP: "rep", CUSTOMER: "customer"}
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, sample_call: Any) -> Path:
-    """A network that has learned one call."""
+    """Train a network on one call."""
     folder = tmp_path_factory.mktemp("models") / "words"
     call = sample_call("01")
     word_net.train(folder, [(call.samples[channel], said(call, role)) for channel, role in ROLES.items()])
@@ -52,11 +52,11 @@ def test_it_is_an_engine_and_reads_the_words_it_has_learned(checkpoint: Path, sa
     assert isinstance(engine, asr.Engine)
     assert engine.name == "word-net words"
     call = sample_call("01")
-    known = said(call, "rep")
-    chunk = Chunk(REP, known[0].start - 0.2, known[5].end + 0.2)
+    vocabulary = said(call, "rep")
+    chunk = Chunk(REP, vocabulary[0].start - 0.2, vocabulary[5].end + 0.2)
     (text,) = engine.transcribe([call.sound(chunk)], [chunk])
     read = {word.text: word for word in text.words}
-    assert sum(word.text in read and abs(word.start - read[word.text].start) < 0.15 for word in known[:6]) >= 4
+    assert sum(word.text in read and abs(word.start - read[word.text].start) < 0.15 for word in vocabulary[:6]) >= 4
     assert all(Span(chunk.start, chunk.end).start <= word.start < word.end <= chunk.end for word in text.words)
     assert not text.language_detected
 
@@ -64,7 +64,7 @@ def test_it_is_an_engine_and_reads_the_words_it_has_learned(checkpoint: Path, sa
 def test_its_options_are_settings_and_those_of_another_engine_are_refused(
     chosen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "SWITCHBOARD_ASR__MIN_FRAMES" in {one.variable for one in documented()}
+    assert "SWITCHBOARD_ASR__MIN_FRAMES" in {setting.variable for setting in documented()}
     monkeypatch.setenv("SWITCHBOARD_ASR__MIN_FRAMES", "9")
     assert Settings().asr.for_engine().min_frames == 9  # type: ignore[attr-defined]
     monkeypatch.setenv("SWITCHBOARD_ASR__BEAM_SIZE", "3")
@@ -100,5 +100,5 @@ def test_the_whole_pipeline_runs_with_it(chosen: Path, sample_call: Any) -> None
     transcript = result["transcript"]
     assert transcript["engine"] == "word-net words"
     read = [word["text"] for turn in transcript["turns"] for word in turn["words"]]
-    known = [word.text for role in ROLES.values() for word in said(sample_call("01"), role)]
-    assert len(set(read) & set(known)) > len(set(known)) / 2, sorted(set(known) - set(read))
+    expected = [word.text for role in ROLES.values() for word in said(sample_call("01"), role)]
+    assert len(set(read) & set(expected)) > len(set(expected)) / 2, sorted(set(expected) - set(read))

@@ -40,9 +40,9 @@ def test_the_prompt_begins_like_a_word_and_joins_terms_with_commas():
 
 
 def test_the_first_terms_win_and_none_is_cut_in_two():
-    kept = "".join(map(chr, tokens([f"name{i:03}" for i in range(100)], encode)))
-    assert len(kept) <= MAX_TOKENS
-    assert kept.startswith(" name000, name001") and kept.split(", ")[-1] == f"name{len(kept.split(', ')) - 1:03}"
+    prompt = "".join(map(chr, tokens([f"name{i:03}" for i in range(100)], encode)))
+    assert len(prompt) <= MAX_TOKENS
+    assert prompt.startswith(" name000, name001") and prompt.split(", ")[-1] == f"name{len(prompt.split(', ')) - 1:03}"
 
 
 def test_a_term_that_is_too_long_alone_gives_no_prompt():
@@ -69,8 +69,8 @@ def test_a_manifest_can_say_that_vocabulary_helps(tmp_path):
 def test_vocabulary_reaches_the_model(sample_call, listening, chunks):
     samples = cut(sample_call("01"), chunks)
     without = listening.transcribe(samples, chunks)
-    given = listening.transcribe(samples, chunks, [["Northwind Energy", "Anna"]] * 3)
-    assert [t.mean_log_probability for t in given] != [t.mean_log_probability for t in without]
+    with_terms = listening.transcribe(samples, chunks, [["Northwind Energy", "Anna"]] * 3)
+    assert [t.mean_log_probability for t in with_terms] != [t.mean_log_probability for t in without]
 
 
 def test_calls_with_different_vocabularies_do_not_disturb_each_other(sample_call, listening, chunks):
@@ -99,7 +99,7 @@ def test_lists_of_as_many_tokens_share_a_batch_and_stay_apart(sample_call, liste
 
 
 def test_a_list_that_chunks_share_is_read_once(sample_call, listening, chunks, monkeypatch):
-    """Each of hundreds of terms is put into tokens: milliseconds, which a batch of 32 chunks would pay 32 times."""
+    """Tokenizing hundreds of terms takes milliseconds; a batch of 32 chunks would pay them 32 times."""
     read = []
     monkeypatch.setattr(vocabulary, "tokens", lambda terms, encode: read.append(terms) or tokens(terms, encode))
     listening.transcribe(cut(sample_call("01"), chunks), chunks, [["Northwind Energy"], ["Anna"], ["Anna"]])

@@ -112,12 +112,12 @@ pieces_of_text = st.lists(st.text(alphabet="ab1 .,-@'\"«!? 我語。「」、�
 
 @given(pieces_of_text)
 def test_the_words_make_up_the_text(units):
-    found = in_words(units)
-    words = [Word(0.0, 1.0, word.text, 0.9, joined=word.joined) for word in found]
+    tokens = in_words(units)
+    words = [Word(0.0, 1.0, word.text, 0.9, joined=word.joined) for word in tokens]
     text = text_of(words)
     assert text == " ".join("".join(units).split())
     assert [text[first:last] for first, last in places_of(words)] == [word.text for word in words]
-    assert all(0 <= a.first < a.last <= b.first < b.last <= len(units) for a, b in pairwise(found))
+    assert all(0 <= a.first < a.last <= b.first < b.last <= len(units) for a, b in pairwise(tokens))
 
 
 def test_a_stored_word_without_the_mark_is_not_joined():
@@ -158,8 +158,8 @@ PIECES = (Span(10.0, 12.0), Span(20.0, 20.5), Span(28.0, 30.0))
 
 def test_words_of_a_chunk_in_pieces_come_to_the_recordings_time():
     chunk = Chunk(0, 10.0, 30.0, "en", PIECES)
-    said = [Word(0.5, 1.0, "one", 0.9), Word(2.1, 2.4, "two", 0.9), Word(2.6, 3.0, "three", 0.9)]
-    assert recorded(in_pieces(said, chunk.parts), chunk) == (
+    words = [Word(0.5, 1.0, "one", 0.9), Word(2.1, 2.4, "two", 0.9), Word(2.6, 3.0, "three", 0.9)]
+    assert recorded(in_pieces(words, chunk.parts), chunk) == (
         Word(10.5, 11.0, "one", 0.9),
         Word(20.1, 20.4, "two", 0.9),
         Word(28.1, 28.5, "three", 0.9),
@@ -168,8 +168,8 @@ def test_words_of_a_chunk_in_pieces_come_to_the_recordings_time():
 
 def test_a_word_over_a_pause_that_was_left_out_is_where_most_of_it_is():
     chunk = Chunk(0, 10.0, 30.0, "en", PIECES)
-    said = [Word(1.6, 2.1, "mostly", 0.9), Word(2.35, 2.8, "after", 0.9)]
-    before, after = recorded(in_pieces(said, chunk.parts), chunk)
+    words = [Word(1.6, 2.1, "mostly", 0.9), Word(2.35, 2.8, "after", 0.9)]
+    before, after = recorded(in_pieces(words, chunk.parts), chunk)
     assert (before.start, before.end) == (11.6, 12.0)
     assert (after.start, after.end) == (28.0, 28.3)
 

@@ -20,7 +20,7 @@ from pipeline.backfill import actors
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import OWNER, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
 from pipeline.backfill.rows import SCHEMA, failure
-from pipeline.backfill.run import _about, _cause, _table
+from pipeline.backfill.run import _cause, _manifest, _table
 from pipeline.backfill.source import FolderUnusable, Source, SourceFile, in_blocks
 from pipeline.domain.insight import Roster
 from pipeline.errors import (
@@ -56,23 +56,23 @@ def source(tmp_path: Path) -> Source:
 
 
 def test_recordings_are_listed_by_path_and_other_files_are_left_out(source):
-    found = list(source.recordings())
-    assert [(one.path, one.size) for one in found] == [("a/1.MP3", 5), ("b/2.wav", 5)]
-    assert all(one.modified and abs((datetime.now(UTC) - one.modified).total_seconds()) < 60 for one in found)
+    files = list(source.recordings())
+    assert [(file.path, file.size) for file in files] == [("a/1.MP3", 5), ("b/2.wav", 5)]
+    assert all(file.modified and abs((datetime.now(UTC) - file.modified).total_seconds()) < 60 for file in files)
 
 
 def test_a_pattern_takes_the_place_of_the_suffixes(source):
-    assert [one.path for one in source.recordings("*.txt")] == ["notes.txt"]
-    assert [one.path for one in source.recordings("b/*")] == ["b/2.wav"]
+    assert [file.path for file in source.recordings("*.txt")] == ["notes.txt"]
+    assert [file.path for file in source.recordings("b/*")] == ["b/2.wav"]
 
 
 def test_a_bucket_is_listed_like_a_folder():
     memory = fsspec.filesystem("memory")
     memory.pipe({"/bucket/2025/1.wav": b"one", "/bucket/2025/2.flac": b"two", "/other/3.wav": b"three"})
     try:
-        found = list(Source("memory://bucket").recordings())
-        assert [one.path for one in found] == ["2025/1.wav", "2025/2.flac"]
-        assert all(one.modified for one in found)
+        files = list(Source("memory://bucket").recordings())
+        assert [file.path for file in files] == ["2025/1.wav", "2025/2.flac"]
+        assert all(file.modified for file in files)
     finally:
         memory.rm("/bucket", recursive=True)
         memory.rm("/other", recursive=True)
@@ -99,8 +99,13 @@ def test_a_recording_is_copied_and_hashed_or_says_why_not(source, tmp_path):
 
 
 def test_blocks_are_bounded_by_number_and_by_bytes():
-    found = [SourceFile(str(at), size) for at, size in enumerate((1, 1, 1, 50, 200, 1))]
-    assert [[one.path for one in block] for block in in_blocks(found, 2, 100)] == [["0", "1"], ["2", "3"], ["4"], ["5"]]
+    files = [SourceFile(str(at), size) for at, size in enumerate((1, 1, 1, 50, 200, 1))]
+    assert [[file.path for file in block] for block in in_blocks(files, 2, 100)] == [
+        ["0", "1"],
+        ["2", "3"],
+        ["4"],
+        ["5"],
+    ]
 
 
 def test_what_is_done_is_read_from_the_parts(output):
@@ -179,13 +184,13 @@ def test_the_manifest_of_a_folder_names_models_and_no_secret(monkeypatch):
     monkeypatch.setenv("SWITCHBOARD_ASR__MODEL", "base")
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
     settings = Settings()
-    told = _about(
+    manifest = _manifest(
         BackfillJob(
             "file:///in", "file:///out", "", settings.asr, settings.diarization, settings.process_options(), Roster()
         )
     )
-    assert told["recognition"]["model"] == "base" and told["source"] == "file:///in"
-    assert "MDEy" not in json.dumps(told)
+    assert manifest["recognition"]["model"] == "base" and manifest["source"] == "file:///in"
+    assert "MDEy" not in json.dumps(manifest)
 
 
 def test_a_part_is_there_whole_or_not_at_all(output, tmp_path, monkeypatch):
@@ -212,9 +217,9 @@ def test_every_column_of_a_row_has_its_type():
 
 
 def _job(tmp_path: Path, run: str) -> BackfillJob:
-    own = Settings()
+    settings = Settings()
     folders = ((tmp_path / "in").as_uri(), (tmp_path / "out").as_uri())
-    return BackfillJob(*folders, run, own.asr, own.diarization, own.process_options(), Roster())
+    return BackfillJob(*folders, run, settings.asr, settings.diarization, settings.process_options(), Roster())
 
 
 class Dying(Backfiller):
@@ -226,10 +231,10 @@ class Dying(Backfiller):
         self._loop, self._replicas = asyncio.new_event_loop(), ()
 
     async def _rows(self, block):
-        self.begun.update(one.path for one in block)
-        if self._deadly & {one.path for one in block}:
+        self.begun.update(file.path for file in block)
+        if self._deadly & {file.path for file in block}:
             raise SystemExit(1)
-        return [row(one.path) for one in block]
+        return [row(file.path) for file in block]
 
 
 def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block_are_done(output, tmp_path):
@@ -260,11 +265,11 @@ class Busy(Dying):
 
     async def _rows(self, block):
         self._times -= 1
-        self.begun.update(one.path for one in block)
+        self.begun.update(file.path for file in block)
         busy = _columns(RecordingUnreachable("The recording cannot be read (OSError)."))
         return [
-            row(one.path, "failed", **busy) if self._times >= 0 and at else row(one.path)
-            for at, one in enumerate(block)
+            row(file.path, "failed", **busy) if self._times >= 0 and at else row(file.path)
+            for at, file in enumerate(block)
         ]
 
 
@@ -289,15 +294,15 @@ class Reading(Dying):
 
     async def _rows(self, block):
         rows = []
-        for at, one in enumerate(block):
+        for at, file in enumerate(block):
             if at == self._readable:
                 shutil.rmtree(self._source._root)
             try:
                 with TemporaryDirectory() as folder:
-                    self._source.copy(one, Path(folder), 100)
-                rows.append(row(one.path))
+                    self._source.copy(file, Path(folder), 100)
+                rows.append(row(file.path))
             except RecordingGone as error:
-                rows.append(row(one.path, "failed", **_columns(error)))
+                rows.append(row(file.path, "failed", **_columns(error)))
         return rows
 
 
@@ -320,8 +325,8 @@ def test_where_the_whole_source_is_gone_the_run_ends_and_no_recording_is_blamed(
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (PermissionError("Forbidden"), "Check its credentials"),
-        (type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), "Check its credentials"),
+        (PermissionError("Forbidden"), "Check credentials"),
+        (type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), "Check credentials"),
         (ImportError("Install s3fs to access S3"), "extra `aws`"),
         (OSError(16, "Please reduce your request rate."), "Check that it exists and is reachable"),
     ],
@@ -340,8 +345,8 @@ def test_an_error_of_an_actor_is_the_drivers_whichever_module_it_is_of():
             "The above exception was the direct cause of the following exception:",
         )
     )
-    found = _cause(RuntimeError(text))
-    assert isinstance(found, FolderUnusable) and "OSError: away" in found.message
+    cause = _cause(RuntimeError(text))
+    assert isinstance(cause, FolderUnusable) and "OSError: away" in cause.message
 
 
 def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):

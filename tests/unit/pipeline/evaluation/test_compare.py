@@ -15,7 +15,7 @@ SAID = "one two three four five six seven eight nine ten"
 
 
 def call(number: int, text: str, language: str = "de", **more: object) -> TrueCall:
-    """A call of one turn, a word a second."""
+    """Return a call of one turn, one word per second."""
     words = tuple(TrueWord(word, float(at), at + 0.5) for at, word in enumerate(text.split()))
     turn = TrueTurn("rep", 0.0, float(max(len(words), 1)), words)
     return TrueCall(str(UUID(int=number)), (turn,), language, 60.0, **more)  # type: ignore[arg-type]
@@ -27,7 +27,9 @@ def wrong(count: int) -> str:
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
-    """Twelve calls: `better` is right where `first` has one or two words of ten wrong; a third one has heard three."""
+    """Return twelve calls: `better` is right where `first` has one or two wrong words of ten; a third system has three
+    calls.
+    """
     truths = [call(number, SAID, "de" if number % 2 else "fr") for number in range(12)]
     sides = {
         "first": [call(number, wrong(1 + number % 2), processing=6.0) for number in range(12)],
@@ -50,7 +52,7 @@ def test_which_is_better_by_how_much_is_a_sentence(comparison: Comparison) -> No
     assert sentence("better", "lost_per_minute") == "no difference shown (+0.00 to +0.00)"
     assert sentence("few", "wer") == "few differs by -13.3 points: too few calls to tell"
     assert comparison.verdict("first", "wer") is None
-    assert comparison.verdict("few", "rtfx") is None, "nobody said how long it took"
+    assert comparison.verdict("few", "rtfx") is None, "no processing time"
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,9 @@ def test_a_difference_is_shown_where_its_interval_leaves_out_zero(
 
 
 def test_slices_are_of_facts_that_calls_do_not_share(comparison: Comparison) -> None:
-    found = {(one.fact, one.value): one for one in comparison.slices("wer")}
-    assert list(found) == [("language", "de"), ("language", "fr"), ("agent", "Ana"), ("agent", "Ben")]
-    french = found["language", "fr"]
+    slices = {(part.fact, part.value): part for part in comparison.slices("wer")}
+    assert list(slices) == [("language", "de"), ("language", "fr"), ("agent", "Ana"), ("agent", "Ben")]
+    french = slices["language", "fr"]
     assert (french.calls, french.seconds) == (6, 360.0)
     assert [rate and rate.value for rate in french.rates] == [0.1, 0.0, 0.0]
     assert [verdict and verdict.better for verdict in french.verdicts] == [True, None]
@@ -94,27 +96,27 @@ def test_moments_say_what_was_said_and_what_was_heard() -> None:
     )
     truth = TrueCall("x", turns, "en", 9.0)
     voice, morning = (tuple(map(TrueWord, text.split())) for text in ("the voice is wrong", "good morning"))
-    one = replace(truth, turns=(turns[0], replace(turns[1], words=voice)))
+    first = replace(truth, turns=(turns[0], replace(turns[1], words=voice)))
     two = replace(truth, turns=(replace(turns[0], words=morning), turns[1]))
-    found = compare([truth], {"one": [one], "two": [two]}).moments("x")
-    assert [(moment.start, moment.speaker) for moment in found] == [(0.0, "rep"), (5.0, "customer")]
-    assert [heard.pieces for heard in found[0].outputs] == [
+    moments = compare([truth], {"one": [first], "two": [two]}).moments("x")
+    assert [(moment.start, moment.speaker) for moment in moments] == [(0.0, "rep"), (5.0, "customer")]
+    assert [turn.pieces for turn in moments[0].outputs] == [
         (TurnPiece("Good morning Frau Kern", "same"),),
         (TurnPiece("good morning", "same"), TurnPiece("Frau Kern", "said")),
     ]
-    assert found[1].outputs[0].pieces == (
+    assert moments[1].outputs[0].pieces == (
         TurnPiece("my invoice", "said"),
         TurnPiece("the voice", "heard"),
         TurnPiece("is wrong", "same"),
     )
-    assert [heard.wrong for heard in found[1].outputs] == [2, 0]
+    assert [turn.wrong for turn in moments[1].outputs] == [2, 0]
 
 
 def test_words_where_nobody_speaks_are_a_moment() -> None:
-    found = compare([TrueCall("x", (), "en", 60.0)], {"one": [call(0, "thank you")], "two": []}).moments
-    assert found("x") == [], "another call"
-    heard = replace(call(0, "thank you"), name="x")
-    (moment,) = compare([TrueCall("x", (), "en", 60.0)], {"one": [heard]}).moments("x")
+    moments = compare([TrueCall("x", (), "en", 60.0)], {"one": [call(0, "thank you")], "two": []}).moments
+    assert moments("x") == [], "another call"
+    hypothesis = replace(call(0, "thank you"), name="x")
+    (moment,) = compare([TrueCall("x", (), "en", 60.0)], {"one": [hypothesis]}).moments("x")
     assert moment.outputs[0].pieces == (TurnPiece("thank you", "heard"),)
     assert (moment.start, moment.speaker) == (0.0, None)
 

@@ -32,78 +32,78 @@ def told(*tasks: TrueTask) -> TrueCall:
 
 
 def test_a_task_is_right_with_its_words_and_its_owner() -> None:
-    known = told(TrueTask("Send the invoice", "rep", start=4.0), TrueTask("Call the customer back", "rep", start=8.0))
-    found = told(
+    truth = told(TrueTask("Send the invoice", "rep", start=4.0), TrueTask("Call the customer back", "rep", start=8.0))
+    hypothesis = told(
         TrueTask("send them the corrected invoice", "rep", start=4.5),
         TrueTask("phone the customer back", "customer", start=8.0),
         TrueTask("water the plants", "rep", start=0.0),
     )
-    assert match_tasks(known, found) == MatchCounts(correct=1, predicted=3, expected=2), (
-        "one owner is wrong, one task is nobody's"
+    assert match_tasks(truth, hypothesis) == MatchCounts(correct=1, predicted=3, expected=2), (
+        "one owner is wrong, one task does not match"
     )
-    assert METRICS["task_f1"](score(known, found)) == (2, 5)
+    assert METRICS["task_f1"](score(truth, hypothesis)) == (2, 5)
 
 
 def test_each_known_task_is_found_once() -> None:
-    known = told(TrueTask("Send the invoice", "rep"))
-    assert match_tasks(known, told(*[TrueTask("send the invoice", "rep")] * 2)) == MatchCounts(1, 2, 1)
+    truth = told(TrueTask("Send the invoice", "rep"))
+    assert match_tasks(truth, told(*[TrueTask("send the invoice", "rep")] * 2)) == MatchCounts(1, 2, 1)
 
 
 def test_an_optional_task_costs_nothing_found_or_not() -> None:
-    known = told(TrueTask("Send the invoice", "rep"), TrueTask("Check the boiler", "rep", optional=True))
-    assert match_tasks(known, told(TrueTask("send the invoice", "rep"))) == MatchCounts(1, 1, 1)
+    truth = told(TrueTask("Send the invoice", "rep"), TrueTask("Check the boiler", "rep", optional=True))
+    assert match_tasks(truth, told(TrueTask("send the invoice", "rep"))) == MatchCounts(1, 1, 1)
     both = told(TrueTask("send the invoice", "rep"), TrueTask("inspect the boiler", "customer"))
-    assert match_tasks(known, both) == MatchCounts(1, 1, 1)
+    assert match_tasks(truth, both) == MatchCounts(1, 1, 1)
 
 
 def test_few_words_are_enough_where_both_were_said_together() -> None:
-    known = told(TrueTask("Send the invoice by mail", "rep", start=4.0))
+    truth = told(TrueTask("Send the invoice by mail", "rep", start=4.0))
     far = replace(TALK[0], start=900.0, end=903.0)
-    later = replace(known, turns=(*TALK, *[replace(far, start=900.0 + at) for at in range(9)]))
+    later = replace(truth, turns=(*TALK, *[replace(far, start=900.0 + at) for at in range(9)]))
     vague = TrueTask("get the invoice to our bookkeeping people", "rep", start=4.0)
     near = match_tasks(later, told(vague))
     away = match_tasks(later, told(replace(vague, start=908.0)))
     assert near is not None and away is not None
-    assert (near.right, away.right) == (1, 0)
+    assert (near.correct, away.correct) == (1, 0)
 
 
 def test_fields_of_a_contact_count_each() -> None:
-    known = replace(CALL, contact=TrueContact("Dr. Eva Kern", "Kern GmbH", None, "+49 30 1234567"))
-    heard = replace(CALL, contact=TrueContact("Eva Kern", "Nordlicht", "eva@kern.example", "030 1234567"))
-    assert match_contact(known, heard) == MatchCounts(correct=2, predicted=4, expected=3)
+    truth = replace(CALL, contact=TrueContact("Dr. Eva Kern", "Kern GmbH", None, "+49 30 1234567"))
+    hypothesis = replace(CALL, contact=TrueContact("Eva Kern", "Nordlicht", "eva@kern.example", "030 1234567"))
+    assert match_contact(truth, hypothesis) == MatchCounts(correct=2, predicted=4, expected=3)
     nobody = replace(CALL, contact=TrueContact())
-    assert match_contact(nobody, heard) == MatchCounts(0, 4, 0), "it is known that there is no contact"
+    assert match_contact(nobody, hypothesis) == MatchCounts(0, 4, 0), "it is known that there is no contact"
     assert match_contact(nobody, nobody) == MatchCounts(0, 0, 0)
 
 
 def test_what_nobody_said_is_not_measured() -> None:
     assert match_tasks(CALL, told()) is None and match_tasks(told(), CALL) is None
     assert match_contact(CALL, replace(CALL, contact=TrueContact())) is None
-    found = score(CALL, CALL)
+    result = score(CALL, CALL)
     metrics = ("task_f1", "contact_f1", "rtfx", "cost_per_audio_hour")
-    assert [METRICS[metric](found) for metric in metrics] == [None] * 4
+    assert [METRICS[metric](result) for metric in metrics] == [None] * 4
 
 
 def test_speed_and_cost_are_of_the_audio() -> None:
     truth = replace(CALL, duration=1800.0)
-    found = score(truth, replace(CALL, processing=180.0), price_per_hour=2.0)
-    assert METRICS["rtfx"](found) == (1800.0, 180.0)
-    assert METRICS["cost_per_audio_hour"](found) == (0.1, 0.5)
+    result = score(truth, replace(CALL, processing=180.0), price_per_hour=2.0)
+    assert METRICS["rtfx"](result) == (1800.0, 180.0)
+    assert METRICS["cost_per_audio_hour"](result) == (0.1, 0.5)
     assert METRICS["cost_per_audio_hour"](score(truth, replace(CALL, processing=180.0))) is None
 
 
 def test_findings_tell_tasks_and_the_contact() -> None:
-    said = transcript(("rep", "Hello."), ("customer", "Hi, Eva Kern here."))
-    found = findings(tasks=(task("Send it"),), heard={"name": "Eva Kern", "number": "+49301234567"})
-    heard = from_hypothesis("x", said, found, processing=3.0)
-    assert heard.tasks == (TrueTask("Send it", "rep", None, 0.0),)
-    assert heard.contact == TrueContact("Eva Kern", None, None, "+49301234567")
-    assert (heard.duration, heard.processing) == (7.0, 3.0)
+    call_transcript = transcript(("rep", "Hello."), ("customer", "Hi, Eva Kern here."))
+    call_findings = findings(tasks=(task("Send it"),), heard={"name": "Eva Kern", "number": "+49301234567"})
+    hypothesis = from_hypothesis("x", call_transcript, call_findings, processing=3.0)
+    assert hypothesis.tasks == (TrueTask("Send it", "rep", None, 0.0),)
+    assert hypothesis.contact == TrueContact("Eva Kern", None, None, "+49301234567")
+    assert (hypothesis.duration, hypothesis.processing) == (7.0, 3.0)
     matched = Finding("contacts", 1, {"contact_id": "7", "heard": {"name": None, "email": {"value": "e@k.example"}}})
-    known = {"7": TrueContact("Eva Kern", "Kern GmbH", None, "+49309")}
+    contacts = {"7": TrueContact("Eva Kern", "Kern GmbH", None, "+49309")}
     person = TrueContact("Eva Kern", "Kern GmbH", "e@k.example", "+49309")
-    assert from_hypothesis("x", said, [matched], known).contact == person
-    assert from_hypothesis("x", said).tasks is None
+    assert from_hypothesis("x", call_transcript, [matched], contacts).contact == person
+    assert from_hypothesis("x", call_transcript).tasks is None
 
 
 def test_digests_are_those_of_before_where_nothing_more_is_known() -> None:

@@ -16,24 +16,24 @@ from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord
 VOCABULARY = ["alpha", "bravo", "carlo", "delta"]
 
 
-def distance(one: list[str], other: list[str]) -> int:
+def distance(first: list[str], second: list[str]) -> int:
     """Levenshtein's, as the textbook has it."""
-    row = list(range(len(other) + 1))
-    for i, word in enumerate(one, 1):
+    row = list(range(len(second) + 1))
+    for i, word in enumerate(first, 1):
         before, row[0] = row[0], i
-        for j, heard in enumerate(other, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != heard))
+        for j, second_word in enumerate(second, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != second_word))
     return row[-1]
 
 
 def call(*turns: tuple[str, float, str], channels: bool = False, language: str = "de", name: str = "x") -> TrueCall:
     """Turns as (speaker, start, words); each word takes 400 ms and half a second passes until the next."""
-    made = []
+    call_turns = []
     for speaker, start, text in turns:
         words = tuple(TrueWord(w, start + 0.5 * n, start + 0.5 * n + 0.4) for n, w in enumerate(text.split()))
         end = start + 0.5 * max(len(words), 1)
-        made.append(TrueTurn(speaker, start, end, words, {"rep": 0}.get(speaker, 1) if channels else None))
-    return TrueCall(name, tuple(made), language)
+        call_turns.append(TrueTurn(speaker, start, end, words, {"rep": 0}.get(speaker, 1) if channels else None))
+    return TrueCall(name, tuple(call_turns), language)
 
 
 @st.composite
@@ -43,42 +43,42 @@ def calls(draw: st.DrawFn) -> TrueCall:
     return call(*((speaker, 4.0 * at, text) for at, (speaker, text) in enumerate(turns)), channels=True)
 
 
-def said(one: TrueCall, speaker: str | None = None) -> list[str]:
-    return [w.text for turn in one.turns if speaker in (None, turn.speaker) for w in turn.words or ()]
+def said(call: TrueCall, speaker: str | None = None) -> list[str]:
+    return [w.text for turn in call.turns if speaker in (None, turn.speaker) for w in turn.words or ()]
 
 
-@given(truth=calls(), heard=calls())
-def test_words_wrong_are_the_edit_distance_of_each_channel(truth: TrueCall, heard: TrueCall) -> None:
-    found = score(truth, heard)
-    assert found.normalized is not None
+@given(truth=calls(), output=calls())
+def test_words_wrong_are_the_edit_distance_of_each_channel(truth: TrueCall, output: TrueCall) -> None:
+    result = score(truth, output)
+    assert result.normalized is not None
     parties = ("rep", "customer")
-    assert found.normalized.all == sum(distance(said(truth, who), said(heard, who)) for who in parties)
-    assert found.normalized.reference == len(said(truth))
-    one_channel = score(*(replace(c, turns=tuple(replace(t, channel=None) for t in c.turns)) for c in (truth, heard)))
+    assert result.normalized.all == sum(distance(said(truth, who), said(output, who)) for who in parties)
+    assert result.normalized.reference == len(said(truth))
+    one_channel = score(*(replace(c, turns=tuple(replace(t, channel=None) for t in c.turns)) for c in (truth, output)))
     assert one_channel.normalized is not None
-    assert one_channel.normalized.all == distance(said(truth), said(heard))
+    assert one_channel.normalized.all == distance(said(truth), said(output))
 
 
-@given(truth=calls(), heard=calls())
-def test_cpwer_is_of_the_best_pairing_of_speakers(truth: TrueCall, heard: TrueCall) -> None:
-    found = score(truth, heard)
-    assert found.cp is not None
+@given(truth=calls(), output=calls())
+def test_cpwer_is_of_the_best_pairing_of_speakers(truth: TrueCall, output: TrueCall) -> None:
+    result = score(truth, output)
+    assert result.cp is not None
     parties = ("rep", "customer")
     best = min(
-        sum(distance(said(truth, a), said(heard, b)) for a, b in zip(parties, order, strict=True))
+        sum(distance(said(truth, a), said(output, b)) for a, b in zip(parties, order, strict=True))
         for order in itertools.permutations(parties)
     )
-    assert found.cp.all == best
+    assert result.cp.all == best
 
 
-@given(truth=calls(), heard=calls())
-def test_speech_with_the_wrong_speaker_is_what_a_grid_counts(truth: TrueCall, heard: TrueCall) -> None:
-    found = score(truth, heard)
-    length = round(100 * found.seconds)
+@given(truth=calls(), output=calls())
+def test_speech_with_the_wrong_speaker_is_what_a_grid_counts(truth: TrueCall, output: TrueCall) -> None:
+    result = score(truth, output)
+    length = round(100 * result.seconds)
     grids = []
-    for one in (truth, heard):
+    for call in (truth, output):
         grid = np.zeros((2, max(length, 1)), dtype=bool)
-        for turn in one.turns:
+        for turn in call.turns:
             grid[0 if turn.speaker == "rep" else 1, round(100 * turn.start) : round(100 * turn.end)] = True
         grids.append(grid)
     reference, other = grids
@@ -86,19 +86,19 @@ def test_speech_with_the_wrong_speaker_is_what_a_grid_counts(truth: TrueCall, he
         np.maximum(reference.sum(0), mapped.sum(0)).sum() - (reference & mapped).sum()
         for mapped in (other, other[::-1])
     )
-    assert found.spoken == pytest.approx(reference.sum() / 100, abs=0.02)
-    assert found.diarization == pytest.approx(wrong / 100, abs=0.05)
+    assert result.spoken == pytest.approx(reference.sum() / 100, abs=0.02)
+    assert result.diarization == pytest.approx(wrong / 100, abs=0.05)
 
 
 def test_a_call_by_hand() -> None:
     truth = call(("rep", 0.0, "Guten Tag Frau Kern"), ("customer", 4.0, "Hallo"), channels=True)
-    heard = call(("rep", 0.2, "guten tag frau"), ("customer", 4.1, "hallo hallo"), channels=True)
-    found = score(truth, heard)
-    assert found.normalized == Errors(said=5, deleted=1, inserted=1)
-    assert found.written == Errors(said=5, substituted=4, deleted=1, inserted=1)
-    assert found.times == pytest.approx((0.2, 0.2, 0.2, 0.1))
-    assert (found.speakers, round(found.seconds, 3)) == (2, 5.1)
-    assert METRICS["lost_per_minute"](found) == (1, pytest.approx(5.1 / 60))
+    hypothesis = call(("rep", 0.2, "guten tag frau"), ("customer", 4.1, "hallo hallo"), channels=True)
+    result = score(truth, hypothesis)
+    assert result.normalized == Errors(reference=5, deleted=1, inserted=1)
+    assert result.written == Errors(reference=5, substituted=4, deleted=1, inserted=1)
+    assert result.times == pytest.approx((0.2, 0.2, 0.2, 0.1))
+    assert (result.speakers, round(result.seconds, 3)) == (2, 5.1)
+    assert METRICS["lost_per_minute"](result) == (1, pytest.approx(5.1 / 60))
 
 
 def test_normalizers_are_whispers() -> None:
@@ -109,25 +109,25 @@ def test_normalizers_are_whispers() -> None:
 
 def test_what_is_not_known_is_not_measured() -> None:
     truth = call(("rep", 0.0, "one two"), ("customer", 2.0, "three"))
-    heard = call(("A", 0.0, "one two"), ("B", 2.0, "tree"))
+    hypothesis = call(("A", 0.0, "one two"), ("B", 2.0, "tree"))
     untimed = replace(
         truth, turns=tuple(replace(t, words=tuple(TrueWord(w.text) for w in t.words or ())) for t in truth.turns)
     )
-    assert score(untimed, heard).times == ()
+    assert score(untimed, hypothesis).times == ()
     nobody = replace(truth, turns=tuple(replace(turn, speaker=None) for turn in truth.turns))
-    found = score(nobody, heard)
-    assert (found.cp, found.diarization, found.jaccard) == (None, None, None)
-    assert found.normalized == Errors(said=3, substituted=1)
+    result = score(nobody, hypothesis)
+    assert (result.cp, result.diarization, result.jaccard) == (None, None, None)
+    assert result.normalized == Errors(reference=3, substituted=1)
     silent = replace(truth, turns=tuple(replace(turn, words=None) for turn in truth.turns))
-    found = score(silent, heard)
-    assert (found.normalized, found.written, found.cp) == (None, None, None)
-    assert found.diarization == pytest.approx(0.0)
-    nothing = score(TrueCall("x", ()), heard)
-    assert nothing.normalized == Errors(said=0, inserted=3)
+    result = score(silent, hypothesis)
+    assert (result.normalized, result.written, result.cp) == (None, None, None)
+    assert result.diarization == pytest.approx(0.0)
+    nothing = score(TrueCall("x", ()), hypothesis)
+    assert nothing.normalized == Errors(reference=0, inserted=3)
 
 
 def scored(name: str, wrong: int, words: int, seconds: float = 60.0) -> CallScore:
-    errors = Errors(said=words, substituted=wrong)
+    errors = Errors(reference=words, substituted=wrong)
     return CallScore(name, seconds, errors, errors, None, None, None, None, None, ())
 
 
@@ -146,9 +146,9 @@ def test_intervals_are_of_resampled_calls() -> None:
 
 
 def test_a_difference_is_of_the_same_calls() -> None:
-    one = [scored(str(n), 10 + n % 3, 100) for n in range(20)]
+    scores = [scored(str(n), 10 + n % 3, 100) for n in range(20)]
     other = [scored(str(n), 8 + n % 3, 100) for n in range(5, 25)]
-    rate = difference(one, other, "wer")
+    rate = difference(scores, other, "wer")
     assert rate is not None and rate.high is not None
     assert rate.calls == 15
     assert rate.value == pytest.approx(-0.02)

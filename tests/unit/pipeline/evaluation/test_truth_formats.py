@@ -52,11 +52,11 @@ def calls(draw: st.DrawFn) -> TrueCall:
 
 
 def as_held(kind: str, call: TrueCall) -> TrueCall:
-    """The call as a format can hold it."""
-    one = len({turn.channel for turn in call.turns}) == 1
+    """Return the call as a format can store it."""
+    is_single_channel = len({turn.channel for turn in call.turns}) == 1
 
     def turn_of(turn: TrueTurn) -> TrueTurn:
-        channel = None if one or kind == "textgrid" else turn.channel
+        channel = None if is_single_channel or kind == "textgrid" else turn.channel
         words = tuple(TrueWord(word.text) for word in turn.words or ()) if kind == "stm" else turn.words
         return TrueTurn(
             None if kind == "ctm" else turn.speaker, turn.start, turn.end, None if kind == "rttm" else words, channel
@@ -68,8 +68,12 @@ def as_held(kind: str, call: TrueCall) -> TrueCall:
 def rounded(call: TrueCall) -> TrueCall:
     """Times in milliseconds: formats hold sums of them."""
 
-    def word(one: TrueWord) -> TrueWord:
-        return replace(one, start=one.start and round(one.start, 3), end=one.end and round(one.end, 3))
+    def word(true_word: TrueWord) -> TrueWord:
+        return replace(
+            true_word,
+            start=true_word.start and round(true_word.start, 3),
+            end=true_word.end and round(true_word.end, 3),
+        )
 
     turns = (
         replace(
@@ -90,17 +94,17 @@ def test_what_is_written_is_read_back(tmp_path: Path, kind: str, call: TrueCall)
     folder = tmp_path / kind
     target = folder if FORMATS[kind].one_call_each else folder / f"all{FORMATS[kind].suffix}"
     for file in write([call], kind, target):
-        (found,) = read(file)
-        assert rounded(found) == as_held(kind, call)
+        (read_call,) = read(file)
+        assert rounded(read_call) == as_held(kind, call)
         file.unlink()
 
 
 def test_a_digest_is_of_the_truth_and_not_of_the_order() -> None:
-    one = TrueCall("a", (TrueTurn("rep", 0, 1, (TrueWord("hi", 0, 1),)), TrueTurn("customer", 2, 3, ())))
+    call = TrueCall("a", (TrueTurn("rep", 0, 1, (TrueWord("hi", 0, 1),)), TrueTurn("customer", 2, 3, ())))
     other = TrueCall("b", ())
-    assert digest([one, other]) == digest([other, replace(one, turns=one.turns[::-1])])
-    changed = replace(one, turns=(replace(one.turns[0], words=(TrueWord("high", 0, 1),)), one.turns[1]))
-    assert digest([changed, other]) != digest([one, other])
+    assert digest([call, other]) == digest([other, replace(call, turns=call.turns[::-1])])
+    changed = replace(call, turns=(replace(call.turns[0], words=(TrueWord("high", 0, 1),)), call.turns[1]))
+    assert digest([changed, other]) != digest([call, other])
 
 
 def test_a_transcript_without_its_announcements_is_truth() -> None:
@@ -135,7 +139,7 @@ FAULTS = {
     "a.jsonl": ('{"name": "a", "turns": [{"speaker": "rep"}]}\n', "line 1"),
     "b.jsonl": ('{"name": "a", "turns": [{"speaker": "rep", "start": 2, "end": 1, "words": []}]}\n', "line 1"),
     "a.TextGrid": ("not a grid", "TextGrid"),
-    "a.docx": ("anything", "none of the endings"),
+    "a.docx": ("anything", "an unknown suffix"),
 }
 
 
@@ -144,9 +148,9 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, name:
     text, fault = FAULTS[name]
     file = tmp_path / name
     file.write_text(text)
-    with pytest.raises(UnreadableFile, match=fault) as found:
+    with pytest.raises(UnreadableFile, match=fault) as raised:
         read(file)
-    assert name in str(found.value)
+    assert name in str(raised.value)
 
 
 def test_a_folder_holds_one_format_and_each_call_once(tmp_path: Path) -> None:
@@ -166,11 +170,11 @@ def test_words_of_an_aligner_alone_become_turns_at_pauses(tmp_path: Path) -> Non
     words = (TrueWord("one", 0.0, 0.4), TrueWord("two", 0.5, 0.9), TrueWord("three", 3.0, 3.4))
     write([TrueCall("call", (TrueTurn("rep", 0.0, 3.4, words),))], "textgrid", tmp_path)
     text = aligned.read_text()
-    (found,) = read(aligned)
-    assert [turn.text for turn in found.turns] == ["one two three"]
+    (call,) = read(aligned)
+    assert [turn.text for turn in call.turns] == ["one two three"]
     aligned.write_text(text.replace('"rep"', '"rep - phones"'))
-    (found,) = read(aligned)
-    assert [(turn.speaker, turn.text) for turn in found.turns] == [("rep", "one two"), ("rep", "three")]
+    (call,) = read(aligned)
+    assert [(turn.speaker, turn.text) for turn in call.turns] == [("rep", "one two"), ("rep", "three")]
 
 
 @pytest.mark.parametrize("kind", ["ctm", "textgrid"])
