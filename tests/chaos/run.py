@@ -19,7 +19,7 @@ from db.secrets.recording_urls import UrlSealer
 from db.workspace import directory, keys
 from tests.chaos import events, skew
 from tests.chaos.auditor import Fault, Truth, audit
-from tests.chaos.kills import LONGEST, SHARES, Kill, Killer, schedule
+from tests.chaos.kills import MAX_RECOVERY_SECONDS, SHARES, Kill, Killer, schedule
 from tests.chaos.ledger import ACCEPTED, Attempt, Ledger
 from tests.chaos.recordings import Recordings, spoken
 from tests.chaos.stand import SECRETS_KEY, Onlooker, Stand
@@ -288,7 +288,8 @@ def unanswered(attempts: Iterable[Attempt], kills: Sequence[Kill]) -> dict[str, 
             felt = [
                 kill
                 for kill in kills
-                if kill.at < attempt.answered_at and kill.at + (kill.recovered or LONGEST) > attempt.sent_at
+                if kill.at < attempt.answered_at
+                and kill.at + (kill.recovered or MAX_RECOVERY_SECONDS) > attempt.sent_at
             ]
             counts[f"{attempt.error}: {max(felt, key=lambda kill: kill.at).kind if felt else 'nothing'}"] += 1
     return dict(counts.most_common())
