@@ -1,7 +1,6 @@
-"""OpenAPI 3.1 documents of /submit and of the API, from the routes, models and refusals that answer requests.
+"""OpenAPI 3.1 documents of /submit and the API, from their routes, models and refusals.
 
-`make generate` writes both. The API serves its document; that of /submit is only a file, since under `base_url`
-only /submit answers.
+`make generate` writes both. The API serves its document; that of /submit is only a file.
 """
 
 import json
@@ -14,11 +13,11 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from db.records.correct import Current
-from serve_app.api import errors as of_api
+from serve_app.api import errors as api_errors
 from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.queries import QueryParameters
 from serve_app.http import problems
-from serve_app.http.camel_json import camel, renamed
+from serve_app.http.camel_json import camel, camelize_schema
 from serve_app.http.json_body import Fault
 from serve_app.http.limits import LimitOptions
 from serve_app.http.problems import Refusal, problem_type
@@ -51,33 +50,33 @@ _EXAMPLES = {
     },
 }
 _OBJECTS = {
-    "call_id": "The sender's callId.",
-    "edit_id": "The edit.",
-    "task_id": "The task.",
-    "team_id": "The team.",
-    "user_id": "The member.",
-    "contact_id": "The contact.",
-    "key_id": "The key; its secret is not its id.",
-    "run_id": "The run.",
-    "question_key": "The question's key.",
-    "scorecard_key": "The scorecard's key.",
-    "calibration_id": "The calibration.",
+    "call_id": "The callId of the submission.",
+    "edit_id": "Id of the edit.",
+    "task_id": "Id of the task.",
+    "team_id": "Id of the team.",
+    "user_id": "Id of the member.",
+    "contact_id": "Id of the contact.",
+    "key_id": "Id of the key, not its secret.",
+    "run_id": "Id of the run.",
+    "question_key": "Key of the question.",
+    "scorecard_key": "Key of the scorecard.",
+    "calibration_id": "Id of the calibration.",
 }
 _KEYS = ("question_key", "scorecard_key")
-_OF_ADMINS = {
-    of_api.AdminBodyRefused,
-    of_api.OutsideTeam,
-    of_api.NoSuchObject,
-    of_api.Taken,
-    of_api.InUse,
-    of_api.LastKey,
-    of_api.RunRefusal,
-    of_api.QuestionRefusal,
+_ADMIN_ERRORS = {
+    api_errors.AdminBodyRefused,
+    api_errors.OutsideTeam,
+    api_errors.NoSuchObject,
+    api_errors.IdTaken,
+    api_errors.InUse,
+    api_errors.LastKey,
+    api_errors.RunRefusal,
+    api_errors.QuestionRefusal,
 }
-_OF_EDITS = {of_api.EditBodyRefused, of_api.SomethingElse, of_api.EditIdUsed}
-_OF_BODIES = {
-    *_OF_EDITS,
-    of_api.AdminBodyRefused,
+_EDIT_ERRORS = {api_errors.EditBodyRefused, api_errors.EditConflict, api_errors.EditIdUsed}
+_BODY_ERRORS = {
+    *_EDIT_ERRORS,
+    api_errors.AdminBodyRefused,
     problems.BodyTooSlow,
     problems.BodyTooLarge,
     problems.MediaTypeRefused,
@@ -87,19 +86,21 @@ _SAMPLES: dict[type[Refusal], Refusal] = {
     problems.BodyRefused: problems.BodyRefused(
         [
             Fault("/startTime", "startTime is required."),
-            Fault("", "Key number 3 of the body is not a field of a submission. Did you mean recordingUrl?"),
+            Fault("", "Unknown field at position 3. Did you mean recordingUrl?"),
         ]
     ),
     problems.TooManyRequests: problems.TooManyRequests(1),
     problems.BacklogFull: problems.BacklogFull(LimitOptions.BACKLOG_RETRY_SECONDS),
-    of_api.InvalidQuery: of_api.InvalidQuery([Fault("/limit", "limit: Input should be less than or equal to 200.")]),
-    of_api.EditBodyRefused: of_api.EditBodyRefused([Fault("/new", "new: Field required.")]),
-    of_api.AdminBodyRefused: of_api.AdminBodyRefused([Fault("/name", "name: Field required.")]),
-    of_api.SomethingElse: of_api.SomethingElse(
+    api_errors.InvalidQuery: api_errors.InvalidQuery(
+        [Fault("/limit", "limit: Input should be less than or equal to 200.")]
+    ),
+    api_errors.EditBodyRefused: api_errors.EditBodyRefused([Fault("/new", "new: Field required.")]),
+    api_errors.AdminBodyRefused: api_errors.AdminBodyRefused([Fault("/name", "name: Field required.")]),
+    api_errors.EditConflict: api_errors.EditConflict(
         {"current": {"value": "invoices", "turn": 1, "start": 3.5, "end": 4.1, "speaker": "customer"}}
     ),
-    of_api.NoSuchRange: of_api.NoSuchRange(4096),
-    of_api.TooManyReads: of_api.TooManyReads(_LIMITED),
+    api_errors.NoSuchRange: api_errors.NoSuchRange(4096),
+    api_errors.TooManyReads: api_errors.TooManyReads(_LIMITED),
 }
 
 
@@ -107,10 +108,10 @@ def submit_document() -> dict[str, Any]:
     """Return the document of /submit."""
     return _document(
         "Switchboard: submit a call",
-        "Takes in telephone calls for transcription and analysis. One endpoint; a call is sent "
-        "once, or when it starts and again when it ends. Submissions with the same callId are one record.",
+        "Submits telephone calls for transcription and analysis. Send a call once, or when it starts "
+        "and again when it ends. Submissions with the same callId are merged into one record.",
         "{base_url}",
-        "An API key of the sender's workspace: workspace-wide, or for one team.",
+        "An API key with the scope `submit`, workspace-wide or for a team.",
         {"/submit": {"post": _submit_operation()}},
         {"schemas": _submit_schemas()},
     )
@@ -127,11 +128,11 @@ def api_document() -> dict[str, Any]:
     return _document(
         "Switchboard API",
         "Read and correct calls; manage questions, scorecards, runs, teams, members, contacts and "
-        "keys. Lists come in pages: `next` is the `cursor` of the page behind, which stays where it is while calls "
-        "come in. A key of a team reads that team's calls, a key of the workspace reads all of them.",
+        "keys. Lists are paginated: pass `next` as the `cursor` of the next page; cursors remain stable while calls "
+        "are added. A key of a team reads the calls of that team, a key of the workspace reads all calls.",
         "{base_url}/api/v1",
-        "An API key with the scope `read`; with the scope `edit` for what is corrected, "
-        "with `admin` for workspace, teams, new and changed members and contacts, keys and changes.",
+        "An API key with the scope `read`; `edit` for corrections; `admin` for the workspace, "
+        "teams, members, contacts, keys, runs and questions.",
         paths,
         {"responses": responses, "schemas": dict(sorted(schemas.items()))},
     )
@@ -173,7 +174,7 @@ def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
         headers |= _rates()
     return {
         "description": " ".join(sample.detail for sample in samples.values()),
-        "headers": {"X-Request-Id": _header("Identifies this request in the service's log."), **headers},
+        "headers": {"X-Request-Id": _header("Id of the request in the log of the service."), **headers},
         "content": {
             problems.PROBLEM: {
                 "schema": {"$ref": _REF.format(model=Problem.__name__)},
@@ -199,10 +200,10 @@ def _header(description: str = "") -> dict[str, Any]:
 def _rates() -> dict[str, Any]:
     """Return the headers of the IETF draft "RateLimit header fields for HTTP"."""
     return {
-        "RateLimit-Policy": _header("The key's quota `q` in a window of `w` seconds."),
+        "RateLimit-Policy": _header("Quota `q` of the key in a window of `w` seconds."),
         "RateLimit": _header(
-            "Requests left to the key, `r`, and the seconds `t` until its whole quota is available again or, if "
-            "`r` is 0, until it may send one request."
+            "Remaining requests `r` of the key, and the seconds `t` until its full quota is available or, if "
+            "`r` is 0, until the next request."
         ),
     }
 
@@ -212,11 +213,11 @@ def _submit_operation() -> dict[str, Any]:
     return {
         "operationId": "submitCall",
         "summary": "Submit a call",
-        "description": "Idempotent by callId: any request may be sent again. The answer follows the request: "
-        "`transcribing` with a jobId when it carries a recordingUrl, else `received`.",
+        "description": "Idempotent by callId: any request may be repeated. The response depends on the request: "
+        "`transcribing` with a jobId if it has a recordingUrl, else `received`.",
         "requestBody": {
             "required": True,
-            "description": f"A JSON object of at most {kilobytes} KiB (a setting). Other keys than these are refused.",
+            "description": f"A JSON object of max. {kilobytes} KiB. Unknown fields are rejected.",
             "content": {
                 "application/json": {"schema": {"$ref": _REF.format(model="SubmitBody")}, "examples": _EXAMPLES}
             },
@@ -230,8 +231,8 @@ def _submit_operation() -> dict[str, Any]:
 
 def _accepted() -> dict[str, Any]:
     return {
-        "description": "Recorded for good.",
-        "headers": {"X-Request-Id": _header("Identifies this request in the service's log."), **_rates()},
+        "description": "The call is recorded permanently.",
+        "headers": {"X-Request-Id": _header("Id of the request in the log of the service."), **_rates()},
         "content": {
             "application/json": {
                 "schema": {"$ref": _REF.format(model="SubmitReply")},
@@ -250,7 +251,7 @@ def _submit_schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = definitions["$defs"]
     for schema in schemas.values():
         for described in schema["properties"].values():
-            described.pop("title", None)  # pydantic makes it from the name
+            described.pop("title", None)  # generated from the name
     present = {"type": "string"}  # `null` is "not sent", so dependentRequired does not express it
     schemas["SubmitBody"] |= {
         "if": {"required": ["recordingUrl2"], "properties": {"recordingUrl2": present}},
@@ -274,10 +275,10 @@ def _api_problem() -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template=_REF)
     fault = problem.pop("$defs")["BodyFault"]
     properties = problem["properties"]
-    properties["type"]["enum"] = sorted({problem_type(kind) for kind in of_api.REFUSALS})
-    properties["current"] = renamed(TypeAdapter(Current).json_schema(mode="serialization"))
+    properties["type"]["enum"] = sorted({problem_type(kind) for kind in api_errors.REFUSALS})
+    properties["current"] = camelize_schema(TypeAdapter(Current).json_schema(mode="serialization"))
     properties["current"]["type"] = ["object", "null"]
-    properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the parameters."}
+    properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the request."}
     return dict(problem)
 
 
@@ -289,17 +290,17 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
     content: dict[str, Any] = {media: {"schema": _binary(media)} for media in route.media}
     if route.answer is not None:
         content["application/json"] = {"schema": _schema(route.answer, schemas)}
-    etag = _header("Names this answer: send it in If-None-Match, and 304 says that nothing has changed.")
+    etag = _header("Version of the response. Send it in If-None-Match to get 304 if nothing has changed.")
     ok = {"description": route.summary + ".", "headers": {"ETag": etag, **_rates()}, "content": content}
     responses: dict[str, Any] = {"200": ok}
     if route.name == "playCall":
-        responses["206"] = {**ok, "description": "The bytes that Range asks for."}
+        responses["206"] = {**ok, "description": "The requested range."}
     if route.name == "compareRun":
-        responses["202"] = {**ok, "description": "It is being measured: ask again after Retry-After."}
+        responses["202"] = {**ok, "description": "The comparison is being measured. Retry after Retry-After."}
     if route.body is not None:
-        responses["201"] = {**ok, "description": "It is kept. 200: this request had kept it before."}
+        responses["201"] = {**ok, "description": "Created. 200: an earlier request created it."}
     if not route.lasts and route.method == "GET":
-        responses["304"] = {"description": "Nothing has changed."}
+        responses["304"] = {"description": "Not modified."}
     return {
         "operationId": route.name,
         "summary": route.summary,
@@ -362,7 +363,7 @@ def _not_null(property_: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    schema = renamed(TypeAdapter(answer).json_schema(mode="serialization", ref_template=_REF))
+    schema = camelize_schema(TypeAdapter(answer).json_schema(mode="serialization", ref_template=_REF))
     schemas.update(schema.pop("$defs", {}))
     if "$ref" in schema:
         return dict(schema)
@@ -376,7 +377,7 @@ def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
     """Return references by status to refusals, each described once in `refused`."""
     left_out = _left_out(route)
     references = {}
-    for status, kinds in _by_status(kind for kind in of_api.REFUSALS if kind not in left_out).items():
+    for status, kinds in _by_status(kind for kind in api_errors.REFUSALS if kind not in left_out).items():
         name = "_or_".join(kind.__name__ for kind in kinds)
         refused.setdefault(name, _refused(kinds))
         references[status] = {"$ref": f"#/components/responses/{name}"}
@@ -387,25 +388,25 @@ def _left_out(route: Route) -> set[type[Refusal]]:
     """Return the refusals of other routes."""
     left_out: set[type[Refusal]] = set()
     if "call_id" not in route.path:
-        left_out |= {of_api.NoSuchCall, of_api.NotReady}
+        left_out |= {api_errors.NoSuchCall, api_errors.NotReady}
     of_calibrations = route.path.startswith("/calibrations")
     if not of_calibrations:
-        left_out.add(of_api.CalibrationRefusal)
+        left_out.add(api_errors.CalibrationRefusal)
     if not route.admin:
-        left_out |= _OF_ADMINS
+        left_out |= _ADMIN_ERRORS
         if "run_id" in route.path:
-            left_out.remove(of_api.NoSuchObject)
+            left_out.remove(api_errors.NoSuchObject)
         if route.name == "compareRun":
-            left_out.remove(of_api.RunRefusal)
+            left_out.remove(api_errors.RunRefusal)
         if of_calibrations:
-            left_out -= {of_api.NoSuchObject, of_api.AdminBodyRefused}
-            left_out |= {*_OF_EDITS, of_api.TooManyEdits, of_api.NotReady}
+            left_out -= {api_errors.NoSuchObject, api_errors.AdminBodyRefused}
+            left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits, api_errors.NotReady}
     else:
-        left_out |= {*_OF_EDITS, of_api.TooManyEdits}
+        left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits}
     if route.name != "playCall":
-        left_out.add(of_api.NoSuchRange)
+        left_out.add(api_errors.NoSuchRange)
     if route.body is None:
-        left_out |= _OF_BODIES
+        left_out |= _BODY_ERRORS
     if route.method == "GET":
-        left_out.add(of_api.TooManyEdits)
+        left_out.add(api_errors.TooManyEdits)
     return left_out

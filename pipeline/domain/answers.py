@@ -11,7 +11,7 @@ AnswerState = Literal["said", "not_said", "not_asked", "out_of_scope"]
 class QuestionAnswer:
     """Answer of a call to a question. `version` is that of the question; `reason` says why it was not asked.
 
-    `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless `state` is "said".
+    `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless it was said.
     `confidence`, 0..1: recognition confidence of the quoted words times the confidence of the method.
     """
 

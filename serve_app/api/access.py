@@ -1,5 +1,3 @@
-"""From a request to who reads or writes: gate, key, rate, parameters; and from what was read to an answer."""
-
 import hashlib
 import json
 import math
@@ -25,19 +23,19 @@ from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
 from serve_app.experiments.configuration import Set, SettingRefused
 from serve_app.http.auth import READ, Authenticator, UnknownKeyLimiter
-from serve_app.http.camel_json import written
+from serve_app.http.camel_json import to_camel_json
 from serve_app.http.json_body import Fault
 from serve_app.http.limits import Buckets, Gate
 from serve_app.http.problems import TooManyRequests
-from serve_app.records.query_embedding import Questions
+from serve_app.records.query_embedding import QueryEmbedder
 
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequest(Generic[Q]):
-    """One request that may read, or write: who, what, and where from."""
+class ApiRequest(Generic[Q]):
+    """An authorized request of the API, with the parsed query and what handlers need."""
 
     request: Request
     query: Q
@@ -45,24 +43,24 @@ class ReadRequest(Generic[Q]):
     reader: Reader
     sender: Sender
     options: ApiOptions
-    questions: Questions
+    questions: QueryEmbedder
     sounds: SoundFolder
     check_run: "CheckRun"
     comparisons: ComparisonCache
 
     @property
     def call_id(self) -> UUID:
-        """Of the path."""
-        found: UUID = self.request.path_params["call_id"]
-        return found
+        """The call id in the URL path."""
+        call_id: UUID = self.request.path_params["call_id"]
+        return call_id
 
     async def note(self, what: str, call_ids: Sequence[UUID], detail: str = "") -> None:
-        """Keep that these calls' words or sound are read, before they are."""
+        """Record in the access log that words or audio of these calls are about to be read."""
         key, request_id = self.sender.key_id, self.request.state.request_id
         await access_log.note(self.database, self.reader, key, call_ids, what, detail, request_id)
 
     async def may_still_read(self) -> bool:
-        """Whether the key of a request that lasts is still in use."""
+        """Return whether the key of a long-lived request is still valid."""
         try:
             secret = self.request.headers["authorization"].split()[-1]
             return await keys.find(self.database, secret) is not None
@@ -71,27 +69,27 @@ class ReadRequest(Generic[Q]):
 
 
 CheckRun = Callable[[Set], Set]
-"""What a run sets, as it came and as it may be. Raises `SettingRefused`."""
+"""Validates the settings of a run. Raises `SettingRefused`."""
 
 
 def no_runs(changes: Set) -> Set:
-    """Take nothing that a run sets: the settings of the service are not known here."""
+    """Reject all settings of a run: the settings of the service are not available here."""
     if changes:
-        raise SettingRefused("A run sets nothing here.")
+        raise SettingRefused("This service accepts no settings for runs.")
     return changes
 
 
-Handler = Callable[[ReadRequest[Any]], Awaitable[Response]]
+Handler = Callable[[ApiRequest[Any]], Awaitable[Response]]
 
 
-class Door:
-    """Lets requests in that may read: a bounded number at once, each key at its rate."""
+class Authorizer:
+    """Authorizes requests, and limits their rate per key and their number at a time."""
 
     def __init__(
         self,
         database: Database,
         options: ApiOptions,
-        questions: Questions,
+        questions: QueryEmbedder,
         sounds: SoundFolder,
         source: Callable[[Request], str],
         check_run: "CheckRun",
@@ -105,47 +103,47 @@ class Door:
         self._buckets = Buckets(options.per_minute, options.burst)
         self._keys = Authenticator(
             self._find,
-            remember_seconds=0.0,  # a revoked key reads nothing more
+            remember_seconds=0.0,  # a revoked key stops working immediately
             limiter=UnknownKeyLimiter(options.UNKNOWN_KEYS_PER_SECOND, options.RETRY_AFTER_SECONDS),
-            is_no_key=keys.is_no_key,
+            is_malformed=keys.is_malformed,
         )
 
     async def enter(
         self, request: Request, model: type[QueryParameters], handle: Handler, lasts: bool = False, scope: str = READ
     ) -> Response:
-        """The answer of `handle`, to a key that has the scope. `lasts`: its answer is a stream, and has a place of its
-        own until it ends."""
+        """Return the response of `handle` if the key has the scope. `lasts`: the response is a stream, which counts
+        against the limit of streams until it ends."""
         with self._gate.passage():
             sender = await self._keys.sender(request.headers.getlist("authorization"), self._source(request), scope)
             try:
-                left = self._buckets.take(sender.key_id)
+                allowance = self._buckets.take(sender.key_id)
             except TooManyRequests as refused:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
             reader = Reader(sender.workspace_id, sender.team_id, self._options.QUERY_SECONDS)
-            reading = ReadRequest(request, query, self._database, reader, sender, *self._shared)
+            reading = ApiRequest(request, query, self._database, reader, sender, *self._shared)
             async with self._answered():
                 answer = await handle(reading)
         if lasts and isinstance(answer, StreamingResponse):
             answer.body_iterator = self._within(answer.body_iterator)
         if request.method == "HEAD" and isinstance(answer, StreamingResponse):
-            answer = Response(None, answer.status_code, dict(answer.headers))  # nothing is read for nobody
-        for name, value in left.headers().items():
+            answer = Response(None, answer.status_code, dict(answer.headers))  # HEAD: do not generate the body
+        for name, value in allowance.headers().items():
             answer.headers[name] = value
         answer.headers.setdefault("Cache-Control", "private, no-cache")
         answer.headers.setdefault("X-Content-Type-Options", "nosniff")
         return answer
 
     async def _within(self, body: Any) -> AsyncIterator[Any]:
-        """The stream, while there is a place for it."""
+        """Yield the stream, counted against the limit of streams."""
         with self._streams.passage():
             async for part in body:
                 yield part
 
     def refuse_streams(self) -> None:
-        """Raise `Busy` while no place is left for one more stream."""
+        """Raise `Busy` if the limit of streams is reached."""
         if self._streams.inside >= self._options.STREAMS:
-            raise Busy(self._options.RETRY_AFTER_SECONDS, "Too many streams are open; open this one again later.")
+            raise Busy(self._options.RETRY_AFTER_SECONDS, "Too many open streams. Retry later.")
 
     async def _find(self, secret: str) -> Sender | None:
         async with self._answered():
@@ -153,12 +151,12 @@ class Door:
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
-        """What the database could not do becomes a refusal."""
+        """Convert database errors to refusals."""
         retry = self._options.RETRY_AFTER_SECONDS
         try:
             yield
         except InvalidCursor as error:
-            fault = Fault("/cursor", f"cursor is {error}: leave it out to begin again.")
+            fault = Fault("/cursor", f"cursor is {error}. Omit it to start from the first page.")
             raise InvalidQuery([fault]) from None
         except UNAVAILABLE as error:
             raise (TooSlow(retry) if _canceled(error) else Busy(retry)) from error
@@ -169,15 +167,15 @@ def _canceled(error: Exception) -> bool:
     return isinstance(cause, psycopg.errors.QueryCanceled)
 
 
-def json_answer(reading: ReadRequest[Any], data: Any, same: Any = None) -> Response:
-    """Data as JSON, names in camelCase; 304 where the reader has it. `same`: the part that says so, if not all."""
+def json_answer(reading: ApiRequest[Any], data: Any, same: Any = None) -> Response:
+    """Return data as JSON, or 304 if the ETag matches. `same`: the part that the ETag covers; None: all."""
     body = to_json(data)
     return tagged(reading, body, "application/json", same=body if same is None else to_json(same))
 
 
 def to_json(data: Any) -> bytes:
-    """Data as one line of JSON, names in camelCase. A figure that is no number there (NaN, infinity) is null."""
-    shown = written(data)
+    """Return data as one line of JSON with names in camelCase; NaN and infinity become null."""
+    shown = to_camel_json(data)
     try:
         text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
@@ -194,21 +192,21 @@ def _finite(shown: Any) -> Any:
 
 
 def tagged(
-    reading: ReadRequest[Any],
+    reading: ApiRequest[Any],
     body: bytes,
     media_type: str,
     headers: dict[str, str] | None = None,
     same: bytes | None = None,
 ) -> Response:
-    """A body with its ETag; 304 where the reader has it already."""
+    """Return the body with its ETag, or 304 if the client has it."""
     tag = f'"{hashlib.sha256(body if same is None else same).hexdigest()[:32]}"'
-    found = {**(headers or {}), "ETag": tag}
-    if has_it(reading.request, tag):
-        return Response(None, 304, found)
-    return Response(body, 200, found, media_type)
+    all_headers = {**(headers or {}), "ETag": tag}
+    if etag_matches(reading.request, tag):
+        return Response(None, 304, all_headers)
+    return Response(body, 200, all_headers, media_type)
 
 
-def has_it(request: Request, tag: str) -> bool:
-    """Whether If-None-Match names what would be answered."""
-    told = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
-    return tag in told or told == ["*"]
+def etag_matches(request: Request, tag: str) -> bool:
+    """Return whether If-None-Match contains the ETag."""
+    tags = [value.strip().removeprefix("W/") for value in request.headers.get("if-none-match", "").split(",")]
+    return tag in tags or tags == ["*"]

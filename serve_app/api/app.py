@@ -1,4 +1,4 @@
-"""The API as an ASGI application: its routes on one screen. Nothing of Ray in here."""
+"""The API as an ASGI application with its routes. This module does not import Ray."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,10 +21,10 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api import administration, audio, calibrations, calls, editing, questions, runs, stream
-from serve_app.api.access import CheckRun, Door, no_runs
+from serve_app.api.access import Authorizer, CheckRun, no_runs
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
-from serve_app.api.errors import NoSuchPath, NotThisWay
+from serve_app.api.errors import MethodNotAllowed, NoSuchPath
 from serve_app.api.options import ApiOptions
 from serve_app.api.parquet import MEDIA_TYPE as PARQUET
 from serve_app.api.queries import (
@@ -42,7 +42,7 @@ from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
 from serve_app.http import problems
 from serve_app.http.auth import source_of
-from serve_app.records.query_embedding import Questions
+from serve_app.records.query_embedding import QueryEmbedder
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
@@ -50,61 +50,67 @@ OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 CALL = "/calls/{call_id:uuid}"
 DONE = CALL + "/tasks/{task_id:uuid}/done"
 ROUTES = (
-    Route("/calls", calls.list_calls, CallListQuery, "Calls, the latest first", CallListPage),
-    Route(CALL, calls.show_call, VersionQuery, "Everything known of a call", CallRecord),
-    Route(f"{CALL}/transcript.json", calls.show_transcript, VersionQuery, "What was said", Transcript),
+    Route("/calls", calls.list_calls, CallListQuery, "List calls, the latest first", CallListPage),
+    Route(CALL, calls.show_call, VersionQuery, "Show the record of a call", CallRecord),
+    Route(f"{CALL}/transcript.json", calls.show_transcript, VersionQuery, "Transcript as JSON", Transcript),
     Route(
         f"{CALL}/transcript.txt",
         calls.show_transcript,
         VersionQuery,
-        "What was said, as plain text",
+        "Transcript as plain text",
         media=("text/plain",),
-        named="showTranscriptText",
+        operation="showTranscriptText",
     ),
     Route(
         f"{CALL}/transcript.srt",
         calls.show_transcript,
         VersionQuery,
-        "Subtitles, SubRip",
+        "Transcript as SubRip subtitles",
         media=("application/x-subrip",),
-        named="showSubRip",
+        operation="showSubRip",
     ),
     Route(
         f"{CALL}/transcript.vtt",
         calls.show_transcript,
         VersionQuery,
-        "Subtitles, WebVTT",
+        "Transcript as WebVTT subtitles",
         media=("text/vtt",),
-        named="showWebVtt",
+        operation="showWebVtt",
     ),
     Route(
         f"{CALL}/audio",
         audio.play_call,
         AudioQuery,
-        "The recording: as it was fetched, or one channel as WAV; whole, or the Range that is asked for",
+        "Recording as fetched, or one channel as WAV; supports Range requests",
         media=("audio/*", "application/octet-stream"),
     ),
     Route(
         f"{CALL}/events",
         calls.list_call_events,
         NoQuery,
-        "What happened to a call, the earliest first",
+        "List the history of a call, the earliest first",
         Page[CallMoment],
     ),
-    Route(f"{CALL}/edits", editing.list_edits, NoQuery, "What people corrected, the earliest first", Page[CallEdit]),
+    Route(f"{CALL}/edits", editing.list_edits, NoQuery, "List edits, the earliest first", Page[CallEdit]),
     Route(f"{CALL}/edits", editing.edit_call, NoQuery, "Correct a call", CallEdit, method="POST", body=EditBody),
-    Route(f"{CALL}/edits/{{edit_id:uuid}}", editing.undo_edit, NoQuery, "Take an edit back", CallEdit, method="DELETE"),
-    Route(DONE, editing.mark_task_done, NoQuery, "Tick a task off", TaskMark, method="PUT"),
-    Route(DONE, editing.unmark_task, NoQuery, "A task is to be done after all", TaskMark, method="DELETE"),
-    Route("/tasks", calls.list_tasks, TaskListQuery, "Tasks across calls, the earliest due first", Page[TaskLine]),
-    Route("/contacts", calls.list_contacts, ContactListQuery, "Contacts by name", Page[ContactLine]),
-    Route("/members", calls.list_members, MemberListQuery, "Members by name", Page[MemberLine]),
-    Route("/queue", calls.show_queue, NoQuery, "What waits and runs, by team", Page[TeamQueue]),
+    Route(f"{CALL}/edits/{{edit_id:uuid}}", editing.undo_edit, NoQuery, "Undo an edit", CallEdit, method="DELETE"),
+    Route(DONE, editing.mark_task_done, NoQuery, "Mark a task as done", TaskMark, method="PUT"),
+    Route(DONE, editing.unmark_task, NoQuery, "Reopen a task", TaskMark, method="DELETE"),
+    Route(
+        "/tasks",
+        calls.list_tasks,
+        TaskListQuery,
+        "List tasks across calls, the earliest due date first",
+        Page[TaskLine],
+    ),
+    Route("/contacts", calls.list_contacts, ContactListQuery, "List contacts by name", Page[ContactLine]),
+    Route("/members", calls.list_members, MemberListQuery, "List members by name", Page[MemberLine]),
+    Route("/queue", calls.show_queue, NoQuery, "Show the queue by team", Page[TeamQueue]),
     Route(
         "/export",
         stream.export_calls,
         ExportQuery,
-        "All calls of a filter, as they are listed",
+        "Export all calls that match a filter",
         media=("application/x-ndjson", "text/csv", PARQUET),
         lasts=True,
     ),
@@ -112,7 +118,7 @@ ROUTES = (
         "/events/stream",
         stream.stream_changes,
         StreamQuery,
-        "Changes of calls as server-sent events: a change may come twice, and none is missed",
+        "Stream changes of calls as server-sent events, each at least once",
         media=("text/event-stream",),
         lasts=True,
     ),
@@ -127,7 +133,7 @@ def _openapi() -> bytes:
 
 
 async def _show_openapi(_: Request) -> Response:
-    """Serve the contract without a key: the repository has it, too."""
+    """Serve the OpenAPI document without a key; it is public."""
     return Response(_openapi(), media_type="application/json", headers={"Cache-Control": "public, max-age=3600"})
 
 
@@ -142,10 +148,12 @@ def build_api(
     store: Path | None = None,
     check_run: CheckRun = no_runs,
 ) -> FastAPI:
-    """An application of `EVERY_ROUTE`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`;
-    `embedding`: how questions are embedded, with the checkpoint store; None: they are not. `check_run`: what a run may
-    set, by the service's settings."""
-    doors: list[Door] = []
+    """Return an application of `EVERY_ROUTE` and openapi.json.
+
+    `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
+    meaning; None: switched off. `check_run`: validates the settings of a run.
+    """
+    authorizers: list[Authorizer] = []
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -153,19 +161,21 @@ def build_api(
             database = await stack.enter_async_context(open_database())
             sounds = SoundFolder(decode, options.SOUND_BYTES, options.DECODERS)
             stack.push_async_callback(sounds.close)
-            asked = Questions(embedding or EmbeddingOptions(), store)
-            asked.start()
-            stack.callback(asked.close)
-            doors[:] = [Door(database, options, asked, sounds, partial(source_of, header=source_header), check_run)]
+            embedder = QueryEmbedder(embedding or EmbeddingOptions(), store)
+            embedder.start()
+            stack.callback(embedder.close)
+            authorizers[:] = [
+                Authorizer(database, options, embedder, sounds, partial(source_of, header=source_header), check_run)
+            ]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            (door,) = doors
+            (authorizer,) = authorizers
             route = routes["GET" if request.method == "HEAD" else request.method]
             if route.lasts:
-                door.refuse_streams()
-            return await door.enter(request, route.query, route.handler, route.lasts, route.scope)
+                authorizer.refuse_streams()
+            return await authorizer.enter(request, route.query, route.handler, route.lasts, route.scope)
 
         return answer
 
@@ -176,7 +186,7 @@ def build_api(
     for path, routes in by_path.items():
         api.router.add_route(path, endpoint(routes), methods=list(routes))
     api.router.add_route("/openapi.json", _show_openapi, methods=["GET"], name="openapi")
-    problems.install(api, stamp, NoSuchPath, NotThisWay)
+    problems.install(api, stamp, NoSuchPath, MethodNotAllowed)
     return api
 
 

@@ -1,7 +1,7 @@
-"""Routes and handlers of calibrations: reviewers answer a scorecard on the same calls, each for themselves.
+"""Calibrations: several reviewers answer a scorecard on the same calls, independently.
 
-Making, closing and removing one takes the scope `admin`, reviewing `edit`, reading `read`. A reviewer is a key. A
-calibration is of a workspace: keys of a team see none.
+Creating, closing and deleting require the scope `admin`, reviewing `edit`, reading `read`. A reviewer is a key.
+Calibrations belong to the workspace: keys of a team cannot read them.
 """
 
 from collections.abc import Awaitable
@@ -17,103 +17,104 @@ from db.experiments.reviews import Calibration, CalibrationAgreement, Calibratio
 from db.records.corrections import Editor
 from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import NoSuchQuestion
-from serve_app.api.access import ReadRequest, json_answer
-from serve_app.api.bodies import Id, Own, read_admin_body
+from serve_app.api.access import ApiRequest, json_answer
+from serve_app.api.bodies import IDEMPOTENCY_KEY, Id, read_admin_body
 from serve_app.api.errors import AdminBodyRefused, CalibrationRefusal, NoSuchCall, NoSuchObject
 from serve_app.api.queries import NoQuery
 from serve_app.api.routing import Route
-from serve_app.api.writing import actor, answer_with, of_workspace
+from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.http.json_body import Body, Fault
 from serve_app.http.problems import NotAuthenticated
 from serve_app.records.question_files import Key
 
 T = TypeVar("T")
-Plain = ReadRequest[NoQuery]
-ONE = "/calibrations/{calibration_id:uuid}"
+Plain = ApiRequest[NoQuery]
+CALIBRATION = "/calibrations/{calibration_id:uuid}"
 
 
 class NewCalibration(Body):
-    """A calibration: which calls are answered by which scorecard."""
+    """A calibration: its calls and scorecard."""
 
-    calibration_id: Id | None = Field(None, description=Own)
+    calibration_id: Id | None = Field(None, description=IDEMPOTENCY_KEY)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Letters, digits, dots, dashes, _.")
-    scorecard: Key = Field(description="Its key; it is answered as it is now, whatever changes meanwhile.")
+    scorecard: Key = Field(description="Key of the scorecard; its current version is used.")
     call_ids: list[Id] = Field(min_length=1, max_length=calibrations.MAX_CALLS, description="Completed calls.")
 
 
 class ReviewAnswers(Body):
-    """A reviewer's answers of one call."""
+    """Answers of a reviewer for a call."""
 
     answers: dict[str, Annotated[str, Field(min_length=1, max_length=300)] | None] = Field(
         min_length=1,
         max_length=100,
-        description="By the question's key; of trackers said; null: nobody says it; n/a: not applicable.",
+        description="By key of the question; said for trackers; null: not said; n/a: not applicable.",
     )
 
 
 async def list_calibrations(reading: Plain) -> Response:
-    found = await calibrations.list_calibrations(reading.database, reading.reader)
-    return json_answer(reading, Page(tuple(found)))
+    items = await calibrations.list_calibrations(reading.database, reading.reader)
+    return json_answer(reading, Page(tuple(items)))
 
 
 async def show_calibration(reading: Plain) -> Response:
-    own = calibrations.sheet(reading.database, reading.reader, _editor(reading), _id(reading))
-    return json_answer(reading, await _done(own))
+    sheet = calibrations.sheet(reading.database, reading.reader, _editor(reading), _id(reading))
+    return json_answer(reading, await _or_refuse(sheet))
 
 
 async def show_agreement(reading: Plain) -> Response:
-    made = calibrations.agreement(reading.database, reading.reader, _editor(reading), _id(reading))
-    found = await _done(made)
-    await reading.note("record", [one.call_id for one in found.agreement.calls], "calibration")
-    return json_answer(reading, found)
+    work = calibrations.agreement(reading.database, reading.reader, _editor(reading), _id(reading))
+    result = await _or_refuse(work)
+    await reading.note("record", [call.call_id for call in result.agreement.calls], "calibration")
+    return json_answer(reading, result)
 
 
 async def create_calibration(writing: Plain) -> Response:
-    of_workspace(writing, "calibrations")
+    require_workspace_key(writing, "calibrations")
     body = await read_admin_body(writing.request, NewCalibration)
     home = writing.reader.workspace_id
-    wanted = (home, body.name, body.scorecard, body.call_ids, actor(writing), body.calibration_id)
+    fields = (home, body.name, body.scorecard, body.call_ids, actor(writing), body.calibration_id)
     try:
-        return answer_with(await _done(calibrations.create(writing.database, *wanted)), 201)
+        return answer_with(await _or_refuse(calibrations.create(writing.database, *fields)), 201)
     except NoSuchQuestion:
-        raise AdminBodyRefused([Fault("/scorecard", "scorecard: the workspace has none of this key.")]) from None
+        raise AdminBodyRefused(
+            [Fault("/scorecard", "scorecard: the workspace has no scorecard with this key.")]
+        ) from None
 
 
 async def review_call(writing: Plain) -> Response:
     body = await read_admin_body(writing.request, ReviewAnswers)
     call_id: UUID = writing.call_id
     who = (writing.reader, _editor(writing), _id(writing))
-    return answer_with(await _done(calibrations.answer(writing.database, *who, call_id, body.answers)))
+    return answer_with(await _or_refuse(calibrations.answer(writing.database, *who, call_id, body.answers)))
 
 
 async def hand_in_review(writing: Plain) -> Response:
-    own = calibrations.hand_in(writing.database, writing.reader, _editor(writing), _id(writing))
-    return answer_with(await _done(own))
+    sheet = calibrations.hand_in(writing.database, writing.reader, _editor(writing), _id(writing))
+    return answer_with(await _or_refuse(sheet))
 
 
 async def close_calibration(writing: Plain) -> Response:
-    of_workspace(writing, "calibrations")
+    require_workspace_key(writing, "calibrations")
     home = writing.reader.workspace_id
-    return answer_with(await _done(calibrations.close(writing.database, home, _id(writing), actor(writing))))
+    return answer_with(await _or_refuse(calibrations.close(writing.database, home, _id(writing), actor(writing))))
 
 
 async def delete_calibration(writing: Plain) -> Response:
-    of_workspace(writing, "calibrations")
+    require_workspace_key(writing, "calibrations")
     home = writing.reader.workspace_id
-    return answer_with(await _done(calibrations.delete(writing.database, home, _id(writing), actor(writing))))
+    return answer_with(await _or_refuse(calibrations.delete(writing.database, home, _id(writing), actor(writing))))
 
 
 def _id(request: Plain) -> UUID:
-    found: UUID = request.request.path_params["calibration_id"]
-    return found
+    calibration_id: UUID = request.request.path_params["calibration_id"]
+    return calibration_id
 
 
-def _editor(request: ReadRequest[Any]) -> Editor:
+def _editor(request: ApiRequest[Any]) -> Editor:
     return Editor(request.sender.key_id)
 
 
-async def _done(work: Awaitable[T]) -> T:
-    """What was done, or the refusal that says why not."""
+async def _or_refuse(work: Awaitable[T]) -> T:
     try:
         return await work
     except NotAdmin:
@@ -121,7 +122,7 @@ async def _done(work: Awaitable[T]) -> T:
     except calibrations.NoSuchCalibration:
         raise NoSuchObject from None
     except calibrations.NotInCalibration:
-        raise NoSuchCall("The calibration does not have this call.") from None
+        raise NoSuchCall("The call is not part of the calibration.") from None
     except calibrations.CallsUnfit as error:
         raise AdminBodyRefused([Fault("/callIds", str(error))]) from None
     except calibrations.AnswerUnfit as error:
@@ -131,35 +132,58 @@ async def _done(work: Awaitable[T]) -> T:
 
 
 ROUTES = (
-    Route("/calibrations", list_calibrations, NoQuery, "Calibrations, the latest first", Page[Calibration]),
-    Route(ONE, show_calibration, NoQuery, "What there is to answer, and what the key has answered", ReviewSheet),
+    Route("/calibrations", list_calibrations, NoQuery, "List calibrations, the latest first", Page[Calibration]),
+    Route(CALIBRATION, show_calibration, NoQuery, "Show the review sheet with the answers of this key", ReviewSheet),
     Route(
-        f"{ONE}/agreement",
+        f"{CALIBRATION}/agreement",
         show_agreement,
         NoQuery,
-        "How far those agree who handed in: for keys that did, and for all once it is closed",
+        "Show the agreement of reviewers, after submitting or once the calibration is closed",
         CalibrationAgreement,
     ),
     Route(
         "/calibrations",
         create_calibration,
         NoQuery,
-        "A new calibration of completed calls",
+        "Create a calibration of completed calls",
         Calibration,
         method="POST",
         body=NewCalibration,
         admin=True,
     ),
     Route(
-        f"{ONE}/calls/{{call_id:uuid}}/answers",
+        f"{CALIBRATION}/calls/{{call_id:uuid}}/answers",
         review_call,
         NoQuery,
-        "Answer questions of a call; nobody else sees it yet",
+        "Answer questions of a call; other reviewers cannot see it yet",
         CalibrationCall,
         method="POST",
         body=ReviewAnswers,
     ),
-    Route(f"{ONE}/hand-in", hand_in_review, NoQuery, "Hand in; the answers stay then", ReviewSheet, method="POST"),
-    Route(f"{ONE}/close", close_calibration, NoQuery, "Take no more reviews", Calibration, method="POST", admin=True),
-    Route(ONE, delete_calibration, NoQuery, "Remove it with its reviews", Calibration, method="DELETE", admin=True),
+    Route(
+        f"{CALIBRATION}/hand-in",
+        hand_in_review,
+        NoQuery,
+        "Submit the review; answers cannot be changed afterwards",
+        ReviewSheet,
+        method="POST",
+    ),
+    Route(
+        f"{CALIBRATION}/close",
+        close_calibration,
+        NoQuery,
+        "Close a calibration",
+        Calibration,
+        method="POST",
+        admin=True,
+    ),
+    Route(
+        CALIBRATION,
+        delete_calibration,
+        NoQuery,
+        "Delete a calibration with its reviews",
+        Calibration,
+        method="DELETE",
+        admin=True,
+    ),
 )

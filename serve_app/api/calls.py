@@ -1,5 +1,3 @@
-"""Handlers: lists and single calls as JSON and text."""
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -15,18 +13,20 @@ from db.records.views import CallRecord
 from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
-from serve_app.api.access import ReadRequest, json_answer, tagged
+from serve_app.api.access import ApiRequest, json_answer, tagged
 from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotReady
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
 from serve_app.records import transcripts
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
 
-def told_of_another(stored: str | None) -> str:
-    """What to do where the passages are not of the model that questions are asked with."""
+def embedding_model_mismatch(stored: str | None) -> str:
+    """Return how to fix passages that are not of the embedding model in use."""
     if stored is None:
-        return "No call has passages yet: the Conductor has not found the embedding model, or has not started since."
-    return f"The passages are of {stored}, which is not the model of the settings: run `switchboard search index`."
+        return (
+            "No call is indexed yet: the Conductor has no embedding model, or has not been restarted since it was set."
+        )
+    return f"The index is of {stored}, which is not the configured model. Run `switchboard search index`."
 
 
 TEXT_TYPES: Final = {"txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
@@ -34,20 +34,20 @@ TEXT_TYPES: Final = {"txt": "text/plain", "srt": "application/x-subrip", "vtt": 
 
 @dataclass(frozen=True, slots=True)
 class CallListPage:
-    """A page of calls. `as_of`: pass it as `updatedAfter` later, and no change is missed."""
+    """A page of calls. `as_of`: pass it as `updatedAfter` later to miss no change."""
 
     items: tuple[CallLine, ...]
     next: str | None
     as_of: datetime
 
 
-async def list_calls(reading: ReadRequest[CallListQuery]) -> Response:
-    """Calls, the latest first."""
+async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
+    """List calls, the latest first."""
     query = reading.query
-    # No transaction that was under way at that moment lasts any longer, and so changes nothing from before it.
+    # No transaction that was open at that moment is still running, so none can commit an earlier change.
     as_of = await now(reading) - timedelta(seconds=ANSWER_SECONDS)
     page = (
-        await call_list.list_calls(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
+        await call_list.list_calls(reading.database, reading.reader, query.to_filter(), query.cursor, query.limit)
         if query.meaning is None
         else await _by_meaning(reading, query.meaning)
     )
@@ -56,56 +56,56 @@ async def list_calls(reading: ReadRequest[CallListQuery]) -> Response:
     return json_answer(reading, CallListPage(page.items, page.next, as_of), same=page)
 
 
-async def _by_meaning(reading: ReadRequest[CallListQuery], question: str) -> Page[CallLine]:
-    """The calls most like a question. Raises `MeaningOff`, and `Busy` where it cannot be compared now."""
+async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page[CallLine]:
+    """Return the calls most similar to a text. Raises `MeaningOff`, and `Busy` if the model is not ready."""
     query, retry = reading.query, reading.options.RETRY_AFTER_SECONDS
     try:
         model, vector = await reading.questions.vector(question)
-        wanted = query.wanted()
-        return Page(await semantic.closest_calls(reading.database, reading.reader, vector, model, wanted, query.limit))
+        filters = query.to_filter()
+        return Page(await semantic.closest_calls(reading.database, reading.reader, vector, model, filters, query.limit))
     except SwitchedOff:
         raise MeaningOff from None
     except OtherModel as error:
-        raise MeaningOff(told_of_another(error.stored)) from None
+        raise MeaningOff(embedding_model_mismatch(error.stored)) from None
     except EmbedderNotReady as error:
         raise Busy(retry, str(error)) from None
 
 
-async def now(reading: ReadRequest[Any]) -> datetime:
-    """The database's time."""
+async def now(reading: ApiRequest[Any]) -> datetime:
+    """Return the time of the database."""
     async with reading.database.transaction(reading.reader) as connection:
         at: datetime = (await connection.execute(sa.select(sa.func.now()))).scalar_one()
         return at
 
 
-async def record(reading: ReadRequest[Any]) -> CallRecord:
-    """The record of the path's call, in the version that was asked for. Raises `NoSuchCall`."""
+async def record(reading: ApiRequest[Any]) -> CallRecord:
+    """Return the record of the call in the path, in the requested version. Raises `NoSuchCall`."""
     machine = getattr(reading.query, "version", None) == "machine"
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        found = await views.read_call(connection, reading.call_id, machine)
-    if found is None:
+        call_record = await views.read_call(connection, reading.call_id, machine)
+    if call_record is None:
         raise NoSuchCall
-    return found
+    return call_record
 
 
-async def show_call(reading: ReadRequest[VersionQuery]) -> Response:
-    """Everything known of a call."""
-    found = await record(reading)
-    if found.transcript is not None:
+async def show_call(reading: ApiRequest[VersionQuery]) -> Response:
+    """Show the record of a call."""
+    call_record = await record(reading)
+    if call_record.transcript is not None:
         await reading.note("record", [reading.call_id])
-    return json_answer(reading, found)
+    return json_answer(reading, call_record)
 
 
-async def show_transcript(reading: ReadRequest[VersionQuery]) -> Response:
-    """What was said, as JSON, plain text or subtitles."""
+async def show_transcript(reading: ApiRequest[VersionQuery]) -> Response:
+    """Return the transcript as JSON, plain text or subtitles."""
     form = reading.request.url.path.rpartition(".")[2]
-    found = (await record(reading)).transcript
-    if found is None:
+    transcript = (await record(reading)).transcript
+    if transcript is None:
         raise NotReady
     await reading.note("transcript", [reading.call_id], form)
     if form == "json":
-        return json_answer(reading, found)
-    body = transcripts.FORMATS[form](found).encode("utf-8", "replace")
+        return json_answer(reading, transcript)
+    body = transcripts.FORMATS[form](transcript).encode("utf-8", "replace")
     headers = {
         "Content-Disposition": f'inline; filename="{reading.call_id}.{form}"',
         "X-Content-Type-Options": "nosniff",
@@ -113,32 +113,32 @@ async def show_transcript(reading: ReadRequest[VersionQuery]) -> Response:
     return tagged(reading, body, f"{TEXT_TYPES[form]}; charset=utf-8", headers)
 
 
-async def list_call_events(reading: ReadRequest[NoQuery]) -> Response:
-    """What happened to a call, the earliest first."""
+async def list_call_events(reading: ApiRequest[NoQuery]) -> Response:
+    """List the history of a call, the earliest first."""
     return json_answer(reading, Page((await record(reading)).timeline))
 
 
-async def list_tasks(reading: ReadRequest[TaskListQuery]) -> Response:
-    """Tasks across calls, the earliest due first."""
+async def list_tasks(reading: ApiRequest[TaskListQuery]) -> Response:
+    """List tasks across calls, the earliest due date first."""
     query = reading.query
-    page = await task_list.list_tasks(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
+    page = await task_list.list_tasks(reading.database, reading.reader, query.to_filter(), query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def list_contacts(reading: ReadRequest[ContactListQuery]) -> Response:
-    """Contacts by name."""
+async def list_contacts(reading: ApiRequest[ContactListQuery]) -> Response:
+    """List contacts by name."""
     query = reading.query
     page = await people_list.list_contacts(reading.database, reading.reader, query.text, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def list_members(reading: ReadRequest[MemberListQuery]) -> Response:
-    """Members by name."""
+async def list_members(reading: ApiRequest[MemberListQuery]) -> Response:
+    """List members by name."""
     query = reading.query
     page = await people_list.list_members(reading.database, reading.reader, query.team_id, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def show_queue(reading: ReadRequest[NoQuery]) -> Response:
-    """What waits and runs, by team."""
+async def show_queue(reading: ApiRequest[NoQuery]) -> Response:
+    """Show the queue by team."""
     return json_answer(reading, Page(tuple(await backlog.team_queues(reading.database, reading.reader))))

@@ -1,5 +1,3 @@
-"""Api: the Serve deployment that results are read from. A thin wrapper around `serve_app.api.app`."""
-
 import asyncio
 import os
 from collections.abc import AsyncIterator
@@ -19,7 +17,7 @@ PATH = "/api/v1"  # below base_url
 
 
 class ApiReplica:
-    """Builds the API in the replica, from the settings of its own node."""
+    """A Serve replica of the API, configured by the settings of its node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.api.app import build_api
@@ -32,14 +30,14 @@ class ApiReplica:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Database]:
             async with await Database.open(url, pool_size=settings.api.POOL_SIZE) as database:
-                telling = asyncio.create_task(report_connections(database, "Api"))
+                reporting = asyncio.create_task(report_connections(database, "Api"))
                 try:
                     yield database
                 finally:
-                    telling.cancel()
+                    reporting.cancel()
 
         header = SOURCE_HEADER if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1" else None
-        # Serve stamps X-Request-Id on every answer itself.
+        # Serve adds X-Request-Id to every response.
         return build_api(
             settings.api,
             settings.decode,
@@ -52,10 +50,10 @@ class ApiReplica:
         )
 
     async def check_health(self) -> None:
-        """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""
+        """Pass if the event loop runs. An unreachable PostgreSQL does not fail the check."""
 
     async def pid(self) -> int:
-        """The process that runs this replica, for operators and fault tests."""
+        """Return the process id of this replica, for operators and fault tests."""
         return os.getpid()
 
 

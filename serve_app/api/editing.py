@@ -1,5 +1,3 @@
-"""Handlers: what people write. An edit is made, listed and undone; a task is ticked off."""
-
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,27 +13,27 @@ from db.records import correct
 from db.records.correct import EditRefused, TaskMark, WantedEdit
 from db.records.corrections import CallEdit, Editor
 from pipeline.domain.edits import EditKind
-from serve_app.api.access import ReadRequest, json_answer
+from serve_app.api.access import ApiRequest, json_answer
 from serve_app.api.errors import (
     EditBodyRefused,
+    EditConflict,
     EditIdUsed,
     NoSuchCall,
     NotReady,
-    SomethingElse,
     TooManyEdits,
 )
 from serve_app.api.queries import NoQuery
 from serve_app.api.writing import answer_with
 from serve_app.http.auth import READ
-from serve_app.http.camel_json import written
+from serve_app.http.camel_json import to_camel_json
 from serve_app.http.json_body import Fault, InvalidBody, read_object
 from serve_app.http.limits import LimitOptions, check_media_type, read_body
 
 T = TypeVar("T")
-MOST_BYTES = 64 * 1024
-MOST_WORDS = 4_000  # characters of a text, old or new
+MAX_BODY_BYTES = 64 * 1024
+MAX_TEXT_CHARACTERS = 4_000  # of an old or new text
 
-Words = Annotated[str, Field(max_length=MOST_WORDS)]
+Words = Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
 Seconds = Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
 Label = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -44,68 +42,74 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
     edit_id: Annotated[UUID | None, Field(strict=False)] = Field(
-        None, description="A UUID of yours for this edit; sent again, it is answered with the edit it made."
+        None, description="Client-generated UUID, used as the idempotency key."
     )
 
 
-class _OfTurn(_Body):
+class _TurnEdit(_Body):
     turn: int = Field(ge=0, le=10**6, description="The turn's `index`.")
-    start: Seconds = Field(description="`start` of the first word, as it is shown.")
-    end: Seconds = Field(description="`end` of the last word, as it is shown.")
+    start: Seconds = Field(description="Current `start` of the first word.")
+    end: Seconds = Field(description="Current `end` of the last word.")
 
 
-class TextEdit(_OfTurn):
-    """One or several words of a turn."""
+class TextEdit(_TurnEdit):
+    """Correction of one or several words of a turn."""
 
     kind: Literal["text"]
-    old: Words = Field(description="The words as they are shown, single spaces between them.", min_length=1)
-    new: Words = Field(description="The words that were said; empty: nothing was.")
+    old: Words = Field(description="The current words, separated by single spaces.", min_length=1)
+    new: Words = Field(description="The correct words; empty: nothing was said.")
 
 
-class SpeakerEdit(_OfTurn):
-    """Who said a turn."""
+class SpeakerEdit(_TurnEdit):
+    """Correction of the speaker of a turn."""
 
     kind: Literal["speaker"]
     old: Label = Field(description="The turn's `speaker`.")
-    new: Label = Field(description="rep, customer, or another speaker's label.")
+    new: Label = Field(description="rep, customer or another speaker label.")
 
 
 class RolesEdit(_Body):
-    """Which party is the rep."""
+    """Correction of which party is the rep."""
 
     kind: Literal["roles"]
     old: bool = Field(description="The record's `swapped`.")
-    new: bool = Field(description="true: the parties are swapped against what the machine said.")
+    new: bool = Field(description="true: the parties are swapped compared to the machine's result.")
 
 
-class _Person(_Body):
-    old: Annotated[UUID | None, Field(strict=False)] = Field(description="As it is shown; null: nobody.")
-    new: Annotated[UUID | None, Field(strict=False)] = Field(description="Who it was; null: nobody that is known.")
+class _PersonEdit(_Body):
+    old: Annotated[UUID | None, Field(strict=False)] = Field(description="The current value; null: none.")
+    new: Annotated[UUID | None, Field(strict=False)] = Field(description="The correct value; null: unknown.")
 
 
-class AgentEdit(_Person):
-    """The member on our side, by `userId`; `old` is the record's `agentUserId`."""
+class AgentEdit(_PersonEdit):
+    """Correction of the agent, by `userId`; `old` is `agentUserId` of the record."""
 
     kind: Literal["agent"]
 
 
-class ContactEdit(_Person):
-    """The contact, by `contactId`; `old` is that of the record's contact."""
+class ContactEdit(_PersonEdit):
+    """Correction of the contact, by `contactId`; `old` is that of the record."""
 
     kind: Literal["contact"]
 
 
-Answered = Annotated[str, Field(min_length=1, max_length=300)]
+AnswerText = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 class AnswerEdit(_Body):
-    """The answer to one of the workspace's questions, or whether a tracker's phrase was said."""
+    """Correction of the answer to a question, or of the result of a tracker."""
 
     kind: Literal["answer"]
-    question: Answered = Field(description="The key of the question or tracker.")
-    old: Answered | None = Field(description="The answer as it is shown; of trackers said; null: nobody says it; n/a.")
-    new: Answered | None = Field(description="The answer; of trackers said; null: nobody says it; n/a: not applicable.")
-    comment: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")] = Field(description="Why.")
+    question: AnswerText = Field(description="The key of the question or tracker.")
+    old: AnswerText | None = Field(
+        description="The current answer; said for trackers; null: not said; n/a: not applicable."
+    )
+    new: AnswerText | None = Field(
+        description="The correct answer; said for trackers; null: not said; n/a: not applicable."
+    )
+    comment: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")] = Field(
+        description="Reason of the correction."
+    )
 
 
 EditBody = Annotated[
@@ -115,50 +119,50 @@ EDIT_BODY: TypeAdapter[Any] = TypeAdapter(EditBody)
 _FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new", "question", "comment"})
 
 
-async def edit_call(writing: ReadRequest[NoQuery]) -> Response:
-    """Keep an edit: 201; 200 where this request made it before."""
-    wanted = await _wanted(writing.request)
-    made = await _done(
-        writing, correct.make(writing.database, writing.reader, _editor(writing), writing.call_id, wanted)
+async def edit_call(writing: ApiRequest[NoQuery]) -> Response:
+    """Create an edit: 201, or 200 if an earlier request created it."""
+    edit = await _requested_edit(writing.request)
+    result = await _or_refuse(
+        writing, correct.make(writing.database, writing.reader, _editor(writing), writing.call_id, edit)
     )
-    answer = _answer(writing, made.edit)
-    answer.status_code = 201 if made.created else 200
-    if made.created:
-        answer.headers["Location"] = f"{writing.request.url.path}/{made.edit.edit_id}"
+    answer = _answer(writing, result.edit)
+    answer.status_code = 201 if result.created else 200
+    if result.created:
+        answer.headers["Location"] = f"{writing.request.url.path}/{result.edit.edit_id}"
     return answer
 
 
-async def list_edits(reading: ReadRequest[NoQuery]) -> Response:
-    """The edits of a call, undone ones too, in the order in which they were made."""
-    found = await _done(reading, correct.list_edits(reading.database, reading.reader, reading.call_id))
-    await reading.note("record", [reading.call_id] if found else [], "edits")
-    return json_answer(reading, Page(found))
+async def list_edits(reading: ApiRequest[NoQuery]) -> Response:
+    """List the edits of a call, including undone ones, the earliest first."""
+    edits = await _or_refuse(reading, correct.list_edits(reading.database, reading.reader, reading.call_id))
+    await reading.note("record", [reading.call_id] if edits else [], "edits")
+    return json_answer(reading, Page(edits))
 
 
-async def undo_edit(writing: ReadRequest[NoQuery]) -> Response:
-    """Take an edit back; it is kept, and shown as undone."""
+async def undo_edit(writing: ApiRequest[NoQuery]) -> Response:
+    """Undo an edit; it stays in the list as undone."""
     edit_id: UUID = writing.request.path_params["edit_id"]
     return _answer(
         writing,
-        await _done(
+        await _or_refuse(
             writing, correct.undo(writing.database, writing.reader, _editor(writing), writing.call_id, edit_id)
         ),
     )
 
 
-async def mark_task_done(writing: ReadRequest[NoQuery]) -> Response:
-    """Tick a task off."""
+async def mark_task_done(writing: ApiRequest[NoQuery]) -> Response:
+    """Mark a task as done."""
     return await _mark(writing, correct.tick)
 
 
-async def unmark_task(writing: ReadRequest[NoQuery]) -> Response:
-    """Say that a task is to be done after all."""
+async def unmark_task(writing: ApiRequest[NoQuery]) -> Response:
+    """Reopen a task."""
     return await _mark(writing, correct.untick)
 
 
-async def _mark(writing: ReadRequest[NoQuery], change: Any) -> Response:
+async def _mark(writing: ApiRequest[NoQuery], change: Any) -> Response:
     task_id: UUID = writing.request.path_params["task_id"]
-    mark: TaskMark = await _done(
+    mark: TaskMark = await _or_refuse(
         writing, change(writing.database, writing.reader, _editor(writing), writing.call_id, task_id)
     )
     if READ not in writing.sender.scopes:
@@ -166,24 +170,23 @@ async def _mark(writing: ReadRequest[NoQuery], change: Any) -> Response:
     return answer_with(mark)
 
 
-def _editor(writing: ReadRequest[Any]) -> Editor:
+def _editor(writing: ApiRequest[Any]) -> Editor:
     return Editor(writing.sender.key_id)
 
 
-def _answer(writing: ReadRequest[Any], made: CallEdit) -> Response:
-    """The edit; without what the machine said for a key that may not read."""
-    shown = written(made)
+def _answer(writing: ApiRequest[Any], edit: CallEdit) -> Response:
+    """Return the edit, without the machine's value for a key that lacks the scope `read`."""
+    shown = to_camel_json(edit)
     if READ not in writing.sender.scopes:
         shown["machine"] = None
     return answer_with(shown)
 
 
-async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
-    """What was done, or the refusal that says why not."""
+async def _or_refuse(writing: ApiRequest[Any], work: Awaitable[T]) -> T:
     try:
         return await work
     except correct.NotFound:
-        raise NoSuchCall("There is no such call, edit or task that the API key may see.") from None
+        raise NoSuchCall("Call, edit or task not found, or not visible to this key.") from None
     except correct.NoTranscript:
         raise NotReady from None
     except correct.InvalidEdit as error:
@@ -191,32 +194,32 @@ async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
     except correct.IdUsed:
         raise EditIdUsed from None
     except correct.EditLimitExceeded:
-        raise TooManyEdits(f"The call has {correct.MAX_EDITS} edits, as many as are kept.") from None
+        raise TooManyEdits(f"The call has the max. number of edits ({correct.MAX_EDITS}).") from None
     except correct.EditConflict as error:
         shown = READ in writing.sender.scopes
-        raise SomethingElse({"current": written(error.current)} if shown else {}) from None
+        raise EditConflict({"current": to_camel_json(error.current)} if shown else {}) from None
     except EditRefused as error:  # pragma: no cover: every kind is above
         raise EditBodyRefused([Fault("", str(error))]) from None
 
 
-async def _wanted(request: Request) -> WantedEdit:
-    """The edit that the body asks for. Raises `EditBodyRefused` with every fault."""
+async def _requested_edit(request: Request) -> WantedEdit:
+    """Return the edit in the body. Raises `EditBodyRefused` with every fault."""
     check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))
     try:
-        body, faults = read_object(await read_body(request, LimitOptions(), MOST_BYTES), _FIELDS)
+        body, faults = read_object(await read_body(request, LimitOptions(), MAX_BODY_BYTES), _FIELDS)
     except InvalidBody as error:
         raise EditBodyRefused(error.faults) from None
     try:
-        found = EDIT_BODY.validate_python(body)
+        parsed = EDIT_BODY.validate_python(body)
     except ValidationError as error:
-        faults += [_fault(one) for one in error.errors(include_url=False, include_input=False, include_context=False)]
+        faults += [_fault(item) for item in error.errors(include_url=False, include_input=False, include_context=False)]
     if faults:
         raise EditBodyRefused(list(dict.fromkeys(faults)))
-    return wanted_of(found)
+    return requested_edit(parsed)
 
 
-def wanted_of(body: Any) -> WantedEdit:
-    """The edit that a body asks for, texts with single spaces."""
+def requested_edit(body: Any) -> WantedEdit:
+    """Return the edit of a parsed body, with whitespace in texts normalized."""
     plain = body.model_dump()
     kind = EditKind(plain.pop("kind"))
     for name in ("old", "new"):
@@ -228,12 +231,12 @@ def wanted_of(body: Any) -> WantedEdit:
 
 
 def _fault(error: Any) -> Fault:
-    """Never with what was sent: only names of ours are in it."""
-    name = next((one for one in reversed(error["loc"]) if one in _FIELDS), None)
+    """Return the fault without any sent value."""
+    name = next((part for part in reversed(error["loc"]) if part in _FIELDS), None)
     if error["type"] == "extra_forbidden":
-        return Fault("", f"A key is not a field of this kind of edit. Fields are: {', '.join(sorted(_FIELDS))}.")
+        return Fault("", f"Unknown field for this kind of edit. Fields are: {', '.join(sorted(_FIELDS))}.")
     if error["type"].startswith("union_tag"):
-        return Fault("/kind", "kind: one of text, speaker, roles, agent, contact, answer.")
+        return Fault("/kind", "kind: must be one of text, speaker, roles, agent, contact, answer.")
     return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
 
 

@@ -1,14 +1,12 @@
-"""Refusals of the API, beside those that it shares with Intake (`serve_app.http.problems`)."""
-
 from typing import Any
 
+from serve_app.http import problems
 from serve_app.http.problems import (
     BodyRefused,
     BodyTooLarge,
     BodyTooSlow,
-    Broken,
+    InternalError,
     MediaTypeRefused,
-    MethodNotAllowed,
     NoSuchRoute,
     NotAuthenticated,
     Refusal,
@@ -19,81 +17,81 @@ from serve_app.http.problems import (
 
 
 class InvalidQuery(BodyRefused):
-    """The parameters of the request cannot be used; every fault is listed under errors."""
+    """The query parameters are invalid; errors lists every fault."""
 
-    status, kind, title = 400, "invalid-query", "The parameters cannot be used"
+    status, kind, title = 400, "invalid-query", "The query parameters are invalid"
 
 
 class EditBodyRefused(BodyRefused):
-    """The body is not an edit; every fault is listed under errors."""
+    """The edit is invalid; errors lists every fault."""
 
-    status, kind, title = 400, "invalid-body", "The body is not an edit"
+    status, kind, title = 400, "invalid-body", "The edit is invalid"
 
 
 class AdminBodyRefused(BodyRefused):
-    """The body cannot be used; every fault is listed under errors."""
+    """The request body is invalid; errors lists every fault."""
 
-    status, kind, title = 400, "invalid-body", "The body cannot be used"
+    status, kind, title = 400, "invalid-body", "The request body is invalid"
 
 
 class OutsideTeam(Refusal):
-    """The API key is bound to a team; this takes one of the workspace."""
+    """The API key is limited to a team. Use a key of the workspace."""
 
-    status, kind, title = 403, "outside-team", "The key is bound to a team"
+    status, kind, title = 403, "outside-team", "The key is limited to a team"
 
 
 class NoSuchObject(Refusal):
-    """There is no such team, member, contact, question or key that the API key may see. Check the id and the key."""
+    """Object not found, or not visible to this key. Check the id and the key."""
 
-    status, kind, title = 404, "no-such-object", "There is no such thing"
+    status, kind, title = 404, "no-such-object", "Object not found"
 
 
-class Taken(Refusal):
-    """The id names something else already. Draw a new UUID, or change what is there."""
+class IdTaken(Refusal):
+    """The id belongs to another object. Use a new UUID, or change the existing object."""
 
-    status, kind, title = 409, "id-taken", "The id is taken"
+    status, kind, title = 409, "id-taken", "The id is already in use"
 
 
 class InUse(Refusal):
-    """The team is in use. Remove what it has first."""
+    """The team is in use. Delete its contents first."""
 
-    status, kind, title = 409, "in-use", "It is in use"
+    status, kind, title = 409, "in-use", "The object is in use"
 
 
 class RunRefusal(Refusal):
-    """The run is not such that this can be done with it; the detail says why, and what to do."""
+    """The run does not allow this operation; the detail has the reason and what to do."""
 
-    status, kind, title = 409, "run-refused", "Not with this run"
+    status, kind, title = 409, "run-refused", "The run does not allow this"
 
 
 class OnScorecard(Refusal):
-    """A scorecard has the question, or an outcome of it. Change the scorecard first."""
+    """A scorecard uses the question or one of its outcomes. Change the scorecard first."""
 
-    status, kind, title = 409, "on-scorecard", "The question is on a scorecard"
+    status, kind, title = 409, "on-scorecard", "A scorecard uses the question"
 
 
 class QuestionRefusal(Refusal):
-    """The workspace asks as many questions as it may. Remove some first."""
+    """The workspace has the max. number of questions. Delete some first."""
 
-    status, kind, title = 409, "too-many-questions", "There are too many questions"
+    status, kind, title = 409, "too-many-questions", "Too many questions"
 
 
 class CalibrationRefusal(Refusal):
-    """The calibration is not such that this can be done with it; the detail says why, and what to do."""
+    """The calibration does not allow this operation; the detail has the reason and what to do."""
 
-    status, kind, title = 409, "calibration-refused", "Not with this calibration"
+    status, kind, title = 409, "calibration-refused", "The calibration does not allow this"
 
 
 class LastKey(Refusal):
-    """It is the last key of the workspace with the scope admin. Create another one first; an operator can revoke it."""
+    """This is the last admin key of the workspace. Create another one first; an operator can revoke it."""
 
-    status, kind, title = 409, "last-admin-key", "The last key of an administrator stays"
+    status, kind, title = 409, "last-admin-key", "The last admin key cannot be revoked"
 
 
-class SomethingElse(Refusal):
-    """Something else than `old` stands there by now; nothing was changed. Look at `current`, and send another edit."""
+class EditConflict(Refusal):
+    """The current value differs from `old`; nothing was changed. Check `current` and send another edit."""
 
-    status, kind, title = 409, "stale-edit", "Something else stands there now"
+    status, kind, title = 409, "stale-edit", "The call has changed in the meantime"
 
     def __init__(self, more: dict[str, Any] | None = None) -> None:
         super().__init__()
@@ -101,67 +99,67 @@ class SomethingElse(Refusal):
 
 
 class MeaningOff(Refusal):
-    """Calls cannot be searched by meaning here: the operator sets SWITCHBOARD_EMBEDDING__ENGINE. Use `text`."""
+    """Search by meaning is switched off: the operator has to set SWITCHBOARD_EMBEDDING__ENGINE. Use `text`."""
 
-    status, kind, title = 409, "search-by-meaning-off", "Search by meaning is not switched on"
+    status, kind, title = 409, "search-by-meaning-off", "Search by meaning is switched off"
 
 
 class EditIdUsed(Refusal):
-    """Another edit of this call has this editId. Draw a new UUID for each edit."""
+    """Another edit of this call has this editId. Use a new UUID for each edit."""
 
-    status, kind, title = 409, "edit-id-used", "The editId is used"
+    status, kind, title = 409, "edit-id-used", "The editId is already in use"
 
 
 class TooManyEdits(Refusal):
-    """The call has as many edits as are kept."""
+    """The call has the max. number of edits."""
 
-    status, kind, title = 409, "too-many-edits", "The call has too many edits"
+    status, kind, title = 409, "too-many-edits", "Too many edits"
 
 
 class NoSuchPath(NoSuchRoute):
-    """There is nothing at this path. See openapi.json for what there is."""
+    """Path not found. The paths are in openapi.json."""
 
     def __init__(self) -> None:
-        super().__init__("There is nothing at this path; the paths are in openapi.json of the same folder.")
+        super().__init__("Path not found. The paths are in /api/v1/openapi.json.")
 
 
 class NoSuchCall(Refusal):
-    """No call of this id that the API key may read. Check the id, and whose key it is."""
+    """Call not found, or not visible to this key. Check the id and the key."""
 
-    status, kind, title = 404, "no-such-call", "There is no such call"
+    status, kind, title = 404, "no-such-call", "Call not found"
 
 
 class NotReady(Refusal):
-    """The call has no transcript. It has one when its state is completed."""
+    """The call has no transcript yet. It is available when the status is completed."""
 
-    status, kind, title = 404, "not-there-yet", "The call does not have this"
+    status, kind, title = 404, "not-there-yet", "Not available yet"
 
 
-class NotThisWay(MethodNotAllowed):
-    """This path does not take this method; Allow says which it takes."""
+class MethodNotAllowed(problems.MethodNotAllowed):
+    """The path does not support this method; see Allow."""
 
     def __init__(self) -> None:
         Refusal.__init__(self, None, {"Allow": "GET, HEAD"})
 
 
 class NoSuchRange(Refusal):
-    """The recording has no such bytes. Its size is in Content-Range."""
+    """The range is outside the recording; Content-Range has its size."""
 
-    status, kind, title = 416, "no-such-range", "There are no such bytes"
+    status, kind, title = 416, "no-such-range", "Range not satisfiable"
 
     def __init__(self, size: int) -> None:
         super().__init__(None, {"Content-Range": f"bytes */{size}"})
 
 
 class TooManyReads(TooManyRequests):
-    """The API key has sent more requests than its limit allows; send this one again after Retry-After."""
+    """The API key exceeded its request limit. Retry after Retry-After."""
 
     def __init__(self, headers: dict[str, str]) -> None:
         Refusal.__init__(self, None, headers)
 
 
 class TooSlow(Refusal):
-    """The query took too long. Ask for less: a shorter time range, or fewer filters at once."""
+    """The query took too long. Use a shorter time range or fewer filters."""
 
     status, kind, title = 503, "too-slow", "The query took too long"
 
@@ -170,9 +168,9 @@ class TooSlow(Refusal):
 
 
 class Busy(Unavailable):
-    """This cannot be read at the moment; send the same request again after Retry-After."""
+    """The data cannot be read now. Retry after Retry-After."""
 
-    title = "The service cannot read this now"
+    title = "Temporarily unavailable"
 
     def __init__(self, retry_after: int, detail: str | None = None) -> None:
         Refusal.__init__(self, detail, {"Retry-After": str(retry_after)})
@@ -189,13 +187,13 @@ REFUSALS: tuple[type[Refusal], ...] = (
     NoSuchObject,
     NoSuchCall,
     NotReady,
-    NotThisWay,
+    MethodNotAllowed,
     BodyTooSlow,
     MeaningOff,
     EditIdUsed,
-    SomethingElse,
+    EditConflict,
     TooManyEdits,
-    Taken,
+    IdTaken,
     InUse,
     LastKey,
     RunRefusal,
@@ -206,7 +204,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     MediaTypeRefused,
     NoSuchRange,
     TooManyReads,
-    Broken,
+    InternalError,
     TooSlow,
     Busy,
 )

@@ -1,7 +1,4 @@
-"""An export as a Parquet file, written while it is read: one row group after another, and the footer at the end.
-
-A file whose stream was cut has no footer, so no reader takes it for a whole one.
-"""
+"""Parquet export as a stream of row groups. A truncated file has no footer, so readers reject it."""
 
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -13,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from db.search.call_list import CallLine
-from serve_app.http.camel_json import camel, written
+from serve_app.http.camel_json import camel, to_camel_json
 
 MEDIA_TYPE = "application/vnd.apache.parquet"
 GROUP_ROWS = 1000  # in a row group; fewer make a file large and slow to read
@@ -49,10 +46,10 @@ async def parquet(
     flat: Callable[[CallLine], Row],
     transcripts: Transcripts | None,
 ) -> AsyncIterator[bytes]:
-    """Return the file piece by piece: a row for each call with `columns`, which are called in camelCase there.
+    """Yield the file in pieces: one row per call with `columns`, named in camelCase.
 
-    `flat` makes a call's row. With `transcripts`, which says what was said in a page of calls as it is written to JSON,
-    there is a column `words` too: null for a call without a transcript.
+    `flat` returns the row of a call. `transcripts` returns the JSON transcripts of a page of calls for the column
+    `words`, which is null for a call without a transcript.
     """
     sink = _Sink()
     fields = [pa.field(camel(name), _TYPES.get(name, pa.string())) for name in columns]
@@ -61,10 +58,10 @@ async def parquet(
     words = 0
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         async for page in pages:
-            said = await transcripts(page) if transcripts else {}
+            page_transcripts = await transcripts(page) if transcripts else {}
             for line in page:
                 row = {camel(name): _cell(value) for name, value in flat(line).items()}
-                if (transcript := said.get(line.call.call_id)) is not None:
+                if (transcript := page_transcripts.get(line.call.call_id)) is not None:
                     row["words"] = list(_words(transcript))
                     words += len(row["words"])
                 rows.append(row)
@@ -78,18 +75,18 @@ async def parquet(
 
 
 def _cell(value: Any) -> Any:
-    return value if isinstance(value, datetime) else written(value)
+    return value if isinstance(value, datetime) else to_camel_json(value)
 
 
 def _words(transcript: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for turn in transcript["turns"]:
         for word in turn["words"]:
-            told = {name: word[name] for name in ("start", "end", "text", "confidence", "doubtful")}
-            yield {"turn": turn["index"], "speaker": turn["speaker"], **told}
+            fields = {name: word[name] for name in ("start", "end", "text", "confidence", "doubtful")}
+            yield {"turn": turn["index"], "speaker": turn["speaker"], **fields}
 
 
 class _Sink(io.RawIOBase):
-    """What the writer has written and nobody has taken yet."""
+    """Buffer between the Parquet writer and the response."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -1,5 +1,4 @@
-"""The parameters of requests: one model for each list, read strictly, every fault at once."""
-
+import re
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -22,7 +21,7 @@ Q = TypeVar("Q", bound="QueryParameters")
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Key = Annotated[str, Field(min_length=1, max_length=100)]
 Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS, description=f"Most items of the page, 1 to {MAX_PAGE_ROWS}.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS, description=f"Max. items per page, 1 to {MAX_PAGE_ROWS}.")]
 Cursor = Annotated[str, Field(min_length=1, max_length=1000)]
 Metric = Literal[
     "wer",
@@ -46,7 +45,7 @@ def _with_commas(value: Any) -> Any:
 
 
 class QueryParameters(BaseModel):
-    """No parameter but these, each at most once."""
+    """Query parameters; unknown and repeated ones are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=camel)
 
@@ -56,67 +55,70 @@ class NoQuery(QueryParameters):
 
 
 class CallQuery(QueryParameters):
-    """Which calls."""
+    """Filters of calls."""
 
     status: Annotated[tuple[CallState, ...], BeforeValidator(_with_commas)] = Field(
         (), description="Comma-separated: received, transcribing, completed, failed."
     )
-    started_from: AwareDatetime | None = Field(None, description="Calls that started then or later.")
-    started_before: AwareDatetime | None = Field(None, description="Calls that started before.")
+    started_from: AwareDatetime | None = Field(None, description="Calls that started at this time or later.")
+    started_before: AwareDatetime | None = Field(None, description="Calls that started before this time.")
     updated_after: AwareDatetime | None = Field(
         None,
-        description="Calls that changed after this moment, in the order in which they changed. Pass the `asOf` of an "
-        "earlier answer to miss nothing; a call may come again.",
+        description="Calls that changed after this time, in order of change. Pass the `asOf` of an earlier "
+        "response to miss no change; a call may be returned again.",
     )
-    outgoing: bool | None = Field(None, description="true: calls that we placed; false: calls that we were given.")
+    outgoing: bool | None = Field(None, description="true: outbound calls; false: inbound calls.")
     team_id: UUID | None = Field(None, description="Calls of this team.")
-    user_id: UUID | None = Field(None, description="Calls of this member, as people, the sender or the call said.")
+    user_id: UUID | None = Field(None, description="Calls of this member, as corrected, submitted or inferred.")
     contact_id: UUID | None = Field(None, description="Calls with this contact.")
-    number: Text | None = Field(None, description="Calls from or to this number, in any writing.")
-    language: Language | None = Field(None, description="ISO 639-1 code of the language spoken.")
+    number: Text | None = Field(None, description="Calls to or from this number, in any format.")
+    language: Language | None = Field(None, description="Language of the call, ISO 639-1.")
     tone: Literal["negative", "neutral", "positive"] | None = Field(None, description="Overall tone.")
-    open_tasks: bool | None = Field(None, description="true: with a task that is not done; false: without any.")
-    corrected: bool | None = Field(None, description="true: calls that people corrected; false: others.")
+    open_tasks: bool | None = Field(None, description="true: calls with an open task; false: calls without open tasks.")
+    corrected: bool | None = Field(None, description="true: calls with corrections; false: calls without.")
     text: Text | None = Field(
-        None, description='What was said, in the forms of its language: words, "a phrase", or, -without.'
+        None,
+        description='Words of the transcript in all forms of their language; "a phrase", `or`, `-` to exclude a word.',
     )
     name: Text | None = Field(
-        None, description="Part of a name, company, e-mail address or number; one letter of six may be wrong."
+        None, description="Part of a name, company, e-mail address or number; tolerates one wrong letter in six."
     )
-    question: Key | None = Field(None, description="Calls in which this question or tracker, by its key, had `answer`.")
+    question: Key | None = Field(None, description="Key of a question or tracker that has the outcome `answer`.")
     answer: Text | None = Field(
-        None, description="As people said where they did: yes, no, one of the choices, said, not said."
+        None, description="Outcome, with corrections applied: yes, no, one of the choices, said, not said."
     )
-    scorecard: Key | None = Field(None, description="Calls that have a score by this scorecard, by its key.")
-    passed: bool | None = Field(None, description="true: by that score; false: failed, automatically too.")
-    auto_failed: bool | None = Field(None, description="true: failed automatically; false: not so.")
-    score_from: Score | None = Field(None, description="Calls with this score, 0 to 100, or a higher one.")
-    score_below: Score | None = Field(None, description="Calls with a lower score.")
+    scorecard: Key | None = Field(None, description="Key of a scorecard: calls that have a score by it.")
+    passed: bool | None = Field(
+        None, description="true: passed by that scorecard; false: failed, including automatically."
+    )
+    auto_failed: bool | None = Field(None, description="true: failed automatically; false: other calls.")
+    score_from: Score | None = Field(None, description="Calls with this score (0 to 100) or higher.")
+    score_below: Score | None = Field(None, description="Calls with a score below this.")
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.question is None) is not (self.answer is None):
-            raise ValueError("question and answer are given together")
+            raise ValueError("question and answer require each other")
         of_score = ("passed", "auto_failed", "score_from", "score_below")
-        given = [camel(name) for name in of_score if getattr(self, name) is not None]
-        if given and self.scorecard is None:
-            raise ValueError(f"{', '.join(given)} {'needs' if len(given) == 1 else 'need'} a scorecard")
+        filters = [camel(name) for name in of_score if getattr(self, name) is not None]
+        if filters and self.scorecard is None:
+            raise ValueError(f"{', '.join(filters)} {'requires' if len(filters) == 1 else 'require'} scorecard")
         return self
 
-    def wanted(self) -> CallFilter:
-        """The filter."""
+    def to_filter(self) -> CallFilter:
+        """Return the filter."""
         same = (name for name in CallFilter.__dataclass_fields__ if name != "states")
         return CallFilter(states=tuple(map(str, self.status)), **{name: getattr(self, name) for name in same})
 
 
 Version = Annotated[
     Literal["corrected", "machine"],
-    Field(description="corrected: with what people corrected; machine: as the machine said."),
+    Field(description="corrected: with corrections applied; machine: without corrections."),
 ]
 
 
 class VersionQuery(QueryParameters):
-    """Whose words."""
+    """Version of a record."""
 
     version: Version = "corrected"
 
@@ -126,32 +128,31 @@ class CallListQuery(CallQuery):
 
     meaning: Text | None = Field(
         None,
-        description="What a call was about, in your own words and in any language: the calls with the passages most "
-        "like it, the most similar first; one page, without a cursor. 409 where search by meaning is switched off.",
+        description="Search by meaning in any language: calls with similar passages, the most similar first; "
+        "one page, without a cursor. 409 if search by meaning is switched off.",
     )
     limit: Limit = 50
-    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
     @model_validator(mode="after")
     def _one_order(self) -> Self:
-        """By similarity, or by time."""
         others = [name for name in ("text", "name", "cursor") if getattr(self, name) is not None]
         others += ["updatedAfter"] if self.updated_after is not None else []
         if self.meaning is not None and others:
-            raise ValueError(f"meaning cannot be given together with {', '.join(others)}")
+            raise ValueError(f"meaning cannot be combined with {', '.join(others)}")
         return self
 
 
 class ExportQuery(CallQuery):
-    """All calls."""
+    """An export of calls."""
 
     format: Literal["ndjson", "csv", "parquet"] = Field(
-        "ndjson", description="A JSON object a line, comma-separated values, or an Apache Parquet file."
+        "ndjson", description="ndjson: one JSON object per line; csv: comma-separated values; parquet: Apache Parquet."
     )
     include: Annotated[tuple[Literal["transcript", "edits"], ...], BeforeValidator(_with_commas)] = Field(
         (),
-        description="With commas. transcript: with what was said, of ndjson and parquet; edits: with what people "
-        "corrected, undone edits too, of ndjson.",
+        description="Comma-separated. transcript: add transcripts (ndjson and parquet); edits: add edits, including "
+        "undone ones (ndjson).",
     )
     version: Version = "corrected"
 
@@ -159,29 +160,27 @@ class ExportQuery(CallQuery):
 class ScoreQuery(QueryParameters):
     """Scores over time."""
 
-    by: Literal["team", "member"] = Field("team", description="team: of each team; member: of each agent.")
-    weeks: int = Field(12, ge=1, le=104, description="How many weeks, up to that of the latest call.")
-    time_zone: Zone | None = Field(
-        None, description="IANA name of the zone in which weeks begin. Unset: the workspace's."
-    )
-    format: Literal["json", "csv"] = Field("json", description="JSON, or comma-separated values.")
+    by: Literal["team", "member"] = Field("team", description="team: per team; member: per agent.")
+    weeks: int = Field(12, ge=1, le=104, description="Number of weeks, ending with that of the latest call.")
+    time_zone: Zone | None = Field(None, description="IANA time zone of the weeks. Unset: that of the workspace.")
+    format: Literal["json", "csv"] = Field("json", description="json: JSON; csv: comma-separated values.")
 
 
 class TaskListQuery(QueryParameters):
     """A page of tasks."""
 
-    done: bool | None = Field(None, description="true: ticked off; false: still to be done.")
-    owner: Literal["rep", "customer", "other", "unknown"] | None = Field(None, description="Whose task it is.")
-    owner_user_id: UUID | None = Field(None, description="The member whose task it is.")
-    kind: Literal["commitment", "request", "follow-up", "appointment"] | None = Field(None, description="What it is.")
-    due_from: date | None = Field(None, description="Due on this day or later.")
-    due_before: date | None = Field(None, description="Due before this day.")
-    team_id: UUID | None = Field(None, description="Tasks of this team's calls.")
+    done: bool | None = Field(None, description="true: done; false: open.")
+    owner: Literal["rep", "customer", "other", "unknown"] | None = Field(None, description="Party that owns the task.")
+    owner_user_id: UUID | None = Field(None, description="Member that owns the task.")
+    kind: Literal["commitment", "request", "follow-up", "appointment"] | None = Field(None, description="Kind of task.")
+    due_from: date | None = Field(None, description="Due on this date or later.")
+    due_before: date | None = Field(None, description="Due before this date.")
+    team_id: UUID | None = Field(None, description="Tasks from calls of this team.")
     limit: Limit = 50
-    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
-    def wanted(self) -> TaskFilter:
-        """The filter."""
+    def to_filter(self) -> TaskFilter:
+        """Return the filter."""
         return TaskFilter(**{name: getattr(self, name) for name in TaskFilter.__dataclass_fields__})
 
 
@@ -190,7 +189,7 @@ class ContactListQuery(QueryParameters):
 
     text: Text | None = Field(None, description="Part of a name, company, e-mail address or number.")
     limit: Limit = 50
-    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
 class MemberListQuery(QueryParameters):
@@ -198,47 +197,47 @@ class MemberListQuery(QueryParameters):
 
     team_id: UUID | None = Field(None, description="Members of this team.")
     limit: Limit = 50
-    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
 class ChangeListQuery(QueryParameters):
     """A page of changes."""
 
     limit: Limit = 50
-    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
 class AudioQuery(QueryParameters):
-    """Which sound of a call."""
+    """Channel of a recording."""
 
     channel: Literal["original", "mixed", "rep", "customer"] | None = Field(
         None,
-        description="original: the file as it was fetched; mixed, rep, customer: WAV, 16 kHz, 16 bits, mono. "
-        "Unset: the original, or mixed where there are two files.",
+        description="original: the file as fetched; mixed, rep, customer: WAV, 16 kHz, 16 bits, mono. "
+        "Unset: original, or mixed if there are two files.",
     )
 
 
 class StreamQuery(QueryParameters):
-    """Since when."""
+    """Start of a stream."""
 
-    since: AwareDatetime | None = Field(None, description="Changes after this moment; unset: from now on.")
+    since: AwareDatetime | None = Field(None, description="Changes after this time; unset: from now on.")
 
 
 def read_query(parameters: QueryParams, model: type[Q]) -> Q:
-    """The parameters of a request. Raises `InvalidQuery` with every fault."""
+    """Return the query parameters. Raises `InvalidQuery` with every fault."""
     items = parameters.multi_items()
     faults = [
-        Fault(f"/{name}", f"{name} is given more than once.")
+        Fault(f"/{name}", f"{name} is repeated.")
         for name in dict.fromkeys(name for name, _ in items)
         if len(parameters.getlist(name)) > 1 and name in _names(model)
     ]
     try:
-        found = model.model_validate({name: _clean(value) for name, value in items})
+        query = model.model_validate({name: _clean(value) for name, value in items})
     except ValidationError as error:
-        faults += [_fault(one, model) for one in error.errors(include_url=False, include_input=False)]
+        faults += [_fault(item, model) for item in error.errors(include_url=False, include_input=False)]
     if faults:
         raise InvalidQuery(list(dict.fromkeys(faults)))
-    return found
+    return query
 
 
 def _names(model: type[QueryParameters]) -> Sequence[str]:
@@ -246,22 +245,23 @@ def _names(model: type[QueryParameters]) -> Sequence[str]:
 
 
 def _clean(value: str) -> str:
-    """PostgreSQL keeps neither a NUL nor half of a surrogate pair, and so finds neither."""
+    """Return the value without NUL and lone surrogates, which PostgreSQL cannot store."""
     return value.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 
 def _fault(error: Any, model: type[QueryParameters]) -> Fault:
     if error["type"] == "extra_forbidden":
-        known = ", ".join(_names(model)) or "none"
-        return Fault("", f"A parameter is not one of this path's. Those are: {known}.")
+        sent, names = str(error["loc"][0]), ", ".join(_names(model)) or "none"
+        named = f" {sent}" if re.fullmatch("[A-Za-z_]{1,40}", sent) else ""  # anything else may be personal data
+        return Fault("", f"Unknown parameter{named}. Parameters of this path: {names}.")
     if not error["loc"]:  # of several parameters together
         return Fault("", f"{error['msg'].removeprefix('Value error, ')}.")
     name = str(error["loc"][0])
     return Fault(f"/{name}", f"{name}: {error['msg']}.")
 
 
-def asked_for_time(text: str) -> datetime | None:
-    """A moment in ISO 8601 with its offset; None where it is none."""
+def parse_timestamp(text: str) -> datetime | None:
+    """Return the time of an ISO 8601 text with an offset, else None."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -270,25 +270,23 @@ def asked_for_time(text: str) -> datetime | None:
 
 
 class RunCallListQuery(QueryParameters):
-    """Which calls of a run."""
+    """A page of the calls of a run."""
 
     status: Literal["waiting", "running", "done", "failed", "canceled"] | None = Field(
         None, description="Calls with this status."
     )
     limit: Limit = 100
-    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
 class RunComparisonQuery(QueryParameters):
-    """What a run is compared with, and how."""
+    """Baseline and metric of a comparison."""
 
-    other: UUID | None = Field(None, description="Another run to compare it with. Unset: the records.")
+    other: UUID | None = Field(None, description="Run to compare with. Unset: the live records.")
     gold: str | None = Field(
         None,
         pattern=r"^[^@]{1,200}(@[0-9]{1,6})?$",
-        description="Measure both against this gold set: name or name@version. Unset: how the run differs.",
+        description="Gold set to score both against: name or name@version. Unset: differences only.",
     )
-    by: Metric = Field("wer", description="The metric of slices and of the worst calls.")
-    limit: int | None = Field(
-        None, ge=1, le=500, description="Compare at most this many calls. Unset: all, of which there may be 500."
-    )
+    by: Metric = Field("wer", description="Metric for slices and the worst calls.")
+    limit: int | None = Field(None, ge=1, le=500, description="Max. calls to compare. Unset: all, up to 500.")

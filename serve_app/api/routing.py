@@ -1,5 +1,3 @@
-"""What a route of the API is."""
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +11,9 @@ from serve_app.http.auth import EDIT, READ
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path and method. `answer`: what JSON it answers with; `media`: what else; `body`: what JSON it takes.
+    """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
 
-    What is read needs a key with the scope `read`, what is written one with `edit`; with `admin`, that scope alone.
+    Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is accepted.
     """
 
     path: str
@@ -28,16 +26,16 @@ class Route:
     method: str = "GET"
     body: Any = None
     admin: bool = False
-    named: str | None = None
+    operation: str | None = None
 
     @property
     def name(self) -> str:
-        """The operation, as its handler is called unless it is `named`: listCalls."""
-        return self.named or to_camel(self.handler.__name__)
+        """The operation id, by default the name of the handler in camelCase: listCalls."""
+        return self.operation or to_camel(self.handler.__name__)
 
     @property
     def scope(self) -> str:
-        """That a key needs."""
+        """The required scope."""
         if self.admin:
             return ADMIN
         return READ if self.method == "GET" else EDIT

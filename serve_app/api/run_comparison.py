@@ -1,6 +1,6 @@
-"""A run beside the records or another run: measured in the background, and answered in figures. No word of the calls.
+"""Comparison of a run with the live records or another run, measured in the background.
 
-Who asks waits a little, is told how far it is (202), and asks again.
+A request waits briefly and returns the progress (202); the client polls. The response contains no words of the calls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,29 +14,28 @@ from db.experiments import gold_sets, runs
 from db.experiments.gold_sets import GoldSet
 from pipeline.evaluation.compare import Slice, SystemVerdict
 from pipeline.evaluation.report import Rate
-from serve_app.api.access import ReadRequest, json_answer, to_json
+from serve_app.api.access import ApiRequest, json_answer, to_json
 from serve_app.api.errors import Busy, InvalidQuery, RunRefusal
 from serve_app.api.queries import RunComparisonQuery
 from serve_app.experiments import compare_runs
 from serve_app.experiments.compare_runs import ComparisonRequest
 from serve_app.experiments.comparison_cache import (
     MAX_CALLS,
-    MeasuredMetric,
-    MeasuredSet,
     ComparisonQueueFull,
     ComparisonTimeout,
+    MeasuredMetric,
+    MeasuredSet,
 )
 from serve_app.http.json_body import Fault
 
 COMMAND = "`switchboard runs compare` measures all of them."
-NO_LIBRARIES = "The service lacks the package switchboard-calls[evaluation]; its operator installs it."
-TOO_LONG = f"It took too long. Compare fewer calls (limit); {COMMAND}"
+NO_LIBRARIES = "The package switchboard-calls[evaluation] is not installed. Ask the operator to install it."
+TOO_LONG = f"The comparison took too long. Compare fewer calls (limit); {COMMAND}"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricVerdict:
-    """By how much a system is above the first one, over the calls that both have. `better`: null, where nothing is
-    shown."""
+    """Difference of a system to the first one over common calls. `better`: null if it is not significant."""
 
     value: float
     low: float | None
@@ -48,7 +47,7 @@ class MetricVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSystem:
-    """One that is measured: its metrics by name. `missing`: calls that it has not heard."""
+    """A measured system with its metrics by name. `missing`: calls that it has not processed."""
 
     name: str
     missing: int
@@ -58,7 +57,7 @@ class ComparedSystem:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSlice:
-    """Calls that share a fact; lists are in the order of the systems."""
+    """Calls that share a property; lists are in the order of the systems."""
 
     fact: str
     value: str
@@ -70,8 +69,8 @@ class ComparedSlice:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """A call with the metric of each system. `start`: the second where most words are wrong; `audio`: the path of its
-    sound in this API, behind the host."""
+    """A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio
+    in this API."""
 
     call_id: UUID
     seconds: float
@@ -82,11 +81,11 @@ class ComparedCall:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """A run beside the records, or another run.
+    """Comparison of a run with the live records or another run.
 
-    `measured_against`: the gold set, "name@version"; or what the run is compared with, as if that were right: then the
-    only system is the run, and its errors are differences. `findings`: in how many calls a step's value differs.
-    `left_out`: calls whose recording was replaced. `calls`: measured. `slices`, `worst`: by the metric `by`.
+    `measured_against`: the gold set, "name@version"; without one the baseline counts as the truth, the only system is
+    the run, and its errors are differences. `findings`: calls in which the value of a step differs. `left_out`: calls
+    whose recording was replaced. `calls`: number of measured calls. `slices`, `worst`: by the metric `by`.
     """
 
     run: str
@@ -105,29 +104,29 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class RunComparing:
-    """How far it is: calls that are scored, of all sides; `comparison` once all of them are."""
+    """Progress: scored calls of all systems; `comparison` once all are scored."""
 
     done: int
     all: int
     comparison: RunComparison | None
 
 
-async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> Response:
-    """The handler's part behind the run of the path."""
+async def compare_run(reading: ApiRequest[RunComparisonQuery], run: runs.Run) -> Response:
+    """Return the comparison of a run, or 202 with its progress."""
     database, query = reading.database, reading.query
-    wanted = await _wanted(reading, run)
+    comparison = await _request(reading, run)
     try:
-        there = await compare_runs.count(database, reading.reader, wanted)
+        there = await compare_runs.count(database, reading.reader, comparison)
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
     most = query.limit or there
     if most > MAX_CALLS:
-        raise RunRefusal(f"These are {there} calls, and at most {MAX_CALLS} are compared here: set limit. {COMMAND}")
-    key = (*wanted.key, most)
+        raise RunRefusal(f"The run has {there} calls; max. {MAX_CALLS} can be compared here. Set limit. {COMMAND}")
+    key = (*comparison.key, most)
     try:
-        found = await reading.comparisons.get(
+        measured = await reading.comparisons.get(
             key,
-            lambda: compare_runs.read(database, reading.reader, wanted, most),
+            lambda: compare_runs.read(database, reading.reader, comparison, most),
             reading.options.MEASURE_WAIT_SECONDS,
         )
     except TimeoutError:
@@ -138,16 +137,16 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -
             "application/json",
         )
     except ComparisonQueueFull:
-        raise Busy(reading.options.RETRY_AFTER_SECONDS, "Too many comparisons wait already; ask again later.") from None
+        raise Busy(reading.options.RETRY_AFTER_SECONDS, "Too many comparisons are queued. Retry later.") from None
     except ComparisonTimeout:
         raise RunRefusal(TOO_LONG) from None
     except ModuleNotFoundError:
         raise RunRefusal(NO_LIBRARIES) from None
     done, all_ = reading.comparisons.progress(key)
-    return json_answer(reading, RunComparing(done, all_, _told(wanted, found, query.by, reading)))
+    return json_answer(reading, RunComparing(done, all_, _comparison(comparison, measured, query.by, reading)))
 
 
-async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> ComparisonRequest:
+async def _request(reading: ApiRequest[RunComparisonQuery], run: runs.Run) -> ComparisonRequest:
     query, faults = reading.query, []
     other: runs.Run | None = None
     set_: GoldSet | None = None
@@ -155,7 +154,7 @@ async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> Co
         try:
             other = await runs.find(reading.database, reading.reader, query.other)
         except runs.NoSuchRun:
-            faults.append(Fault("/other", "other is no run of this workspace."))
+            faults.append(Fault("/other", "other is not a run of this workspace."))
     if query.gold is not None:
         name, _, version = query.gold.partition("@")
         try:
@@ -163,58 +162,60 @@ async def _wanted(reading: ReadRequest[RunComparisonQuery], run: runs.Run) -> Co
                 reading.database, reading.reader.workspace_id, name, int(version) if version else None
             )
         except gold_sets.NoSuchSet:
-            faults.append(Fault("/gold", "gold names no set of this workspace, or no version of it."))
+            faults.append(Fault("/gold", "gold is not a gold set or version of this workspace."))
     if faults:
         raise InvalidQuery(faults)
     return ComparisonRequest(run, other, set_)
 
 
-def _told(
-    wanted: ComparisonRequest, found: MeasuredSet, by: str, reading: ReadRequest[RunComparisonQuery]
+def _comparison(
+    comparison: ComparisonRequest, measured: MeasuredSet, by: str, reading: ApiRequest[RunComparisonQuery]
 ) -> RunComparison:
-    gold_set = wanted.gold
-    metric = found.metrics.get(by, MeasuredMetric((), (), (), ()))
+    gold_set = comparison.gold
+    metric = measured.metrics.get(by, MeasuredMetric((), (), (), ()))
     root = reading.request.scope.get("root_path", "")
     return RunComparison(
-        run=wanted.run.name,
-        beside=wanted.baseline,
-        measured_against=f"{gold_set.name}@{gold_set.version}" if gold_set else wanted.baseline,
+        run=comparison.run.name,
+        beside=comparison.baseline,
+        measured_against=f"{gold_set.name}@{gold_set.version}" if gold_set else comparison.baseline,
         by=by,
-        calls=found.calls,
-        seconds=found.seconds,
-        left_out=found.left_out,
-        findings=dict(found.findings),
-        systems=tuple(_system(found, at) for at in range(len(found.systems))),
+        calls=measured.calls,
+        seconds=measured.seconds,
+        left_out=measured.left_out,
+        findings=dict(measured.findings),
+        systems=tuple(_system(measured, at) for at in range(len(measured.systems))),
         slices=tuple(map(_slice, metric.slices)),
         worst=tuple(
             ComparedCall(UUID(line.name), line.seconds, line.values, start, f"{root}/calls/{line.name}/audio")
             for line, start in metric.worst
         ),
-        measured_at=found.made_at,
+        measured_at=measured.made_at,
     )
 
 
-def _system(found: MeasuredSet, at: int) -> ComparedSystem:
-    rates = {name: one.rates[at] for name, one in found.metrics.items()}
-    verdicts = {name: one.verdicts[at - 1] for name, one in found.metrics.items() if at}
+def _system(measured: MeasuredSet, at: int) -> ComparedSystem:
+    rates = {name: metric.rates[at] for name, metric in measured.metrics.items()}
+    verdicts = {name: metric.verdicts[at - 1] for name, metric in measured.metrics.items() if at}
     return ComparedSystem(
-        found.systems[at],
-        found.missing[at],
+        measured.systems[at],
+        measured.missing[at],
         {name: rate for name, rate in rates.items() if rate},
-        {name: told for name, one in verdicts.items() if (told := _verdict(one))},
+        {name: shown for name, verdict in verdicts.items() if (shown := _verdict(verdict))},
     )
 
 
-def _slice(one: Slice) -> ComparedSlice:
-    return ComparedSlice(one.fact, one.value, one.calls, one.seconds, one.rates, _verdicts(one.verdicts))
+def _slice(slice_: Slice) -> ComparedSlice:
+    return ComparedSlice(
+        slice_.fact, slice_.value, slice_.calls, slice_.seconds, slice_.rates, _verdicts(slice_.verdicts)
+    )
 
 
 def _verdicts(verdicts: Sequence[SystemVerdict | None]) -> tuple[MetricVerdict | None, ...]:
     return (None, *map(_verdict, verdicts))
 
 
-def _verdict(one: SystemVerdict | None) -> MetricVerdict | None:
-    if one is None:
+def _verdict(verdict: SystemVerdict | None) -> MetricVerdict | None:
+    if verdict is None:
         return None
-    rate = one.rate
-    return MetricVerdict(rate.value, rate.low, rate.high, rate.calls, one.better, one.sentence)
+    rate = verdict.rate
+    return MetricVerdict(rate.value, rate.low, rate.high, rate.calls, verdict.better, verdict.sentence)

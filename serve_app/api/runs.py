@@ -1,7 +1,7 @@
-"""Routes and handlers of runs: stored calls by another configuration, beside their records.
+"""Runs of stored calls with another configuration.
 
-ReadRequest takes the scope `read`; making, promoting, taking back and deleting runs takes `admin`, for they change what
-everybody reads, or have the service work. A run is of a workspace: keys of a team see none.
+Reads need scope `read`; writes need `admin`, since they change shared results or start work. Runs belong to the
+workspace: keys of a team cannot read them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,27 +18,27 @@ from db.experiments.run_results import RunCall, RunResult
 from db.experiments.runs import Run
 from db.workspace.admin_log import NotAdmin
 from serve_app.api import bodies, run_comparison
-from serve_app.api.access import Handler, ReadRequest, json_answer
+from serve_app.api.access import ApiRequest, Handler, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject, RunRefusal
 from serve_app.api.queries import NoQuery, RunCallListQuery, RunComparisonQuery
 from serve_app.api.routing import Route
 from serve_app.api.run_comparison import RunComparing
-from serve_app.api.writing import actor, answer_with, of_workspace
+from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.experiments.configuration import SettingRefused
 from serve_app.experiments.selection import CallSelection, choose
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import NotAuthenticated
 
 T = TypeVar("T")
-Plain = ReadRequest[NoQuery]
+Plain = ApiRequest[NoQuery]
 
 RUN = "/runs/{run_id:uuid}"
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedRun:
-    """A new run, and the calls that it leaves out, as they are not completed."""
+    """A new run, and the calls that it omits because they are not completed."""
 
     run: Run
     left_out: tuple[UUID, ...]
@@ -52,7 +52,7 @@ async def show_run(reading: Plain) -> Response:
     return json_answer(reading, await _run(reading))
 
 
-async def list_run_calls(reading: ReadRequest[RunCallListQuery]) -> Response:
+async def list_run_calls(reading: ApiRequest[RunCallListQuery]) -> Response:
     run, query = await _run(reading), reading.query
     page = await run_results.list_calls(
         reading.database, reading.reader, run.run_id, query.status, query.cursor, query.limit
@@ -63,24 +63,24 @@ async def list_run_calls(reading: ReadRequest[RunCallListQuery]) -> Response:
 async def show_run_call(reading: Plain) -> Response:
     run = await _run(reading)
     await reading.note("transcript", [reading.call_id], f"run {run.name}")
-    found = await run_results.show(reading.database, reading.reader, run.run_id, reading.call_id)
-    if found is None:
+    result = await run_results.show(reading.database, reading.reader, run.run_id, reading.call_id)
+    if result is None:
         raise NoSuchCall
-    return json_answer(reading, found)
+    return json_answer(reading, result)
 
 
-async def compare_run(reading: ReadRequest[RunComparisonQuery]) -> Response:
+async def compare_run(reading: ApiRequest[RunComparisonQuery]) -> Response:
     return await run_comparison.compare_run(reading, await _run(reading))
 
 
 async def create_run(writing: Plain) -> Response:
-    of_workspace(writing, "runs")
+    require_workspace_key(writing, "runs")
     body = await read_admin_body(writing.request, bodies.NewRun)
     try:
         changes = writing.check_run({group: dict(values) for group, values in body.settings.items()})
     except SettingRefused as error:
         raise AdminBodyRefused([Fault("/settings", str(error))]) from None
-    wanted = CallSelection(
+    selection = CallSelection(
         call_ids=tuple(body.call_ids),
         gold=(body.gold.name, body.gold.version) if body.gold else None,
         started_from=body.started_from,
@@ -91,13 +91,13 @@ async def create_run(writing: Plain) -> Response:
     )
     home = writing.reader.workspace_id
     try:
-        chosen = await choose(writing.database, writing.reader, wanted)
+        chosen = await choose(writing.database, writing.reader, selection)
     except gold_sets.NoSuchSet:
-        raise AdminBodyRefused([Fault("/gold", "gold names no set of this workspace, or no version of it.")]) from None
+        raise AdminBodyRefused([Fault("/gold", "gold is not a gold set or version of this workspace.")]) from None
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
-    made = runs.create(writing.database, home, body.name, changes, chosen, actor(writing), body.run_id)
-    run, left_out = await _done(made)
+    creation = runs.create(writing.database, home, body.name, changes, chosen, actor(writing), body.run_id)
+    run, left_out = await _or_refuse(creation)
     return answer_with(CreatedRun(run, tuple(left_out)), 201)
 
 
@@ -118,22 +118,22 @@ async def delete_run(writing: Plain) -> Response:
 
 
 async def _change(writing: Plain, change: Callable[..., Awaitable[Any]]) -> Response:
-    of_workspace(writing, "runs")
+    require_workspace_key(writing, "runs")
     run = await _run(writing)
     return answer_with(
-        await _done(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=actor(writing)))
+        await _or_refuse(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=actor(writing)))
     )
 
 
-async def _run(reading: ReadRequest[Any]) -> Run:
-    """The run of the path, as far as the key sees it."""
+async def _run(reading: ApiRequest[Any]) -> Run:
+    """Return the run in the path. Raises `NoSuchObject`."""
     try:
         return await runs.find(reading.database, reading.reader, reading.request.path_params["run_id"])
     except runs.NoSuchRun:
         raise NoSuchObject from None
 
 
-async def _done(work: Awaitable[T]) -> T:
+async def _or_refuse(work: Awaitable[T]) -> T:
     try:
         return await work
     except NotAdmin:
@@ -153,22 +153,22 @@ def _admin(method: str, path: str, handler: Handler, summary: str, answer: Any, 
 
 
 ROUTES = (
-    Route("/runs", list_runs, NoQuery, "Runs, the latest first", Page[Run]),
-    Route(RUN, show_run, NoQuery, "A run: what it is made with, and how far it is", Run),
-    Route(f"{RUN}/calls", list_run_calls, RunCallListQuery, "The calls of a run", Page[RunCall]),
-    Route(f"{RUN}/calls/{{call_id:uuid}}", show_run_call, NoQuery, "What a run made of a call", RunResult),
+    Route("/runs", list_runs, NoQuery, "List runs, the latest first", Page[Run]),
+    Route(RUN, show_run, NoQuery, "Show a run with its configuration and progress", Run),
+    Route(f"{RUN}/calls", list_run_calls, RunCallListQuery, "List the calls of a run", Page[RunCall]),
+    Route(f"{RUN}/calls/{{call_id:uuid}}", show_run_call, NoQuery, "Show the result of a run for a call", RunResult),
     Route(
         f"{RUN}/comparison",
         compare_run,
         RunComparisonQuery,
-        "A run beside the records or another run, in figures; 202 while it is being measured",
+        "Compare a run with the live records or another run; 202 while it is being measured",
         RunComparing,
     ),
-    _admin("POST", "/runs", create_run, "A new run of completed calls", CreatedRun, bodies.NewRun),
-    _admin("POST", f"{RUN}/cancel", cancel_run, "Work on no further call of a run", Run),
-    _admin("POST", f"{RUN}/promote", promote_run, "Make its results the records, all at once", PromotionResult),
+    _admin("POST", "/runs", create_run, "Create a run of completed calls", CreatedRun, bodies.NewRun),
+    _admin("POST", f"{RUN}/cancel", cancel_run, "Cancel a run", Run),
+    _admin("POST", f"{RUN}/promote", promote_run, "Make the results of a run live, atomically", PromotionResult),
     _admin(
-        "POST", f"{RUN}/rollback", roll_back_run, "Put the records back that it replaced, all at once", PromotionResult
+        "POST", f"{RUN}/rollback", roll_back_run, "Restore the records that a run replaced, atomically", PromotionResult
     ),
-    _admin("DELETE", RUN, delete_run, "Remove a run with its results; calls stay", Run),
+    _admin("DELETE", RUN, delete_run, "Delete a run with its results; calls are kept", Run),
 )

@@ -1,7 +1,6 @@
-"""Decoded sound as WAV files in a folder of this replica: each party by itself, or all of them mixed.
+"""Cache of decoded WAV files in a folder of this replica, one per party or mixed; least recently used files go first.
 
-A file is made once, in the decoder's own sandboxed process, and kept while there is room: the one that was listened to
-longest ago makes room for the next.
+Decoding runs in the sandboxed process of the decoder.
 """
 
 import asyncio
@@ -27,10 +26,10 @@ Samples = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
-class WantedSound:
-    """One sound: of which recordings, in what layout, which channel ("mixed", "rep", "customer").
+class SoundRequest:
+    """Audio of recordings in a layout: a channel ("mixed", "rep", "customer").
 
-    `spans`: these stretches alone, one after the other, each (start, end) in seconds of the call; empty: all of it.
+    `spans`: only these stretches, concatenated, each (start, end) in seconds of the call; empty: everything.
     """
 
     recordings: tuple[Recording, ...]
@@ -40,67 +39,67 @@ class WantedSound:
 
     @property
     def name(self) -> str:
-        """The same for the same sound, and another for any other."""
+        """A hash that identifies the audio."""
         parts = (*(r.sha256 for r in self.recordings), self.layout.kind, self.layout.starts, self.layout.swapped)
         return hashlib.sha256(repr((parts, self.channel, self.spans)).encode()).hexdigest()
 
 
 class SoundFolder:
-    """`most_bytes` of WAV files; `decoders`: recordings decoded at once."""
+    """A cache of up to `max_bytes` of WAV files; `decoders`: max. concurrent decodings."""
 
-    def __init__(self, options: DecodeOptions, most_bytes: int, decoders: int) -> None:
+    def __init__(self, options: DecodeOptions, max_bytes: int, decoders: int) -> None:
         self._options = options
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         self._folder = Path(tempfile.mkdtemp(prefix="switchboard-sound-"))
-        self._making: dict[str, asyncio.Task[Path]] = {}
-        self._turns = asyncio.Semaphore(decoders)
+        self._decoding: dict[str, asyncio.Task[Path]] = {}
+        self._slots = asyncio.Semaphore(decoders)
 
-    async def get(self, wanted: WantedSound, seconds: float) -> Path | None:
-        """The file, decoded now if need be; None where that takes longer than `seconds`, and goes on.
+    async def get(self, sound: SoundRequest, seconds: float) -> Path | None:
+        """Return the file, decoding it if necessary; None if that takes longer than `seconds` (it continues).
 
-        Raises `pipeline.errors.RecordingError` where it cannot be decoded, `StorageError` where it cannot be read.
+        Raises `pipeline.errors.RecordingError` if it cannot be decoded, `StorageError` if it cannot be read.
         """
-        path = self._folder / f"{wanted.name}.wav"
+        path = self._folder / f"{sound.name}.wav"
         if path.exists():
             os.utime(path)
             return path
-        task = self._making.get(wanted.name)
+        task = self._decoding.get(sound.name)
         if task is None:
-            task = asyncio.create_task(self._make(wanted, path))
-            self._making[wanted.name] = task
-            task.add_done_callback(lambda _: self._making.pop(wanted.name, None))
+            task = asyncio.create_task(self._make(sound, path))
+            self._decoding[sound.name] = task
+            task.add_done_callback(lambda _: self._decoding.pop(sound.name, None))
         done, _ = await asyncio.wait({task}, timeout=seconds)
         return task.result() if done else None
 
     async def close(self) -> None:
-        """Remove everything."""
-        for task in list(self._making.values()):
+        """Delete all files."""
+        for task in list(self._decoding.values()):
             task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
         await asyncio.to_thread(shutil.rmtree, self._folder, True)
 
-    async def _make(self, wanted: WantedSound, path: Path) -> Path:
-        async with self._turns:
-            await asyncio.to_thread(self._decode, wanted, path)
+    async def _make(self, sound: SoundRequest, path: Path) -> Path:
+        async with self._slots:
+            await asyncio.to_thread(self._decode, sound, path)
         return path
 
-    def _decode(self, wanted: WantedSound, path: Path) -> None:
+    def _decode(self, sound: SoundRequest, path: Path) -> None:
         scratch = Path(tempfile.mkdtemp(dir=self._folder))
         try:
-            sources = [decode(one, self._options, scratch.as_uri()).audio for one in wanted.recordings]
+            sources = [decode(recording, self._options, scratch.as_uri()).audio for recording in sound.recordings]
             part = scratch / "sound.wav"
-            _write(part, _tracks(wanted.recordings, sources, wanted.layout, wanted.channel), wanted.spans)
+            _write(part, _tracks(sound.recordings, sources, sound.layout, sound.channel), sound.spans)
             self._make_room(part.stat().st_size)
             part.replace(path)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _make_room(self, size: int) -> None:
-        kept = sorted(self._folder.glob("*.wav"), key=lambda path: path.stat().st_mtime)
-        total = size + sum(path.stat().st_size for path in kept)
-        for path in kept:
-            if total <= self._most:
+        files = sorted(self._folder.glob("*.wav"), key=lambda path: path.stat().st_mtime)
+        total = size + sum(path.stat().st_size for path in files)
+        for path in files:
+            if total <= self._max_bytes:
                 return
             total -= path.stat().st_size
             path.unlink(missing_ok=True)
@@ -108,28 +107,28 @@ class SoundFolder:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One channel of a source, which begins at the sample `start` of the call."""
+    """A channel of a source that begins at sample `start` of the call."""
 
     audio: Audio
     channel: int
     start: int = 0
 
     def read(self, first: int, last: int) -> npt.NDArray[np.int32]:
-        """Samples of the call, silence where the track has none."""
-        found = np.zeros(last - first, np.int32)
+        """Return samples of the call; silence outside of the track."""
+        samples = np.zeros(last - first, np.int32)
         begin, end = max(first, self.start), min(last, self.start + self.audio.length)
         if begin < end:
-            found[begin - first : end - first] = self.audio.read(self.channel, begin - self.start, end - self.start)
-        return found
+            samples[begin - first : end - first] = self.audio.read(self.channel, begin - self.start, end - self.start)
+        return samples
 
     @property
     def end(self) -> int:
-        """The sample after its last."""
+        """The sample after the last one."""
         return self.start + self.audio.length
 
 
 def _tracks(recordings: Sequence[Recording], sources: Sequence[Audio], layout: Layout, channel: str) -> list[Track]:
-    """What is heard on a channel: a party's own line where the layout separates them, else everything."""
+    """Return the tracks of a channel: those of the party if the layout separates parties, else all."""
     lines: dict[int, list[Track]] = {REP: [], CUSTOMER: []}
     if layout.kind is LayoutKind.TWO_FILES:
         for recording, audio in zip(recordings, sources, strict=True):
@@ -140,8 +139,8 @@ def _tracks(recordings: Sequence[Recording], sources: Sequence[Audio], layout: L
         for audio in sources:
             for row in range(audio.channels):
                 lines[_party(row, layout)].append(Track(audio, row))
-    own = channel in CHANNELS and layout.kind.separated
-    return lines[CHANNELS[channel]] if own else [*lines[REP], *lines[CUSTOMER]]
+    separate = channel in CHANNELS and layout.kind.separated
+    return lines[CHANNELS[channel]] if separate else [*lines[REP], *lines[CUSTOMER]]
 
 
 def _party(line: int, layout: Layout) -> int:
@@ -149,7 +148,7 @@ def _party(line: int, layout: Layout) -> int:
 
 
 def _write(path: Path, tracks: list[Track], spans: Sequence[tuple[float, float]]) -> None:
-    """A mono WAV of the sum of the tracks; halved where two are mixed into one, which then cannot clip."""
+    """Write a mono WAV of the mean of the tracks, which cannot clip."""
     length = max((track.end for track in tracks), default=0)  # a line that was never fetched is empty
     within = [(round(start * SAMPLE_RATE), min(round(end * SAMPLE_RATE), length)) for start, end in spans]
     with wave.open(str(path), "wb") as file:

@@ -1,5 +1,3 @@
-"""Handlers whose answers last: changes of calls as server-sent events, and exports."""
-
 import asyncio
 import csv
 import io
@@ -20,20 +18,20 @@ from db.records.views import CallSummary
 from db.search import call_list
 from db.search.call_list import CallLine
 from pipeline.domain.call import FIELDS
-from serve_app.api.access import UNAVAILABLE, ReadRequest, to_json
+from serve_app.api.access import UNAVAILABLE, ApiRequest, to_json
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
 from serve_app.api.parquet import MEDIA_TYPE as PARQUET
 from serve_app.api.parquet import parquet
-from serve_app.api.queries import ExportQuery, StreamQuery, asked_for_time
-from serve_app.http.camel_json import written
+from serve_app.api.queries import ExportQuery, StreamQuery, parse_timestamp
+from serve_app.http.camel_json import to_camel_json
 from serve_app.http.json_body import Fault
 
-BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)  # nothing is older
-OVERLAP = timedelta(seconds=10)  # a transaction that began so long ago may end now, with the time at which it began
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)  # before any call
+OVERLAP = timedelta(seconds=10)  # a transaction may commit this long after its timestamps
 HEARTBEAT_SECONDS = 15.0
 EXPORT_PAGE = 100
-KEY_SECONDS = 10.0  # between two looks whether the key is still in use
+KEY_SECONDS = 10.0  # between two checks that the key is still valid
 _NUMBER = re.compile(r"[+-]?[0-9][0-9 .]*")
 COLUMNS = (
     *(field.name for field in fields(CallSummary) if field.name.removeprefix("declared_") in FIELDS),
@@ -42,42 +40,42 @@ COLUMNS = (
 )
 
 
-async def stream_changes(reading: ReadRequest[StreamQuery]) -> Response:
-    """Changes of calls as they happen."""
-    told = reading.request.headers.get("last-event-id")
+async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
+    """Stream changes of calls."""
+    last_event_id = reading.request.headers.get("last-event-id")
     since = reading.query.since
-    known: dict[UUID, datetime] = {}
-    if told is not None:
-        last = asked_for_time(told)
+    sent: dict[UUID, datetime] = {}
+    if last_event_id is not None:
+        last = parse_timestamp(last_event_id)
         if last is None:
-            raise InvalidQuery([Fault("", "Last-Event-ID is not an id of this stream: leave it out to begin now.")])
+            raise InvalidQuery([Fault("", "Last-Event-ID is not an id of this stream. Omit it to start now.")])
         since = max(last, BEGINNING) - OVERLAP
-    if since is None:  # what comes from here on, that included which began before and is not there yet
+    if since is None:  # also include changes that are not committed yet
         since = await now(reading) - OVERLAP
-        known = await _known(reading, since)
+        sent = await _known(reading, since)
     return StreamingResponse(
-        _changes(reading, max(since, BEGINNING), known),
+        _changes(reading, max(since, BEGINNING), sent),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _known(reading: ReadRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
-    """Calls that changed after `since`, and when, as far as that is committed."""
-    found = await call_list.changes_since(reading.database, reading.reader, since)
-    known = {one.call_id: one.updated_at for one in found}
-    while len(found) == call_list.MAX_CHANGES:
-        found = await call_list.changes_since(reading.database, reading.reader, found[-1].updated_at)
-        known |= {one.call_id: one.updated_at for one in found}
-    return known
+async def _known(reading: ApiRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
+    """Return the calls with a committed change after `since`, and its time."""
+    changes = await call_list.changes_since(reading.database, reading.reader, since)
+    updated_at = {change.call_id: change.updated_at for change in changes}
+    while len(changes) == call_list.MAX_CHANGES:
+        changes = await call_list.changes_since(reading.database, reading.reader, changes[-1].updated_at)
+        updated_at |= {change.call_id: change.updated_at for change in changes}
+    return updated_at
 
 
 async def _changes(
-    reading: ReadRequest[StreamQuery], since: datetime, sent: dict[UUID, datetime]
+    reading: ApiRequest[StreamQuery], since: datetime, sent: dict[UUID, datetime]
 ) -> AsyncIterator[bytes]:
-    """Each change once, in the order in which they are seen. The overlap finds what was committed late.
+    """Yield each change once. The overlap between polls finds changes that were committed late.
 
-    `sent`: when calls changed of which nothing is told until they change again.
+    `sent`: time of the last change per call that was already sent.
     """
     ends = time.monotonic() + reading.options.STREAM_SECONDS
     quiet_since = key_checked = time.monotonic()
@@ -89,37 +87,37 @@ async def _changes(
             if not await reading.may_still_read():
                 return
         try:
-            found = await call_list.changes_since(reading.database, reading.reader, begin)
+            changes = await call_list.changes_since(reading.database, reading.reader, begin)
         except UNAVAILABLE:
-            return  # the reader connects again, and begins where this ended
-        fresh = [one for one in found if sent.get(one.call_id) != one.updated_at]
-        for one in fresh:
-            sent[one.call_id] = one.updated_at
-            latest = max(latest, one.updated_at)
-            yield f"id: {one.updated_at.isoformat()}\nevent: call\ndata: ".encode() + to_json(one) + b"\n\n"
+            return  # the client reconnects and resumes
+        fresh = [change for change in changes if sent.get(change.call_id) != change.updated_at]
+        for change in fresh:
+            sent[change.call_id] = change.updated_at
+            latest = max(latest, change.updated_at)
+            yield f"id: {change.updated_at.isoformat()}\nevent: call\ndata: ".encode() + to_json(change) + b"\n\n"
         sent = {call_id: at for call_id, at in sent.items() if at > latest - 2 * OVERLAP}
         if fresh:
             quiet_since = time.monotonic()
         elif time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
             quiet_since = time.monotonic()
             yield b": still here\n\n"
-        if len(found) == call_list.MAX_CHANGES:
-            begin = found[-1].updated_at
+        if len(changes) == call_list.MAX_CHANGES:
+            begin = changes[-1].updated_at
         else:
             begin = max(latest - OVERLAP, since)
             await asyncio.sleep(reading.options.POLL_SECONDS)
 
 
-async def export_calls(reading: ReadRequest[ExportQuery]) -> Response:
-    """All calls of a filter, page by page: no more than a page is ever held."""
+async def export_calls(reading: ApiRequest[ExportQuery]) -> Response:
+    """Export all calls of a filter, one page in memory at a time."""
     query = reading.query
     pages = _pages(reading)
-    first = await anext(pages)  # what is wrong is told before the answer begins
+    first = await anext(pages)  # report errors before the response starts
     if query.format == "csv":
         body, media_type = _csv(reading, first, pages), "text/csv; charset=utf-8"
     elif query.format == "parquet":
-        said = partial(_transcripts, reading) if "transcript" in query.include else None
-        body, media_type = parquet(COLUMNS, _with(first, pages), _flat, said), PARQUET
+        transcripts = partial(_transcripts, reading) if "transcript" in query.include else None
+        body, media_type = parquet(COLUMNS, _with(first, pages), _flat, transcripts), PARQUET
     else:
         body, media_type = _ndjson(reading, first, pages), "application/x-ndjson"
     name = f'attachment; filename="calls.{query.format}"'
@@ -136,13 +134,13 @@ async def _with(
         yield page
 
 
-async def _pages(reading: ReadRequest[ExportQuery]) -> AsyncIterator[tuple[CallLine, ...]]:
-    """Lines of calls, at least one page of them, each read in a transaction of its own."""
-    wanted = reading.query.wanted()
+async def _pages(reading: ApiRequest[ExportQuery]) -> AsyncIterator[tuple[CallLine, ...]]:
+    """Yield pages of calls, at least one, each read in a separate transaction."""
+    filters = reading.query.to_filter()
     cursor: str | None = None
     while True:
         page = await call_list.list_calls(
-            reading.database, reading.reader, wanted, cursor, min(EXPORT_PAGE, MAX_PAGE_ROWS)
+            reading.database, reading.reader, filters, cursor, min(EXPORT_PAGE, MAX_PAGE_ROWS)
         )
         quoted = [line.call.call_id for line in page.items if line.hits]
         await reading.note("export", quoted, "hits")
@@ -153,18 +151,18 @@ async def _pages(reading: ReadRequest[ExportQuery]) -> AsyncIterator[tuple[CallL
 
 
 async def _ndjson(
-    reading: ReadRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
+    reading: ApiRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
 ) -> AsyncIterator[bytes]:
     page: tuple[CallLine, ...] | None = first
     while page is not None:
         include = reading.query.include
-        said = await _transcripts(reading, page) if "transcript" in include else {}
+        transcripts = await _transcripts(reading, page) if "transcript" in include else {}
         edited = await _edits(reading, page) if "edits" in include else {}
         lines = []
         for line in page:
-            data = written(line)
+            data = to_camel_json(line)
             if "transcript" in include:
-                data["transcript"] = said.get(line.call.call_id)
+                data["transcript"] = transcripts.get(line.call.call_id)
             if "edits" in include:
                 data["edits"] = edited.get(line.call.call_id, [])
             lines.append(to_json(data) + b"\n")
@@ -172,27 +170,27 @@ async def _ndjson(
         page = await anext(pages, None)
 
 
-async def _transcripts(reading: ReadRequest[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
-    """What was said in calls, by call id; noted before it is given."""
-    found: dict[UUID, Any] = {}
+async def _transcripts(reading: ApiRequest[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
+    """Return transcripts by call id and record the access."""
+    by_call: dict[UUID, Any] = {}
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        wanted, machine = [line.call.call_id for line in lines], reading.query.version == "machine"
-        for call_id, transcript in await views.transcripts_of(connection, wanted, machine):
-            found[call_id] = written(transcript)
-    await reading.note("export", list(found), "transcript")
-    return found
+        call_ids, machine = [line.call.call_id for line in lines], reading.query.version == "machine"
+        for call_id, transcript in await views.transcripts_of(connection, call_ids, machine):
+            by_call[call_id] = to_camel_json(transcript)
+    await reading.note("export", list(by_call), "transcript")
+    return by_call
 
 
-async def _edits(reading: ReadRequest[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
-    """What people corrected in calls, by call id; noted before it is given."""
+async def _edits(reading: ApiRequest[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
+    """Return edits by call id and record the access."""
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        found = await views.edits_of(connection, [line.call.call_id for line in lines])
-    await reading.note("export", list(found), "edits")
-    return {call_id: written(some) for call_id, some in found.items()}
+        edits = await views.edits_of(connection, [line.call.call_id for line in lines])
+    await reading.note("export", list(edits), "edits")
+    return {call_id: to_camel_json(some) for call_id, some in edits.items()}
 
 
 async def _csv(
-    reading: ReadRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
+    reading: ApiRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
 ) -> AsyncIterator[bytes]:
     yield csv_rows([dict.fromkeys(COLUMNS)], header=True)
     page: tuple[CallLine, ...] | None = first
@@ -202,11 +200,13 @@ async def _csv(
 
 
 def csv_rows(rows: list[dict[str, Any]], header: bool = False) -> bytes:
-    """Lines of comma-separated values; `header`: the names of the first row in camelCase."""
+    """Return rows as comma-separated values; `header`: the names of the first row in camelCase instead."""
     text = io.StringIO()
     writer = csv.writer(text)
     for row in rows:
-        writer.writerow(written(dict.fromkeys(row)).keys() if header else [_cell(value) for value in row.values()])
+        writer.writerow(
+            to_camel_json(dict.fromkeys(row)).keys() if header else [_cell(value) for value in row.values()]
+        )
     return text.getvalue().encode("utf-8", "replace")
 
 
@@ -217,13 +217,13 @@ def _flat(line: CallLine) -> dict[str, Any]:
         "contact": contact and contact.name,
         "company": contact and contact.company,
     }
-    held = {name: getattr(line.call, name, getattr(line, name, None)) for name in COLUMNS}
-    return held | more
+    values = {name: getattr(line.call, name, getattr(line, name, None)) for name in COLUMNS}
+    return values | more
 
 
 def _cell(value: Any) -> Any:
-    """As text. What a spreadsheet would take for a formula gets an apostrophe before it."""
-    shown = written(value)
+    """Return the value of a CSV cell, with an apostrophe before text that a spreadsheet would run as a formula."""
+    shown = to_camel_json(value)
     if isinstance(shown, bool):
         return "true" if shown else "false"
     if isinstance(shown, str) and shown[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(shown):

@@ -1,26 +1,24 @@
-"""What handlers that write have in common: who writes, what takes a key of the workspace, and the answer."""
-
 from typing import Any
 
 from starlette.responses import Response
 
 from db.workspace.admin_log import Actor
-from serve_app.api.access import ReadRequest, to_json
+from serve_app.api.access import ApiRequest, to_json
 from serve_app.api.errors import OutsideTeam
 
 
-def actor(writing: ReadRequest[Any]) -> Actor:
-    """The key that writes."""
+def actor(writing: ApiRequest[Any]) -> Actor:
+    """Return the key as the author of a change."""
     sender = writing.sender
     return Actor("", sender.key_id, sender.team_id, None, writing.request.state.request_id)
 
 
-def of_workspace(writing: ReadRequest[Any], what: str) -> None:
-    """Raises `OutsideTeam` for a key of a team."""
+def require_workspace_key(writing: ApiRequest[Any], what: str) -> None:
+    """Raise `OutsideTeam` for a key of a team."""
     if writing.sender.team_id is not None:
-        raise OutsideTeam(f"The API key is bound to a team; {what} take one of the workspace.")
+        raise OutsideTeam(f"The API key is limited to a team. Use a key of the workspace for {what}.")
 
 
-def answer_with(made: Any, status: int = 200) -> Response:
-    """What is there now, as JSON."""
-    return Response(to_json(made), status, media_type="application/json")
+def answer_with(data: Any, status: int = 200) -> Response:
+    """Return data as a JSON response."""
+    return Response(to_json(data), status, media_type="application/json")

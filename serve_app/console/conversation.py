@@ -138,7 +138,7 @@ class Conversation:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """All parts in order; the first is small so that the page appears quickly."""
+        """Parts in order; the first is small so that the page appears quickly."""
         turns = self.transcript.turns
         parts: list[Part] = []
         first = words = 0

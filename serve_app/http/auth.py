@@ -1,5 +1,3 @@
-"""From the Authorization header to the `Sender` whom an API key speaks for."""
-
 import hashlib
 import re
 import time
@@ -23,49 +21,50 @@ _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,256}=*) *", re.ASCII | re.IG
 
 
 class UnknownKeyLimiter:
-    """Bounds the look-ups of keys that this replica has not seen: for each address `per_second`, ten seconds' worth at
-    once. A look-up is charged before it begins, so that many at once cannot outrun the bound, and refunded if the key
-    is good. Addresses do not share a limit: guessing from one keeps no other out.
+    """Limits look-ups of unknown keys per address: `per_second`, with a burst of ten seconds.
+
+    A look-up is charged before it starts, so that concurrent ones cannot exceed the limit, and refunded if the key is
+    valid. Addresses do not share a limit, so guessing from one does not block another.
     """
 
     BURST_SECONDS = 10.0
-    MOST_SOURCES = 4096  # remembered; the one that asked longest ago is forgotten
+    MAX_SOURCES = 4096  # the least recently seen one is dropped
 
     def __init__(self, per_second: float, retry_after: int) -> None:
         self._per_second = per_second
-        self._most = max(1.0, per_second * self.BURST_SECONDS)
+        self._capacity = max(1.0, per_second * self.BURST_SECONDS)
         self._retry_after = retry_after
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, when
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
 
     def charge(self, source: str) -> None:
-        """Raises `Unavailable` while nothing is left: whether the key is good is not known then."""
-        left = self._left(source)
-        self._keep(source, left - 1.0 if left >= 1.0 else left)
-        if left < 1.0:
+        """Raise `Unavailable` if the limit is reached, since the key cannot be checked then."""
+        tokens = self._tokens(source)
+        self._store(source, tokens - 1.0 if tokens >= 1.0 else tokens)
+        if tokens < 1.0:
             raise Unavailable(self._retry_after)
 
     def refund(self, source: str) -> None:
-        """The key was good, or the look-up failed."""
-        self._keep(source, min(self._most, self._left(source) + 1.0))
+        """Return a token: the key is valid, or the look-up failed."""
+        self._store(source, min(self._capacity, self._tokens(source) + 1.0))
 
-    def _left(self, source: str) -> float:
-        level, since = self._levels.get(source, (self._most, time.monotonic()))
-        return min(self._most, level + (time.monotonic() - since) * self._per_second)
+    def _tokens(self, source: str) -> float:
+        level, since = self._levels.get(source, (self._capacity, time.monotonic()))
+        return min(self._capacity, level + (time.monotonic() - since) * self._per_second)
 
-    def _keep(self, source: str, level: float) -> None:
+    def _store(self, source: str, level: float) -> None:
         self._levels[source] = (level, time.monotonic())
         self._levels.move_to_end(source)
-        if len(self._levels) > self.MOST_SOURCES:
+        if len(self._levels) > self.MAX_SOURCES:
             self._levels.popitem(last=False)
 
 
 class Authenticator:
-    """Looks keys up through `find`, and remembers for seconds what it found.
+    """Looks up keys with `find` and caches results for a few seconds.
 
-    Only hashes are remembered. A revoked key is refused at the latest when the call is recorded: the database looks
-    again, in the transaction of the submission. An unknown key is remembered for a moment, so that a sender who keeps
-    using one costs no look-up each time; a key created in that moment works after it. `limiter` limits look-ups of keys
-    that were not in use lately; what `is_no_key` tells at once costs nothing.
+    Only hashes are cached. A revoked key is rejected at the latest when the call is recorded, because the database
+    checks it again in the transaction of the submission. Unknown keys are cached briefly to save look-ups; a key
+    created in that time works after it. `limiter` limits look-ups of keys that are not cached; `is_malformed` rejects
+    malformed keys without a look-up.
     """
 
     def __init__(
@@ -75,22 +74,22 @@ class Authenticator:
         remember_keys: int = 1024,
         unknown_seconds: float = 1.0,
         limiter: UnknownKeyLimiter | None = None,
-        is_no_key: Callable[[str], bool] = lambda _: False,
+        is_malformed: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._find = find
         self._seconds = remember_seconds
         self._keys = remember_keys
         self._unknown_seconds = unknown_seconds
         self._limiter = limiter or UnknownKeyLimiter(50.0, 5)
-        self._is_no_key = is_no_key
-        self._known: OrderedDict[bytes, tuple[Sender, float]] = OrderedDict()
+        self._is_no_key = is_malformed
+        self._senders: OrderedDict[bytes, tuple[Sender, float]] = OrderedDict()
         self._unknown: OrderedDict[bytes, float] = OrderedDict()
 
     async def sender(self, headers: Sequence[str], source: str, scope: str = SUBMIT) -> Sender:
-        """The sender behind the values of the request's Authorization headers; `source` is the address it came from.
+        """Return the sender for the Authorization headers of a request from the address `source`.
 
-        Raises `NotAuthenticated`, `ScopeMissing` for a key that is in use but lacks `scope`, `Unavailable` where the
-        key cannot be looked up now.
+        Raises `NotAuthenticated`, `ScopeMissing` for a valid key without `scope`, `Unavailable` if the key cannot be
+        looked up now.
         """
         sender = await self._sender(_secret(headers), source)
         if scope not in sender.scopes:
@@ -98,35 +97,35 @@ class Authenticator:
         return sender
 
     def forget(self, sender: Sender) -> None:
-        """The key turned out to be revoked."""
-        for digest in [digest for digest, (known, _) in self._known.items() if known.key_id == sender.key_id]:
-            del self._known[digest]
+        """Drop a revoked key from the cache."""
+        for digest in [digest for digest, (cached, _) in self._senders.items() if cached.key_id == sender.key_id]:
+            del self._senders[digest]
 
     async def _sender(self, secret: str, source: str) -> Sender:
         digest = hashlib.sha256(secret.encode()).digest()
-        remembered = self._known.get(digest)
+        remembered = self._senders.get(digest)
         if remembered and remembered[1] > time.monotonic():
             return remembered[0]
         if self._unknown.get(digest, 0.0) > time.monotonic() or self._is_no_key(secret):
             raise NotAuthenticated
-        found = await (self._find(secret) if remembered else self._find_charged(secret, source))
-        if found is None:
-            self._known.pop(digest, None)
+        sender = await (self._find(secret) if remembered else self._find_charged(secret, source))
+        if sender is None:
+            self._senders.pop(digest, None)
             self._remember(self._unknown, digest, time.monotonic() + self._unknown_seconds)
             raise NotAuthenticated
-        self._remember(self._known, digest, (found, time.monotonic() + self._seconds))
-        return found
+        self._remember(self._senders, digest, (sender, time.monotonic() + self._seconds))
+        return sender
 
     async def _find_charged(self, secret: str, source: str) -> Sender | None:
         self._limiter.charge(source)
         try:
-            found = await self._find(secret)
+            sender = await self._find(secret)
         except BaseException:
             self._limiter.refund(source)
             raise
-        if found is not None:
+        if sender is not None:
             self._limiter.refund(source)
-        return found
+        return sender
 
     def _remember(self, memory: OrderedDict[bytes, T], digest: bytes, what: T) -> None:
         memory[digest] = what
@@ -137,22 +136,22 @@ class Authenticator:
 
 def _secret(headers: Sequence[str]) -> str:
     if not headers:
-        raise NotAuthenticated("The request carries no API key: Authorization: Bearer <API_KEY>.")
+        raise NotAuthenticated("Missing API key. Send the header Authorization: Bearer <API_KEY>.")
     if len(set(headers)) > 1:
-        raise NotAuthenticated("The request carries more than one Authorization header.")
+        raise NotAuthenticated("The request has more than one Authorization header.")
     bearer = _BEARER.fullmatch(headers[0])
     if bearer is None:
-        raise NotAuthenticated("The Authorization header is not of the form: Bearer <API_KEY>.")
+        raise NotAuthenticated("The Authorization header must have the form: Bearer <API_KEY>.")
     return bearer.group(1)
 
 
 def source_of(request: Request, header: str | None) -> str:
-    """The address that a request came from; of IPv6 the network, of which one sender has all addresses.
+    """Return the address of the client; for IPv6 its /64 network.
 
-    `header`: in which our own proxy, and nobody else, tells it; None: it is the connection's.
+    `header`: set by the trusted proxy only; None: use the address of the connection.
     """
-    told = request.headers.get(header) if header else None
-    return _network(told or (request.client.host if request.client else ""))
+    address = request.headers.get(header) if header else None
+    return _network(address or (request.client.host if request.client else ""))
 
 
 @lru_cache(4096)

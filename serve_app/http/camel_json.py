@@ -1,5 +1,3 @@
-"""Data as JSON: names in camelCase wherever it leaves the service, and data that serves as a key as it is."""
-
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -11,28 +9,31 @@ _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _WIRE_NAMES = {"from_number": "from", "to_number": "to", "state": "status"}  # as in /submit
 
 
-def written(value: Any, ours: bool = True) -> Any:
-    """As `plain`, with names in camelCase, as over HTTP and in events.
+def to_camel_json(value: Any, keys_are_names: bool = True) -> Any:
+    """Return the JSON form with names in camelCase, as over HTTP and in events.
 
-    The keys of a mapping inside a dataclass are data (teams, measured figures) and stay as they are; those of a
-    finding's value are names. `ours`: whether the keys of a mapping are names.
+    Keys of a mapping inside a dataclass are data (teams, metrics) and stay unchanged; those of the value of a finding
+    and of the evidence of a layout are names. `keys_are_names`: whether the keys of a mapping are names.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {camel(name): written(held, name in ("value", "evidence")) for name, held in fields(value).items()}
+        return {camel(name): to_camel_json(item, name in ("value", "evidence")) for name, item in fields(value).items()}
     if isinstance(value, Mapping):
-        return {camel(str(key)) if ours else str(key): written(item, ours) for key, item in value.items()}
+        return {
+            camel(str(key)) if keys_are_names else str(key): to_camel_json(item, keys_are_names)
+            for key, item in value.items()
+        }
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
-        return [written(item, ours) for item in value]
+        return [to_camel_json(item, keys_are_names) for item in value]
     return _scalar(value)
 
 
 def fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, as they are: to be printed beside others."""
+    """Return the fields of a dataclass by name, unconverted."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def camel(name: str) -> str:
-    """`user_id` as `userId`; a text that is no name of ours as it is."""
+    """Return the name on the wire: `user_id` as `userId`. Other texts are returned unchanged."""
     if name in _WIRE_NAMES:
         return _WIRE_NAMES[name]
     if not _SNAKE.fullmatch(name):
@@ -42,7 +43,7 @@ def camel(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The JSON-able form: dataclasses as objects, times in ISO 8601, UUIDs as text, numpy and enum values unwrapped."""
+    """Return the JSON form: dataclasses as objects, ISO 8601 times, UUIDs as text, plain numpy and enum values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -62,14 +63,14 @@ def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def renamed(part: Any) -> Any:
-    """The same schema with the names of properties in camelCase."""
+def camelize_schema(part: Any) -> Any:
+    """Return the schema with property names in camelCase."""
     if isinstance(part, list):
-        return [renamed(one) for one in part]
+        return [camelize_schema(item) for item in part]
     if not isinstance(part, dict):
         return part
-    made = {key: renamed(value) for key, value in part.items()}
+    schema = {key: camelize_schema(value) for key, value in part.items()}
     if isinstance(part.get("properties"), dict):
-        made["properties"] = {camel(name): value for name, value in made["properties"].items()}
-        made["required"] = [camel(name) for name in part.get("required", ())]
-    return made
+        schema["properties"] = {camel(name): value for name, value in schema["properties"].items()}
+        schema["required"] = [camel(name) for name in part.get("required", ())]
+    return schema

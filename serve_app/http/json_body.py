@@ -1,6 +1,6 @@
-"""From the bytes of a request to one JSON object, more strictly than Python's json module reads.
+"""Strict parsing of a JSON object.
 
-Refused: invalid UTF-8, NaN and Infinity, numbers no database keeps, NUL, lone surrogates, deep nesting, repeated keys.
+Rejected: invalid UTF-8, NaN and Infinity, numbers out of range, NUL, lone surrogates, deep nesting, repeated keys.
 """
 
 import json
@@ -18,18 +18,18 @@ from pydantic.alias_generators import to_camel
 MAX_DEPTH = 32
 MAX_DIGITS = 1000
 
-_CANNOT_BE_KEPT = re.compile("[\0\ud800-\udfff]")  # PostgreSQL stores neither NUL nor half a surrogate pair
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL stores neither NUL nor half a surrogate pair
 
 
 class Fault(NamedTuple):
-    """One fault of a body. `pointer` is a JSON Pointer to a known field, or "" for the body as a whole."""
+    """A fault of a body. `pointer`: JSON Pointer to a known field, or "" for the whole body."""
 
     pointer: str
     detail: str
 
 
 class InvalidBody(Exception):
-    """The body breaks at least one rule."""
+    """The body is invalid."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__(faults)
@@ -38,16 +38,16 @@ class InvalidBody(Exception):
 
 @dataclass(slots=True)
 class _Repeated:
-    """An object in which keys were repeated, and which."""
+    """An object with repeated keys."""
 
     where: dict[str, Any]
     keys: list[str]
 
 
-def read_object(raw: bytes, known: frozenset[str]) -> tuple[dict[str, Any], list[Fault]]:
-    """The JSON object in `raw`, with the faults that leave it readable (repeated keys, characters that cannot be kept).
+def read_object(raw: bytes, names: frozenset[str]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the JSON object in `raw` with recoverable faults (repeated keys, characters that cannot be stored).
 
-    `known`: the keys that a fault may name. Raises `InvalidBody` when there is no object to look into.
+    `names`: keys that a fault may contain. Raises `InvalidBody` if there is no readable object.
     """
     repeated: list[_Repeated] = []
     try:
@@ -56,31 +56,31 @@ def read_object(raw: bytes, known: frozenset[str]) -> tuple[dict[str, Any], list
         root = _decode(raw, _decoder(partial(_noting, repeated)))
     if not isinstance(root, dict):
         raise InvalidBody([Fault("", "The body must be a JSON object.")])
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:  # fewer cannot be nested deeper
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:  # fewer brackets cannot nest deeper
         _check_depth(root)
-    faults = [fault for one in repeated for fault in _repeated_faults(one, root, known)]
-    if b"\\u" in raw:  # only an escape can bring a NUL or half a surrogate pair past the decoder
-        faults += _character_faults(root, known)
+    faults = [fault for item in repeated for fault in _repeated_faults(item, root, names)]
+    if b"\\u" in raw:  # only an escape can pass a NUL or lone surrogate through the decoder
+        faults += _character_faults(root, names)
     return root, list(dict.fromkeys(faults))
 
 
 class _RepeatedKey(Exception):
-    """Some object of the body has a key twice."""
+    """An object of the body has a repeated key."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise _RepeatedKey
-    return made
+    return members
 
 
 def _noting(repeated: list[_Repeated], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         counts = Counter(name for name, _ in pairs)
-        repeated.append(_Repeated(made, [name for name, count in counts.items() if count > 1]))
-    return made
+        repeated.append(_Repeated(members, [name for name, count in counts.items() if count > 1]))
+    return members
 
 
 def _decode(raw: bytes, decoder: json.JSONDecoder) -> Any:
@@ -101,19 +101,19 @@ _TOO_DEEP = Fault("", f"The body is nested more than {MAX_DEPTH} levels deep.")
 
 
 def _constant(_: str) -> NoReturn:
-    raise InvalidBody([Fault("", "The body is not valid JSON: NaN and Infinity are not numbers there.")])
+    raise InvalidBody([Fault("", "The body is not valid JSON: NaN and Infinity are not allowed.")])
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise InvalidBody([Fault("", f"The body holds a number of more than {MAX_DIGITS} digits.")])
+        raise InvalidBody([Fault("", f"The body has a number of more than {MAX_DIGITS} digits.")])
     return int(digits)
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise InvalidBody([Fault("", "The body holds a number that is too large to keep.")])
+        raise InvalidBody([Fault("", "The body has a number that is too large.")])
     return number
 
 
@@ -123,43 +123,43 @@ def _decoder(make_object: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> 
     )
 
 
-_STRICT = _decoder(_once)  # made once; bodies with repeated keys are read again by one that notes them
+_STRICT = _decoder(_once)  # bodies with repeated keys are parsed again with a decoder that records them
 
 
-def _repeated_faults(one: _Repeated, root: dict[str, Any], known: frozenset[str]) -> list[Fault]:
-    if one.where is not root:
-        return [Fault("", "A key is repeated in an object within the body.")]
-    faults = [Fault(f"/{name}", f"{name} is given more than once.") for name in one.keys if name in known]
-    if any(name not in known for name in one.keys):
-        faults.append(Fault("", "A key that is not a field of a submission is given more than once."))
+def _repeated_faults(repetition: _Repeated, root: dict[str, Any], names: frozenset[str]) -> list[Fault]:
+    if repetition.where is not root:
+        return [Fault("", "An object in the body has a repeated key.")]
+    faults = [Fault(f"/{name}", f"{name} is repeated.") for name in repetition.keys if name in names]
+    if any(name not in names for name in repetition.keys):
+        faults.append(Fault("", "An unknown field is repeated."))
     return faults
 
 
-def _character_faults(root: dict[str, Any], known: frozenset[str]) -> list[Fault]:
+def _character_faults(root: dict[str, Any], names: frozenset[str]) -> list[Fault]:
     faults = []
     for key, value in root.items():
-        named = key in known
-        broken = _cannot_be_kept(value) or (not named and _cannot_be_kept(key))
+        is_field = key in names
+        broken = _is_not_storable(value) or (not is_field and _is_not_storable(key))
         if broken:
-            where = key if named else "A key or value of the body"
-            sentence = f"{where} holds a NUL character or half of a surrogate pair."
-            faults.append(Fault(f"/{key}" if named else "", sentence))
+            where = key if is_field else "A key or value in the body"
+            sentence = f"{where} contains a NUL character or a lone surrogate."
+            faults.append(Fault(f"/{key}" if is_field else "", sentence))
     return faults
 
 
-def _cannot_be_kept(value: Any) -> bool:
-    """Whether PostgreSQL would refuse a string somewhere in `value`."""
+def _is_not_storable(value: Any) -> bool:
+    """Return whether `value` contains a string that PostgreSQL rejects."""
     if isinstance(value, str):
-        return _CANNOT_BE_KEPT.search(value) is not None
+        return _NOT_STORABLE.search(value) is not None
     if isinstance(value, dict):
-        return any(_cannot_be_kept(key) or _cannot_be_kept(inner) for key, inner in value.items())
+        return any(_is_not_storable(key) or _is_not_storable(inner) for key, inner in value.items())
     if isinstance(value, list):
-        return any(_cannot_be_kept(inner) for inner in value)
+        return any(_is_not_storable(inner) for inner in value)
     return False
 
 
 def _check_depth(root: dict[str, Any]) -> None:
-    """Level by level, so that the check itself needs no stack."""
+    """Check level by level, without recursion."""
     level: list[Any] = [root]
     for _ in range(MAX_DEPTH + 1):
         level = [
@@ -174,11 +174,11 @@ def _check_depth(root: dict[str, Any]) -> None:
 
 
 class Body(BaseModel):
-    """Known fields only. `MAY_BE_NULL`: those in which null says something."""
+    """A strict body. `MAY_BE_NULL`: fields in which null is a value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True, populate_by_name=True)
     MAY_BE_NULL: ClassVar[frozenset[str]] = frozenset()
 
-    def given(self) -> dict[str, Any]:
-        """What was sent, by the names of our fields."""
+    def sent_fields(self) -> dict[str, Any]:
+        """Return the fields that were sent, by attribute name."""
         return {name: getattr(self, name) for name in self.model_fields_set}

@@ -1,5 +1,3 @@
-"""What a request may cost: size, time, form, rate and number at once."""
-
 import asyncio
 import math
 import re
@@ -17,24 +15,24 @@ from serve_app.http.problems import BodyTooLarge, BodyTooSlow, MediaTypeRefused,
 
 
 class LimitOptions(BaseModel):
-    """Limits of the submission endpoint. Rates and numbers at once count for each Intake replica by itself."""
+    """Limits of the submission endpoint. Rates and concurrency count per Intake replica."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    BODY_BYTES: ClassVar[int] = 64 * 1024  # a submission has 1 KiB or 2; a larger body is answered with 413
-    BODY_SECONDS: ClassVar[float] = 10.0  # for a body to arrive; then 408
-    CONCURRENCY: ClassVar[int] = 256  # submissions processed at once in a replica; more get 503
-    BURST_SECONDS: ClassVar[float] = 20.0  # a rested key may send at once what its rate allows in this time
-    QUEUE: ClassVar[int] = 256  # further submissions that Serve queues before it answers 503 itself
-    KEY_SECONDS: ClassVar[float] = 5.0  # how long a replica remembers a key that it has looked up
-    UNKNOWN_KEY_SECONDS: ClassVar[float] = 1.0  # how long it remembers that there is no such key
-    # Look-ups of unknown keys from one address per replica, with a burst of ten seconds. Beyond it, keys that the
-    # replica has not seen get 503 from that address for a while: guessing must not keep PostgreSQL busy.
+    BODY_BYTES: ClassVar[int] = 64 * 1024  # typical submissions have 1 to 2 KiB; larger bodies get 413
+    BODY_SECONDS: ClassVar[float] = 10.0  # max. time to receive a body; then 408
+    CONCURRENCY: ClassVar[int] = 256  # concurrent submissions of a replica; more get 503
+    BURST_SECONDS: ClassVar[float] = 20.0  # burst of an idle key: its rate over this time
+    QUEUE: ClassVar[int] = 256  # further submissions that Serve queues before it returns 503
+    KEY_SECONDS: ClassVar[float] = 5.0  # cache time of a valid key
+    UNKNOWN_KEY_SECONDS: ClassVar[float] = 1.0  # cache time of an unknown key
+    # Look-ups of unknown keys per address and replica, with a burst of ten seconds. Beyond it, uncached keys from that
+    # address get 503, so that guessing cannot overload PostgreSQL.
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0
     BACKLOG_RETRY_SECONDS: ClassVar[int] = 60  # Retry-After of a 429 for a full backlog
     RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
-    DATABASE_SECONDS: ClassVar[float] = 5.0  # for PostgreSQL to take a call; then 503, never 202
-    POOL_SIZE: ClassVar[int] = 8  # connections to PostgreSQL that a replica keeps
+    DATABASE_SECONDS: ClassVar[float] = 5.0  # max. time to record a call; then 503, never 202
+    POOL_SIZE: ClassVar[int] = 8  # PostgreSQL connections of a replica
 
     per_minute: float = Field(
         600.0,
@@ -50,12 +48,12 @@ class LimitOptions(BaseModel):
 
     @property
     def burst(self) -> int:
-        """Submissions that a rested API key may send at once."""
+        """Max. burst of submissions of an idle key."""
         return burst(self.per_minute, self.BURST_SECONDS)
 
 
 def burst(per_minute: float, seconds: float) -> int:
-    """Return how many requests a rate brings in so many seconds; at least one."""
+    """Return the number of requests of a rate in a time in seconds; at least 1."""
     return max(1, round(per_minute / 60 * seconds))
 
 
@@ -63,7 +61,7 @@ _JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)
 
 
 def check_media_type(content_types: Sequence[str], content_codings: Sequence[str]) -> None:
-    """Raises `MediaTypeRefused` unless the body is said to be plain JSON. Parameters are allowed and ignored."""
+    """Raise `MediaTypeRefused` unless the declared type is uncompressed JSON. Parameters are ignored."""
     kinds = {value.split(";", 1)[0].strip().lower() for value in content_types}
     if len(kinds) != 1 or not _JSON.fullmatch(kinds.pop()):
         raise MediaTypeRefused
@@ -71,42 +69,44 @@ def check_media_type(content_types: Sequence[str], content_codings: Sequence[str
         raise MediaTypeRefused
 
 
-async def read_body(request: Request, options: LimitOptions, most: int | None = None) -> bytes:
-    """The body, of which no more than `most` bytes are ever held; None: those of a submission.
+async def read_body(request: Request, options: LimitOptions, max_bytes: int | None = None) -> bytes:
+    """Return the body of at most `max_bytes`; None: the limit of submissions.
 
-    A Content-Length over the limit is refused unread; what really arrives is counted whatever it said.
+    A larger Content-Length is rejected without reading; received bytes are counted in any case.
     """
-    most = options.BODY_BYTES if most is None else most
+    max_bytes = options.BODY_BYTES if max_bytes is None else max_bytes
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and len(declared) < 20 and int(declared) > most:
+    if declared.isdecimal() and len(declared) < 20 and int(declared) > max_bytes:
         raise BodyTooLarge
     parts: list[bytes] = []
-    held = 0
+    size = 0
     try:
         async with asyncio.timeout(options.BODY_SECONDS):
             async for part in request.stream():
-                held += len(part)
-                if held > most:
+                size += len(part)
+                if size > max_bytes:
                     raise BodyTooLarge
                 parts.append(part)
     except TimeoutError:
         raise BodyTooSlow from None
     except ClientDisconnect:
-        raise Refusal("The connection ended before the body did.") from None  # nobody is left to read it
+        raise Refusal(
+            "The connection was closed before the body was complete."
+        ) from None  # no client is connected to read it
     return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is left to an API key, in the words of the IETF draft "RateLimit header fields for HTTP"."""
+    """Remaining quota of an API key (IETF draft "RateLimit header fields for HTTP")."""
 
-    quota: int  # submissions that a rested key may send at once
-    window: int  # seconds in which a spent quota is whole again
+    quota: int  # max. burst
+    window: int  # seconds to refill an empty quota
     remaining: int
-    reset: int  # seconds until the quota is whole, or, where nothing remains, until one submission is taken
+    reset: int  # seconds until the quota is full, or, if it is empty, until the next submission
 
     def headers(self) -> dict[str, str]:
-        """`RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-09): one policy, for the key."""
+        """Return `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-09)."""
         return {
             "RateLimit-Policy": f'"key";q={self.quota};w={self.window}',
             "RateLimit": f'"key";r={self.remaining};t={self.reset}',
@@ -114,9 +114,9 @@ class Allowance:
 
 
 class Buckets:
-    """A token bucket for each key: `per_minute` tokens flow in, `burst` fit."""
+    """Token buckets per key: refilled with `per_minute` tokens, capacity `burst`."""
 
-    SWEEP = 4096  # buckets; beyond that, full ones are forgotten: a new one is full as well
+    SWEEP = 4096  # buckets; beyond that, full ones are dropped
 
     def __init__(self, per_minute: float, burst: int) -> None:
         self._per_second = per_minute / 60.0
@@ -124,7 +124,7 @@ class Buckets:
         self._levels: dict[UUID, tuple[float, float]] = {}  # level, when
 
     def take(self, key: UUID, now: float | None = None) -> Allowance:
-        """Take a token of `key`; what is left. Raises `TooManyRequests` that says when one will be there."""
+        """Take a token of `key` and return the allowance. Raises `TooManyRequests` with the time of the next token."""
         now = time.monotonic() if now is None else now
         level, since = self._levels.get(key, (self._burst, now))
         level = min(self._burst, level + (now - since) * self._per_second)
@@ -135,20 +135,20 @@ class Buckets:
         self._levels[key] = (level - 1.0, now)
         if len(self._levels) > self.SWEEP:
             self._sweep(now)
-        left = level - 1.0
-        until = self._burst if left >= 1.0 else 1.0
-        return self._allowance(int(left), math.ceil((until - left) / self._per_second))
+        remaining = level - 1.0
+        until = self._burst if remaining >= 1.0 else 1.0
+        return self._allowance(int(remaining), math.ceil((until - remaining) / self._per_second))
 
     def _allowance(self, remaining: int, reset: int) -> Allowance:
         return Allowance(int(self._burst), max(1, math.ceil(self._burst / self._per_second)), remaining, reset)
 
     def _sweep(self, now: float) -> None:
         filled_since = now - self._burst / self._per_second
-        self._levels = {key: kept for key, kept in self._levels.items() if kept[1] > filled_since}
+        self._levels = {key: bucket for key, bucket in self._levels.items() if bucket[1] > filled_since}
 
 
 class Gate:
-    """Lets a bounded number of requests work at once; the others are sent away at once rather than kept waiting."""
+    """Limits concurrent requests; rejects further ones immediately instead of queueing them."""
 
     def __init__(self, size: int, retry_after: int) -> None:
         self._size = size
@@ -157,7 +157,7 @@ class Gate:
 
     @contextmanager
     def passage(self) -> Iterator[None]:
-        """Raises `Unavailable` when the bound is reached."""
+        """Count a request. Raises `Unavailable` if the limit is reached."""
         if self.inside >= self._size:
             raise Unavailable(self._retry_after)
         self.inside += 1

@@ -1,6 +1,6 @@
-"""Refusals, and how they become RFC 9457 answers.
+"""Refusals as RFC 9457 problem details.
 
-The docstring of a class is its default detail. No refusal repeats anything that was sent.
+The docstring of a class is its default detail. Refusals never contain sent values.
 """
 
 import json
@@ -28,7 +28,7 @@ log = logging.getLogger("switchboard.intake")
 
 
 class Refusal(Exception):
-    """The request cannot be taken."""
+    """The request was refused."""
 
     status: ClassVar[int] = 400
     kind: ClassVar[str] = "refused"
@@ -40,32 +40,32 @@ class Refusal(Exception):
         self.detail = detail or (type(self).__doc__ or "").strip()
         super().__init__(self.detail)
         self.headers = headers or {}
-        self.faults = faults or []  # all that is wrong with what was sent
+        self.faults = faults or []  # every fault of the request
         self.more: dict[str, Any] = {}  # further members of the problem
 
 
 class BodyRefused(Refusal):
-    """The body is not a submission; every fault is listed under errors."""
+    """The request body is invalid; errors lists every fault."""
 
-    status, kind, title = 400, "invalid-body", "The body is not a submission"
+    status, kind, title = 400, "invalid-body", "The request body is invalid"
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__(faults=faults)
 
 
 class NotAuthenticated(Refusal):
-    """The API key is not one that is in use."""
+    """Invalid API key."""
 
-    status, kind, title = 401, "not-authenticated", "An API key is needed"
+    status, kind, title = 401, "not-authenticated", "Invalid API key"
 
     def __init__(self, detail: str | None = None) -> None:
         super().__init__(detail, {"WWW-Authenticate": "Bearer"})
 
 
 class ScopeMissing(Refusal):
-    """The API key may not submit calls."""
+    """The API key lacks the scope submit."""
 
-    status, kind, title = 403, "scope-missing", "The key does not allow this"
+    status, kind, title = 403, "scope-missing", "The API key lacks a scope"
 
 
 class WrongTeam(Refusal):
@@ -75,13 +75,13 @@ class WrongTeam(Refusal):
 
 
 class NoSuchRoute(Refusal):
-    """Only POST {base_url}/submit answers here."""
+    """Not found. Submit: POST /submit, API: /api/v1, console: /console."""
 
-    status, kind, title = 404, "no-such-route", "There is nothing here"
+    status, kind, title = 404, "no-such-route", "Not found"
 
 
 class MethodNotAllowed(Refusal):
-    """Calls are submitted with POST."""
+    """Use POST to submit calls."""
 
     status, kind, title = 405, "method-not-allowed", "Method not allowed"
 
@@ -90,9 +90,9 @@ class MethodNotAllowed(Refusal):
 
 
 class BodyTooSlow(Refusal):
-    """The body did not arrive in time."""
+    """The body was not received in time."""
 
-    status, kind, title = 408, "body-too-slow", "The body did not arrive in time"
+    status, kind, title = 408, "body-too-slow", "Request timeout"
 
 
 class BodyTooLarge(Refusal):
@@ -108,7 +108,7 @@ class MediaTypeRefused(Refusal):
 
 
 class TooManyRequests(Refusal):
-    """The API key has sent more submissions than its limit allows; retry later, nothing was recorded."""
+    """The API key exceeded its limit of submissions. Nothing was recorded; retry later."""
 
     status, kind, title = 429, "too-many-requests", "Too many requests"
 
@@ -117,24 +117,24 @@ class TooManyRequests(Refusal):
 
 
 class BacklogFull(Refusal):
-    """Too many recordings of this workspace wait to be worked on; retry later, nothing was recorded."""
+    """Too many recordings of this workspace are queued. Nothing was recorded; retry later."""
 
-    status, kind, title = 429, "backlog-full", "Too many calls wait"
+    status, kind, title = 429, "backlog-full", "The backlog is full"
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(None, {"Retry-After": str(retry_after)})
 
 
-class Broken(Refusal):
-    """The service failed on this request. Retrying with the same callId is safe."""
+class InternalError(Refusal):
+    """The service failed to process the request. Retrying with the same callId is safe."""
 
-    status, kind, title = 500, "internal", "The service failed"
+    status, kind, title = 500, "internal", "Internal error"
 
 
 class Unavailable(Refusal):
-    """The call cannot be taken at the moment. Retrying with the same callId is safe."""
+    """The call cannot be recorded now. Retrying with the same callId is safe."""
 
-    status, kind, title = 503, "unavailable", "The service cannot take the call now"
+    status, kind, title = 503, "unavailable", "Temporarily unavailable"
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(None, {"Retry-After": str(retry_after)})
@@ -152,16 +152,16 @@ REFUSALS: tuple[type[Refusal], ...] = (
     MediaTypeRefused,
     TooManyRequests,
     BacklogFull,
-    Broken,
+    InternalError,
     Unavailable,
 )
 
 
-def of_call_error(error: CallError, retry_after: int) -> Refusal:
-    """The answer to what the state store says about a submission."""
+def from_call_error(error: CallError, retry_after: int) -> Refusal:
+    """Return the refusal for an error of the submission store."""
     match error:
         case UnknownTeam():
-            return BodyRefused([Fault("/teamId", "teamId does not name a team of this workspace.")])
+            return BodyRefused([Fault("/teamId", "teamId is not a team of this workspace.")])
         case CallOfOtherTeam():
             return WrongTeam()
         case KeyRevoked():
@@ -169,16 +169,16 @@ def of_call_error(error: CallError, retry_after: int) -> Refusal:
         case StateUnavailable():
             return Unavailable(retry_after)
         case _:
-            return Broken()
+            return InternalError()
 
 
 def problem_type(refusal: type[Refusal]) -> str:
-    """The stable URI of a kind of problem."""
+    """Return the stable URI of a kind of problem."""
     return f"urn:switchboard:problem:{refusal.kind}"
 
 
 def answer(refusal: Refusal) -> Response:
-    """RFC 9457 problem details."""
+    """Return RFC 9457 problem details."""
     problem = {
         "type": problem_type(type(refusal)),
         "title": refusal.title,
@@ -196,7 +196,7 @@ def install(
     no_such_route: Callable[[], Refusal] = NoSuchRoute,
     method_not_allowed: Callable[[], Refusal] = MethodNotAllowed,
 ) -> None:
-    """Every answer of `api` that is not a success becomes problem details; `stamp`: see `RequestIds`."""
+    """Return every error of `api` as problem details; `stamp`: see `RequestIds`."""
     unrouted = {404: no_such_route, 405: method_not_allowed}
 
     async def refused(_: Request, error: Exception) -> Response:
@@ -209,7 +209,7 @@ def install(
 
     async def not_routed(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        refusal = unrouted.get(error.status_code, Broken)()
+        refusal = unrouted.get(error.status_code, InternalError)()
         if allowed := (error.headers or {}).get("Allow"):
             refusal.headers["Allow"] = ", ".join(sorted(part.strip() for part in allowed.split(",")))
         return answer(refusal)
@@ -224,11 +224,11 @@ REQUEST_ID = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
 
 
 class RequestIds:
-    """Gives every request an id, which answer, log and submission keep, and turns a crash into a silent 500.
+    """Middleware that assigns a request id for response, log and submission, and converts a crash to a plain 500.
 
-    An id that the sender or a proxy brought along in X-Request-Id is kept if it is a plain token. Handlers find it in
-    `request.state.request_id`; lines of the log have it, and the trace of a `traceparent` header. `stamp`: False where
-    the server in front writes the header itself (Ray Serve does).
+    An X-Request-Id of the client or a proxy is used if it is a plain token. Handlers find the id in
+    `request.state.request_id`; log lines contain it and the trace of a `traceparent` header. `stamp`: False if the
+    server in front adds the header (Ray Serve does).
     """
 
     def __init__(self, app: ASGIApp, stamp: bool = True) -> None:
@@ -239,7 +239,7 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _brought_along(scope) or uuid4().hex.encode()
+        request_id = _client_request_id(scope) or uuid4().hex.encode()
         scope.setdefault("state", {})["request_id"] = request_id.decode()
         started = False
 
@@ -251,9 +251,9 @@ class RequestIds:
                     message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
             await send(message)
 
-        brought = _header(scope, b"traceparent")
+        header = _header(scope, b"traceparent")
         work = WorkContext(
-            {"request_id": request_id.decode()}, traceparent(brought.decode("latin-1")) if brought else None
+            {"request_id": request_id.decode()}, traceparent(header.decode("latin-1")) if header else None
         )
         try:
             with work_context(work):
@@ -262,16 +262,16 @@ class RequestIds:
             log.error("request %s crashed: %s", request_id.decode(), logs.places(error))
             if started:
                 raise
-            await answer(Broken())(scope, receive, stamped)
+            await answer(InternalError())(scope, receive, stamped)
 
 
-def _brought_along(scope: Scope) -> bytes | None:
+def _client_request_id(scope: Scope) -> bytes | None:
     value = _header(scope, b"x-request-id")
     return value if REQUEST_ID.fullmatch(value) else None
 
 
-def _header(scope: Scope, wanted: bytes) -> bytes:
+def _header(scope: Scope, field: bytes) -> bytes:
     for name, value in scope["headers"]:
-        if name == wanted:
+        if name == field:
             return bytes(value)
     return b""

@@ -1,5 +1,3 @@
-"""Intake: the Serve deployment that takes calls in. A thin wrapper around `serve_app.intake.submit`."""
-
 import logging
 import os
 from contextlib import AbstractAsyncContextManager
@@ -13,12 +11,12 @@ from serve_app.settings import Settings
 
 
 def has_custom_handler(record: logging.LogRecord) -> bool:
-    """Whether a line is Serve's own of a submission that was accepted: the store's line of it says more."""
+    """Return whether a line is Serve's access log of an accepted submission, which the store logs with more detail."""
     return getattr(record, "serve_access_log", False) and "/submit 202 " in record.getMessage()
 
 
 class IntakeReplica:
-    """Builds the API in the replica, from the settings of its own node."""
+    """A Serve replica of Intake, configured by the settings of its node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.intake.store import open_store
@@ -43,17 +41,17 @@ class IntakeReplica:
                 cluster=Cluster().parts,
             )
 
-        # Serve stamps X-Request-Id on every answer itself.
+        # Serve adds X-Request-Id to every response.
         behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
         header = SOURCE_HEADER if behind_haproxy else None
         count = lambda answer: SUBMISSIONS.inc(answer=answer)  # noqa: E731
         return build_api(limits, opened, stamp=False, source_header=header, count=count)
 
     async def check_health(self) -> None:
-        """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""
+        """Pass if the event loop runs. An unreachable PostgreSQL does not fail the check."""
 
     async def pid(self) -> int:
-        """The process that runs this replica, for operators and fault tests."""
+        """Return the process id of this replica, for operators and fault tests."""
         return os.getpid()
 
 

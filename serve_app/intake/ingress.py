@@ -1,7 +1,6 @@
-"""What is answered while Serve knows of no route yet: a 503, not the 404 that a sender takes for final.
+"""503 instead of 404 while a proxy of Serve has no routes yet: senders treat a 404 as final.
 
-A proxy that starts, or starts again after a crash, hears of its routes a moment later. HAProxy gets the same manners
-from `deploy/haproxy.sh`.
+A proxy receives its routes shortly after it starts or restarts. `deploy/haproxy.sh` does the same for HAProxy.
 """
 
 import json
@@ -13,43 +12,43 @@ from starlette.middleware import Middleware
 from serve_app.http.problems import REQUEST_ID
 from serve_app.http.proxy import SOURCE_HEADER
 
-CHECK = "/-/healthz"  # by which HAProxy asks its servers whether they are there
+CHECK = "/-/healthz"  # health check of HAProxy
 RETRY_AFTER = b"2"
-OURS = (b"application/problem+json", b"text/html")  # kinds of a 404 of the applications
+APPLICATION_TYPES = (b"application/problem+json", b"text/html")  # media types of a 404 of the applications
 STARTING = json.dumps(
     {
         "type": "urn:switchboard:problem:unavailable",
         "title": "The service is starting",
         "status": 503,
-        "detail": "Send the same request again in a moment.",
+        "detail": "Retry in a moment.",
     }
 ).encode()
 
 
 def middlewares() -> list[Middleware]:
-    """Called by Serve in each of its proxies."""
-    return [Middleware(StartingIsNoNotFound, prefix=os.environ.get("SWITCHBOARD_ROUTE_PREFIX", "/"))]
+    """Return the middleware that Serve installs in each of its proxies."""
+    return [Middleware(RetryUntilRoutesKnown, prefix=os.environ.get("SWITCHBOARD_ROUTE_PREFIX", "/"))]
 
 
-class StartingIsNoNotFound:
-    """ASGI: a plain-text 404 below `prefix` is the proxy's own, for ours are problem+json, or pages."""
+class RetryUntilRoutesKnown:
+    """ASGI middleware that replaces a plain-text 404 of the proxy below `prefix` by 503."""
 
     def __init__(self, app: Any, prefix: str) -> None:
         self._app = app
         self._prefix = prefix
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or not self._ours(scope["path"]):
+        if scope["type"] != "http" or not self._is_below_prefix(scope["path"]):
             await self._app(scope, receive, send)
             return
-        scope = scope | {"headers": [one for one in scope["headers"] if not _is_bad_request_id(*one)]}
+        scope = scope | {"headers": [header for header in scope["headers"] if not _is_bad_request_id(*header)]}
         replaced = False
 
         async def answer(message: Any) -> None:
             nonlocal replaced
             if message["type"] == "http.response.start" and message["status"] == 404:
                 kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
-                if not any(kind.startswith(OURS) for kind in kinds):
+                if not any(kind.startswith(APPLICATION_TYPES) for kind in kinds):
                     replaced = True
                     await _starting(send)
             if not replaced:
@@ -57,15 +56,14 @@ class StartingIsNoNotFound:
 
         await self._app(scope, receive, answer)
 
-    def _ours(self, path: str) -> bool:
+    def _is_below_prefix(self, path: str) -> bool:
         return not path.startswith("/-/") and path.startswith(self._prefix.rstrip("/") + "/")
 
 
-class OnlySubmissions:
-    """ASGI: passes on to `app` what it answers below `prefix`; for all else the service is still starting.
+class SubmitOnlyMiddleware:
+    """ASGI middleware that forwards `PATHS` below `prefix` to `app` and returns 503 for all other paths.
 
-    Only from HAProxy (`behind_haproxy`) is the sender's address taken from `SOURCE_HEADER`; else it is written there,
-    as HAProxy would.
+    Behind HAProxy `SOURCE_HEADER` has the address of the sender; otherwise this sets it, as HAProxy would.
     """
 
     PATHS = ("/submit", "/healthz", "/readyz")
@@ -88,15 +86,15 @@ class OnlySubmissions:
             await _starting(send)
 
     def _with_source(self, scope: Any) -> list[tuple[bytes, bytes]]:
-        """As HAProxy does it: what the connection says, or the last one in the header that is trusted."""
-        told = [value for name, value in scope["headers"] if name == self._source_header]
-        source = told[-1].rpartition(b",")[2].strip() if told else (scope.get("client") or ("",))[0].encode()
-        kept = [(name, value) for name, value in scope["headers"] if name != SOURCE_HEADER.encode()]
-        return [*kept, (SOURCE_HEADER.encode(), source)]
+        """Return the headers with the source: the last address of the trusted header, or that of the connection."""
+        values = [value for name, value in scope["headers"] if name == self._source_header]
+        source = values[-1].rpartition(b",")[2].strip() if values else (scope.get("client") or ("",))[0].encode()
+        others = [(name, value) for name, value in scope["headers"] if name != SOURCE_HEADER.encode()]
+        return [*others, (SOURCE_HEADER.encode(), source)]
 
 
 def _is_bad_request_id(name: bytes, value: bytes) -> bool:
-    """The proxy would answer with it, and the service log another one."""
+    """Return whether the proxy would use an invalid id that the service replaces."""
     return name == b"x-request-id" and not REQUEST_ID.fullmatch(value)
 
 

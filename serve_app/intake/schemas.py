@@ -1,8 +1,7 @@
-"""The wire format of POST /submit: what a sender may write, and what it is told.
+"""Request and response schemas for POST /submit.
 
-`parse_body` turns the bytes of a request into a `Submission`, or raises `InvalidBody` with every fault it found.
-A fault never repeats what was sent, neither a value nor an unknown key: bodies carry phone numbers and signed
-addresses, and answers end up in other people's logs.
+Faults never contain sent values or unknown keys: bodies have phone numbers and signed URLs, and responses end up in
+the logs of third parties.
 """
 
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from serve_app.intake.values import (
     read_uuid,
 )
 
-MAX_FAULTS = 64  # listed one by one; further ones are counted, so that an answer stays small
+MAX_FAULTS = 64  # listed; further ones are only counted, to limit the size of the response
 
 UUID_PATTERN = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
@@ -62,7 +61,7 @@ Seconds = Annotated[
 
 
 class SubmitBody(BaseModel):
-    """A call as its sender describes it. `null` for an optional field means that the field is not carried."""
+    """A submitted call. `null` in an optional field is the same as omitting it."""
 
     model_config = ConfigDict(
         strict=True,
@@ -73,90 +72,89 @@ class SubmitBody(BaseModel):
     )
 
     call_id: Identifier = Field(
-        description="The sender's stable identifier for the call, the same in both phases and in every retry: the "
-        "idempotency key. Hyphenated, in any case.",
+        description="Stable id of the call, the same in both phases and in every retry: the idempotency key. "
+        "Hyphenated, in any case.",
         examples=["7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"],
     )
     recording_url: Address | None = Field(
         None,
-        description="Where the recording can be fetched (http or https). Its presence triggers transcription. Of two "
-        "files it is channel 0, the sender's own line.",
+        description="URL of the recording (http or https). Its presence triggers transcription. With two files it is "
+        "channel 0, the sender's line.",
         examples=["https://pbx.example.com/recordings/7f1c6a52.wav"],
     )
     recording_url2: Address | None = Field(
         None,
-        description="Second recording, one file per leg: channel 1, the other party. Only together with recordingUrl. "
-        "Sent once, it stays part of the call when recordingUrl is sent again without it.",
+        description="Second recording if each leg has a file: channel 1, the other party. Requires recordingUrl. "
+        "Kept if recordingUrl is sent again without it.",
         examples=["https://pbx.example.com/recordings/7f1c6a52-b.wav"],
     )
     from_number: Number = Field(
         alias="from",
-        description="The calling number, kept as sent.",
+        description="The calling number, stored as sent.",
         examples=["+493012345678"],
     )
     to_number: Number = Field(
         alias="to",
-        description="The number that was called, kept as sent.",
+        description="The called number, stored as sent.",
         examples=["sip:desk@pbx.example.com"],
     )
     start_time: StartTime = Field(
-        description="When the call started: ISO 8601 with date and time; without an offset it is read as UTC.",
+        description="Start of the call: ISO 8601 date and time; UTC if it has no offset.",
         examples=["2026-11-20T09:30:00+01:00"],
     )
     outgoing: Flag | None = Field(
         None,
-        description="true: the sender's side placed the call. false: inbound. Left out: inferred from the talk.",
+        description="true: outbound call; false: inbound call; omitted: inferred from the conversation.",
         examples=[True],
     )
     duration: Seconds | None = Field(
         None,
-        description="Length of the call in whole seconds.",
+        description="Duration of the call in whole seconds.",
         examples=[184],
     )
     team_id: Identifier | None = Field(
         None,
-        description="The team that the call belongs to. Required with a workspace-wide key; with a team-scoped key "
-        "it is ignored, whatever it holds.",
+        description="Team of the call. Required with a workspace-wide key; ignored with a team-scoped key.",
         examples=["0d5a8a4e-52c1-4f57-8d0c-3b1f6b0a9c11"],
     )
     user_id: Identifier | None = Field(
         None,
-        description="The team member who handled the call. Left out: the service tries to tell from the transcript.",
+        description="Member who handled the call. Omitted: inferred from the transcript.",
         examples=["c0a8f5de-1b7d-4f2b-8f39-6a2f4e1d7b90"],
     )
 
     def submission(self) -> Submission:
-        """The same in the words of the domain."""
+        """Return the submission as a domain object."""
         return Submission(**{name: getattr(self, name) for name in SubmitBody.model_fields})
 
 
 class SubmitReply(BaseModel):
-    """What was promised. `jobId` is there exactly when `status` is `transcribing`."""
+    """An accepted submission. `jobId` is present if and only if `status` is `transcribing`."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
     status: Literal["received", "transcribing"]
     call_id: UUID = Field(description="The submitted callId, in lower case.")
-    job_id: str | None = Field(None, description="Present when the status is transcribing.")
+    job_id: str | None = Field(None, description="Present if status is transcribing.")
 
 
 class BodyFault(BaseModel):
-    """One fault of a refused body."""
+    """A fault of a request body."""
 
-    pointer: str = Field(description="JSON Pointer (RFC 6901) to the field; empty for the body as a whole.")
-    detail: str = Field(description="A sentence for people.")
+    pointer: str = Field(description="JSON Pointer (RFC 6901) to the field; empty for the whole body.")
+    detail: str = Field(description="Human-readable sentence.")
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem details: the shape of every refusal."""
+    """RFC 9457 problem details of every error."""
 
     model_config = ConfigDict(extra="forbid")
 
-    type: str = Field(description="A stable URI that names the kind of problem: act on this one or on the status.")
-    title: str = Field(description="The kind of problem in a few words; the same for every occurrence.")
-    status: int = Field(description="The HTTP status, repeated.")
-    detail: str = Field(description="What is wrong with this request.")
-    errors: list[BodyFault] | None = Field(None, description="Of a refused body: every fault that was found.")
+    type: str = Field(description="Stable URI of the kind of problem. Programs should use this or the status.")
+    title: str = Field(description="Short title, the same for every occurrence of the kind.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="Reason for this request.")
+    errors: list[BodyFault] | None = Field(None, description="Every fault of the request.")
 
 
 FIELDS: dict[str, str] = {str(field.alias): name for name, field in SubmitBody.model_fields.items()}
@@ -165,56 +163,55 @@ _SQUEEZED = {name.lower(): name for name in FIELDS}
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """A body that passed: the submission, and the object as it was sent, for the append-only record."""
+    """A valid body: the submission, and the object as sent for the append-only record."""
 
     submission: Submission
     sent: dict[str, Any]
 
 
 def parse_body(raw: bytes, sender: Sender) -> ParsedBody:
-    """Check the bytes of a request body against every rule.
+    """Validate and parse a request body.
 
-    Raises `InvalidBody` with all faults. A team-scoped sender's `teamId` is not looked at, and is kept as sent.
+    Raises `InvalidBody` with all faults. `teamId` of a team-scoped sender is not validated and is stored as sent.
     """
     sent, faults = json_body.read_object(raw, frozenset(FIELDS))
-    known = {key: value for key, value in sent.items() if key in FIELDS}
+    fields = {key: value for key, value in sent.items() if key in FIELDS}
     if sender.team_id is not None:
-        known.pop("teamId", None)
+        fields.pop("teamId", None)
     body: SubmitBody | None = None
     try:
-        body = SubmitBody.model_validate(known)
+        body = SubmitBody.model_validate(fields)
     except ValidationError as error:
-        faults += _faults(error, known)
-    faults += _faults_between_fields(known, sender)
+        faults += _faults(error, fields)
+    faults += _faults_between_fields(fields, sender)
     faults += _unknown_keys(sent)
     if faults or body is None:
         raise InvalidBody(_bounded(faults))
     return ParsedBody(body.submission(), sent)
 
 
-def _faults(error: ValidationError, known: dict[str, Any]) -> list[Fault]:
-    """What pydantic found, in our sentences."""
+def _faults(error: ValidationError, fields: dict[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
-    for found in error.errors(include_url=False, include_input=False):
-        name = str(found["loc"][0])
-        if name not in known:
+    for item in error.errors(include_url=False, include_input=False):
+        name = str(item["loc"][0])
+        if name not in fields:
             sentence = "is required"
-        elif known[name] is None:
+        elif fields[name] is None:
             sentence = "is required and must not be null"
         else:
-            sentence = found["msg"]
+            sentence = item["msg"]
         faults.append(Fault(f"/{name}", f"{name} {sentence}."))
     return faults
 
 
 def _unknown_keys(sent: dict[str, Any]) -> list[Fault]:
-    """An unknown key is told by its place in the body, since its name may not be repeated."""
+    """Return a fault for each unknown key by its position, since faults must not contain its name."""
     faults: list[Fault] = []
     for place, key in enumerate(sent, start=1):
         if key not in FIELDS:
-            meant = _closest_field(key) if len(faults) < MAX_FAULTS else None
-            sentence = f"Key number {place} of the body is not a field of a submission."
-            faults.append(Fault("", f"{sentence} Did you mean {meant}?" if meant else sentence))
+            suggestion = _closest_field(key) if len(faults) < MAX_FAULTS else None
+            sentence = f"Unknown field at position {place}."
+            faults.append(Fault("", f"{sentence} Did you mean {suggestion}?" if suggestion else sentence))
     return faults
 
 
@@ -229,7 +226,7 @@ def _closest_field(key: str) -> str | None:
 def _faults_between_fields(sent: dict[str, Any], sender: Sender) -> list[Fault]:
     faults = []
     if sent.get("recordingUrl2") is not None and sent.get("recordingUrl") is None:
-        faults.append(Fault("/recordingUrl2", "recordingUrl2 needs a recordingUrl in the same request."))
+        faults.append(Fault("/recordingUrl2", "recordingUrl2 requires recordingUrl in the same request."))
     if sender.team_id is None and sent.get("teamId") is None:
         faults.append(Fault("/teamId", "teamId is required with a workspace-wide key."))
     return faults
@@ -238,4 +235,4 @@ def _faults_between_fields(sent: dict[str, Any], sender: Sender) -> list[Fault]:
 def _bounded(faults: list[Fault]) -> list[Fault]:
     if len(faults) <= MAX_FAULTS:
         return faults
-    return [*faults[:MAX_FAULTS], Fault("", f"There are {len(faults) - MAX_FAULTS} further faults.")]
+    return [*faults[:MAX_FAULTS], Fault("", f"{len(faults) - MAX_FAULTS} more faults are not listed.")]

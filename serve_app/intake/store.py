@@ -1,5 +1,3 @@
-"""The submission store of production: keys and calls in PostgreSQL."""
-
 import asyncio
 import logging
 import random
@@ -27,23 +25,23 @@ from serve_app.operations.database_metrics import report_connections
 from serve_app.operations.readiness import Ask, Parts, Readiness
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
-COUNT_SECONDS = 5.0  # between two counts of what waits
+COUNT_SECONDS = 5.0  # between two counts of the backlog
 log = logging.getLogger("switchboard.intake")
-decisions = logging.getLogger("ray.serve")  # beside what the Conductor says of the same call
+decisions = logging.getLogger("ray.serve")  # the Conductor logs there too
 
 DECISIONS = {
     "new": "accepted, a new call",
-    "recording": "accepted, its recording came",
-    "superseded": "accepted, another recording supersedes the one before",
-    "retried": "accepted, its failed recording is retried",
-    "merged": "merged, data of the call changed",
+    "recording": "accepted, recording added",
+    "superseded": "accepted, recording replaced",
+    "retried": "accepted, failed recording retried",
+    "merged": "merged, call updated",
     "duplicate": "duplicate, nothing changed",
 }
-"""In words, what `submit_calls` decided."""
+"""Log texts for the decisions of `submit_calls`."""
 
 
 class PostgresSubmissionStore:
-    """`submit.SubmissionStore` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
+    """A `SubmissionStore` in PostgreSQL. Connection errors are raised as `StateUnavailable`."""
 
     def __init__(
         self,
@@ -60,12 +58,12 @@ class PostgresSubmissionStore:
 
     async def find_key(self, secret: str) -> Sender | None:
         try:
-            found = await keys.find(self._database, secret)
-            if found is None and (why := await keys.refusal(self._database, secret)):
+            sender = await keys.find(self._database, secret)
+            if sender is None and (why := await keys.refusal(self._database, secret)):
                 log.warning("refused with 401: %s", why)
-            return found
+            return sender
         except UNAVAILABLE as error:
-            log.warning("PostgreSQL cannot look up a key: %s", type(error).__name__)
+            log.warning("PostgreSQL failed to look up a key: %s", type(error).__name__)
             raise StateUnavailable from None
 
     async def submit(
@@ -77,19 +75,19 @@ class PostgresSubmissionStore:
                 sender, submission, body, self._signing, request_id, current_context().trace
             )
         except UNAVAILABLE as error:
-            log.warning("PostgreSQL cannot take a call: %s (request %s)", type(error).__name__, request_id)
+            log.warning("PostgreSQL failed to record a call: %s (request %s)", type(error).__name__, request_id)
             raise StateUnavailable from None
         about: dict[str, Any] = {
             "call_id": str(submission.call_id),
             "call_job_id": str(done.job_id or ""),
             "request_id": request_id,
-            "log_to_stderr": False,  # to Serve: to the file alone, as its own lines of requests
+            "log_to_stderr": False,  # for Serve: only to the log file
         }
         what = DECISIONS.get(done.decision, "accepted")
         lasted = 1000 * (time.perf_counter() - begun)
-        told = (submission.call_id, what, lasted, request_id)
-        line = partial(decisions.info, "call %s: %s (%.0f ms, request %s)", *told, extra=about)
-        asyncio.get_running_loop().call_soon(line)  # when the answer is on its way: its sender need not wait for it
+        fields = (submission.call_id, what, lasted, request_id)
+        line = partial(decisions.info, "call %s: %s (%.0f ms, request %s)", *fields, extra=about)
+        asyncio.get_running_loop().call_soon(line)  # after the response, so that the sender does not wait for the log
         return done
 
     def is_full(self, workspace_id: UUID) -> bool:
@@ -99,14 +97,14 @@ class PostgresSubmissionStore:
         return await self._readiness.parts()
 
     async def count_backlogs(self, limit: int) -> None:
-        """Count the backlog again and again, until canceled. While PostgreSQL is unreachable the last count is used."""
+        """Count the backlog periodically until canceled. While PostgreSQL is unreachable, the last count applies."""
         while True:
             try:
                 self._full = await queue.full_workspaces(self._database, limit)
             except UNAVAILABLE as error:
-                log.warning("PostgreSQL cannot count what waits: %s", type(error).__name__)
+                log.warning("PostgreSQL failed to count the backlog: %s", type(error).__name__)
             except Exception:
-                log.exception("what waits could not be counted")
+                log.exception("the backlog could not be counted")
             await asyncio.sleep(COUNT_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 (replicas must not count at once)
 
 
@@ -121,25 +119,24 @@ async def open_store(
     urls: UrlSealer = UNSEALED,
     cluster: Ask | None = None,
 ) -> AsyncIterator[PostgresSubmissionStore]:
-    """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
+    """Open the store for the duration of the block. While the database is unreachable, calls are refused.
 
-    `signing_parameters`: URLs that differ only in these name the same recording. `waiting`: that of `GroupCommitter`.
-    `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings. `cluster`: see
-    `Readiness`.
+    `signing_parameters`: URLs that differ only in these are the same recording. `waiting`: see `GroupCommitter`.
+    `backlog`: max. queued calls per workspace. `urls` encrypts recording URLs. `cluster`: see `Readiness`.
     """
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
     grouping = GroupCommitter(database, max_waiting=waiting, urls=urls)
     store = PostgresSubmissionStore(database, grouping, signing_parameters, cluster)
-    beside = [
+    tasks = [
         asyncio.create_task(store.count_backlogs(backlog)),
         asyncio.create_task(report_connections(database, "Intake")),
     ]
     try:
         yield store
     finally:
-        for task in beside:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await database.close()

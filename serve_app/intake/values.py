@@ -1,7 +1,7 @@
-"""How each kind of value is read: strictly, with nothing turned into something else.
+"""Strict parsers of values, without coercion.
 
-A reader returns the domain's value or raises a `PydanticCustomError` whose message completes the sentence
-"<field> ...": it never holds what was sent.
+A parser returns the domain value or raises a `PydanticCustomError` whose message completes the sentence "<field> ..."
+and contains no sent value.
 """
 
 import re
@@ -26,7 +26,7 @@ _TIME = re.compile(
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
 _FORBIDDEN_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
-# A day is kept free at either end, so that the moment can be shown in any time zone.
+# One day of margin at both ends, so that the time can be shown in any time zone.
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 
@@ -42,14 +42,14 @@ def _text(value: Any) -> str:
 
 
 def read_uuid(value: Any) -> UUID:
-    """Hyphenated only, in any case."""
+    """Parse a hyphenated UUID in any case."""
     if not isinstance(value, str) or not _UUID.fullmatch(value):
         raise _wrong("uuid", "must be a UUID in its hyphenated form")
     return UUID(value)
 
 
 def read_number(value: Any) -> str:
-    """A calling or called number as the telephony system writes it: digits, a SIP URI, "anonymous"."""
+    """Parse a number as the telephony system writes it: digits, a SIP URI, "anonymous"."""
     if not 1 <= len(_text(value)) <= MAX_NUMBER:
         raise _wrong("number", f"must have 1 to {MAX_NUMBER} characters")
     return str(value)
@@ -62,14 +62,14 @@ def read_boolean(value: Any) -> bool:
 
 
 def read_duration(value: Any) -> int:
-    """Whole seconds; `60.0` and `"60"` are not integers."""
+    """Parse whole seconds; `60.0` and `"60"` are rejected."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_DURATION:
         raise _wrong("seconds", f"must be an integer from 0 to {MAX_DURATION}")
     return value
 
 
 def read_start_time(value: Any) -> Moment:
-    """ISO 8601 with calendar date and time, at least to the minute; no offset means UTC. Returned in UTC."""
+    """Parse an ISO 8601 date and time, at least to the minute, and return it in UTC. No offset means UTC."""
     text = _text(value)
     if not _TIME.fullmatch(text):
         raise _wrong("time", "must be an ISO 8601 date and time such as 2026-11-20T09:30:00Z")
@@ -77,23 +77,23 @@ def read_start_time(value: Any) -> Moment:
         moment = datetime.fromisoformat(text.upper())
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _wrong("time", "is not a moment that exists") from None
+        raise _wrong("time", "is not an existing time") from None
     if not _EARLIEST <= moment < _LATEST + timedelta(days=1):
-        raise _wrong("time", "is not a moment that can be kept")
+        raise _wrong("time", "is out of range")
     return moment
 
 
 def read_url(value: Any) -> str:
-    """An absolute http or https URL with a host, kept as sent. Whether it may be fetched is decided at the fetch."""
+    """Parse an absolute http or https URL with a host. Whether it may be fetched is checked at the fetch."""
     text = _text(value)
     if len(text) > MAX_URL:
         raise _wrong("url", f"must have at most {MAX_URL} characters")
     if _FORBIDDEN_IN_URL.search(text):
-        raise _wrong("url", "must not hold spaces, control characters or backslashes")
+        raise _wrong("url", "must not contain spaces, control characters or backslashes")
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         usable = False
     if not usable:
         raise _wrong("url", "must be an absolute http or https URL with a host")

@@ -48,13 +48,13 @@ WAITS = (
 
 def advice(code: str, id_: object = "ID") -> str:
     """Return one or two sentences for the person who has to fix it; `id_`: of the job or call."""
-    return _naming(ADVICE.get(code, "The message says what happened. " + AGAIN), id_)
+    return _with_id(ADVICE.get(code, "The message says what happened. " + AGAIN), id_)
 
 
 def waiting_advice(id_: object) -> str:
     """Return what can be done about a job, or its call, that waits for its next try."""
-    return _naming(WAITS, id_)
+    return _with_id(WAITS, id_)
 
 
-def _naming(sentence: str, id_: object) -> str:
+def _with_id(sentence: str, id_: object) -> str:
     return sentence.replace("retry ID`", f"retry {id_}`")

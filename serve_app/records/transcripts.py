@@ -1,5 +1,3 @@
-"""A transcript as plain text and as subtitles, and times as people read them."""
-
 from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.domain.speech import Label, LabelKind, Transcript, Turn, Word, text_of
@@ -8,12 +6,12 @@ LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
 
 
 def who(turn: Turn) -> str:
-    """The speaker's label, and that it is a machine that speaks."""
+    """Return the speaker label, marked if it is a machine."""
     return f"{turn.speaker} (machine)" if turn.machine else turn.speaker
 
 
 def clock(seconds: float | None) -> str:
-    """Seconds as m:ss, or h:mm:ss from an hour on; "–" for none."""
+    """Return seconds as m:ss, or h:mm:ss from an hour on; "–" for None."""
     if seconds is None:
         return "–"
     minutes, rest = divmod(int(seconds), 60)
@@ -28,7 +26,7 @@ def text(transcript: Transcript) -> str:
 
 
 def srt(transcript: Transcript) -> str:
-    """SubRip."""
+    """Return SubRip subtitles."""
     return "".join(
         f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{who(turn)}: {text_of(words)}\n\n"
         for number, (turn, words) in enumerate(_lines(transcript), 1)
@@ -36,7 +34,7 @@ def srt(transcript: Transcript) -> str:
 
 
 def vtt(transcript: Transcript) -> str:
-    """WebVTT; speakers are voice tags."""
+    """Return WebVTT subtitles; speakers are voice tags."""
     cues = (
         f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {who(turn)}>{_escaped(text_of(words))}\n\n"
         for turn, words in _lines(transcript)
@@ -48,7 +46,7 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {"txt": text, "srt": srt, "vtt
 
 
 def _lines(transcript: Transcript) -> list[tuple[Turn, list[Word]]]:
-    """Turns cut into pieces that can be read while they are shown."""
+    """Split turns into pieces of the length of a subtitle."""
     lines: list[tuple[Turn, list[Word]]] = []
     for turn in transcript.turns:
         piece: list[Word] = []
@@ -62,8 +60,8 @@ def _lines(transcript: Transcript) -> list[tuple[Turn, list[Word]]]:
     return lines
 
 
-def _escaped(said: str) -> str:
-    return said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _escaped(text_: str) -> str:
+    return text_.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _time(seconds: float, point: str) -> str:
@@ -72,7 +70,7 @@ def _time(seconds: float, point: str) -> str:
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{point}{rest:03}"
 
 
-BESIDE_SPEECH = {
+NON_SPEECH = {
     LabelKind.MUSIC: "hold music",
     LabelKind.RINGBACK: "ringback",
     LabelKind.BUSY: "busy tone",
@@ -84,21 +82,21 @@ BESIDE_SPEECH = {
 MOMENTS = (LabelKind.DTMF, LabelKind.BEEP)  # shown however short
 
 
-SHORTEST = 1.0  # seconds of the others
+MIN_STRETCH_SECONDS = 1.0  # seconds of the others
 
 
-LONGEST_GAP = 5.0  # seconds of silence within a stretch: from ring to ring in any country's cadence
+MAX_GAP_SECONDS = 5.0  # seconds of silence within a stretch: from ring to ring in any country's cadence
 
 
-UNSURE = 0.4  # words the engine gave less than this are dimmed
+UNSURE = 0.4  # words with a lower confidence are dimmed
 
 
-def beside_stretches(labels: Sequence[Label]) -> list[list[Label]]:
-    """The stretches of one channel's hold music, tones and keys, in order: labels of one kind, see `beside_speech`."""
+def non_speech_stretches(labels: Sequence[Label]) -> list[list[Label]]:
+    """Return stretches of hold music, tones and keys of a channel in order, each with labels of one kind."""
     return [
         stretch
         for stretch in _stretches(labels)
-        if stretch[0].kind in MOMENTS or stretch[-1].end - stretch[0].start >= SHORTEST
+        if stretch[0].kind in MOMENTS or stretch[-1].end - stretch[0].start >= MIN_STRETCH_SECONDS
     ]
 
 
@@ -107,10 +105,10 @@ def _stretches(labels: Sequence[Label]) -> Iterator[list[Label]]:
     for label in labels:
         if label.kind is LabelKind.SILENCE:
             continue
-        if stretch and (label.kind is not stretch[-1].kind or label.start - stretch[-1].end > LONGEST_GAP):
+        if stretch and (label.kind is not stretch[-1].kind or label.start - stretch[-1].end > MAX_GAP_SECONDS):
             yield stretch
             stretch = []
-        if label.kind in BESIDE_SPEECH:
+        if label.kind in NON_SPEECH:
             stretch.append(label)
     if stretch:
         yield stretch

@@ -32,7 +32,7 @@ from db.core.database import Database
 from db.server.readiness import standing
 from pipeline.observability import logs, tracing
 from serve_app.http.proxy import SOURCE_HEADER
-from serve_app.intake.ingress import OnlySubmissions
+from serve_app.intake.ingress import SubmitOnlyMiddleware
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import SubmissionStore, build_api
 from serve_app.operations.readiness import DEPLOYMENTS, UNAVAILABLE, Parts, PartState
@@ -107,7 +107,7 @@ class Standby:
     def _serve(self, listener: socket.socket, behind_haproxy: bool) -> "_Server":
         server = _Server(
             uvicorn.Config(
-                OnlySubmissions(self._app, self._prefix, behind_haproxy),
+                SubmitOnlyMiddleware(self._app, self._prefix, behind_haproxy),
                 http=H11Protocol,
                 ws="none",
                 lifespan="off",

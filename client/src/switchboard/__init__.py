@@ -1,7 +1,6 @@
-"""Switchboard from Python: submit calls, wait for them, read, search, download and correct them.
+"""Python client of Switchboard: submit calls, wait for them, read, search, download and correct them.
 
-`Client` and `AsyncClient` do the same. `switchboard.models` is what they answer with, `switchboard.errors` what they
-raise.
+`Client` and `AsyncClient` have the same methods; they return `switchboard.models` and raise `switchboard.errors`.
 """
 
 from switchboard._async.client import AsyncClient

@@ -1,5 +1,3 @@
-"""From an HTTP answer to a model, or to the exception that says why not."""
-
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,16 +16,16 @@ _PROBLEM = "application/problem+json"
 
 
 def parsed(response: httpx.Response, kind: type[T]) -> T:
-    """The body as `kind`. Raises `UnexpectedAnswer`."""
+    """Return the body as `kind`. Raises `UnexpectedAnswer`."""
     if not response.headers.get("content-type", "").startswith("application/json"):
-        raise not_ours(response)
+        raise unexpected(response)
     try:
         return kind.model_validate_json(response.content)
     except ValidationError as error:
         raise UnexpectedAnswer(
-            f"{_where(response)} does not answer as this version of the client expects ({_first(error)}). "
-            "Install the client of the service's version."
-        ) from None  # pydantic's text would quote what was said in a call
+            f"{_where(response)} returned a response that this version of the client does not support "
+            f"({_first(error)}). Install the client of the version of the service."
+        ) from None  # the text of pydantic would quote the transcript
 
 
 def _first(error: ValidationError) -> str:
@@ -36,25 +34,25 @@ def _first(error: ValidationError) -> str:
 
 
 def refused(response: httpx.Response) -> SwitchboardError:
-    """Why there is no success. The body has to be read."""
+    """Return the error of a response whose body has been read."""
     if not response.headers.get("content-type", "").startswith(_PROBLEM):
-        return not_ours(response)
+        return unexpected(response)
     try:
         problem = json.loads(response.content)
     except ValueError:
         problem = None
     if not isinstance(problem, Mapping):
-        return not_ours(response)
+        return unexpected(response)
     return errors.refusal(response.status_code, problem, response.headers.get("x-request-id"), retry_after(response))
 
 
-def not_ours(response: httpx.Response) -> UnexpectedAnswer:
-    """An answer that this API does not give."""
+def unexpected(response: httpx.Response) -> UnexpectedAnswer:
+    """Return the error for a response that is not from this API."""
     kind = response.headers.get("content-type", "no content type")
     to = f", to {response.headers['location']}" if response.has_redirect_location else ""
     return UnexpectedAnswer(
-        f"{_where(response)} answered {response.status_code} ({kind}{to}). "
-        "Is the URL that of a Switchboard service, without /api/v1 and without a redirect?"
+        f"{_where(response)} returned {response.status_code} ({kind}{to}). "
+        "Check that the URL is that of a Switchboard service, without /api/v1 and without a redirect."
     )
 
 
@@ -63,12 +61,12 @@ def _where(response: httpx.Response) -> str:
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Seconds that `Retry-After` asks for, which may be a number or a date; None without a usable one."""
-    told = response.headers.get("retry-after", "").strip()
-    if told.isdecimal():
-        return float(told)
+    """Return the seconds in `Retry-After`, a number or a date; None without a valid value."""
+    value = response.headers.get("retry-after", "").strip()
+    if value.isdecimal():
+        return float(value)
     try:
-        at = parsedate_to_datetime(told)
+        at = parsedate_to_datetime(value)
     except ValueError:
         return None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)

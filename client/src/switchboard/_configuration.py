@@ -1,5 +1,3 @@
-"""Where the service is, and with which key: arguments before the environment."""
-
 import os
 import platform
 from typing import Final
@@ -15,37 +13,36 @@ USER_AGENT: Final = f"switchboard-client/{__version__} python/{platform.python_v
 
 
 class Configuration:
-    """The base URL, and the headers of every request. No text form of it shows the key."""
+    """Base URL and headers of every request. Arguments take precedence over the environment; repr() hides the key."""
 
     def __init__(self, url: str | None, key: str | None) -> None:
-        """Raises `NotConfigured`."""
         self.url = _usable(url or os.environ.get("SWITCHBOARD_URL") or LOCAL)
         secret = (key or os.environ.get("SWITCHBOARD_API_KEY") or "").strip()
         if not secret:
-            raise NotConfigured("no API key: pass key=..., or set SWITCHBOARD_API_KEY.")
+            raise NotConfigured("no API key: pass key=... or set SWITCHBOARD_API_KEY.")
         if not (secret.isascii() and secret.isprintable()) or " " in secret:
-            raise NotConfigured("the API key holds a character that no key has: copy it again.")
+            raise NotConfigured("the API key contains an invalid character: copy it again.")
         self._secret = secret
 
     def __repr__(self) -> str:
         return f"Configuration({self.url!r})"
 
     def headers(self) -> dict[str, str]:
-        """Of every request."""
+        """Return the headers of every request."""
         return {"Authorization": f"Bearer {self._secret}", "User-Agent": USER_AGENT}
 
     def address(self, path: str, **ids: object) -> str:
-        """The URL of an operation's path."""
+        """Return the URL of the path of an operation."""
         return self.url + path.format(**{name: quote(str(value), safe="") for name, value in ids.items()})
 
 
 def _usable(url: str) -> str:
     try:
-        found = httpx.URL(url)
+        parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise NotConfigured(f"the URL cannot be read: {error}.") from None
-    if found.scheme not in ("http", "https") or not found.host:
-        raise NotConfigured("the URL is not that of a service, such as https://switchboard.example.com.")
-    if found.userinfo or found.query or found.fragment:
-        raise NotConfigured("the URL holds a user, a query or a fragment: pass the service's base URL alone.")
-    return str(found).rstrip("/").removesuffix("/api/v1")
+        raise NotConfigured(f"the URL is invalid: {error}.") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise NotConfigured("the URL must be that of a service, such as https://switchboard.example.com.")
+    if parsed.userinfo or parsed.query or parsed.fragment:
+        raise NotConfigured("the URL has a user, a query or a fragment: pass only the base URL of the service.")
+    return str(parsed).rstrip("/").removesuffix("/api/v1")

@@ -1,5 +1,3 @@
-"""What every model has in common."""
-
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -11,6 +9,6 @@ def _wire_name(name: str) -> str:
 
 
 class Model(BaseModel):
-    """Part of an answer, immutable. What a newer service adds is in `model_extra`; names are camelCase over HTTP."""
+    """Immutable base of all models. `model_extra` has fields of newer services; names are camelCase over HTTP."""
 
     model_config = ConfigDict(alias_generator=_wire_name, populate_by_name=True, extra="allow", frozen=True)

@@ -1,4 +1,4 @@
-"""What the client asks of the service, by the names of its OpenAPI files; a test holds this table against them."""
+"""Operations of the service by operation id; a test compares this table to the OpenAPI documents."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -76,7 +76,7 @@ OPERATIONS: Final = {
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
 }
 
-# Administration is for the console, the command line, and HTTP.
+# Administration is not part of the client.
 LEFT_OUT: Final = frozenset(
     {
         *("createContact", "changeContact", "removeContact"),

@@ -1,5 +1,3 @@
-"""A page of a list."""
-
 from typing import Generic, TypeVar
 
 from switchboard._model import Model
@@ -8,7 +6,7 @@ T = TypeVar("T")
 
 
 class Page(Model, Generic[T]):
-    """Some items; `next` is the cursor of the page behind them."""
+    """A page of a list; `next` is the cursor of the next page."""
 
     items: list[T]
     next: str | None = None

@@ -1,27 +1,27 @@
-"""What the client raises.
+"""Exceptions of the client.
 
 SwitchboardError
 ├── NotConfigured        no key, or no usable URL
-├── ConnectionFailed     no answer within the timeout, however often it was asked
-├── TransferCut          an export ended before its end; nothing was kept of it
-├── UnexpectedAnswer     not an answer of this API: a proxy's page, a redirect, another version
-├── WaitTimedOut         calls that had not ended in time, in `pending`; a TimeoutError too
-├── RunTimedOut          a run that had not ended in time, in `run`; a TimeoutError too
-├── ComparisonTimedOut   a comparison that was not measured in time; a TimeoutError too
-├── CallFailed           the call ended as failed, its record in `record`
-└── Refusal              the service says no (RFC 9457); `status`, `kind`, `detail`, `faults`, `request_id`, `advice`
+├── ConnectionFailed     no response within the timeout, after all attempts
+├── TransferCut          an export is incomplete; nothing was saved
+├── UnexpectedAnswer     not a response of this API: a page of a proxy, a redirect, another version
+├── WaitTimedOut         calls that did not end in time, in `pending`; also a TimeoutError
+├── RunTimedOut          a run that did not end in time, in `run`; also a TimeoutError
+├── ComparisonTimedOut   a comparison that was not measured in time; also a TimeoutError
+├── CallFailed           the call failed; `record` has its record
+└── Refusal              error of the service (RFC 9457); `status`, `kind`, `detail`, `faults`, `request_id`, `advice`
     ├── InvalidRequest   400
     ├── NotAuthenticated 401
     ├── NotAllowed       403
     ├── NotFound         404
-    │   ├── NoSuchCall   unknown, or not for this key
-    │   └── NotReady  the call is there, what was asked for of it is not
+    │   ├── NoSuchCall   not found, or not visible to this key
+    │   └── NotReady     the call exists, but not the requested part
     ├── Conflict         409
-    │   └── StaleEdit    what stands there now is in `current`
+    │   └── StaleEdit    `current` has the current value
     ├── TooManyRequests  429, with `retry_after`
     │   └── BacklogFull
     ├── Unavailable      503, with `retry_after`
-    │   └── TooSlow      the query asks for too much
+    │   └── TooSlow      the query took too long
     └── ServiceFailed    500
 """
 
@@ -35,27 +35,27 @@ _URN = "urn:switchboard:problem:"
 
 
 class SwitchboardError(Exception):
-    """Everything that the client raises, except for wrong arguments."""
+    """Base of all exceptions except those for invalid arguments."""
 
 
 class NotConfigured(SwitchboardError):
-    """There is no key, or no usable URL."""
+    """The key or a valid URL is missing."""
 
 
 class ConnectionFailed(SwitchboardError):
-    """No answer came within the timeout."""
+    """No response within the timeout."""
 
 
 class TransferCut(SwitchboardError):
-    """An export ended before its end; nothing was kept of it."""
+    """An export is incomplete; nothing was saved."""
 
 
 class UnexpectedAnswer(SwitchboardError):
-    """Something answered, but not with what this API answers."""
+    """A response that is not from this API."""
 
 
 class WaitTimedOut(SwitchboardError, TimeoutError):
-    """`pending`: the calls that had not ended in time. They are still worked on."""
+    """Calls did not end in time; processing continues. `pending`: their ids."""
 
     def __init__(self, seconds: float, pending: Collection[UUID]) -> None:
         super().__init__(seconds, pending)
@@ -64,25 +64,25 @@ class WaitTimedOut(SwitchboardError, TimeoutError):
     def __str__(self) -> str:
         first = ", ".join(sorted(map(str, self.pending))[:3])
         more = ", ..." if len(self.pending) > 3 else ""
-        return (
-            f"{len(self.pending)} calls had not ended after {self.args[0]:g} s: {first}{more}. Wait again, or longer."
-        )
+        return f"{len(self.pending)} calls did not end within {self.args[0]:g} s: {first}{more}. Wait again, or longer."
 
 
 class RunTimedOut(SwitchboardError, TimeoutError):
-    """`run`: as it was when the time was over. It is still worked on."""
+    """A run did not end in time; processing continues. `run`: its last state."""
 
     def __init__(self, seconds: float, run: Run) -> None:
         super().__init__(seconds, run)
         self.run = run
 
     def __str__(self) -> str:
-        left = self.run.waiting + self.run.running
-        return f"{left} calls of run {self.run.name!r} were left after {self.args[0]:g} s. Wait again, or longer."
+        open_calls = self.run.waiting + self.run.running
+        return (
+            f"{open_calls} calls of run {self.run.name!r} did not end within {self.args[0]:g} s. Wait again, or longer."
+        )
 
 
 class ComparisonTimedOut(SwitchboardError, TimeoutError):
-    """`progress`: how far it was when the time was over. It is still measured."""
+    """A comparison was not measured in time; it continues. `progress`: its last state."""
 
     def __init__(self, seconds: float, progress: RunComparing) -> None:
         super().__init__(seconds, progress)
@@ -90,11 +90,11 @@ class ComparisonTimedOut(SwitchboardError, TimeoutError):
 
     def __str__(self) -> str:
         done = f"{self.progress.done} of {self.progress.all} calls"
-        return f"The comparison was not measured after {self.args[0]:g} s ({done}). Ask again, or wait longer."
+        return f"The comparison was not measured within {self.args[0]:g} s ({done}). Retry, or wait longer."
 
 
 class CallFailed(SwitchboardError):
-    """The call ended as failed. `record` has all that is known of it."""
+    """The call failed. `record`: its record."""
 
     def __init__(self, record: CallRecord) -> None:
         super().__init__(record)
@@ -102,18 +102,18 @@ class CallFailed(SwitchboardError):
 
     def __str__(self) -> str:
         failure = self.record.call.failure
-        why = f"{failure.code}: {failure.message}" if failure else "no reason is known"
+        why = f"{failure.code}: {failure.message}" if failure else "unknown reason"
         return f"call {self.record.call.call_id} failed, {why}"
 
 
 class Refusal(SwitchboardError):
-    """The service refuses the request.
+    """An error of the service.
 
-    `kind` names the refusal and is stable; `detail` is a sentence for people; `faults` lists what is wrong with a body
-    or parameters; `retry_after` is in seconds; `request_id` names the request in the service's log.
+    `kind`: stable name; `detail`: sentence for people; `faults`: every fault of a body or of parameters;
+    `retry_after`: seconds; `request_id`: id of the request in the log of the service.
     """
 
-    advice: ClassVar[str] = ""  # what to do, where the service's sentence does not say it
+    advice: ClassVar[str] = ""  # what to do, if `detail` does not say it
 
     def __init__(
         self,
@@ -125,83 +125,83 @@ class Refusal(SwitchboardError):
         super().__init__(status, problem, request_id, retry_after)
         self.status = status
         self.kind = str(problem.get("type", "")).removeprefix(_URN)
-        self.detail = str(problem.get("detail") or problem.get("title") or "no reason was given")
-        self.faults = [BodyFault.model_validate(one) for one in problem.get("errors") or ()]
+        self.detail = str(problem.get("detail") or problem.get("title") or "unknown reason")
+        self.faults = [BodyFault.model_validate(fault) for fault in problem.get("errors") or ()]
         self.request_id = request_id
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        parts = [f"{self.status} {self.kind}: {self.detail}", *(one.detail for one in self.faults), self.advice]
+        parts = [f"{self.status} {self.kind}: {self.detail}", *(fault.detail for fault in self.faults), self.advice]
         parts.append(f"(request {self.request_id})" if self.request_id else "")
         return " ".join(part for part in parts if part)
 
 
 class InvalidRequest(Refusal):
-    """The parameters or the body cannot be used; `faults` has every fault."""
+    """The parameters or the body are invalid; `faults` has every fault."""
 
 
 class NotAuthenticated(Refusal):
-    """The key is not one that is in use."""
+    """Invalid API key."""
 
-    advice = "Check the key and its URL; `switchboard keys create --workspace NAME --scope read` makes one."
+    advice = "Check the key and its URL; `switchboard keys create --workspace NAME --scope read` creates one."
 
 
 class NotAllowed(Refusal):
-    """The key is valid, and may not do this."""
+    """The key lacks the required scope."""
 
-    advice = "Keys are made with scopes: `switchboard keys create --scope submit --scope read --scope edit`."
+    advice = "Create a key with the scope: `switchboard keys create --scope submit --scope read --scope edit`."
 
 
 class NotFound(Refusal):
-    """There is no such thing, or the key may not see it."""
+    """Not found, or not visible to this key."""
 
 
 class NoSuchCall(NotFound):
-    """No such call, edit or task that the key may see."""
+    """Call, edit or task not found, or not visible to this key."""
 
 
 class NotReady(NotFound):
-    """The call is there, what was asked for of it is not."""
+    """The call exists, but not the requested part."""
 
 
 class Conflict(Refusal):
-    """What is there does not allow it."""
+    """The current state does not allow the operation."""
 
 
 class StaleEdit(Conflict):
-    """Something else than what was corrected stands there by now; nothing was changed.
+    """The call has changed in the meantime; nothing was changed.
 
-    `current`: what stands there; None: nothing, or the key may not read.
+    `current`: the current value; None: none, or the key lacks the scope `read`.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any], *more: Any) -> None:
         super().__init__(status, problem, *more)
-        told = problem.get("current")
-        self.current = None if told is None else Current.model_validate(told)
+        current = problem.get("current")
+        self.current = None if current is None else Current.model_validate(current)
 
 
 class TooManyRequests(Refusal):
-    """The key is over its limit, and was until the timeout."""
+    """The key exceeded its limit until the timeout."""
 
-    advice = "Send fewer at once, or give the client a longer timeout."
+    advice = "Send fewer requests at a time, or use a longer timeout."
 
 
 class BacklogFull(TooManyRequests):
-    """Too many calls of the workspace wait."""
+    """The backlog of the workspace is full."""
 
 
 class Unavailable(Refusal):
-    """The service cannot answer now, and could not until the timeout."""
+    """The service was unavailable until the timeout."""
 
 
 class TooSlow(Unavailable):
-    """The query asks for too much. It is not sent again by itself."""
+    """The query took too long. It is not retried automatically."""
 
 
 class ServiceFailed(Refusal):
-    """The service failed on this request, which is kept in its log."""
+    """The service failed to process the request; its log has the details."""
 
-    advice = "The same request may be sent again; if it fails again, report the request id."
+    advice = "Retry the request; if it fails again, report the request id."
 
 
 KINDS: dict[str, type[Refusal]] = {
@@ -250,7 +250,7 @@ _BY_STATUS = {
 
 
 def refusal(status: int, problem: Mapping[str, Any], request_id: str | None, retry_after: float | None) -> Refusal:
-    """The exception of a problem; of a kind that only a newer service knows, by its status."""
+    """Return the exception of a problem; for an unknown kind by its status."""
     kind = str(problem.get("type", "")).removeprefix(_URN)
-    made = KINDS.get(kind) or _BY_STATUS.get(status, Refusal)
-    return made(status, problem, request_id, retry_after)
+    refusal_type = KINDS.get(kind) or _BY_STATUS.get(status, Refusal)
+    return refusal_type(status, problem, request_id, retry_after)

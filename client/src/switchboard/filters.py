@@ -1,5 +1,3 @@
-"""The filters of lists, as typed keyword arguments: those of the API, in snake_case."""
-
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, Literal, TypedDict
@@ -10,7 +8,7 @@ from pydantic.alias_generators import to_camel
 from switchboard.submission import WIRE_NAMES, Submission
 
 CallStatus = Literal["received", "transcribing", "completed", "failed"]
-Version = Literal["corrected", "machine"]  # with what people corrected, or as the machine said
+Version = Literal["corrected", "machine"]  # with or without corrections
 Channel = Literal["original", "mixed", "rep", "customer"]
 ExportFormat = Literal["ndjson", "csv", "parquet"]
 RunCallStatus = Literal["waiting", "running", "done", "failed", "canceled"]
@@ -33,7 +31,7 @@ Include = Literal["transcript", "edits"]
 
 
 class CallFilters(TypedDict, total=False):
-    """Which calls. Those that are given are joined by "and"; times need an offset."""
+    """Filters of calls; all of them must match. Times need an offset."""
 
     status: CallStatus | Sequence[CallStatus]
     started_from: datetime
@@ -60,7 +58,7 @@ class CallFilters(TypedDict, total=False):
 
 
 class TaskFilters(TypedDict, total=False):
-    """Which tasks."""
+    """Filters of tasks; all of them must match."""
 
     done: bool
     owner: Literal["rep", "customer", "other", "unknown"]
@@ -71,19 +69,19 @@ class TaskFilters(TypedDict, total=False):
     team_id: UUID | str
 
 
-def query(given: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:
-    """Parameters as they stand in a URL; None is left out. Raises `TypeError` for a name that is not in `known`."""
-    unknown = sorted(set(given) - known)
+def query(values: Mapping[str, Any], allowed: frozenset[str]) -> dict[str, str]:
+    """Return query parameters without None values. Raises `TypeError` for a name that is not in `allowed`."""
+    unknown = sorted(set(values) - allowed)
     if unknown:
-        raise TypeError(f"unknown filter {unknown[0]!r}; there are: {', '.join(sorted(known)) or 'none'}")
-    return {to_camel(name): plain(value) for name, value in given.items() if value is not None}
+        raise TypeError(f"unknown filter {unknown[0]!r}; filters: {', '.join(sorted(allowed)) or 'none'}")
+    return {to_camel(name): plain(value) for name, value in values.items() if value is not None}
 
 
 def submission_body(call: Submission) -> dict[str, Any]:
     """Return the body of /submit. Raises `TypeError` for an unknown or missing field, `ValueError` as `moment`."""
     for name in call:
         if name not in WIRE_NAMES:
-            raise TypeError(f"unknown field {name!r}; there are: {', '.join(WIRE_NAMES)}")
+            raise TypeError(f"unknown field {name!r}; fields: {', '.join(WIRE_NAMES)}")
     for name in sorted(Submission.__required_keys__ - call.keys()):
         raise TypeError(f"missing field {name!r}")
     body = {WIRE_NAMES[name]: _field(value) for name, value in call.items() if value is not None}
@@ -97,7 +95,7 @@ def _field(value: Any) -> Any:
 
 
 def plain(value: Any) -> str:
-    """A value as the API reads it. Raises `ValueError` for a time without an offset."""
+    """Return the value of a query parameter. Raises `ValueError` for a time without an offset."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
@@ -110,7 +108,7 @@ def plain(value: Any) -> str:
 
 
 def moment(at: datetime) -> str:
-    """ISO 8601. Raises `ValueError` for a time without an offset, which would mean another moment elsewhere."""
+    """Return the time in ISO 8601. Raises `ValueError` if it has no offset."""
     if at.utcoffset() is None:
-        raise ValueError(f"{at} has no offset: say which time zone it is in, as in `at.astimezone()`")
+        raise ValueError(f"{at} has no offset: set its time zone, for example with `at.astimezone()`")
     return at.isoformat()

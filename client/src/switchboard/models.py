@@ -10,31 +10,31 @@ from switchboard._model import Model
 
 
 class AgentEdit(Model):
-    """The member on our side, by `userId`; `old` is the record's `agentUserId`."""
+    """Correction of the agent, by `userId`; `old` is `agentUserId` of the record."""
 
     edit_id: UUID | None = None
-    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    """Client-generated UUID, used as the idempotency key."""
     old: UUID | None
-    """As it is shown; null: nobody."""
+    """The current value; null: none."""
     new: UUID | None
-    """Who it was; null: nobody that is known."""
+    """The correct value; null: unknown."""
     kind: Literal["agent"] = "agent"
 
 
 class AnswerEdit(Model):
-    """The answer to one of the workspace's questions, or whether a tracker's phrase was said."""
+    """Correction of the answer to a question, or of the result of a tracker."""
 
     edit_id: UUID | None = None
-    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    """Client-generated UUID, used as the idempotency key."""
     kind: Literal["answer"] = "answer"
     question: str
     """The key of the question or tracker."""
     old: str | None
-    """The answer as it is shown; of trackers said; null: nobody says it; n/a."""
+    """The current answer; said for trackers; null: not said; n/a: not applicable."""
     new: str | None
-    """The answer; of trackers said; null: nobody says it; n/a: not applicable."""
+    """The correct answer; said for trackers; null: not said; n/a: not applicable."""
     comment: str
-    """Why."""
+    """Reason of the correction."""
 
 
 class Bleed(Model):
@@ -47,12 +47,12 @@ class Bleed(Model):
 
 
 class BodyFault(Model):
-    """One fault of a refused body."""
+    """A fault of a request body."""
 
     pointer: str
-    """JSON Pointer (RFC 6901) to the field; empty for the body as a whole."""
+    """JSON Pointer (RFC 6901) to the field; empty for the whole body."""
     detail: str
-    """A sentence for people."""
+    """Human-readable sentence."""
 
 
 class CalibrationCall(Model):
@@ -82,7 +82,7 @@ class CallAgreement(Model):
 
 
 class CallMoment(Model):
-    """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
+    """An event of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
 
     at: AwareDatetime
     what: str
@@ -91,8 +91,8 @@ class CallMoment(Model):
 
 class ComparedCall(Model):
     """
-    A call with the metric of each system. `start`: the second where most words are wrong; `audio`: the path of its
-    sound in this API, behind the host.
+    A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio
+    in this API.
     """
 
     call_id: UUID
@@ -119,14 +119,14 @@ class Contact(Model):
 
 
 class ContactEdit(Model):
-    """The contact, by `contactId`; `old` is that of the record's contact."""
+    """Correction of the contact, by `contactId`; `old` is that of the record."""
 
     edit_id: UUID | None = None
-    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    """Client-generated UUID, used as the idempotency key."""
     old: UUID | None
-    """As it is shown; null: nobody."""
+    """The current value; null: none."""
     new: UUID | None
-    """Who it was; null: nobody that is known."""
+    """The correct value; null: unknown."""
     kind: Literal["contact"] = "contact"
 
 
@@ -145,7 +145,7 @@ class ContactLine(Model):
 
 
 class Current(Model):
-    """What stands where an edit was meant to be: words and speaker of a turn, or the value of a field."""
+    """The present value at the place of an edit: words and speaker of a turn, or the value of a field."""
 
     value: str | bool | None
     turn: int | None = None
@@ -185,7 +185,7 @@ class Evidence(Model):
 
 
 class Failure(Model):
-    """Why a call or a job failed: code and sentence of its `pipeline.errors.CallError`, whether a retry could help."""
+    """Why a call or a job failed: code and message of its `CallError`, and whether a retry could help."""
 
     code: str
     message: str
@@ -204,7 +204,7 @@ class Finding(Model):
 
 
 class GoldVersion(Model):
-    """A gold set, and which version."""
+    """A version of a gold set."""
 
     name: str
     version: int | None = None
@@ -213,9 +213,9 @@ class GoldVersion(Model):
 
 class Hit(Model):
     """
-    Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them.
+    Words that match, as spoken: `words` in `start`..`end`, and `quote` around them.
 
-    Found by meaning: a passage that begins with this turn, and how like the question it is.
+    In semantic search: a passage that begins with this turn, and its similarity to the question.
     """
 
     turn: int
@@ -228,7 +228,7 @@ class Hit(Model):
 
 
 class JobSummary(Model):
-    """A job as an operator wants to see it."""
+    """A job for operators."""
 
     job_id: UUID
     call_id: UUID
@@ -258,7 +258,7 @@ class LanguageStretch(Model):
 
 
 class MemberLine(Model):
-    """A member; in no team: of all teams."""
+    """A member; without a team: of all teams."""
 
     user_id: UUID
     name: str
@@ -267,10 +267,7 @@ class MemberLine(Model):
 
 
 class MetricVerdict(Model):
-    """
-    By how much a system is above the first one, over the calls that both have. `better`: null, where nothing is
-    shown.
-    """
+    """Difference of a system to the first one over common calls. `better`: null if it is not significant."""
 
     value: float
     low: float | None
@@ -281,7 +278,7 @@ class MetricVerdict(Model):
 
 
 class ModelBudget(Model):
-    """The most that a workspace may use in a day; None: no limit."""
+    """Daily limits of a workspace; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -290,9 +287,10 @@ class ModelBudget(Model):
 
 class ModelUsage(Model):
     """
-    What a workspace has used in a day (UTC), and may. `reached`: which limits; the model is asked nothing more then.
+    A workspace's usage in a day (UTC), and its limits. `reached`: the limits reached; no more requests are sent
+    then.
 
-    `estimated`: requests whose tokens are estimates: the answer is not there, or says nothing of its usage.
+    `estimated`: requests with estimated tokens: without a response, or with one that reports no usage.
     """
 
     day: date
@@ -351,7 +349,7 @@ class QuestionAnswer(Model):
     """
     Answer of a call to a question. `version` is that of the question; `reason` says why it was not asked.
 
-    `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless `state` is "said".
+    `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless it was said.
     `confidence`, 0..1: recognition confidence of the quoted words times the confidence of the method.
     """
 
@@ -404,15 +402,15 @@ class ReviewerAgreement(Model):
 
 
 class RolesEdit(Model):
-    """Which party is the rep."""
+    """Correction of which party is the rep."""
 
     edit_id: UUID | None = None
-    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    """Client-generated UUID, used as the idempotency key."""
     kind: Literal["roles"] = "roles"
     old: bool
     """The record's `swapped`."""
     new: bool
-    """true: the parties are swapped against what the machine said."""
+    """true: the parties are swapped compared to the machine's result."""
 
 
 class Run(Model):
@@ -538,25 +536,25 @@ class Speaker(Model):
 
 
 class SpeakerEdit(Model):
-    """Who said a turn."""
+    """Correction of the speaker of a turn."""
 
     edit_id: UUID | None = None
-    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    """Client-generated UUID, used as the idempotency key."""
     turn: int
     """The turn's `index`."""
     start: float
-    """`start` of the first word, as it is shown."""
+    """Current `start` of the first word."""
     end: float
-    """`end` of the last word, as it is shown."""
+    """Current `end` of the last word."""
     kind: Literal["speaker"] = "speaker"
     old: str
     """The turn's `speaker`."""
     new: str
-    """rep, customer, or another speaker's label."""
+    """rep, customer or another speaker label."""
 
 
 class StoredQuestion(Model):
-    """A version of a question. `retired_at`: when it was replaced or removed; None: it is asked now."""
+    """A version of a question. `retired_at`: when it was replaced or removed; None: it is active."""
 
     question: Question
     made_at: AwareDatetime
@@ -566,17 +564,17 @@ class StoredQuestion(Model):
 
 
 class SubmitReply(Model):
-    """What was promised. `jobId` is there exactly when `status` is `transcribing`."""
+    """An accepted submission. `jobId` is present if and only if `status` is `transcribing`."""
 
     status: Literal["received", "transcribing"] | str
     call_id: UUID
     """The submitted callId, in lower case."""
     job_id: str | None = None
-    """Present when the status is transcribing."""
+    """Present if status is transcribing."""
 
 
 class TaskLine(Model):
-    """A task with its call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+    """A task with its call. `task_id` is stable when another analysis finds the task again."""
 
     task_id: UUID
     call_id: UUID
@@ -598,7 +596,7 @@ class TaskLine(Model):
 
 
 class TaskMark(Model):
-    """Whether a task is done, since when, and who said so."""
+    """Whether a task is done, since when, and by whom."""
 
     task_id: UUID
     done_at: AwareDatetime | None
@@ -619,21 +617,21 @@ class TeamQueue(Model):
 
 
 class TextEdit(Model):
-    """One or several words of a turn."""
+    """Correction of one or several words of a turn."""
 
     edit_id: UUID | None = None
-    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    """Client-generated UUID, used as the idempotency key."""
     turn: int
     """The turn's `index`."""
     start: float
-    """`start` of the first word, as it is shown."""
+    """Current `start` of the first word."""
     end: float
-    """`end` of the last word, as it is shown."""
+    """Current `end` of the last word."""
     kind: Literal["text"] = "text"
     old: str
-    """The words as they are shown, single spaces between them."""
+    """The current words, separated by single spaces."""
     new: str
-    """The words that were said; empty: nothing was."""
+    """The correct words; empty: nothing was said."""
 
 
 class TrackerMatch(Model):
@@ -702,11 +700,11 @@ class CalibrationAgreement(Model):
 
 class CallEdit(Model):
     """
-    An edit as it may be shown. `machine` is what the machine had said when it was made, `person` what the person
-    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done, an answer.
+    An edit for display. `machine` is the machine's value at the time of the edit, `person` the user's: words, a
+    speaker's label, whether the parties are swapped, an id, whether a task is done, an answer.
 
-    `question`: the key of the question, `comment`: why it is answered otherwise. `turn`: where it stands now.
-    `start`, `end`: seconds; `channel`: of the layout as the machine has it.
+    `question`: the key of the question; `comment`: the reason for another answer. `turn`: its present position.
+    `start`, `end`: seconds; `channel`: of the machine's layout.
     """
 
     edit_id: UUID
@@ -732,7 +730,7 @@ class CallEdit(Model):
 
 
 class CallSummary(Model):
-    """One line of a list of calls."""
+    """One row of a list of calls."""
 
     call_id: UUID
     workspace_id: UUID
@@ -758,7 +756,7 @@ class CallSummary(Model):
 
 
 class CallTask(Model):
-    """A task of a call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+    """A task of a call. `task_id` is stable when another analysis finds the task again."""
 
     title: str
     owner: str
@@ -776,7 +774,7 @@ class CallTask(Model):
 
 
 class ComparedSlice(Model):
-    """Calls that share a fact; lists are in the order of the systems."""
+    """Calls that share a property; lists are in the order of the systems."""
 
     fact: str
     value: str
@@ -787,7 +785,7 @@ class ComparedSlice(Model):
 
 
 class ComparedSystem(Model):
-    """One that is measured: its metrics by name. `missing`: calls that it has not heard."""
+    """A measured system with its metrics by name. `missing`: calls that it has not processed."""
 
     name: str
     missing: int
@@ -796,7 +794,7 @@ class ComparedSystem(Model):
 
 
 class CreatedRun(Model):
-    """A new run, and the calls that it leaves out, as they are not completed."""
+    """A new run, and the calls that it omits because they are not completed."""
 
     run: Run
     left_out: list[UUID]
@@ -854,11 +852,11 @@ class PromotionResult(Model):
 
 class RunComparison(Model):
     """
-    A run beside the records, or another run.
+    Comparison of a run with the live records or another run.
 
-    `measured_against`: the gold set, "name@version"; or what the run is compared with, as if that were right: then the
-    only system is the run, and its errors are differences. `findings`: in how many calls a step's value differs.
-    `left_out`: calls whose recording was replaced. `calls`: measured. `slices`, `worst`: by the metric `by`.
+    `measured_against`: the gold set, "name@version"; without one the baseline counts as the truth, the only system is
+    the run, and its errors are differences. `findings`: calls in which the value of a step differs. `left_out`: calls
+    whose recording was replaced. `calls`: number of measured calls. `slices`, `worst`: by the metric `by`.
     """
 
     run: str
@@ -904,7 +902,7 @@ class ScorecardResult(Model):
 
 
 class StoredScorecard(Model):
-    """A version of a scorecard. `retired_at`: when it was replaced or removed; None: calls are scored by it now."""
+    """A version of a scorecard. `retired_at`: when it was replaced or removed; None: it is active."""
 
     scorecard: Scorecard
     made_at: AwareDatetime
@@ -926,7 +924,7 @@ class Turn(Model):
 
 
 class CallLine(Model):
-    """One line of a list: a call with what people look for first."""
+    """One row of a list: a call with its most wanted facts."""
 
     call: CallSummary
     agent: str | None = None
@@ -940,7 +938,7 @@ class CallLine(Model):
 
 
 class CallListPage(Model):
-    """A page of calls. `as_of`: pass it as `updatedAfter` later, and no change is missed."""
+    """A page of calls. `as_of`: pass it as `updatedAfter` later to miss no change."""
 
     items: list[CallLine]
     next: str | None
@@ -958,7 +956,7 @@ class ReviewSheet(Model):
 
 
 class RunComparing(Model):
-    """How far it is: calls that are scored, of all sides; `comparison` once all of them are."""
+    """Progress: scored calls of all systems; `comparison` once all are scored."""
 
     done: int
     all: int
@@ -984,9 +982,9 @@ class Transcript(Model):
 
 class CallRecord(Model):
     """
-    Everything known of a call. What a recording gave is there only while it is the call's current recording.
+    The record of a call. Results of a recording are included only while it is the call's present recording.
 
-    It is as people corrected it, `edits` says where; or as the machine said, and then there are none.
+    Either with users' corrections, listed in `edits`, or as the machine produced it, without edits.
     """
 
     call: CallSummary

@@ -1,5 +1,3 @@
-"""What a workspace asks of its calls: its own questions, trackers, and scorecards."""
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,16 +8,16 @@ from switchboard.models import ScoreWeek, StoredQuestion, StoredScorecard
 
 
 class AsyncAsking:
-    """Reading questions takes the scope `read`; asking and removing them takes `admin` and a key of the workspace."""
+    """Questions, trackers and scorecards. Reads need the scope `read`, writes `admin` and a key of the workspace."""
 
     _session: AsyncSession
 
     async def questions(self) -> list[StoredQuestion]:
-        """The questions and trackers that are asked now, in their order."""
+        """Return the current questions and trackers in order."""
         return (await self._session.ask(Page[StoredQuestion], "listQuestions")).items
 
     async def question_versions(self, key: str) -> list[StoredQuestion]:
-        """All versions of a question, the latest first. Raises `NotFound`."""
+        """Return the versions of a question, the latest first. Raises `NotFound`."""
         return (await self._session.ask(Page[StoredQuestion], "showQuestion", question_key=key)).items
 
     async def set_question(
@@ -40,10 +38,10 @@ class AsyncAsking:
         required: bool = False,
         weight: float = 1.0,
     ) -> StoredQuestion:
-        """Ask a question of the calls that are analyzed from now on; of stored ones by `create_run`.
+        """Create or update a question for new calls; use `create_run` for stored calls.
 
-        `first`, `last`: minutes. `teams`: names or ids. A change is a new version of the key, the same again none.
-        Raises `InvalidRequest` with every fault, and `Conflict` where there are too many questions.
+        `first`, `last`: minutes. `outgoing`: outbound or inbound calls only. `teams`: names or ids. A change creates
+        a new version. Raises `InvalidRequest` with every fault, and `Conflict` if there are too many questions.
         """
         body: dict[str, Any] = {
             "key": key,
@@ -64,24 +62,24 @@ class AsyncAsking:
         return await self._session.ask(StoredQuestion, "setQuestion", body=body)
 
     async def remove_question(self, key: str) -> StoredQuestion:
-        """Ask it no more; answers in records stay. Raises `NotFound`."""
+        """Delete a question; existing answers are kept. Raises `NotFound`."""
         return await self._session.ask(StoredQuestion, "removeQuestion", question_key=key)
 
     async def scorecards(self) -> list[StoredScorecard]:
-        """The scorecards by which calls are scored now, in their order."""
+        """Return the current scorecards in order."""
         return (await self._session.ask(Page[StoredScorecard], "listScorecards")).items
 
     async def scorecard_versions(self, key: str) -> list[StoredScorecard]:
-        """All versions of a scorecard, the latest first. Raises `NotFound`."""
+        """Return the versions of a scorecard, the latest first. Raises `NotFound`."""
         return (await self._session.ask(Page[StoredScorecard], "showScorecard", scorecard_key=key)).items
 
     async def scores(
         self, key: str, *, by: ScoresBy = "team", weeks: int = 12, time_zone: str | None = None
     ) -> list[ScoreWeek]:
-        """Scores by a scorecard, week, and team or member, the earliest week first. `time_zone`: IANA; None: the
-        workspace's. Raises `NotFound`."""
-        given = {"by": by, "weeks": weeks, "time_zone": time_zone}
-        return (await self._session.ask(Page[ScoreWeek], "listScores", given, scorecard_key=key)).items
+        """Return scores by week and team or member, the earliest week first. `time_zone`: IANA; None: that of the
+        workspace. Raises `NotFound`."""
+        parameters = {"by": by, "weeks": weeks, "time_zone": time_zone}
+        return (await self._session.ask(Page[ScoreWeek], "listScores", parameters, scorecard_key=key)).items
 
     async def set_scorecard(
         self,
@@ -94,14 +92,14 @@ class AsyncAsking:
         languages: Sequence[str] = (),
         teams: Sequence[str] = (),
     ) -> StoredScorecard:
-        """Score the calls that are analyzed from now on. `items`: keys of questions, or the fields of an item.
+        """Create or update a scorecard for new calls. `items`: keys of questions, or the fields of an item.
 
-        A change is a new version of the key, the same again none. Raises `InvalidRequest` with every fault.
+        A change creates a new version. Raises `InvalidRequest` with every fault.
         """
         body: dict[str, Any] = {
             "key": key,
             "title": title,
-            "items": [{"question": one} if isinstance(one, str) else dict(one) for one in items],
+            "items": [{"question": item} if isinstance(item, str) else dict(item) for item in items],
             "passMark": pass_mark,
             "outgoing": outgoing,
             "languages": list(languages),
@@ -110,5 +108,5 @@ class AsyncAsking:
         return await self._session.ask(StoredScorecard, "setScorecard", body=body)
 
     async def remove_scorecard(self, key: str) -> StoredScorecard:
-        """Score by it no more; scores in records stay. Raises `NotFound`."""
+        """Delete a scorecard; existing scores are kept. Raises `NotFound`."""
         return await self._session.ask(StoredScorecard, "removeScorecard", scorecard_key=key)

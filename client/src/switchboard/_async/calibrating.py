@@ -1,5 +1,3 @@
-"""Calibrations: reviewers answer a scorecard on the same calls, each for themselves."""
-
 from collections.abc import Mapping, Sequence
 from uuid import UUID, uuid4
 
@@ -9,33 +7,36 @@ from switchboard.models import Calibration, CalibrationAgreement, CalibrationCal
 
 
 class AsyncCalibrating:
-    """Reading takes the scope `read`, reviewing `edit`, the rest `admin`, of a workspace. A reviewer is a key."""
+    """Calibrations: several reviewers answer a scorecard on the same calls, independently.
+
+    Reads need the scope `read`, reviewing `edit`, other operations `admin`. A reviewer is a key.
+    """
 
     _session: AsyncSession
 
     async def create_calibration(self, name: str, scorecard: str, call_ids: Sequence[UUID | str]) -> Calibration:
-        """A calibration of 1 to 100 completed calls by a scorecard as it is now.
+        """Create a calibration of 1 to 100 completed calls by the current version of a scorecard.
 
-        Raises `InvalidRequest`, and `Conflict` where the name is taken.
+        Raises `InvalidRequest`, and `Conflict` if the name is in use.
         """
-        calls = [str(one) for one in call_ids]
+        calls = [str(call_id) for call_id in call_ids]
         body = {"calibrationId": str(uuid4()), "name": name, "scorecard": scorecard, "callIds": calls}
         return await self._session.ask(Calibration, "createCalibration", body=body)
 
     async def calibrations(self) -> list[Calibration]:
-        """All calibrations, the latest first."""
+        """Return the calibrations, the latest first."""
         return (await self._session.ask(Page[Calibration], "listCalibrations")).items
 
     async def review_sheet(self, calibration_id: UUID | str) -> ReviewSheet:
-        """What there is to answer, and what this key has answered; nothing of others. Raises `NotFound`."""
+        """Return the questions with the answers of this key. Raises `NotFound`."""
         return await self._session.ask(ReviewSheet, "showCalibration", calibration_id=calibration_id)
 
     async def review_call(
         self, calibration_id: UUID | str, call_id: UUID | str, answers: Mapping[str, str | None]
     ) -> CalibrationCall:
-        """Answer questions of a call, by key: "said" of trackers, None: nobody says it, "n/a": not applicable.
+        """Answer questions of a call by key: "said" for trackers, None: not said, "n/a": not applicable.
 
-        Raises `InvalidRequest` for what cannot be the answer, and `Conflict` once it is handed in or closed.
+        Raises `InvalidRequest` for invalid answers, and `Conflict` once the review is submitted or closed.
         """
         body = {"answers": dict(answers)}
         return await self._session.ask(
@@ -43,17 +44,17 @@ class AsyncCalibrating:
         )
 
     async def hand_in_review(self, calibration_id: UUID | str) -> ReviewSheet:
-        """Hand in: the answers stay as they are. Raises `Conflict` while a question is not answered."""
+        """Submit the review; answers cannot be changed afterwards. Raises `Conflict` if a question is unanswered."""
         return await self._session.ask(ReviewSheet, "handInReview", calibration_id=calibration_id)
 
     async def agreement(self, calibration_id: UUID | str) -> CalibrationAgreement:
-        """How far those agree who handed in. Raises `Conflict` before this key has, while it is open."""
+        """Return the agreement of reviewers. Raises `Conflict` before this key submits, while it is open."""
         return await self._session.ask(CalibrationAgreement, "showAgreement", calibration_id=calibration_id)
 
     async def close_calibration(self, calibration_id: UUID | str) -> Calibration:
-        """Take no more reviews, and show what came of it to all."""
+        """Close a calibration and show its result to all reviewers."""
         return await self._session.ask(Calibration, "closeCalibration", calibration_id=calibration_id)
 
     async def delete_calibration(self, calibration_id: UUID | str) -> Calibration:
-        """Remove it with its reviews; calls stay. Raises `NotFound`."""
+        """Delete a calibration with its reviews; calls are kept. Raises `NotFound`."""
         return await self._session.ask(Calibration, "deleteCalibration", calibration_id=calibration_id)

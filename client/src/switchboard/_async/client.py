@@ -1,5 +1,3 @@
-"""The client: a key, a service, and what one does with them."""
-
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -22,11 +20,11 @@ from switchboard.submission import Submission
 class AsyncClient(
     AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting, AsyncRunning, AsyncAsking, AsyncCalibrating
 ):
-    """A Switchboard service, with a key. Its methods raise `switchboard.SwitchboardError`.
+    """Client of a Switchboard service. Its methods raise `switchboard.SwitchboardError`.
 
-    `url`: by default that in SWITCHBOARD_URL, or the service of this machine; `key`: that in SWITCHBOARD_API_KEY.
-    `timeout`: seconds in which a request has to be answered, all its attempts together: after a lost connection, 429
-    and 503 it is sent again. `http`: a client of yours, for a proxy, certificates, or limits; you close it.
+    `url`: by default SWITCHBOARD_URL, or the service of this machine; `key`: by default SWITCHBOARD_API_KEY.
+    `timeout`: seconds for all attempts of a request, which is retried after a lost connection, 429 and 503.
+    `http`: an httpx client for a proxy, certificates or limits; the caller closes it.
     """
 
     def __init__(
@@ -37,13 +35,12 @@ class AsyncClient(
         timeout: float = 30.0,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        """Raises `NotConfigured`."""
         self._configuration = Configuration(url, key)
         self._session = AsyncSession(self._configuration, timeout, http)
 
     @property
     def url(self) -> str:
-        """The service's base URL."""
+        """The base URL of the service."""
         return self._configuration.url
 
     def __repr__(self) -> str:
@@ -62,9 +59,9 @@ class AsyncClient(
         await self._session.close()
 
     async def submit(self, **call: Unpack[Submission]) -> SubmitReply:
-        """Submit a call, or its second phase; return what was promised once it is recorded permanently.
+        """Submit a call, or its second phase; return when it is recorded permanently.
 
-        Idempotent by `call_id`, by default a new one, which is in the answer. `recording_url2`: of the other party,
-        where each leg has its own file. `team_id`: required with a workspace-wide key.
+        Idempotent by `call_id`, by default a new one, which the response has. `recording_url2`: of the other party, if
+        each leg has a file. `team_id`: required with a workspace-wide key.
         """
         return await self._session.ask(SubmitReply, "submitCall", body=submission_body(call))

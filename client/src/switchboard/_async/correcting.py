@@ -1,5 +1,3 @@
-"""What people correct: words, speakers, parties, agent, contact, tasks, answers. A key needs the scope `edit`."""
-
 from uuid import UUID, uuid4
 
 from switchboard._async.session import AsyncSession
@@ -22,9 +20,10 @@ Edit = TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit
 
 
 class AsyncCorrecting:
-    """Each correction says what it saw; where something else stands by now, `StaleEdit` says what.
+    """Corrections of words, speakers, parties, agent, contact, tasks and answers; they need the scope `edit`.
 
-    A correction whose connection is lost is sent again and made once. What the machine said stays: `version="machine"`.
+    A correction contains the value that it replaces; if that has changed, it raises `StaleEdit` with the current value.
+    Retries are idempotent. The results of the machine remain available with `version="machine"`.
     """
 
     _session: AsyncSession
@@ -32,9 +31,9 @@ class AsyncCorrecting:
     async def correct_words(
         self, call_id: UUID | str, turn: Turn, new: str, *, first: int = 0, last: int | None = None
     ) -> CallEdit:
-        """Say what the words `first` to `last` of a turn are, both included, by default all of them; "" for nothing.
+        """Replace the words `first` to `last` (inclusive) of a turn, by default all of them; "" deletes them.
 
-        `turn` is one of the transcript as it was read. Raises `StaleEdit`.
+        `turn`: from the transcript that was read. Raises `StaleEdit`.
         """
         words = turn.words[first:] if last is None else turn.words[first : last + 1]
         if first < 0 or not words:
@@ -44,54 +43,54 @@ class AsyncCorrecting:
         return await self.edit(call_id, edit)
 
     async def correct_speaker(self, call_id: UUID | str, turn: Turn, new: str) -> CallEdit:
-        """Say who said a turn: `rep`, `customer`, or another speaker's label. Raises `StaleEdit`."""
+        """Set the speaker of a turn: `rep`, `customer` or another speaker label. Raises `StaleEdit`."""
         if not turn.words:
             raise ValueError(f"turn {turn.index} has no words")
         start, end = turn.words[0].start, turn.words[-1].end
         return await self.edit(call_id, SpeakerEdit(turn=turn.index, start=start, end=end, old=turn.speaker, new=new))
 
     async def correct_parties(self, record: CallRecord, *, swapped: bool) -> CallEdit:
-        """Say whether rep and customer are swapped against what the machine said. Raises `StaleEdit`."""
+        """Set whether rep and customer are swapped compared to the machine's result. Raises `StaleEdit`."""
         return await self.edit(record.call.call_id, RolesEdit(old=record.swapped, new=swapped))
 
     async def correct_agent(self, record: CallRecord, user_id: UUID | str | None) -> CallEdit:
-        """Say which member was on our side; None: nobody that is known. Raises `StaleEdit`."""
+        """Set the agent; None: unknown. Raises `StaleEdit`."""
         return await self.edit(record.call.call_id, AgentEdit(old=record.agent_user_id, new=_id(user_id)))
 
     async def correct_contact(self, record: CallRecord, contact_id: UUID | str | None) -> CallEdit:
-        """Say who the contact was; None: nobody that is known. Raises `StaleEdit`."""
+        """Set the contact; None: unknown. Raises `StaleEdit`."""
         old = record.contacts[0].contact_id if record.contacts else None
         return await self.edit(record.call.call_id, ContactEdit(old=_id(old), new=_id(contact_id)))
 
     async def correct_answer(
         self, call_id: UUID | str, question: str, old: str | None, new: str | None, comment: str
     ) -> CallEdit:
-        """Answer a question otherwise, by its key, and say why; the call's scores follow. None: nobody says it;
-        "n/a": it does not apply; of trackers "said". `old`: as it is shown. Raises `StaleEdit`."""
+        """Correct the answer to a question, with the reason; scores are updated. None: not said; "n/a": not
+        applicable; "said" for trackers. `old`: the current answer. Raises `StaleEdit`."""
         return await self.edit(call_id, AnswerEdit(question=question, old=old, new=new, comment=comment))
 
     async def edit(self, call_id: UUID | str, edit: Edit) -> CallEdit:
-        """Make an edit. Without an `edit_id` it gets one, so that it can be sent again. Raises `Conflict`."""
-        named = edit if edit.edit_id else edit.model_copy(update={"edit_id": uuid4()})
-        body = named.model_dump(mode="json", by_alias=True)
+        """Create an edit; without an `edit_id` it gets a new one. Raises `Conflict`."""
+        edit_with_id = edit if edit.edit_id else edit.model_copy(update={"edit_id": uuid4()})
+        body = edit_with_id.model_dump(mode="json", by_alias=True)
         return await self._session.ask(CallEdit, "editCall", body=body, call_id=call_id)
 
     async def edits(self, call_id: UUID | str) -> list[CallEdit]:
-        """All edits of a call, undone ones too, the earliest first."""
+        """Return the edits of a call, including undone ones, the earliest first."""
         return (await self._session.ask(Page[CallEdit], "listEdits", call_id=call_id)).items
 
     async def undo_edit(self, call_id: UUID | str, edit_id: UUID | str) -> CallEdit:
-        """Take an edit back; it stays in the list, as undone."""
+        """Undo an edit; it stays in the list as undone."""
         return await self._session.ask(CallEdit, "undoEdit", call_id=call_id, edit_id=edit_id)
 
     async def mark_done(self, call_id: UUID | str, task_id: UUID | str) -> TaskMark:
-        """Tick a task off."""
+        """Mark a task as done."""
         return await self._session.ask(TaskMark, "markTaskDone", call_id=call_id, task_id=task_id)
 
     async def unmark_done(self, call_id: UUID | str, task_id: UUID | str) -> TaskMark:
-        """Say that a task is to be done after all."""
+        """Reopen a task."""
         return await self._session.ask(TaskMark, "unmarkTask", call_id=call_id, task_id=task_id)
 
 
-def _id(told: UUID | str | None) -> UUID | None:
-    return UUID(told) if isinstance(told, str) else told
+def _id(value: UUID | str | None) -> UUID | None:
+    return UUID(value) if isinstance(value, str) else value

@@ -1,5 +1,3 @@
-"""Waiting for calls by the service's stream of changes: nothing is asked again and again."""
-
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime
@@ -8,7 +6,7 @@ from uuid import UUID
 import httpx
 
 from switchboard._async.session import AsyncSession
-from switchboard._changes import ENDED, EVENTS, LONGEST_PAUSE, CallChange, EventParser, Patience
+from switchboard._changes import ENDED, EVENTS, MAX_PAUSE_SECONDS, CallChange, Deadline, EventParser
 from switchboard._waits import async_sleep
 from switchboard.errors import CallFailed, ConnectionFailed, WaitTimedOut
 from switchboard.models import CallListPage, CallRecord, CallSummary
@@ -17,17 +15,17 @@ OnProgress = Callable[[CallSummary], None]
 
 
 class AsyncFollowing:
-    """Calls as they change."""
+    """Waiting for calls by the stream of changes, without polling."""
 
     _session: AsyncSession
 
     async def wait(
         self, call_id: UUID | str, *, timeout: float = 900.0, on_progress: OnProgress | None = None
     ) -> CallRecord:
-        """The record of a call, once it is completed. `on_progress` is called with what is known of it,
-        its status and stage, now and at each change until then.
+        """Return the record of a call when it is completed. `on_progress` receives its summary with status and stage
+        immediately and after each change.
 
-        Raises `CallFailed` where the call ends as failed, `WaitTimedOut` after `timeout` seconds.
+        Raises `CallFailed` if the call fails, `WaitTimedOut` after `timeout` seconds.
         """
         async with aclosing(self.as_ended([call_id], timeout=timeout, on_progress=on_progress)) as ended:
             async for record in ended:
@@ -43,54 +41,54 @@ class AsyncFollowing:
         timeout: float = 900.0,
         on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[CallRecord, None]:
-        """The record of each call when it is completed or failed: over one connection, however many there are.
+        """Yield the record of each call when it is completed or failed, over one connection.
 
-        `on_progress`: as of `wait`. Raises `WaitTimedOut` after `timeout` seconds.
+        `on_progress`: as for `wait`. Raises `WaitTimedOut` after `timeout` seconds.
         """
-        pending = {one if isinstance(one, UUID) else UUID(one) for one in call_ids}
-        patience, parser, tell = Patience(timeout), EventParser(), on_progress or _nothing
+        pending = {call_id if isinstance(call_id, UUID) else UUID(call_id) for call_id in call_ids}
+        deadline, parser, report = Deadline(timeout), EventParser(), on_progress or _ignore
         while pending:
             is_new = parser.last_id is None
-            async with aclosing(self._stream(parser, patience)) as changes:
+            async with aclosing(self._stream(parser, deadline)) as changes:
                 async for change in changes:
                     if change is not None:
                         due = [change.call_id] if change.call_id in pending else []
-                    else:  # the stream is open: what changes from here on is in it, what is so far is asked for
+                    else:  # the stream is open: it has later changes; request the earlier ones
                         due = sorted(pending) if is_new else []
                     for call_id in due:
-                        record = await self._record(call_id, patience)
-                        tell(record.call)
+                        record = await self._record(call_id, deadline)
+                        report(record.call)
                         if record.call.status in ENDED:
                             pending.discard(call_id)
                             yield record
                     if not pending:
                         return
-            if patience.left() <= 0:
+            if deadline.left() <= 0:
                 raise WaitTimedOut(timeout, pending)
 
     async def changes(self, *, since: datetime | None = None) -> AsyncGenerator[CallChange, None]:
-        """Each change of a call that the key may read, as it happens, for as long as it is asked for.
+        """Yield changes of all calls that are visible to the key.
 
-        It goes on after lost connections, until none can be made within the client's timeout. A change may come twice,
-        and none after `since` is missed. By default it begins a few seconds before now: what changes while the first
-        connection is made would be missed otherwise.
+        Lost connections are resumed, unless none can be made within the timeout of the client. Each change after
+        `since` is returned at least once. By default it starts a few seconds before now, so that changes during the
+        first connection are not missed.
         """
-        parser, patience = EventParser(), Patience(None)
+        parser, deadline = EventParser(), Deadline(None)
         begin = since or (await self._session.ask(CallListPage, "listCalls", {"limit": 1})).as_of
         while True:
-            async with aclosing(self._stream(parser, patience, begin)) as changes:
+            async with aclosing(self._stream(parser, deadline, begin)) as changes:
                 async for change in changes:
                     if change is not None:
                         yield change
 
     async def _stream(
-        self, parser: EventParser, patience: Patience, since: datetime | None = None
+        self, parser: EventParser, deadline: Deadline, since: datetime | None = None
     ) -> AsyncGenerator[CallChange | None, None]:
-        """The changes of one connection, after a None that says that it is open. It ends when that is lost."""
+        """Yield None when the connection is open, then its changes, until it is lost."""
         begin: dict[str, datetime | None] = {"since": None if parser.last_id else since}
         headers = {"Last-Event-ID": parser.last_id} if parser.last_id else {}
-        silence = patience.silence()
-        seconds = None if patience.seconds is None else patience.left()
+        silence = deadline.silence()
+        seconds = None if deadline.seconds is None else deadline.left()
         had_events = False
         try:
             async with self._session.stream(
@@ -102,20 +100,19 @@ class AsyncFollowing:
                     if change is not None:
                         had_events = True
                         yield change
-                    if patience.left() <= 0 or patience.is_too_long(silence):
+                    if deadline.left() <= 0 or deadline.is_too_long(silence):
                         return
         except httpx.TransportError:
-            pass  # the next one begins where this one ended
+            pass  # the next stream resumes here
         except ConnectionFailed:
-            if patience.left() > LONGEST_PAUSE:
+            if deadline.left() > MAX_PAUSE_SECONDS:
                 raise
-            # otherwise the time of who waits is over
-        await async_sleep(patience.pause(had_events))
+        await async_sleep(deadline.pause(had_events))
 
-    async def _record(self, call_id: UUID, patience: Patience) -> CallRecord:
-        seconds = max(patience.left(), 1.0)
+    async def _record(self, call_id: UUID, deadline: Deadline) -> CallRecord:
+        seconds = max(deadline.left(), 1.0)
         return await self._session.ask(CallRecord, "showCall", seconds=seconds, call_id=call_id)
 
 
-def _nothing(_: CallSummary) -> None:
-    """Who waits did not ask to be told."""
+def _ignore(_: CallSummary) -> None:
+    """No-op progress callback."""

@@ -1,5 +1,3 @@
-"""Lists and single calls."""
-
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, Unpack
 from uuid import UUID
@@ -19,82 +17,82 @@ from switchboard.models import (
     Transcript,
 )
 
-MOST = 200  # items of a page
+MAX_PAGE = 200  # items
 _TEXTS = {"txt": "showTranscriptText", "srt": "showSubRip", "vtt": "showWebVtt"}
 
 
 class AsyncReading:
-    """What a key with the scope `read` sees."""
+    """Reads, which need the scope `read`."""
 
     _session: AsyncSession
 
     async def read(self, call_id: UUID | str, *, version: Version = "corrected") -> CallRecord:
-        """Everything known of a call. Raises `NoSuchCall`."""
+        """Return the record of a call. Raises `NoSuchCall`."""
         return await self._session.ask(CallRecord, "showCall", {"version": version}, call_id=call_id)
 
     async def transcript(self, call_id: UUID | str, *, version: Version = "corrected") -> Transcript:
-        """What was said. Raises `NotReady` before the call is completed."""
+        """Return the transcript. Raises `NotReady` before the call is completed."""
         return await self._session.ask(Transcript, "showTranscript", {"version": version}, call_id=call_id)
 
     async def transcript_text(
         self, call_id: UUID | str, *, form: Literal["txt", "srt", "vtt"] = "txt", version: Version = "corrected"
     ) -> str:
-        """What was said, as text or subtitles. Raises `NotReady` before the call is completed."""
+        """Return the transcript as text or subtitles. Raises `NotReady` before the call is completed."""
         return await self._session.text(_TEXTS[form], {"version": version}, call_id=call_id)
 
     async def events(self, call_id: UUID | str) -> list[CallMoment]:
-        """What happened to a call, the earliest first."""
+        """Return the history of a call, the earliest first."""
         return (await self._session.ask(Page[CallMoment], "listCallEvents", call_id=call_id)).items
 
     def calls(self, **filters: Unpack[CallFilters]) -> AsyncIterator[CallLine]:
-        """All calls of the filters, the latest first; of `updated_after`, the earliest change first."""
+        """Yield all matching calls, the latest first; with `updated_after`, the earliest change first."""
         return self._items(CallListPage, "listCalls", filters)
 
     def search(self, text: str, /, **filters: Unpack[CallFilters]) -> AsyncIterator[CallLine]:
-        """Calls in which this was said, the latest first; where, with seconds, is in `hits`.
+        """Yield calls with this text in the transcript, the latest first; `hits` has the places with seconds.
 
-        Words are found in all forms of their language; a "phrase" in quotes, `or` between alternatives, `-` before
-        what must not occur.
+        Words match in all forms of their language; use quotes for a "phrase", `or` between alternatives, `-` to
+        exclude a word.
         """
         return self._items(CallListPage, "listCalls", {**filters, "text": text})
 
     async def closest(self, meaning: str, /, *, limit: int = 50, **filters: Unpack[CallFilters]) -> list[CallLine]:
-        """The calls that are most like what you write, the most similar first; `hits` has the passages.
+        """Return the calls most similar in meaning, the most similar first; `hits` has the passages.
 
-        Raises `Conflict` where search by meaning is switched off. `text`, `name` and `updated_after` order otherwise
-        and are refused.
+        Raises `Conflict` if search by meaning is switched off. Cannot be combined with `text`, `name` and
+        `updated_after`.
         """
-        given = {**filters, "meaning": meaning, "limit": limit}
-        return (await self._session.ask(CallListPage, "listCalls", given)).items
+        parameters = {**filters, "meaning": meaning, "limit": limit}
+        return (await self._session.ask(CallListPage, "listCalls", parameters)).items
 
     async def call_page(
         self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[CallFilters]
     ) -> CallListPage:
-        """One page. `next` is the cursor of the page behind; `as_of` goes into `updated_after` later, and no change
-        is missed."""
+        """Return a page. `next` is the cursor of the next page; pass `as_of` as `updated_after` later to miss no
+        change."""
         return await self._session.ask(CallListPage, "listCalls", {**filters, "limit": limit, "cursor": cursor})
 
     def tasks(self, **filters: Unpack[TaskFilters]) -> AsyncIterator[TaskLine]:
-        """Tasks across calls, the earliest due first, those without a date last."""
+        """Yield tasks across calls, the earliest due date first, those without a date last."""
         return self._items(Page[TaskLine], "listTasks", filters)
 
     def contacts(self, *, text: str | None = None) -> AsyncIterator[ContactLine]:
-        """Contacts by name. `text`: part of a name, company, e-mail address or number."""
+        """Yield contacts by name. `text`: part of a name, company, e-mail address or number."""
         return self._items(Page[ContactLine], "listContacts", {"text": text})
 
     def members(self, *, team_id: UUID | str | None = None) -> AsyncIterator[MemberLine]:
-        """Members by name."""
+        """Yield members by name."""
         return self._items(Page[MemberLine], "listMembers", {"team_id": team_id})
 
     async def queue(self) -> list[TeamQueue]:
-        """What waits and runs, by team."""
+        """Return the queue by team."""
         return (await self._session.ask(Page[TeamQueue], "showQueue")).items
 
     async def _items(self, kind: type[Any], operation: str, filters: Mapping[str, Any]) -> AsyncIterator[Any]:
-        """The items of all pages; a page is asked for when the one before it is used up."""
+        """Yield the items of all pages, requesting pages lazily."""
         cursor: str | None = None
         while True:
-            page = await self._session.ask(kind, operation, {**filters, "limit": MOST, "cursor": cursor})
+            page = await self._session.ask(kind, operation, {**filters, "limit": MAX_PAGE, "cursor": cursor})
             for item in page.items:
                 yield item
             cursor = page.next

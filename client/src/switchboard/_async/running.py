@@ -1,5 +1,3 @@
-"""Runs: stored calls by another model or other settings, beside their records."""
-
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
@@ -11,14 +9,14 @@ from switchboard._pages import Page
 from switchboard._waits import async_sleep
 from switchboard.errors import ComparisonTimedOut, RunTimedOut
 from switchboard.filters import Metric, RunCallStatus, moment
-from switchboard.models import CreatedRun, Moved, Run, RunCall, RunComparing, RunComparison, RunResult
+from switchboard.models import CreatedRun, PromotionResult, Run, RunCall, RunComparing, RunComparison, RunResult
 
 POLL_SECONDS = 2.0
-MOST = 200  # items of a page
+MAX_PAGE = 200  # items
 
 
 class AsyncRunning:
-    """Reading runs takes the scope `read`; making, promoting, taking back and deleting them takes `admin`."""
+    """Runs of stored calls with another model or other settings. Reads need the scope `read`, writes `admin`."""
 
     _session: AsyncSession
 
@@ -35,17 +33,17 @@ class AsyncRunning:
         language: str | None = None,
         limit: int | None = None,
     ) -> CreatedRun:
-        """Make a run of completed calls: those for which all holds that is given, at most 2,000.
+        """Create a run of up to 2,000 completed calls that match all filters.
 
-        `settings`: what differs from the service's, such as `{"asr": {"model": "whisper-tiny.en"}}`; without them it is
-        what the service would make of the calls today. `gold`: a gold set, "name" or "name@version".
-        Raises `InvalidRequest` for settings that there are not, and `Conflict`.
+        `settings`: differences from the settings of the service, such as `{"asr": {"model": "whisper-tiny.en"}}`;
+        None: the current settings. `gold`: a gold set, "name" or "name@version".
+        Raises `InvalidRequest` for unknown settings, and `Conflict`.
         """
-        described = {
+        values = {
             "runId": str(uuid4()),
             "name": name,
-            "settings": {group: dict(values) for group, values in (settings or {}).items()},
-            "callIds": [str(one) for one in call_ids] or None,
+            "settings": {group: dict(changes) for group, changes in (settings or {}).items()},
+            "callIds": [str(call_id) for call_id in call_ids] or None,
             "gold": _set(gold),
             "startedFrom": started_from and moment(started_from),
             "startedBefore": started_before and moment(started_before),
@@ -53,21 +51,21 @@ class AsyncRunning:
             "language": language,
             "limit": limit,
         }
-        body = {key: value for key, value in described.items() if value is not None}
+        body = {key: value for key, value in values.items() if value is not None}
         return await self._session.ask(CreatedRun, "createRun", body=body)
 
     async def runs(self) -> list[Run]:
-        """All runs, the latest first."""
+        """Return the runs, the latest first."""
         return (await self._session.ask(Page[Run], "listRuns")).items
 
     async def run(self, run_id: UUID | str) -> Run:
-        """What a run is made with, and how far it is. Raises `NotFound`."""
+        """Return a run with its configuration and progress. Raises `NotFound`."""
         return await self._session.ask(Run, "showRun", run_id=run_id)
 
     async def wait_for_run(
         self, run_id: UUID | str, *, timeout: float = 3600.0, on_progress: Callable[[Run], Any] | None = None
     ) -> Run:
-        """The run once it has ended. Raises `RunTimedOut` after `timeout` seconds; it is still worked on then."""
+        """Return the run when it has ended. Raises `RunTimedOut` after `timeout` seconds; the run continues."""
         ends = monotonic() + timeout
         while (run := await self.run(run_id)).status == "running":
             if on_progress is not None:
@@ -78,19 +76,19 @@ class AsyncRunning:
         return run
 
     async def run_calls(self, run_id: UUID | str, *, status: RunCallStatus | None = None) -> AsyncIterator[RunCall]:
-        """The calls of a run, with what each of them took; `status`: those with it."""
+        """Yield the calls of a run with their times; `status`: only those with this status."""
         cursor: str | None = None
         while True:
-            asked = {"status": status, "limit": MOST, "cursor": cursor}
-            page = await self._session.ask(Page[RunCall], "listRunCalls", asked, run_id=run_id)
-            for one in page.items:
-                yield one
+            parameters = {"status": status, "limit": MAX_PAGE, "cursor": cursor}
+            page = await self._session.ask(Page[RunCall], "listRunCalls", parameters, run_id=run_id)
+            for call in page.items:
+                yield call
             cursor = page.next
             if cursor is None:
                 return
 
     async def run_call(self, run_id: UUID | str, call_id: UUID | str) -> RunResult:
-        """What a run made of a call: transcript and findings. Raises `NoSuchCall`."""
+        """Return the transcript and findings of a run for a call. Raises `NoSuchCall`."""
         return await self._session.ask(RunResult, "showRunCall", run_id=run_id, call_id=call_id)
 
     async def compare_run(
@@ -104,44 +102,46 @@ class AsyncRunning:
         timeout: float = 600.0,
         on_progress: Callable[[RunComparing], Any] | None = None,
     ) -> RunComparison:
-        """A run beside the records, or beside the run `other`: metrics with intervals, verdicts, slices, worst calls.
+        """Compare a run with the live records or the run `other`: metrics, verdicts, slices and worst calls.
 
-        `gold`: measure both against this gold set, "name" or "name@version"; without it, how the run differs.
-        `by`: the metric of slices and of the worst calls. `limit`: compare at most so many calls, which more than 500
-        need. Raises `Conflict`, and `ComparisonTimedOut` after `timeout` seconds; it is still measured then.
+        `gold`: score both against this gold set, "name" or "name@version"; None: differences only. `by`: metric for
+        slices and worst calls. `limit`: max. calls; required for more than 500 calls. Raises `Conflict`, and
+        `ComparisonTimedOut` after `timeout` seconds; the measurement continues.
         """
         ends = monotonic() + timeout
-        asked = {"other": other and str(other), "gold": gold, "by": by, "limit": limit}
-        while (found := await self._session.ask(RunComparing, "compareRun", asked, run_id=run_id)).comparison is None:
+        parameters = {"other": other and str(other), "gold": gold, "by": by, "limit": limit}
+        while (
+            progress := await self._session.ask(RunComparing, "compareRun", parameters, run_id=run_id)
+        ).comparison is None:
             if on_progress is not None:
-                on_progress(found)
+                on_progress(progress)
             if monotonic() > ends:
-                raise ComparisonTimedOut(timeout, found)
+                raise ComparisonTimedOut(timeout, progress)
             await async_sleep(POLL_SECONDS)
-        return found.comparison
+        return progress.comparison
 
     async def cancel_run(self, run_id: UUID | str) -> Run:
-        """Work on no further call of a run. Raises `Conflict` where it has ended."""
+        """Cancel a run. Raises `Conflict` if it has ended."""
         return await self._session.ask(Run, "cancelRun", run_id=run_id)
 
-    async def promote_run(self, run_id: UUID | str) -> Moved:
-        """Make a run's results the records of its calls, all at once; `skipped` has those that changed since.
+    async def promote_run(self, run_id: UUID | str) -> PromotionResult:
+        """Make the results of a run live, atomically; `skipped` has the calls that have changed since.
 
-        Raises `Conflict` for a run that has not ended, or is promoted.
+        Raises `Conflict` for a run that has not ended or is promoted.
         """
-        return await self._session.ask(Moved, "promoteRun", run_id=run_id)
+        return await self._session.ask(PromotionResult, "promoteRun", run_id=run_id)
 
-    async def roll_back_run(self, run_id: UUID | str) -> Moved:
-        """Restore the records that a promotion replaced, all at once. Raises `Conflict` for a run not promoted."""
-        return await self._session.ask(Moved, "rollBackRun", run_id=run_id)
+    async def roll_back_run(self, run_id: UUID | str) -> PromotionResult:
+        """Restore the records that a promotion replaced, atomically. Raises `Conflict` if the run is not promoted."""
+        return await self._session.ask(PromotionResult, "rollBackRun", run_id=run_id)
 
     async def delete_run(self, run_id: UUID | str) -> Run:
-        """Remove a run with its results; calls and records stay. Raises `Conflict` while it is promoted."""
+        """Delete a run with its results; calls and records are kept. Raises `Conflict` while it is promoted."""
         return await self._session.ask(Run, "deleteRun", run_id=run_id)
 
 
-def _set(named: str | None) -> dict[str, Any] | None:
-    if named is None:
+def _set(gold_set: str | None) -> dict[str, Any] | None:
+    if gold_set is None:
         return None
-    name, at, version = named.partition("@")
+    name, at, version = gold_set.partition("@")
     return {"name": name, "version": int(version)} if at else {"name": name}

@@ -1,5 +1,3 @@
-"""Requests, each sent until it is answered or its time is over."""
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -18,17 +16,17 @@ T = TypeVar("T", bound=Model)
 
 
 class AsyncSession:
-    """A connection pool, the service's address and the key. `timeout`: seconds for a request with all its attempts."""
+    """Connection pool, address and key. `timeout`: seconds for all attempts of a request."""
 
     def __init__(self, configuration: Configuration, timeout: float, http: httpx.AsyncClient | None) -> None:
         self._configuration = configuration
         self.timeout = timeout
-        self._is_ours = http is None
+        self._owns_http = http is None
         self._http = http or httpx.AsyncClient()
 
     async def close(self) -> None:
-        """Close the connections; those of a client that was passed in are its owner's."""
-        if self._is_ours:
+        """Close the connections, unless the httpx client was passed in."""
+        if self._owns_http:
             await self._http.aclose()
 
     async def ask(
@@ -40,16 +38,16 @@ class AsyncSession:
         seconds: float | None = None,
         **ids: object,
     ) -> T:
-        """The answer as `kind`. `seconds`: instead of the timeout. Raises `SwitchboardError`."""
+        """Return the response as `kind`. `seconds`: overrides the timeout. Raises `SwitchboardError`."""
         attempts = Attempts(self.timeout if seconds is None else seconds)
         request = self._request(operation, parameters, ids, body=body)
         return _answers.parsed(await self._answered(request, attempts), kind)
 
     async def text(self, operation: str, parameters: Mapping[str, Any], **ids: object) -> str:
-        """The answer as text."""
+        """Return the response as text."""
         answer = await self._answered(self._request(operation, parameters, ids), Attempts(self.timeout))
         if not answer.headers.get("content-type", "").startswith(("text/", "application/x-subrip")):
-            raise _answers.not_ours(answer)
+            raise _answers.unexpected(answer)
         return answer.text
 
     @asynccontextmanager
@@ -63,16 +61,16 @@ class AsyncSession:
         read: float = READ_SECONDS,
         **ids: object,
     ) -> AsyncIterator[httpx.Response]:
-        """An answer of a type in `media` whose body is still to be read, in pieces at most `read` seconds apart.
+        """Yield a response of a type in `media` with an unread body; `read`: max. seconds between two chunks.
 
-        A connection that is lost while it is read raises `httpx.TransportError`.
+        A connection that is lost while reading raises `httpx.TransportError`.
         """
         request = self._request(operation, parameters, ids, headers=headers)
         attempts = Attempts(self.timeout if seconds is None else seconds)
         answer = await self._answered(request, attempts, read, stream=True)
         try:
             if not answer.headers.get("content-type", "").startswith(media):
-                raise _answers.not_ours(answer)
+                raise _answers.unexpected(answer)
             yield answer
         finally:
             await answer.aclose()
@@ -85,11 +83,11 @@ class AsyncSession:
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> httpx.Request:
-        wanted = OPERATIONS[operation]
+        endpoint = OPERATIONS[operation]
         return self._http.build_request(
-            wanted.method,
-            self._configuration.address(wanted.path, **ids),
-            params=query(parameters or {}, wanted.parameters),
+            endpoint.method,
+            self._configuration.address(endpoint.path, **ids),
+            params=query(parameters or {}, endpoint.parameters),
             json=body,
             headers={**self._configuration.headers(), **(headers or {})},
         )
@@ -97,7 +95,7 @@ class AsyncSession:
     async def _answered(
         self, request: httpx.Request, attempts: Attempts, read: float = READ_SECONDS, stream: bool = False
     ) -> httpx.Response:
-        """The first answer that is a success."""
+        """Return the first successful response."""
         while True:
             request.extensions["timeout"] = attempts.limits(read).as_dict()
             try:

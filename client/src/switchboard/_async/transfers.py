@@ -1,5 +1,3 @@
-"""What comes in many bytes: exports, tables, recordings."""
-
 import io
 import tempfile
 from collections.abc import Sequence
@@ -36,21 +34,23 @@ class AsyncTransfers:
         on_progress: OnBytes | None = None,
         **filters: Unpack[CallFilters],
     ) -> Path:
-        """Write all calls of the filters to a file, which is there whole or not at all; return its path.
+        """Write all matching calls to a file atomically; return its path.
 
-        `include`: `transcript` of ndjson and parquet, `edits` of ndjson. Raises `TransferCut`.
+        `include`: `transcript` for ndjson and parquet, `edits` for ndjson. Raises `TransferCut`.
         """
-        wanted = {**filters, "format": format, "include": include or None, "version": version}
+        parameters = {**filters, "format": format, "include": include or None, "version": version}
         with PartFile(path) as part:
             try:
-                async with self._session.stream("exportCalls", wanted, MEDIA[format], read=EXPORT_SECONDS) as answer:
+                async with self._session.stream(
+                    "exportCalls", parameters, MEDIA[format], read=EXPORT_SECONDS
+                ) as answer:
                     async for piece in answer.aiter_bytes():
                         part.file.write(piece)
                         if on_progress:
                             on_progress(part.file.tell(), None)
             except httpx.TransportError as lost:
                 raise TransferCut(
-                    f"the export was cut after {part.file.tell()} bytes ({type(lost).__name__}). Ask for it again."
+                    f"the export was cut after {part.file.tell()} bytes ({type(lost).__name__}). Retry."
                 ) from lost
             check_whole(part.file, format)
             return part.keep()
@@ -58,9 +58,9 @@ class AsyncTransfers:
     async def to_pandas(
         self, *, words: bool = False, version: Version = "corrected", **filters: Unpack[CallFilters]
     ) -> "pandas.DataFrame":
-        """A row for each call of the filters. `words`: with all words and their seconds in the column `words`.
+        """Return a data frame with a row per matching call. `words`: add the column `words` with words and seconds.
 
-        Needs `switchboard-calls-client[pandas]`. Raises `TransferCut`: a table is whole, or there is none.
+        Needs `switchboard-calls-client[pandas]`. Raises `TransferCut` if the export is incomplete.
         """
         import pandas
 
@@ -72,9 +72,9 @@ class AsyncTransfers:
     async def to_polars(
         self, *, words: bool = False, version: Version = "corrected", **filters: Unpack[CallFilters]
     ) -> "polars.DataFrame":
-        """A row for each call of the filters. `words`: with all words and their seconds in the column `words`.
+        """Return a data frame with a row per matching call. `words`: add the column `words` with words and seconds.
 
-        Needs `switchboard-calls-client[polars]`. Raises `TransferCut`: a table is whole, or there is none.
+        Needs `switchboard-calls-client[polars]`. Raises `TransferCut` if the export is incomplete.
         """
         import polars
 
@@ -86,9 +86,9 @@ class AsyncTransfers:
     async def audio(
         self, call_id: UUID | str, *, channel: Channel | None = None, on_progress: OnBytes | None = None
     ) -> bytes:
-        """The recording: `original` as it was fetched; `mixed`, `rep` or `customer` as WAV, 16 kHz, 16 bits, mono.
+        """Return the recording: `original` as fetched; `mixed`, `rep` or `customer` as WAV, 16 kHz, 16 bits, mono.
 
-        Without a channel the original, or the mix where there are two files. Raises `NotReady`.
+        By default the original, or the mix if there are two files. Raises `NotReady`.
         """
         sink = io.BytesIO()
         await self._fetch(call_id, channel, sink, on_progress)
@@ -102,7 +102,7 @@ class AsyncTransfers:
         channel: Channel | None = None,
         on_progress: OnBytes | None = None,
     ) -> Path:
-        """As `audio`, to a file, which is there whole or not at all; return its path."""
+        """Write the recording to a file atomically; return its path. Otherwise like `audio`."""
         with PartFile(path) as part:
             await self._fetch(call_id, channel, part.file, on_progress)
             return part.keep()
@@ -110,7 +110,7 @@ class AsyncTransfers:
     async def _fetch(
         self, call_id: UUID | str, channel: Channel | None, sink: Sink, on_progress: OnBytes | None
     ) -> None:
-        """All bytes of a recording. A cut is resumed for as long as bytes arrive within the timeout."""
+        """Download a recording. A lost connection is resumed as long as bytes arrive within the timeout."""
         recording = Recording(sink, on_progress)
         attempts = Attempts(self._session.timeout)
         while True:
@@ -131,4 +131,4 @@ class AsyncTransfers:
             async for piece in answer.aiter_raw():
                 recording.add(piece)
         if not recording.is_whole:
-            raise httpx.RemoteProtocolError("the answer ended before its end")
+            raise httpx.RemoteProtocolError("the response is incomplete")

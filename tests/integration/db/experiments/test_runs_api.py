@@ -1,5 +1,3 @@
-"""Runs over HTTP, by the Python client, and on the command line."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +22,7 @@ OTHER = (("rep", "Good mourning."), ("customer", "The invoice is wrong."))
 
 @dataclass
 class Lab:
-    """A running service with two completed calls, and a client whose key may do everything in the workspace."""
+    """A running service with two completed calls, and a client with all scopes."""
 
     base: str
     world: World
@@ -52,25 +50,27 @@ async def lab(base: str, world: World) -> AsyncIterator[Lab]:
 
 
 async def test_a_run_is_made_worked_read_promoted_taken_back_and_deleted_by_the_client(lab: Lab) -> None:
-    made = lab.client.create_run("tiny", {"asr": {"model": "whisper-tiny.en"}})
-    assert (made.run.calls, made.run.waiting, made.left_out) == (2, 2, [])
-    assert made.run.settings == {"asr": {"model": "whisper-tiny.en"}}
+    created = lab.client.create_run("tiny", {"asr": {"model": "whisper-tiny.en"}})
+    assert (created.run.calls, created.run.waiting, created.left_out) == (2, 2, [])
+    assert created.run.settings == {"asr": {"model": "whisper-tiny.en"}}
     with pytest.raises(RunTimedOut, match="2 calls of run 'tiny' were left"):
-        lab.client.wait_for_run(made.run.run_id, timeout=0)
+        lab.client.wait_for_run(created.run.run_id, timeout=0)
     await work(lab.world, *OTHER)
-    run = lab.client.wait_for_run(made.run.run_id, timeout=60)
+    run = lab.client.wait_for_run(created.run.run_id, timeout=60)
     assert (run.status, run.done, run.worked_seconds) == ("completed", 2, 3.0)
-    assert [one.name for one in lab.client.runs()] == ["tiny"]
+    assert [run.name for run in lab.client.runs()] == ["tiny"]
     of_run = list(lab.client.run_calls(run.run_id, status="done"))
-    assert {one.call_id for one in of_run} == set(lab.calls) and len({one.digest for one in of_run}) == 1
+    assert {run_call.call_id for run_call in of_run} == set(lab.calls) and len(
+        {run_call.digest for run_call in of_run}
+    ) == 1
     before = lab.client.read(lab.calls[0])
-    heard = lab.client.run_call(run.run_id, lab.calls[0])
-    assert heard.transcript is not None and heard.transcript.turns[0].words[1].text == "mourning."
+    run_call = lab.client.run_call(run.run_id, lab.calls[0])
+    assert run_call.transcript is not None and run_call.transcript.turns[0].words[1].text == "mourning."
     assert lab.client.promote_run(run.run_id).calls == 2
     promoted = lab.client.read(lab.calls[0])
-    assert promoted.transcript == heard.transcript and promoted.call.updated_at > before.call.updated_at
-    found = [line.call.call_id for line in lab.client.search("mourning")]
-    assert set(found) == set(lab.calls), "search finds the words of the run"
+    assert promoted.transcript == run_call.transcript and promoted.call.updated_at > before.call.updated_at
+    matches = [line.call.call_id for line in lab.client.search("mourning")]
+    assert set(matches) == set(lab.calls), "search finds the words of the run"
     with pytest.raises(errors.Conflict, match="roll it back first"):
         lab.client.delete_run(run.run_id)
     assert lab.client.roll_back_run(run.run_id).skipped == {}
@@ -86,34 +86,34 @@ async def test_what_cannot_be_set_or_done_is_told(lab: Lab) -> None:
         lab.client.create_run("one", {"asr": {"mdel": "base"}})
     with pytest.raises(errors.InvalidRequest, match="not a path"):
         lab.client.create_run("one", {"asr": {"model": "/etc/passwd"}})
-    with pytest.raises(errors.InvalidRequest, match="gold names no set"):
+    with pytest.raises(errors.InvalidRequest, match="gold is not a gold set"):
         lab.client.create_run("one", gold="unknown")
     with pytest.raises(errors.Conflict, match="None of the calls is completed"):
         lab.client.create_run("one", call_ids=[uuid4()])
-    made = lab.client.create_run("one", call_ids=[lab.calls[0], await received(lab.world)])
-    assert made.run.calls == 1 and len(made.left_out) == 1
+    created = lab.client.create_run("one", call_ids=[lab.calls[0], await received(lab.world)])
+    assert created.run.calls == 1 and len(created.left_out) == 1
     with pytest.raises(errors.Conflict, match="A run named 'one' exists"):
         lab.client.create_run("one")
     with pytest.raises(errors.Conflict, match="has not ended: 1 calls remain"):
-        lab.client.promote_run(made.run.run_id)
+        lab.client.promote_run(created.run.run_id)
     with pytest.raises(errors.Conflict, match="is not promoted"):
-        lab.client.roll_back_run(made.run.run_id)
-    assert lab.client.cancel_run(made.run.run_id).status == "canceled"
+        lab.client.roll_back_run(created.run.run_id)
+    assert lab.client.cancel_run(created.run.run_id).status == "canceled"
     with pytest.raises(errors.NotFound):
         lab.client.run(uuid4())
 
 
 async def test_a_key_that_only_reads_makes_no_run_and_one_of_a_team_sees_none(lab: Lab) -> None:
-    made = lab.client.create_run("one")
+    created = lab.client.create_run("one")
     with Client(lab.base, await key_of(lab.world, "read"), timeout=10) as reader:
-        assert [one.name for one in reader.runs()] == ["one"]
+        assert [run.name for run in reader.runs()] == ["one"]
         with pytest.raises(errors.NotAllowed):
-            reader.cancel_run(made.run.run_id)
+            reader.cancel_run(created.run.run_id)
     of_team = await key_of(lab.world, "read", "admin", team=lab.world.team_id)
     with Client(lab.base, of_team, timeout=10) as team:
         assert team.runs() == []
         with pytest.raises(errors.NotFound):
-            team.run(made.run.run_id)
+            team.run(created.run.run_id)
         with pytest.raises(errors.NotAllowed):
             team.create_run("two")
 
@@ -137,8 +137,8 @@ async def switchboard(lab: Lab, *arguments: str, code: int = 0) -> str:
 
 
 async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab) -> None:
-    told = await switchboard(lab, "create", "tiny", "--set", "asr.model=whisper-tiny.en", "--limit", "2")
-    assert "Created run tiny: 2 calls, asr.model=whisper-tiny.en." in told
+    output = await switchboard(lab, "create", "tiny", "--set", "asr.model=whisper-tiny.en", "--limit", "2")
+    assert "Created run tiny: 2 calls, asr.model=whisper-tiny.en." in output
     assert "waiting: 0 of 2 calls done, waiting for its turn" in await switchboard(lab, "show", "tiny")
     await work(lab.world, *OTHER)
     status = await switchboard(lab, "show", "tiny", "--watch")
@@ -146,15 +146,15 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     compared = await switchboard(lab, "compare", "tiny")
     assert "words changed: 2 of 12" in compared and "tone in 2" in compared
     shown = json.loads(await switchboard(lab, "compare", "tiny", "--json"))
-    assert [one["words"]["substituted"] for one in shown["calls"]] == [1, 1]
+    assert [call["words"]["substituted"] for call in shown["calls"]] == [1, 1]
     await gold_of_all(lab.world, "desk")
     against = json.loads(await switchboard(lab, "compare", "tiny", "--gold", "desk", "--price-per-hour", "2", "--json"))
     record, run = against["againstGold"]["systems"]
     assert (record["name"], record["metrics"]["wer"]["value"]) == ("record", 0.0)
     assert (run["name"], run["calls"]) == ("tiny", 2)
     assert run["againstFirst"]["wer"]["value"] == pytest.approx(2 / 12)
-    told = await switchboard(lab, "compare", "tiny", "--gold", "desk")
-    assert "tiny differs by +16.7 points: too few calls to tell" in " ".join(told.split())
+    output = await switchboard(lab, "compare", "tiny", "--gold", "desk")
+    assert "tiny differs by +16.7 points: too few calls to tell" in " ".join(output.split())
     assert "Run tiny is now live for 2 calls." in await switchboard(lab, "promote", "tiny")
     assert "promoted" in await switchboard(lab, "list")
     assert "words changed: 2 of 12" in await switchboard(lab, "compare", "tiny"), "with the record before"
@@ -164,7 +164,7 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
 
 
 async def two_runs(lab: Lab) -> tuple[UUID, UUID]:
-    """A run that hears two words of twelve otherwise, and one that hears as the records."""
+    """Create a run that differs in two words of twelve, and one that agrees with the records."""
     ids = []
     for name, talk in (("tiny", OTHER), ("base", TALK)):
         ids.append(lab.client.create_run(name).run.run_id)
@@ -174,14 +174,14 @@ async def two_runs(lab: Lab) -> tuple[UUID, UUID]:
 
 async def test_a_run_is_compared_with_the_records_with_another_run_and_against_a_gold_set(lab: Lab) -> None:
     tiny, base = await two_runs(lab)
-    found = await asyncio.to_thread(lab.client.compare_run, tiny)
-    assert (found.run, found.beside, found.measured_against) == ("tiny", "record", "record")
-    assert (found.calls, found.left_out, found.findings) == (2, 0, {"tone": 2})
-    (run,) = found.systems
+    comparison = await asyncio.to_thread(lab.client.compare_run, tiny)
+    assert (comparison.run, comparison.beside, comparison.measured_against) == ("tiny", "record", "record")
+    assert (comparison.calls, comparison.left_out, comparison.findings) == (2, 0, {"tone": 2})
+    (run,) = comparison.systems
     assert run.metrics["wer"].value == pytest.approx(2 / 12) and run.against_first == {}
-    assert {one.call_id for one in found.worst} == set(lab.calls)
-    assert found.worst[0].start == 0.0 and found.worst[0].values == [pytest.approx(1 / 6)]
-    assert found.worst[0].audio.endswith(f"/api/v1/calls/{found.worst[0].call_id}/audio")
+    assert {call.call_id for call in comparison.worst} == set(lab.calls)
+    assert comparison.worst[0].start == 0.0 and comparison.worst[0].values == [pytest.approx(1 / 6)]
+    assert comparison.worst[0].audio.endswith(f"/api/v1/calls/{comparison.worst[0].call_id}/audio")
     beside = await asyncio.to_thread(lab.client.compare_run, tiny, other=base)
     assert beside.beside == "base" and beside.systems[0].metrics["wer"].value == pytest.approx(2 / 12)
     same = await asyncio.to_thread(lab.client.compare_run, base, by="cpwer")
@@ -191,11 +191,17 @@ async def test_a_run_is_compared_with_the_records_with_another_run_and_against_a
     first, second = against.systems
     assert (against.measured_against, first.name, second.name) == ("desk@1", "tiny", "base")
     assert first.metrics["wer"].value == pytest.approx(2 / 12) and second.metrics["wer"].value == 0.0
-    told = second.against_first["wer"]
-    assert told.value == pytest.approx(-2 / 12) and told.better is None and "too few calls to tell" in told.sentence
+    difference = second.against_first["wer"]
+    assert (
+        difference.value == pytest.approx(-2 / 12)
+        and difference.better is None
+        and "too few calls to tell" in difference.sentence
+    )
     shown = json.loads(await switchboard(lab, "compare", "base", "tiny", "--gold", "desk", "--json"))
     verdict = shown["againstGold"]["systems"][1]["againstFirst"]["wer"]
-    assert (verdict["value"], verdict["sentence"]) == (told.value, told.sentence), "the command line says the same"
+    assert (verdict["value"], verdict["sentence"]) == (difference.value, difference.sentence), (
+        "the command line says the same"
+    )
     text = " ".join((await switchboard(lab, "compare", "tiny", "base")).split())
     assert "tiny: 2 calls compared with base words changed: 2 of 12" in text
 
@@ -212,7 +218,7 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
         lab.client.compare_run(tiny, other=tiny)
     with pytest.raises(errors.InvalidRequest, match="other is no run"):
         lab.client.compare_run(tiny, other=uuid4())
-    with pytest.raises(errors.InvalidRequest, match="gold names no set"):
+    with pytest.raises(errors.InvalidRequest, match="gold is not a gold set"):
         lab.client.compare_run(tiny, gold="desk@7")
     with pytest.raises(errors.NotFound):
         lab.client.compare_run(uuid4())
@@ -222,10 +228,10 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
     assert (await asyncio.to_thread(lab.client.compare_run, tiny, limit=1)).calls == 1
     monkeypatch.setattr("serve_app.api.run_comparison.MAX_CALLS", 500)
     monkeypatch.setattr(ApiOptions, "MEASURE_WAIT_SECONDS", 0.0)
-    told: list[int] = []
+    progress: list[int] = []
     with pytest.raises(ComparisonTimedOut, match="was not measured after"):
-        lab.client.compare_run(tiny, timeout=-1, on_progress=lambda one: told.append(one.all))
-    assert len(told) == 1
+        lab.client.compare_run(tiny, timeout=-1, on_progress=lambda comparison: progress.append(comparison.all))
+    assert len(progress) == 1
     assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it went on"
     monkeypatch.setattr("serve_app.experiments.comparison_cache.MAX_SECONDS", -1.0)
     with pytest.raises(errors.Conflict, match="It took too long"):

@@ -319,7 +319,7 @@ async def test_a_request_has_one_id_in_its_answer_in_the_submission_and_in_the_l
         for what, request_id in zip(
             (
                 "accepted, a new call",
-                "accepted, its recording came",
+                "accepted, recording added",
                 "duplicate, nothing changed",
                 "merged, data of the call changed",
                 "accepted, another recording supersedes the one before",

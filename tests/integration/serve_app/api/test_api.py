@@ -216,6 +216,14 @@ async def test_what_is_wrong_with_the_parameters_is_said(api: Api, subtests: pyt
             assert pointer in [one["pointer"] for one in answer.json()["errors"]]
 
 
+async def test_an_unknown_parameter_is_refused_by_name(api: Api) -> None:
+    for path in ("/calls", "/contacts", "/export"):
+        (fault,) = api.get(path, q="invoice").json()["errors"]
+        assert fault["detail"].startswith("Unknown parameter q. Parameters of this path: ")
+    (fault,) = api.get("/calls", **{"+4930123456": "1"}).json()["errors"]
+    assert fault["detail"].startswith("Unknown parameter. "), "a number is not repeated"
+
+
 async def test_subtitles_read_by_other_libraries_are_the_transcript(api: Api) -> None:
     talk = (("rep", "Is 3 < 4 & 5 > 4? --> yes"), ("customer", " ".join(f"word{at}" for at in range(60))))
     call_id = await finished(api.world, *talk)

@@ -345,7 +345,7 @@ async def test_bodies_are_bounded_and_changes_name_something(admin: Admin) -> No
     plain = await admin.client.post(f"{admin.base}/teams", content="name=x", headers=headers)
     assert plain.status_code == 415
     told = await admin.refused(400, "PATCH", f"/teams/{admin.world.team_id}", name=None)
-    assert told["errors"] == [{"pointer": "/name", "detail": "name: leave it out, or say a value."}]
+    assert told["errors"] == [{"pointer": "/name", "detail": "name: must not be null. Omit it or set a value."}]
     empty = await admin.client.patch(f"{admin.base}/teams/{admin.world.team_id}", json={}, headers=headers)
     assert empty.status_code == 400 and "Say what to change" in empty.text
 

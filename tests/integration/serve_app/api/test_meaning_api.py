@@ -83,7 +83,7 @@ async def test_off_unless_switched_on(postgres_url: str, world: World) -> None:
 
 
 async def test_passages_of_another_model_are_not_compared(base: str, world: World) -> None:
-    assert "No call has passages yet" in (await asked(base, world, meaning="invoices")).json()["detail"]
+    assert "No call is indexed yet" in (await asked(base, world, meaning="invoices")).json()["detail"]
     await passages.switch_on(world.database, "yesterday's")
     answer = await asked(base, world, meaning="invoices")
     assert (answer.status_code, "switchboard search index" in answer.json()["detail"]) == (409, True)

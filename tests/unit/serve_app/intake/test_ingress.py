@@ -31,7 +31,7 @@ IDS = [(["pbx-4711"], "pbx-4711"), (["A.b_c~d+e/f=g:h"], "A.b_c~d+e/f=g:h"), (["
 
 
 def client(*answers: Any, prefix: str = "/") -> httpx.AsyncClient:
-    app = ingress.StartingIsNoNotFound(Starlette(routes=list(answers)), prefix)
+    app = ingress.RetryUntilRoutesKnown(Starlette(routes=list(answers)), prefix)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://switchboard")
 
 

@@ -197,7 +197,7 @@ async def test_what_is_remembered_of_addresses_is_bounded() -> None:
     with pytest.raises(problems.Unavailable):
         for _ in range(100):
             limiter.charge("first")
-    for n in range(limiter.MOST_SOURCES):
+    for n in range(limiter.MAX_SOURCES):
         limiter.charge(str(n))
     limiter.charge("first")  # was evicted, so it may try again
 
@@ -237,7 +237,7 @@ async def test_an_unknown_team_is_a_400_that_points_at_team_id(client: httpx.Asy
         "/submit", json={**BODY, "teamId": str(uuid4())}, headers={"Authorization": "Bearer sb_wide"}
     )
     assert is_problem(answer, 400, "invalid-body")["errors"] == [
-        {"pointer": "/teamId", "detail": "teamId does not name a team of this workspace."}
+        {"pointer": "/teamId", "detail": "teamId is not a team of this workspace."}
     ]
 
 
@@ -272,7 +272,7 @@ async def test_a_crash_gets_500_without_details(client: httpx.AsyncClient, memor
 
 def test_every_error_of_a_submission_has_an_answer_of_its_own() -> None:
     known = SubmissionError.__subclasses__()
-    assert {type(problems.of_call_error(kind(), 1)) for kind in known}.isdisjoint({problems.Broken})
+    assert {type(problems.from_call_error(kind(), 1)) for kind in known}.isdisjoint({problems.InternalError})
     assert len(known) == 4
 
 

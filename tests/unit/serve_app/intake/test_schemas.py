@@ -212,7 +212,7 @@ def test_an_unknown_key_is_refused_and_told_by_its_place_alone() -> None:
     with pytest.raises(InvalidBody) as refused:
         parse_body(encoded({**BODY, SECRET: SECRET}), TEAM_SCOPED)
     [fault] = refused.value.faults
-    assert fault == ("", "Key number 5 of the body is not a field of a submission.")
+    assert fault == ("", "Unknown field at position 5.")
 
 
 @pytest.mark.parametrize(

@@ -94,14 +94,14 @@ def test_json_says_the_same_also_with_the_versions_that_are_shown(tmp_path: Path
         ("first = 5", "first = 0", 6, "first: input should be greater than 0 (it is 0)."),
         ("first = 5", 'first = "soon"', 6, "first: input should be a valid number"),
         ('key = "product"', 'key = "The Product"', 15, "key: string should match pattern"),
-        ('question = "Which product?"\n', "", 14, 'question: say it in plain words, such as "Did'),
-        ('type = "choice"', 'type = "text"', 18, "choices: they are of the type choice only."),
-        ('"Metro Cable" = []\n', "", 18, "choices: the type choice needs two or more"),
-        ('phrases = ["call is recorded"]', "phrases = []", 27, "phrases: a tracker needs some to listen for."),
-        ('"cannot"', '"!?"', 11, "unless[0]: has no word in it"),
-        ("weight = 2", "required = true", 12, "required: it is of trackers only."),
+        ('question = "Which product?"\n', "", 14, 'question: required, such as "Did'),
+        ('type = "choice"', 'type = "text"', 18, "choices: allowed for the type choice only."),
+        ('"Metro Cable" = []\n', "", 18, "choices: the type choice requires two or more"),
+        ('phrases = ["call is recorded"]', "phrases = []", 27, "phrases: required for a tracker."),
+        ('"cannot"', '"!?"', 11, "unless[0]: must contain a word"),
+        ("weight = 2", "required = true", 12, "required: allowed for trackers only."),
         ('teams = ["Sales"]', 'teams = ["Nobody"]', 2, "teams: the workspace has no team 'Nobody'."),
-        ('key = "recording_notice"', 'key = "product"', 22, "the key 'product' is that of line 14."),
+        ('key = "recording_notice"', 'key = "product"', 22, "the key 'product' is already used in line 14."),
         ('key = "recording_notice"\n', "", 22, "key is missing."),
     ],
 )
@@ -127,15 +127,15 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "told"),
     [
-        ("key = ", "q.toml", "q.toml is no TOML"),
-        ("{", "q.json", "q.json is no JSON"),
-        ("", "q.toml", "q.toml defines nothing. Begin a question with the line [[questions]]."),
+        ("key = ", "q.toml", "q.toml is not valid TOML"),
+        ("{", "q.json", "q.json is not valid JSON"),
+        ("", "q.toml", "q.toml has no definition. Start a question with the line [[questions]]."),
         (
             "[[scores]]\nkey = 'a'",
             "q.toml",
-            "q.toml holds something else than the lists questions, trackers and scorecards.",
+            "q.toml must contain only the lists questions, trackers and scorecards.",
         ),
-        ("questions = 'all'", "q.toml", "q.toml holds something else"),
+        ("questions = 'all'", "q.toml", "q.toml must contain only"),
         ("[1]", "q.json", "q.json, line 1: "),
     ],
 )
@@ -145,5 +145,5 @@ def test_what_is_no_such_file_is_refused(text: str, name: str, told: str, tmp_pa
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(DefinitionRefused, match="no text in UTF-8"):
+    with pytest.raises(DefinitionRefused, match="is not UTF-8 text"):
         read_file(tmp_path / "q.toml", {})

@@ -169,8 +169,8 @@ def test_items_may_stand_as_tables_and_in_json(tmp_path: Path) -> None:
         ("auto_fail = true", 'auto_fail = "x"', 16, "items[1].auto_fail: input should be a valid boolean"),
         ("pass_mark = 80", "pass_mark = 800", 13, "pass_mark: input should be less than or equal to 100"),
         ('title = "Service quality"\n', "", 10, "title is missing."),
-        ('question = "notice",', 'question = "offered",', 14, "items: 'offered' is there twice."),
-        ('key = "service"', 'key = "notice"', 10, "the key 'notice' is that of line 5."),
+        ('question = "notice",', 'question = "offered",', 14, "items: 'offered' is repeated."),
+        ('key = "service"', 'key = "notice"', 10, "the key 'notice' is already used in line 5."),
     ],
 )
 def test_a_fault_of_a_scorecard_names_its_line(before: str, after: str, line: int, told: str, tmp_path: Path) -> None:
