@@ -37,7 +37,7 @@ async def calibration(visit: Visit) -> Response:
     unanswered = sum(len(sheet.questions) - len(call.answers) for call in sheet.calls)
     shared: dict[str, Any] = {
         "sheet": sheet,
-        "one": sheet.calibration,
+        "calibration": sheet.calibration,
         "may_review": _may_review(visit),
         "unanswered": unanswered,
     }

@@ -29,7 +29,7 @@ async def comparison(visit: Visit) -> Response:
     found_runs = await runs.list_runs(visit.database, visit.reader)
     shared: dict[str, Any] = {
         "sets": sets,
-        "one": gold_set,
+        "gold": gold_set,
         "by": by,
         "titles": TITLES,
         "figures": Figures(visit.wording),

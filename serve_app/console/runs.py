@@ -49,7 +49,7 @@ async def run(visit: Visit) -> Response:
         "sets": sets,
         "others": [each for each in every if each.run_id != run_.run_id and each.done],
         "other": comparison.other,
-        "one": comparison.gold,
+        "gold": comparison.gold,
         "differs": comparison.gold is None,
         "by": by,
         "titles": TITLES,

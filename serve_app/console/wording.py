@@ -35,7 +35,7 @@ def choose_language(chosen: str | None, accepted: str) -> str:
 
 
 def choose_zone(preferred: str | None, otherwise: str) -> tzinfo:
-    """The time zone called `named`, or else the other one, or else UTC."""
+    """Return the preferred time zone, or else the other one, or else UTC."""
     for name in (preferred, otherwise):
         try:
             if name and len(name) < 64:

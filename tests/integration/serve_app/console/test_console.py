@@ -1,5 +1,3 @@
-"""The pages as a browser gets them: who may see what, what becomes of markup, lists, languages."""
-
 import html
 import re
 from collections.abc import Iterator, Mapping
@@ -27,8 +25,10 @@ from tests.support.console_site import EVIL, Parsed, browser, recorded, signed_i
 def private_routes(site: httpx.AsyncClient) -> list[tuple[str, str]]:
     """(method, path) of every route that needs a session."""
     routes = [route for route in site.app.routes if isinstance(route, Route)]  # type: ignore[attr-defined]
-    found = [(method, route.path) for route in routes for method in (route.methods or ()) if method != "HEAD"]
-    return [(m, p) for m, p in found if p not in ("/sign-in", "/language")]
+    methods_and_paths = [
+        (method, route.path) for route in routes for method in (route.methods or ()) if method != "HEAD"
+    ]
+    return [(m, p) for m, p in methods_and_paths if p not in ("/sign-in", "/language")]
 
 
 async def test_every_route_but_signing_in_needs_a_session(site: httpx.AsyncClient, world: World) -> None:
@@ -45,7 +45,7 @@ def filled(path: str, call_id: UUID) -> str:
     return path.replace("{id}", str(call_id)).replace("{part:int}", "0").replace("{part}", "0")
 
 
-async def test_nobody_sees_another_workspaces_or_another_teams_calls(
+async def test_calls_of_other_workspaces_and_teams_are_hidden(
     site: httpx.AsyncClient, world: World, tmp_path: Path
 ) -> None:
     tasks = (task("Send the corrected invoice"),)
@@ -66,11 +66,11 @@ async def test_nobody_sees_another_workspaces_or_another_teams_calls(
             assert (await site.get(filled(path, call_id))).status_code in (200, 202), path
 
 
-async def test_markup_in_what_others_wrote_or_said_changes_nothing(site: httpx.AsyncClient, world: World) -> None:
-    heard = {"name": EVIL, "company": EVIL, "email": EVIL}
-    one = Task(EVIL, "rep", "commitment", Evidence(0, 0.0, 3.0, EVIL), 0.9, beneficiary=EVIL, due_expression=EVIL)
-    found = [
-        *[f for f in findings(tone="negative", tasks=(one,), heard=heard) if f.step != "summary"],
+async def test_markup_in_data_is_escaped(site: httpx.AsyncClient, world: World) -> None:
+    spoken = {"name": EVIL, "company": EVIL, "email": EVIL}
+    evil_task = Task(EVIL, "rep", "commitment", Evidence(0, 0.0, 3.0, EVIL), 0.9, beneficiary=EVIL, due_expression=EVIL)
+    evil_findings = [
+        *[f for f in findings(tone="negative", tasks=(evil_task,), heard=spoken) if f.step != "summary"],
         Finding(
             "summary", 1, {"text": EVIL, "sentences": [{"text": EVIL, "speaker": "rep"}], "outcome": EVIL}, note=EVIL
         ),
@@ -78,7 +78,7 @@ async def test_markup_in_what_others_wrote_or_said_changes_nothing(site: httpx.A
         Finding("another", 1, {"engine": EVIL}),
     ]
     talk = (("rep", EVIL), ("customer", EVIL))
-    call_id = await finished(world, *talk, found=found, from_number=EVIL[:40], to_number=EVIL[:40])
+    call_id = await finished(world, *talk, found=evil_findings, from_number=EVIL[:40], to_number=EVIL[:40])
     await world.execute("UPDATE teams SET name = :evil", evil=EVIL)
     await world.execute("UPDATE workspaces SET name = :evil", evil=EVIL)
     await world.execute("UPDATE calls SET warnings = ARRAY[:evil]", evil=EVIL)
@@ -137,7 +137,7 @@ async def test_the_list_is_filtered_by_its_url_and_paged(site: httpx.AsyncClient
         assert (await site.get(f"/calls?{wrong}")).status_code == 400, wrong
 
 
-async def test_a_page_that_is_open_is_told_only_what_is_new(site: httpx.AsyncClient, world: World) -> None:
+async def test_polling_returns_304_without_changes(site: httpx.AsyncClient, world: World) -> None:
     await received(world)
     await signed_in(site, world)
     part = {"HX-Request": "true"}
@@ -149,13 +149,13 @@ async def test_a_page_that_is_open_is_told_only_what_is_new(site: httpx.AsyncCli
     assert news.status_code == 200 and str(call_id) in news.text
 
 
-async def test_an_empty_workspace_is_told_how_to_submit_its_first_call(site: httpx.AsyncClient, world: World) -> None:
+async def test_an_empty_workspace_shows_how_to_submit_the_first_call(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world)
     page = (await site.get("/calls")).text
     assert "switchboard submit call.wav" in page and "/submit" in page
 
 
-async def test_pages_speak_german_where_the_browser_does(site: httpx.AsyncClient, world: World) -> None:
+async def test_pages_follow_the_language_of_the_browser(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world)
     page = await site.get("/calls", headers={"Accept-Language": "de-DE,de;q=0.9,en;q=0.5"})
     assert 'lang="de"' in page.text and "Noch keine Anrufe" in page.text
@@ -167,41 +167,43 @@ WORDS = (
     *("Calls", "Tasks", "Trends", "Quality", "Queue", "Status", "Direction", "Sentiment", "Language", "Team", "Member"),
     *("From", "To", "Open", "Incoming", "Outgoing", "Agent", "Customer"),
 )
-"""Of templates that are given them."""
+"""Texts that templates receive as values."""
 
 
 def within(value: object) -> Iterator[str]:
-    """Every text in a constant: itself, or the values of a tuple or a mapping."""
+    """Yield every text in a constant: a string, or the values of a tuple or a mapping."""
     if isinstance(value, str):
         yield value
-    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
-        yield from within(one)
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
+        yield from within(item)
 
 
 def texts() -> set[str]:
-    """Every text of the pages: of the templates, of labels, and of problems."""
+    """Return all texts of templates, labels and messages."""
     environment = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
     constants = (value for module in (sentences, labels) for name, value in vars(module).items() if name.isupper())
-    found = {
+    messages = {
         *WORDS,
         *map(labels.stage, Stage),
-        *(one for value in (REASONS, TITLES, *constants) for one in within(value)),
+        *(message for value in (REASONS, TITLES, *constants) for message in within(value)),
     }
     for template in (Path(wording.__file__).parent / "templates").glob("*.html"):
         text = template.read_text(encoding="utf-8")
-        told = [message for *_, message in environment.extract_translations(text, ("_",))]  # type: ignore[attr-defined]
-        found |= {str(one[0] if isinstance(one, tuple) else one) for one in told if one}  # a tuple: with facts
-        found |= set(re.findall(r"""["']([^"']*\{n\} [^"']*)["']""", text))  # of Wording.count
-    return found
+        extracted = [message for *_, message in environment.extract_translations(text, ("_",))]  # type: ignore[attr-defined]
+        messages |= {
+            str(message[0] if isinstance(message, tuple) else message) for message in extracted if message
+        }  # a tuple: with facts
+        messages |= set(re.findall(r"""["']([^"']*\{n\} [^"']*)["']""", text))  # of Wording.count
+    return messages
 
 
 def test_the_german_catalog_has_every_text_of_the_pages() -> None:
-    found = texts()
-    assert len(found) > 150
-    assert wording.missing("de", found) == []
+    messages = texts()
+    assert len(messages) > 150
+    assert wording.missing("de", messages) == []
 
 
-async def test_a_database_that_is_away_gives_a_page_that_says_so(tmp_path: Path) -> None:
+async def test_an_unavailable_database_gives_a_503_page(tmp_path: Path) -> None:
     async with browser("postgresql://nobody@127.0.0.1:1/nothing", tmp_path) as site:
         site.cookies.set(COOKIE, "x")
         answer = await site.get("/calls")
@@ -217,10 +219,9 @@ async def test_times_are_the_viewers(site: httpx.AsyncClient, world: World) -> N
 
 
 @pytest.mark.slow
-async def test_a_call_of_three_hours_comes_in_parts(site: httpx.AsyncClient, world: World) -> None:
-    """3,085 turns of 13 words, 3.5 s each: the page brings a screenful, and says where the rest is."""
-    said = "well then we shall see what comes of it in the end"
-    talk = [("rep" if at % 2 else "customer", f"{said} {at}") for at in range(3 * 3600 * 2 // 7)]
+async def test_a_call_of_three_hours_loads_in_parts(site: httpx.AsyncClient, world: World) -> None:
+    sentence = "well then we shall see what comes of it in the end"
+    talk = [("rep" if at % 2 else "customer", f"{sentence} {at}") for at in range(3 * 3600 * 2 // 7)]
     call_id = await finished(world, *talk)
     await signed_in(site, world)
     page = (await site.get(f"/calls/{call_id}")).text
@@ -232,11 +233,11 @@ async def test_a_call_of_three_hours_comes_in_parts(site: httpx.AsyncClient, wor
         answer = await site.get(part)
         assert answer.status_code == 200 and answer.text.count('class="w') <= 1513
         numbers += re.findall(r">(\d+)</span></p>", answer.text)
-    assert [int(one) for one in numbers] == list(range(len(talk)))
+    assert [int(number) for number in numbers] == list(range(len(talk)))
     assert (await site.get(f"/calls/{call_id}/turns/{len(parts) + 1}")).status_code == 400
 
 
-async def test_the_page_of_a_call_says_when_each_stage_was_done(site: httpx.AsyncClient, world: World) -> None:
+async def test_the_call_page_shows_when_each_stage_was_done(site: httpx.AsyncClient, world: World) -> None:
     call_id = await finished(world)
     await world.execute(
         "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result, recorded_at, worked_seconds)"
@@ -249,7 +250,7 @@ async def test_the_page_of_a_call_says_when_each_stage_was_done(site: httpx.Asyn
         "Audio analysis: done after 2 seconds",
         "Recognition: done after 50 seconds",
     ]
-    assert "Transcriber: 12.5 s" in page and "Cost:" not in page  # nobody has set a price
+    assert "Transcriber: 12.5 s" in page and "Cost:" not in page  # no price is set
     await signed_in(site, world, world.other_team_id)
     reader = Reader(world.workspace_id, world.other_team_id)
     assert await stages_done(world.database, reader, call_id) == []

@@ -1,5 +1,3 @@
-"""What administrators do in the console, and that nobody else does it."""
-
 import re
 from uuid import UUID, uuid4
 
@@ -30,22 +28,21 @@ async def webhook(world: World, team: UUID | None = None) -> endpoints.Endpoint:
 
 
 async def failed(world: World, endpoint: endpoints.Endpoint) -> deliveries.DeliverySummary:
-    """A delivery that has failed."""
     await finished(world)
     await world.execute("UPDATE webhook_deliveries SET state = 'failed', finished_at = now()")
     return (await deliveries.list_deliveries(world.database, world.workspace_id, endpoint.endpoint_id))[0]
 
 
-async def voice(world: World, named: bool = True) -> UUID:
-    """A call with a quarantined sample of a voice."""
+async def voice(world: World, assigned: bool = True) -> UUID:
+    """Create a call with a quarantined voiceprint."""
     call_id = await finished(world, user_id=uuid4())
     await world.execute(
         "INSERT INTO voiceprints (call_pk, workspace_id, user_id, named_by, model, vector, speech_seconds, standing)"
         " SELECT id, workspace_id, CASE WHEN :named THEN user_id END, :by, 'm', '[1,0]', 9, 'quarantined'"
         " FROM calls WHERE call_id = :call",
         call=call_id,
-        by="sender" if named else None,
-        named=named,
+        by="sender" if assigned else None,
+        named=assigned,
     )
     return call_id
 
@@ -55,19 +52,19 @@ async def test_a_key_is_created_shown_once_and_revoked(site: httpx.AsyncClient, 
     page = (await site.get("/workspace")).text
     (id_,) = re.findall(r'action="/workspace/keys">\s*<input type="hidden" name="id" value="([^"]+)"', page)
     form = {"id": id_, "name": EVIL, "scope-submit": "1", "team": str(world.team_id)}
-    made = await site.post("/workspace/keys", data=form)
-    assert made.status_code == 200 and made.headers["cache-control"] == "no-store"
-    (secret,) = re.findall(r"<code>(sb_[^<]+)</code>", made.text)
+    created = await site.post("/workspace/keys", data=form)
+    assert created.status_code == 200 and created.headers["cache-control"] == "no-store"
+    (secret,) = re.findall(r"<code>(sb_[^<]+)</code>", created.text)
     sender = await keys.find(world.database, secret)
     assert sender is not None and (sender.team_id, sender.scopes) == (world.team_id, frozenset({"submit"}))
     again = await site.post("/workspace/keys", data=form)
     assert (again.status_code, again.headers["location"]) == (303, "/workspace")
     page = (await site.get("/workspace")).text
-    assert secret not in page and EVIL not in page and EVIL not in made.text
-    assert "&lt;script&gt;" in page and "&lt;script&gt;" in made.text
+    assert secret not in page and EVIL not in page and EVIL not in created.text
+    assert "&lt;script&gt;" in page and "&lt;script&gt;" in created.text
     assert (await site.post(f"/workspace/keys/{sender.key_id}/revoke")).status_code == 303
     assert await keys.find(world.database, secret) is None
-    lines = [(one.action, one.who, one.session_id is not None) for one in (await changes(world))[:2]]
+    lines = [(change.action, change.who, change.session_id is not None) for change in (await changes(world))[:2]]
     assert lines == [("revoked", "Ana", True), ("created", "Ana", True)]
 
 
@@ -84,22 +81,22 @@ async def test_the_last_admin_key_stays_and_bad_forms_are_told(site: httpx.Async
 
 async def test_deliveries_are_sent_again_one_or_all_that_failed(site: httpx.AsyncClient, world: World) -> None:
     endpoint = await webhook(world)
-    one = await failed(world, endpoint)
+    delivery = await failed(world, endpoint)
     await signed_in(site, world, "admin")
     assert "Resend" in (await site.get("/workspace")).text
     path = f"/workspace/webhooks/{endpoint.endpoint_id}"
-    assert (await site.post(f"{path}/events/{one.event_id}/replay")).status_code == 303
-    assert (await state_of(world, one)) in ("waiting", "behind")
+    assert (await site.post(f"{path}/events/{delivery.event_id}/replay")).status_code == 303
+    assert (await state_of(world, delivery)) in ("waiting", "behind")
     await world.execute("UPDATE webhook_deliveries SET state = 'failed', finished_at = now()")
     assert (await site.post(f"{path}/replay")).status_code == 303
-    assert (await state_of(world, one)) in ("waiting", "behind")
+    assert (await state_of(world, delivery)) in ("waiting", "behind")
     assert (await site.post(f"{path}/events/{uuid4()}/replay")).status_code == 404
-    assert {one.action for one in (await changes(world))[:2]} == {"replayed"}
+    assert {change.action for change in (await changes(world))[:2]} == {"replayed"}
 
 
 async def state_of(world: World, delivery: deliveries.DeliverySummary) -> str:
-    found = await deliveries.list_deliveries(world.database, world.workspace_id)
-    return next(one.state for one in found if one.delivery_id == delivery.delivery_id)
+    summaries = await deliveries.list_deliveries(world.database, world.workspace_id)
+    return next(summary.state for summary in summaries if summary.delivery_id == delivery.delivery_id)
 
 
 async def test_a_voice_is_listened_to_approved_and_discarded(site: httpx.AsyncClient, world: World) -> None:
@@ -107,26 +104,25 @@ async def test_a_voice_is_listened_to_approved_and_discarded(site: httpx.AsyncCl
     await signed_in(site, world, "admin")
     page = (await site.get("/workspace")).text
     assert f'src="/workspace/voices/{call_id}/sound"' in page
-    for action, kept in (("approve", "approved"), ("discard", "removed")):
+    for action, event in (("approve", "approved"), ("discard", "removed")):
         assert (await site.post(f"/workspace/voices/{call_id}", data={"action": action})).status_code == 303
-        assert (await world.rows("SELECT action, who FROM voiceprint_events ORDER BY id DESC"))[0]["action"] == kept
-    assert [one.action for one in (await changes(world))[:2]] == ["discarded", "approved"]
+        assert (await world.rows("SELECT action, who FROM voiceprint_events ORDER BY id DESC"))[0]["action"] == event
+    assert [change.action for change in (await changes(world))[:2]] == ["discarded", "approved"]
     assert (await site.post(f"/workspace/voices/{call_id}", data={"action": "erase"})).status_code == 400
     assert (await site.post(f"/workspace/voices/{uuid4()}", data={"action": "approve"})).status_code == 404
-    nobody = await voice(world, named=False)
-    answer = await site.post(f"/workspace/voices/{nobody}", data={"action": "approve"})
+    unassigned = await voice(world, assigned=False)
+    answer = await site.post(f"/workspace/voices/{unassigned}", data={"action": "approve"})
     assert answer.status_code == 409 and "Voice not assigned" in answer.text
 
 
 async def test_nobody_else_changes_anything(site: httpx.AsyncClient, world: World) -> None:
-    """A session without the scope, of another workspace, of another team; and no page of another site."""
     endpoint, call_id = await webhook(world, world.other_team_id), await voice(world)
-    one = await failed(world, endpoint) if await world.rows("SELECT 1 FROM webhook_deliveries") else None
+    delivery = await failed(world, endpoint) if await world.rows("SELECT 1 FROM webhook_deliveries") else None
     victim, _ = await keys.create(world.database, world.workspace_id, world.other_team_id, ["submit"], "pbx")
     paths = [
         (f"/workspace/keys/{victim.key_id}/revoke", {}),
         (f"/workspace/webhooks/{endpoint.endpoint_id}/replay", {}),
-        (f"/workspace/webhooks/{endpoint.endpoint_id}/events/{one.event_id if one else uuid4()}/replay", {}),
+        (f"/workspace/webhooks/{endpoint.endpoint_id}/events/{delivery.event_id if delivery else uuid4()}/replay", {}),
         (f"/workspace/voices/{call_id}", {"action": "approve"}),
     ]
     other = await new_world(world.database)
@@ -151,7 +147,7 @@ async def test_nobody_else_changes_anything(site: httpx.AsyncClient, world: Worl
             await world.rows("SELECT * FROM voiceprint_events"),
         )
         assert after == before
-    assert victim.key_id in {one.key_id for one in await keys.list_keys(world.database) if one.revoked_at is None}
+    assert victim.key_id in {key.key_id for key in await keys.list_keys(world.database) if key.revoked_at is None}
     await signed_in(site, world, "admin")
     foreign = {"Sec-Fetch-Site": "cross-site"}
     for path, form in [*paths, create]:
@@ -169,8 +165,8 @@ async def test_a_key_of_a_team_makes_keys_of_that_team(site: httpx.AsyncClient, 
     await signed_in(site, world, "admin", team=world.team_id)
     form = {"name": "mine", "scope-submit": "1", "team": str(world.other_team_id)}
     assert (await site.post("/workspace/keys", data=form)).status_code == 200
-    (made,) = [one for one in await keys.list_keys(world.database) if one.name == "mine"]
-    assert made.team_id == world.team_id
+    (created,) = [key for key in await keys.list_keys(world.database) if key.name == "mine"]
+    assert created.team_id == world.team_id
 
 
 @pytest.mark.parametrize(

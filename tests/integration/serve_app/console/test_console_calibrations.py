@@ -1,5 +1,3 @@
-"""Calibrations in the console's pages: a review of one's own, the result, and who is refused."""
-
 from uuid import UUID, uuid4
 
 import httpx
@@ -18,7 +16,7 @@ ANSWERS = {"answer-offered": "no", "answer-why": "  the  price ", "answer-notice
 
 
 def seen(page: httpx.Response, status: int = 200) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     assert page.status_code == status, page.text
     return " ".join(Parsed(page.text.replace("<", " <")).seen.split())
 
@@ -46,24 +44,24 @@ async def test_the_list_shows_how_far_each_is(site: httpx.AsyncClient, world: Wo
 
 
 async def test_a_reviewer_answers_hands_in_and_sees_the_others_only_then(site: httpx.AsyncClient, world: World) -> None:
-    calibration, (one, other) = await prepared(world)
-    await others(world, calibration, [one, other])
+    calibration, (first, other) = await prepared(world)
+    await others(world, calibration, [first, other])
     await signed_in(site, world, scopes=EDITS)
     here = f"/calibrations/{calibration}"
     page = seen(await site.get(here))
     assert "Ana 2 of 2" in page and "Bob 1 of 2 –" in page and "0 of 3" in page
     assert "pairs of answers" not in page and "Submit answers" not in page
-    form = (await site.get(f"{here}/calls/{one}")).text
+    form = (await site.get(f"{here}/calls/{first}")).text
     assert "Ana says so" not in form and form.count("selected>") == form.count('value="1" selected>') == 1, "the speed"
     assert "Questions" not in form, "nothing of the machine"
-    assert "offer you an appointment" in " ".join(Parsed(form).seen.split()), "what was said is read beside it"
+    assert "offer you an appointment" in " ".join(Parsed(form).seen.split()), "the transcript is next to the questions"
     assert 'class="correct"' not in form, "a review corrects nothing"
     assert form.count("Not answered") == 2
     early = await site.post(f"{here}/hand-in")
     assert "Answers missing" in seen(early, 409)
-    saved = await site.post(f"{here}/calls/{one}", data=ANSWERS)
+    saved = await site.post(f"{here}/calls/{first}", data=ANSWERS)
     assert (saved.status_code, saved.headers["location"]) == (303, f"{here}/calls/{other}"), "the next one"
-    form = (await site.get(f"{here}/calls/{one}")).text
+    form = (await site.get(f"{here}/calls/{first}")).text
     assert '<option value="no" selected>' in form and 'value="the price"' in form
     assert '<option value="not said" selected>' in form
     later = {"answer-offered": "yes", "answer-why": "x", "instead-why": "n/a"}
@@ -75,9 +73,9 @@ async def test_a_reviewer_answers_hands_in_and_sees_the_others_only_then(site: h
     page = seen(await site.get(here))
     assert "67% agreement across 6 pairs" in page and "not included: Bob" in page
     assert "Was an appointment offered? 4 2 50% 75%" in page and "Ana" in page.split("Reviewer strictness")[-1]
-    stays = await site.post(f"{here}/calls/{one}", data=ANSWERS)
+    stays = await site.post(f"{here}/calls/{first}", data=ANSWERS)
     assert "Answers can no longer be changed" in seen(stays, 409)
-    assert " disabled" in (await site.get(f"{here}/calls/{one}")).text
+    assert " disabled" in (await site.get(f"{here}/calls/{first}")).text
     reads = await world.rows("SELECT what, detail FROM reads WHERE detail = 'calibration'")
     assert {row["what"] for row in reads} == {"record"}
 
@@ -85,9 +83,9 @@ async def test_a_reviewer_answers_hands_in_and_sees_the_others_only_then(site: h
 async def test_a_disagreement_opens_the_call_at_the_second_of_the_machines_answer(
     site: httpx.AsyncClient, world: World
 ) -> None:
-    calibration, (one,) = await prepared(world, 1)
-    await review(world, ANA, calibration, one, FIRST)
-    await review(world, BOB, calibration, one, FIRST | {"offered": "no", "notice": "said"})
+    calibration, (call_id,) = await prepared(world, 1)
+    await review(world, ANA, calibration, call_id, FIRST)
+    await review(world, BOB, calibration, call_id, FIRST | {"offered": "no", "notice": "said"})
     for who in (ANA, BOB):
         await hand_in(world, who, calibration)
     await reviews.close(world.database, world.workspace_id, calibration)
@@ -97,29 +95,29 @@ async def test_a_disagreement_opens_the_call_at_the_second_of_the_machines_answe
     (start,) = await world.rows(
         "SELECT (value -> 'answers' -> 0 -> 'evidence' ->> 'start')::float AS at FROM findings WHERE step = 'questions'"
     )
-    assert start["at"] > 0 and f"/calls/{one}#t={start['at']:.2f}" in links
-    assert f"/calls/{one}" in links, "nobody said the notice: there is no second"
+    assert start["at"] > 0 and f"/calls/{call_id}#t={start['at']:.2f}" in links
+    assert f"/calls/{call_id}" in links, "the notice was not mentioned: no time"
     assert "Yes No Yes" in seen(page) and "Not mentioned Mentioned Not mentioned" in seen(page)
 
 
 async def test_who_is_no_reviewer_is_refused_and_others_find_nothing(site: httpx.AsyncClient, world: World) -> None:
-    calibration, (one, _) = await prepared(world)
+    calibration, (call_id, _) = await prepared(world)
     here = f"/calibrations/{calibration}"
-    forms = ((f"{here}/calls/{one}", ANSWERS), (f"{here}/hand-in", {}))
+    forms = ((f"{here}/calls/{call_id}", ANSWERS), (f"{here}/hand-in", {}))
     for reader, team in ((await new_world(world.database), None), (world, world.team_id)):
         await signed_in(site, reader, team, EDITS)
         assert "march" not in seen(await site.get("/calibrations"))
-        for path in (here, f"{here}/calls/{one}"):
+        for path in (here, f"{here}/calls/{call_id}"):
             assert (await site.get(path)).status_code == 404, path
         for path, form in forms:
             assert (await site.post(path, data=form)).status_code == 404, path
     await signed_in(site, world)
-    await refused(site, here, one)
+    await refused(site, here, call_id)
     secret, _ = await sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=True)
-    await review(world, ANA, calibration, one, FIRST | {"why": "Ana says so"})
+    await review(world, ANA, calibration, call_id, FIRST | {"why": "Ana says so"})
     site.cookies.clear()
     assert (await site.post("/sign-in", data={"link": secret})).status_code == 303
-    await refused(site, here, one)
+    await refused(site, here, call_id)
     assert "Ana says so" not in (await site.get(here)).text, "a link of the same name is not the reviewer"
     assert [row["reviewer"] for row in await world.rows("SELECT reviewer FROM calibration_reviews")] == ["Ana"]
     await signed_in(site, world, scopes=EDITS)
@@ -155,16 +153,16 @@ async def test_answers_that_cannot_be_are_refused_and_markup_stays_text(
         Question("many", "number", "How many?", phrases=("pieces",)),
         Question("when", "date", "When?", phrases=("friday",)),
     ]
-    card = Scorecard("service", title=EVIL, items=tuple(ScorecardItem(one.key) for one in asked))
+    card = Scorecard("service", title=EVIL, items=tuple(ScorecardItem(question.key) for question in asked))
     await questions.set_questions(world.database, world.workspace_id, [*asked, card])
     call_id = await analyzed(world)
-    made = await reviews.create(world.database, world.workspace_id, "march", "service", [call_id])
+    calibration = await reviews.create(world.database, world.workspace_id, "march", "service", [call_id])
     await signed_in(site, world, scopes=EDITS)
-    path = f"/calibrations/{made.calibration_id}/calls/{call_id}"
+    path = f"/calibrations/{calibration.calibration_id}/calls/{call_id}"
     assert (await site.post(path, data=form)).status_code == status
     (march,) = await reviews.list_calibrations(world.database, world.workspace_id)
     (mine,) = march.reviewers or (None,)
     assert (mine is not None) == ("answer-why" in form)
     page = await site.get(path)
     assert EVIL not in page.text and (EVIL in Parsed(page.text).seen)
-    assert (await site.get(f"/calibrations/{made.calibration_id}/calls/{uuid4()}")).status_code == 404
+    assert (await site.get(f"/calibrations/{calibration.calibration_id}/calls/{uuid4()}")).status_code == 404

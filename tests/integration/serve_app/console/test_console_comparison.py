@@ -1,5 +1,3 @@
-"""The page that tells how good recognition is on a gold set."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict
@@ -30,21 +28,21 @@ async def site(postgres_url: str, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
 
 
 async def gold_set(world: World, calls: int = 6) -> list[UUID]:
-    """A set of calls, in the first of which a person corrected a word of thirty."""
-    made = [await finished(world, minutes=at) for at in range(calls)]
+    """Create a set of calls; in the first, one word of thirty is corrected."""
+    call_ids = [await finished(world, minutes=at) for at in range(calls)]
     reader = Reader(world.workspace_id)
     content = (await world.rows("SELECT content FROM transcripts LIMIT 1"))[0]["content"]
-    word = next(one for one in content["turns"][0]["words"] if one["text"] == "Acme")
-    wanted = correct.WantedEdit(EditKind.TEXT, "Acme", "Acne", 0, word["start"], word["end"])
-    await correct.make(world.database, reader, Editor(None, None, "Ana"), made[0], wanted)
-    truths = await compared_calls.corrected_calls(world.database, reader, made)
-    held = {UUID(call.name): plain(call) for call in truths}
-    await gold_sets.add_version(world.database, world.workspace_id, "desk", "corrections", digest(truths), held)
-    return made
+    word = next(item for item in content["turns"][0]["words"] if item["text"] == "Acme")
+    edit = correct.WantedEdit(EditKind.TEXT, "Acme", "Acne", 0, word["start"], word["end"])
+    await correct.make(world.database, reader, Editor(None, None, "Ana"), call_ids[0], edit)
+    truths = await compared_calls.corrected_calls(world.database, reader, call_ids)
+    contents = {UUID(call.name): plain(call) for call in truths}
+    await gold_sets.add_version(world.database, world.workspace_id, "desk", "corrections", digest(truths), contents)
+    return call_ids
 
 
 async def shown(site: httpx.AsyncClient, address: str, **headers: str) -> str:
-    """The page when it has been measured."""
+    """Return the page after the measurement."""
     for _ in range(240):
         answer = await site.get(address, headers=headers)
         assert answer.status_code == 200, answer.text
@@ -118,15 +116,15 @@ async def test_who_asks_meanwhile_waits_for_the_same_work_and_a_failure_is_tried
             raise OSError("the database is away")
         return ComparisonInput([], {"record": []}, {}, 0)
 
-    one, key = ComparisonCache(), (uuid4(), uuid4(), None)
+    cache, key = ComparisonCache(), (uuid4(), uuid4(), None)
     for _ in range(2):
         with pytest.raises(TimeoutError):
-            await one.get(key, read, 0.01)
-    assert (begun, one.progress(key)) == (1, (0, 0))
+            await cache.get(key, read, 0.01)
+    assert (begun, cache.progress(key)) == (1, (0, 0))
     gate.set()
     with pytest.raises(OSError, match="away"):
-        await one.get(key, read, 5)
-    found = await one.get(key, read, 60)
-    assert (found.calls, found.metrics, begun) == (0, {}, 2)
-    assert await one.get(key, read, 5) is found, "it is kept for a while"
-    assert asdict(found)["systems"] == ("record",)
+        await cache.get(key, read, 5)
+    result = await cache.get(key, read, 60)
+    assert (result.calls, result.metrics, begun) == (0, {}, 2)
+    assert await cache.get(key, read, 5) is result, "it is kept for a while"
+    assert asdict(result)["systems"] == ("record",)

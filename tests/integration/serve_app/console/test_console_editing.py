@@ -1,5 +1,3 @@
-"""Corrections made on the pages."""
-
 import re
 from typing import Any
 from uuid import UUID
@@ -45,13 +43,17 @@ async def test_a_turn_is_corrected_word_by_word_and_undone(site: httpx.AsyncClie
     assert answer.status_code == 200 and "hx-swap-oob" in answer.text and "first" in answer.text
     assert await states(world) == [("invoice", "first invitation", True), ("is", "is much", True)]
     page = Parsed((await site.get(f"/calls/{call_id}")).text)
-    assert any(one.get("title") == "Original: invoice" for _, one in page.elements)
+    assert any(attributes.get("title") == "Original: invoice" for _, attributes in page.elements)
     assert "Ana, " in page.seen and "Corrections" in page.seen
-    (edit, *_) = [one["action"] for tag, one in page.elements if tag == "form" and "/undo" in (one.get("action") or "")]
+    (edit, *_) = [
+        attributes["action"]
+        for tag, attributes in page.elements
+        if tag == "form" and "/undo" in (attributes.get("action") or "")
+    ]
     assert (await site.post(str(edit))).status_code == 303
     assert sorted(await states(world)) == [("invoice", "first invitation", True), ("is", "is much", False)]
-    (kept,) = await world.rows("SELECT content::text AS content FROM transcripts")
-    assert '"invoice"' in kept["content"] and "invitation" not in kept["content"]
+    (row,) = await world.rows("SELECT content::text AS content FROM transcripts")
+    assert '"invoice"' in row["content"] and "invitation" not in row["content"]
 
 
 async def test_the_speaker_of_a_turn_and_the_parties_are_changed(site: httpx.AsyncClient, world: World) -> None:
@@ -101,7 +103,9 @@ async def test_a_task_is_ticked_on_both_pages_and_taken_back(site: httpx.AsyncCl
     for path in ("/tasks", f"/calls/{call_id}"):
         page = Parsed((await site.get(path)).text)
         ticks = [
-            one["action"] for tag, one in page.elements if tag == "form" and "/tasks/" in (one.get("action") or "")
+            attributes["action"]
+            for tag, attributes in page.elements
+            if tag == "form" and "/tasks/" in (attributes.get("action") or "")
         ]
         assert len(ticks) == 2, path
     form = {"done": "yes", "title": EVIL}
@@ -136,10 +140,10 @@ async def test_a_session_that_may_only_read_sees_no_forms_and_changes_nothing(
         answer = await site.post(path, data=form)
         assert answer.status_code == 403 and "scope edit" in answer.text, path
     page = Parsed((await site.get(f"/calls/{call_id}")).text)
-    shown = {one.get("action") or "" for tag, one in page.elements if tag == "form"}
-    assert not any(str(call_id) in one for one in shown)
+    shown = {attributes.get("action") or "" for tag, attributes in page.elements if tag == "form"}
+    assert not any(str(call_id) in action for action in shown)
     assert EVIL.replace(" ", "/") in page.seen, "words are shown as words"
-    assert not any(tag == "img" or (tag == "script" and not one.get("src")) for tag, one in page.elements)
+    assert not any(tag == "img" or (tag == "script" and not attributes.get("src")) for tag, attributes in page.elements)
     stranger = await new_world(world.database)
     for reader, team in ((stranger, None), (world, world.other_team_id)):
         site.cookies.clear()
@@ -190,6 +194,6 @@ def test_what_differs_is_found_word_by_word(old: str, new: str, expected: list[t
 def test_a_turn_that_is_saved_as_it_was_is_no_correction(
     words: tuple[str, ...], text: str, expected: list[str]
 ) -> None:
-    said = tuple(Word(at, at + 1, one.strip("_"), 0.9, joined=one[0] == "_") for at, one in enumerate(words))
-    found = text_edits(Turn(0, "rep", 0.0, 9.0, said, "en"), text)
-    assert [one.new for one in found] == expected
+    turn_words = tuple(Word(at, at + 1, word.strip("_"), 0.9, joined=word[0] == "_") for at, word in enumerate(words))
+    edits = text_edits(Turn(0, "rep", 0.0, 9.0, turn_words, "en"), text)
+    assert [edit.new for edit in edits] == expected

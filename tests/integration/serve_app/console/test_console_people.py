@@ -1,5 +1,3 @@
-"""Teams, members and webhooks, made and changed in the console's pages, and that nobody else changes them."""
-
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,28 +17,28 @@ from tests.support.console_site import EVIL, browser, signed_in
 
 ADMIN = ("read", "admin")
 LOCAL = "http://127.0.0.1:8443/hooks"
-ALL = {f"event-{one}": "1" for one in ("call.completed", "call.failed")}
+ALL = {f"event-{name}": "1" for name in ("call.completed", "call.failed")}
 
 
 @pytest_asyncio.fixture
 async def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
-    """A console whose webhooks may go to this machine."""
+    """Serve a console that allows webhooks to 127.0.0.1."""
     monkeypatch.setenv("SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS", '["127.0.0.1"]')
     async with browser(postgres_url, tmp_path) as client:
         yield client
 
 
 async def logged(world: World) -> list[tuple[str, str, str]]:
-    found = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)
-    return [(one.action, one.kind, one.who) for one in found.items if one.session_id is not None]
+    changes = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)
+    return [(change.action, change.kind, change.who) for change in changes.items if change.session_id is not None]
 
 
 async def members(world: World) -> dict[str, directory.DirectoryMember]:
-    return {one.name: one for one in await directory.list_members(world.database, world.workspace_id)}
+    return {member.name: member for member in await directory.list_members(world.database, world.workspace_id)}
 
 
 async def teams(world: World) -> dict[str, directory.Team]:
-    return {one.name: one for one in await directory.list_teams(world.database, world.workspace_id)}
+    return {team.name: team for team in await directory.list_teams(world.database, world.workspace_id)}
 
 
 async def endpoints(world: World) -> list[webhooks.Endpoint]:
@@ -52,17 +50,21 @@ async def test_a_team_is_made_changed_and_removed(site: httpx.AsyncClient, world
     form = {"id": str(uuid4()), "name": f" North {EVIL}", "channels_swapped": "1"}
     for _ in range(2):  # the form sent again makes no second one
         assert (await site.post("/people/teams", data=form)).status_code == 303
-    made = (await teams(world))[f"North {EVIL}"]
-    assert made.channels_swapped and len(await teams(world)) == 3
+    team = (await teams(world))[f"North {EVIL}"]
+    assert team.channels_swapped and len(await teams(world)) == 3
     page = (await site.get("/people")).text
     assert EVIL not in page and "North &#34;&gt;&lt;script&gt;" in page
-    path = f"/people/teams/{made.team_id}"
+    path = f"/people/teams/{team.team_id}"
     assert EVIL not in (await site.get(path)).text
     assert (await site.post(path, data={"name": "North"})).status_code == 303
     assert (await teams(world))["North"].channels_swapped is False
     assert (await site.post(path, data={"action": "remove"})).status_code == 303
     assert "North" not in await teams(world)
-    assert [one[:2] for one in await logged(world)] == [("removed", "team"), ("changed", "team"), ("created", "team")]
+    assert [change[:2] for change in await logged(world)] == [
+        ("removed", "team"),
+        ("changed", "team"),
+        ("created", "team"),
+    ]
     await finished(world)
     used = await site.post(f"/people/teams/{world.team_id}", data={"action": "remove"})
     assert used.status_code == 409 and "Team in use" in used.text
@@ -75,11 +77,11 @@ async def test_a_member_is_added_changed_and_removed(site: httpx.AsyncClient, wo
     assert (await site.post("/people/members", data=form | {"user_id": of_pbx})).status_code == 303
     assert (await site.post("/people/members", data=form | {"name": "Sam", "team": ""})).status_code == 303
     assert (await site.post("/people/members", data=form | {"name": "Sam"})).status_code == 303, "sent again"
-    found = await members(world)
-    dana = found["Dana Wolf"]
+    by_name = await members(world)
+    dana = by_name["Dana Wolf"]
     assert (str(dana.user_id), dana.aliases, dana.team_id) == (of_pbx, ("Dana", "Ms Wolf"), world.team_id)
-    assert found["Sam"].team_id is None and len(found) == 2
-    taken = await site.post("/people/members", data=form | {"user_id": of_pbx, "name": "Somebody else"})
+    assert by_name["Sam"].team_id is None and len(by_name) == 2
+    taken = await site.post("/people/members", data=form | {"user_id": of_pbx, "name": "Kim"})
     assert taken.status_code == 409 and "userId already in use" in taken.text
     path = f"/people/members/{of_pbx}"
     assert 'value="Dana, Ms Wolf"' in (await site.get(path)).text
@@ -88,7 +90,7 @@ async def test_a_member_is_added_changed_and_removed(site: httpx.AsyncClient, wo
     assert (dana.aliases, dana.team_id) == ((), None)
     assert (await site.post(path, data={"action": "remove"})).status_code == 303
     assert set(await members(world)) == {"Sam"}
-    assert [one[0] for one in await logged(world)] == ["removed", "changed", "created", "created"]
+    assert [change[0] for change in await logged(world)] == ["removed", "changed", "created", "created"]
 
 
 async def test_a_bad_form_is_told_and_changes_nothing(
@@ -122,31 +124,40 @@ async def test_a_webhook_is_made_changed_given_another_secret_and_removed(
 ) -> None:
     await signed_in(site, world, scopes=ADMIN)
     form = {"id": str(uuid4()), "url": f"{LOCAL}?token=s3cret", "description": EVIL, "include-record": "1", **ALL}
-    made = await site.post("/workspace/webhooks", data=form)
-    assert made.status_code == 200 and made.headers["cache-control"] == "no-store"
-    (secret,) = re.findall(r"<code>(whsec_[^<]+)</code>", made.text)
+    created = await site.post("/workspace/webhooks", data=form)
+    assert created.status_code == 200 and created.headers["cache-control"] == "no-store"
+    (secret,) = re.findall(r"<code>(whsec_[^<]+)</code>", created.text)
     again = await site.post("/workspace/webhooks", data=form)
     assert (again.status_code, again.headers["location"]) == (303, "/workspace#webhooks")
-    (one,) = await endpoints(world)
-    assert (one.url, one.events, one.include) == (form["url"], ("call.completed", "call.failed"), ("record",))
+    (endpoint,) = await endpoints(world)
+    assert (endpoint.url, endpoint.events, endpoint.include) == (
+        form["url"],
+        ("call.completed", "call.failed"),
+        ("record",),
+    )
     sealer = Settings(database_url=world.database.url, data_dir=tmp_path).sealer()
-    assert [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(world.database, one)] == [secret]
+    assert [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(world.database, endpoint)] == [secret]
     page = (await site.get("/workspace")).text
     assert secret not in page and "s3cret" not in page and EVIL not in page
-    path = f"/workspace/webhooks/{one.endpoint_id}"
+    path = f"/workspace/webhooks/{endpoint.endpoint_id}"
     assert EVIL not in (await site.get(path)).text
-    assert (await site.post(path, data={"url": one.url, "event-call.failed": "1"})).status_code == 303
+    assert (await site.post(path, data={"url": endpoint.url, "event-call.failed": "1"})).status_code == 303
     refused = await site.post(path, data={"url": "https://10.0.0.1/x", **ALL})
     assert refused.status_code == 400 and "Invalid webhook URL" in refused.text
-    (one,) = await endpoints(world)
-    assert (one.url, one.events, one.include, one.description) == (form["url"], ("call.failed",), (), "")
+    (endpoint,) = await endpoints(world)
+    assert (endpoint.url, endpoint.events, endpoint.include, endpoint.description) == (
+        form["url"],
+        ("call.failed",),
+        (),
+        "",
+    )
     await site.post(path, data={"action": "disable"})
     assert (await endpoints(world))[0].disabled_at is not None
     await site.post(path, data={"action": "enable"})
     assert (await endpoints(world))[0].disabled_at is None
     rotated = await site.post(path, data={"action": "rotate"})
     (fresh,) = re.findall(r"<code>(whsec_[^<]+)</code>", rotated.text)
-    signing = [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(world.database, one)]
+    signing = [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(world.database, endpoint)]
     assert signing == [fresh, secret]
     assert (await site.post(path, data={"action": "remove"})).status_code == 303
     assert await endpoints(world) == [] and (await site.get(path)).status_code == 404
@@ -179,7 +190,6 @@ async def things(world: World) -> dict[str, Any]:
 
 
 async def test_nobody_else_sees_or_changes_them(site: httpx.AsyncClient, world: World) -> None:
-    """A session without the scope, of another workspace, of another team; and no page of another site."""
     paths = await things(world)
     create = {"/people/teams": {"name": "x"}, "/people/members": {"name": "x"}, "/workspace/webhooks": {"url": LOCAL}}
     form = {"name": "Mine", "url": LOCAL, **ALL}
@@ -216,18 +226,18 @@ async def test_a_key_of_a_team_keeps_to_its_team(site: httpx.AsyncClient, world:
     assert (await site.post(f"/people/members/{dana.user_id}", data=form)).status_code == 303
     assert (await members(world))["Dana"].team_id == world.team_id
     assert (await site.post("/workspace/webhooks", data=form)).status_code == 200
-    assert [one.team_id for one in await endpoints(world)] == [world.team_id]
+    assert [endpoint.team_id for endpoint in await endpoints(world)] == [world.team_id]
     assert (await site.post("/people/teams", data={"name": "x"})).status_code == 403
-    own = f"/people/teams/{world.team_id}"
-    assert (await site.post(own, data={"name": "Ours"})).status_code == 303
-    assert (await site.post(own, data={"action": "remove"})).status_code == 403
+    path = f"/people/teams/{world.team_id}"
+    assert (await site.post(path, data={"name": "Ours"})).status_code == 303
+    assert (await site.post(path, data={"action": "remove"})).status_code == 403
     page = (await site.get("/people")).text
     assert "Ours" in page and str(world.other_team_id) not in page and '/people/teams"' not in page
 
 
 async def test_what_a_revoked_key_sends_changes_nothing(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world, scopes=ADMIN)
-    (key,) = [one for one in await keys.list_keys(world.database, world.workspace_id) if one.name == "reader"]
+    (key,) = [info for info in await keys.list_keys(world.database, world.workspace_id) if info.name == "reader"]
     await keys.revoke(world.database, key.key_id)
     for path in ("/people/teams", "/people/members", "/workspace/webhooks"):
         assert (await site.post(path, data={"name": "x", "url": LOCAL, **ALL})).status_code == 401

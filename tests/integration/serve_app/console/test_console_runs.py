@@ -1,5 +1,3 @@
-"""Runs in the pages: how far they are, how they compare, promotion and its taking back."""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
@@ -25,7 +23,7 @@ async def site(postgres_url: str, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
 
 
 async def made(world: World, name: str, calls: list[UUID], *talk: tuple[str, str]) -> Run:
-    """A run whose calls have these words."""
+    """Create a run whose calls have these words."""
     run, _ = await runs.create(world.database, world.workspace_id, name, {"asr": {"model": f"whisper-{name}"}}, calls)
     if talk:
         await work(world, *talk)
@@ -37,7 +35,7 @@ async def words(world: World, call: UUID) -> str:
     return str((await world.rows(query))[0]["content"])
 
 
-async def test_a_run_stands_beside_the_records_beside_another_run_and_against_a_gold_set(
+async def test_a_run_is_compared_with_live_with_another_run_and_on_a_gold_set(
     site: httpx.AsyncClient, world: World
 ) -> None:
     await signed_in(site, world)

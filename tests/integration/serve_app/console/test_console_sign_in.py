@@ -1,5 +1,3 @@
-"""Sessions of the console: who opens one, how it ends, and that no other site uses it."""
-
 import re
 from datetime import timedelta
 
@@ -64,14 +62,14 @@ async def test_a_session_ends(site: httpx.AsyncClient, world: World, ends: str) 
     elif ends == "key expired":
         await world.execute("UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = :id", id=key_id)
     elif ends == "session revoked":
-        (one,) = await console_sessions.list_sessions(world.database, world.workspace_id)
-        assert await console_sessions.revoke(world.database, one.session_id)
+        (session,) = await console_sessions.list_sessions(world.database, world.workspace_id)
+        assert await console_sessions.revoke(world.database, session.session_id)
     elif ends == "session expired":
         await world.execute("UPDATE console_sessions SET expires_at = now()")
     else:
-        kept = site.cookies[COOKIE]
+        cookie = site.cookies[COOKIE]
         await site.post("/sign-out")
-        site.cookies.set(COOKIE, kept)  # who kept the cookie has nothing
+        site.cookies.set(COOKIE, cookie)  # who kept the cookie has nothing
     answer = await site.get("/calls")
     assert answer.status_code == 303 and "/sign-in" in answer.headers["location"]
 
@@ -130,14 +128,14 @@ async def test_an_administrator_sees_and_ends_all_sessions_of_the_workspace(
     await signed_in(site, world, scopes=("read", "admin"))
     page = (await site.get("/sessions")).text
     assert page.count("/revoke") == 3 and EVIL not in page and "via link" in page
-    found = await console_sessions.list_sessions(world.database, world.workspace_id)
-    (theirs,) = [one for one in found if one.name == EVIL]
+    open_sessions = await console_sessions.list_sessions(world.database, world.workspace_id)
+    (theirs,) = [session for session in open_sessions if session.name == EVIL]
     assert (await site.post(f"/sessions/{theirs.session_id}/revoke")).status_code == 303
     assert (await site.get("/sessions")).text.count("/revoke") == 2
     (line,) = [
-        one
-        for one in (await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items
-        if one.kind == "session"
+        change
+        for change in (await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items
+        if change.kind == "session"
     ]
     assert (line.action, line.who, line.name, line.object_id) == ("ended", "reader", EVIL, str(theirs.session_id))
     assert (await site.post(f"/sessions/{theirs.session_id}/revoke")).status_code == 404, "it ends once"
@@ -157,10 +155,12 @@ async def test_an_administrator_of_a_team_or_of_another_workspace_ends_no_others
         await signed_in(site, reader, team, scopes=("read", "admin"))
         page = (await site.get("/sessions")).text
         assert page.count("/revoke") == 1
-        for one in before:
-            assert str(one.session_id) not in page
-            assert (await site.post(f"/sessions/{one.session_id}/revoke")).status_code == 404
-    left = {one.session_id for one in await console_sessions.list_sessions(world.database, world.workspace_id)}
-    assert {one.session_id for one in before} <= left
+        for session in before:
+            assert str(session.session_id) not in page
+            assert (await site.post(f"/sessions/{session.session_id}/revoke")).status_code == 404
+    remaining = {
+        session.session_id for session in await console_sessions.list_sessions(world.database, world.workspace_id)
+    }
+    assert {session.session_id for session in before} <= remaining
     lines = (await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items
-    assert not any(one.kind == "session" for one in lines)
+    assert not any(line.kind == "session" for line in lines)

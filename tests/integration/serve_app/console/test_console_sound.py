@@ -1,5 +1,3 @@
-"""Recordings and their outlines as the console hands them out, and to whom."""
-
 import io
 import wave
 from pathlib import Path
@@ -33,17 +31,17 @@ async def test_a_recording_is_handed_out_by_range_and_by_channel(
     assert (await site.get(url, headers={"If-None-Match": answer.headers["etag"]})).status_code == 304
     peaks = []
     for channel in ("rep", "customer"):
-        one = (await site.get(url, params={"channel": channel})).content
-        samples = np.frombuffer(one[44:], "<i2")
+        sound = (await site.get(url, params={"channel": channel})).content
+        samples = np.frombuffer(sound[44:], "<i2")
         assert len(samples) == (len(whole) - 44) // 4
         odd = await site.get(url, params={"channel": channel}, headers={"Range": "bytes=1001-2000"})
-        assert odd.content == one[1001:2001]
+        assert odd.content == sound[1001:2001]
         peaks.append(int(np.abs(samples.astype(int)).max()))
     assert peaks[0] > 15000 and 7000 < peaks[1] < 8500
     assert (await site.get(url, params={"channel": 2})).status_code == 400
 
 
-async def test_the_outline_has_a_lane_for_each_party_and_is_kept(
+async def test_the_waveform_has_a_lane_for_each_party_and_is_stored(
     site: httpx.AsyncClient, world: World, tmp_path: Path
 ) -> None:
     call_id = await finished(world)
@@ -65,16 +63,16 @@ async def test_the_outline_has_a_lane_for_each_party_and_is_kept(
     assert (await site.get(f"/calls/{call_id}/audio")).status_code == 404
 
 
-async def test_it_is_kept_who_read_and_who_listened(site: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
+async def test_reading_and_listening_are_logged(site: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
     call_id = await finished(world)
     await recorded(world, call_id, tmp_path)
     await signed_in(site, world)
     for path in ("", "/turns/0", "/audio"):
         assert (await site.get(f"/calls/{call_id}{path}")).status_code == 200
-    found = await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id)
-    assert sorted(one.what for one in found) == ["audio", "record", "transcript"]
+    reads = await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id)
+    assert sorted(read.what for read in reads) == ["audio", "record", "transcript"]
     session = (await sessions.list_sessions(world.database, world.workspace_id))[0]
-    assert {one.key_id for one in found} == {session.key_id}
+    assert {read.key_id for read in reads} == {session.key_id}
 
 
 async def test_a_reader_of_one_team_finds_no_waveform_of_another(
@@ -92,7 +90,7 @@ async def test_a_reader_of_one_team_finds_no_waveform_of_another(
     assert await waveforms.find(database, Reader(world.workspace_id), call_id) is not None
 
 
-async def test_a_sample_of_a_voice_plays_what_our_side_says_and_nothing_else(
+async def test_a_voice_sample_has_only_the_agents_speech(
     site: httpx.AsyncClient, world: World, tmp_path: Path
 ) -> None:
     call_id = await voice(world)
@@ -109,10 +107,10 @@ async def test_a_sample_of_a_voice_plays_what_our_side_says_and_nothing_else(
     part = await site.get(path, headers={"Range": "bytes=0-43"})
     assert (part.status_code, len(part.content)) == (206, 44)
     reads = await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id)
-    assert {(one.what, one.detail) for one in reads} == {("audio", "voice")}
+    assert {(read.what, read.detail) for read in reads} == {("audio", "voice")}
 
 
-async def test_a_voice_is_heard_by_no_one_else(site: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
+async def test_voice_samples_need_a_workspace_session(site: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
     call_id, without = await voice(world), await finished(world)
     await recorded(world, call_id, tmp_path)
     other = await new_world(world.database)

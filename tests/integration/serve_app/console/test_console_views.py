@@ -1,5 +1,3 @@
-"""Views of the list of calls that are saved by name: shared by all who see the same calls."""
-
 import re
 from uuid import UUID, uuid4
 
@@ -15,13 +13,13 @@ SAD = "status=completed&tone=negative"
 
 
 async def views(world: World, team: UUID | None = None) -> dict[str, str]:
-    found = await saved_views.list_views(world.database, Reader(world.workspace_id, team))
-    return {one.name: one.query for one in found}
+    saved = await saved_views.list_views(world.database, Reader(world.workspace_id, team))
+    return {view.name: view.query for view in saved}
 
 
 async def view_id(world: World, name: str) -> UUID:
-    found = await saved_views.list_views(world.database, Reader(world.workspace_id))
-    return next(one.view_id for one in found if one.name == name)
+    saved = await saved_views.list_views(world.database, Reader(world.workspace_id))
+    return next(view.view_id for view in saved if view.name == name)
 
 
 async def test_filters_are_saved_picked_changed_renamed_and_deleted(site: httpx.AsyncClient, world: World) -> None:
@@ -45,14 +43,14 @@ async def test_filters_are_saved_picked_changed_renamed_and_deleted(site: httpx.
     assert (await site.post(path, data={"action": "delete"})).status_code == 404
 
 
-async def test_what_is_no_view_is_refused(site: httpx.AsyncClient, world: World, subtests: pytest.Subtests) -> None:
+async def test_invalid_views_are_rejected(site: httpx.AsyncClient, world: World, subtests: pytest.Subtests) -> None:
     await signed_in(site, world, scopes=("read", "edit"))
     for form in [
         {"name": "", "query": SAD},
         {"name": "x" * 61, "query": SAD},
-        {"name": "nothing is asked", "query": ""},
-        {"name": "none of ours", "query": "color=red"},
-        {"name": "no such state", "query": "status=lost"},
+        {"name": "no filter", "query": ""},
+        {"name": "unknown filter", "query": "color=red"},
+        {"name": "unknown status", "query": "status=lost"},
         {"name": "no day", "query": "from=yesterday"},
         {"name": "no team", "query": "teamId=sales"},
     ]:
@@ -61,7 +59,7 @@ async def test_what_is_no_view_is_refused(site: httpx.AsyncClient, world: World,
             assert await views(world) == {}
 
 
-async def test_there_are_at_most_fifty(site: httpx.AsyncClient, world: World) -> None:
+async def test_max_fifty_views(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world, scopes=("read", "edit"))
     for number in range(saved_views.MAX_VIEWS):
         await saved_views.save(world.database, Reader(world.workspace_id), f"view {number}", SAD)
@@ -73,12 +71,11 @@ async def test_there_are_at_most_fifty(site: httpx.AsyncClient, world: World) ->
     await saved_views.save(world.database, team, "a team has its own", SAD)
 
 
-async def test_only_who_sees_the_same_calls_shares_a_view(site: httpx.AsyncClient, world: World) -> None:
-    """Neither another workspace, nor another team, nor who may only read, nor another site changes it."""
+async def test_a_view_is_shared_within_its_scope_only(site: httpx.AsyncClient, world: World) -> None:
     await saved_views.save(world.database, Reader(world.workspace_id, world.team_id), "Ours alone", SAD)
     await saved_views.save(world.database, Reader(world.workspace_id), "All of us", SAD)
     other = await new_world(world.database)
-    own = (await saved_views.list_views(world.database, Reader(world.workspace_id, world.team_id)))[0].view_id
+    narrow = (await saved_views.list_views(world.database, Reader(world.workspace_id, world.team_id)))[0].view_id
     wide = await view_id(world, "All of us")
     for reader, team, seen in (
         (world, world.team_id, {"Ours alone"}),
@@ -89,10 +86,10 @@ async def test_only_who_sees_the_same_calls_shares_a_view(site: httpx.AsyncClien
         await signed_in(site, reader, team, scopes=("read", "edit"))
         page = (await site.get(f"/calls?{SAD}")).text
         assert {name for name in ("Ours alone", "All of us") if name in page} == seen
-        for name, one in (("Ours alone", own), ("All of us", wide)):
+        for name, view in (("Ours alone", narrow), ("All of us", wide)):
             if name not in seen:
                 for action in ("rename", "delete"):
-                    answer = await site.post(f"/views/{one}", data={"action": action, "name": "Mine now"})
+                    answer = await site.post(f"/views/{view}", data={"action": action, "name": "Mine now"})
                     assert answer.status_code == 404, (name, action)
         await saved_views.save(world.database, Reader(reader.workspace_id, team), "One name in each scope", SAD)
     await signed_in(site, world, scopes=("read", "edit"))
@@ -109,6 +106,6 @@ async def test_only_who_sees_the_same_calls_shares_a_view(site: httpx.AsyncClien
     assert set(await views(world, world.team_id)) == {"Ours alone", "One name in each scope"}
 
 
-async def test_an_action_that_is_none_is_refused(site: httpx.AsyncClient, world: World) -> None:
+async def test_an_unknown_action_is_rejected(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world, scopes=("read", "edit"))
     assert (await site.post(f"/views/{uuid4()}", data={"action": "share"})).status_code == 400
