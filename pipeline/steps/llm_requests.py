@@ -66,7 +66,7 @@ class LlmScheduler:
             endpoint = self._endpoints[options.base_url, options.model]
             if endpoint.is_down and endpoint.tried:
                 host = urlsplit(options.base_url or "").hostname
-                why = Unanswered(f"the endpoint {host} did not respond to the last {endpoint.failed} calls", DOWN)
+                why = Unanswered(f"the endpoint {host} is down: no response to the last {endpoint.failed} calls", DOWN)
                 return {request.key: why for request in requests}
             trying = endpoint.tried = endpoint.is_down
             try:
