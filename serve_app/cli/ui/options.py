@@ -64,18 +64,13 @@ def parse_id(advice: str) -> Callable[[str], UUID]:
     return parse
 
 
-def check_new(name: str, of: str) -> None:
-    """Raise `CommandError` (2) for an invalid name of a run or gold set; `of`: which of them."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or as_uuid(name):
-        hint = "Letters, digits, dots, dashes and underscores, max. 64; no UUID."
-        raise CommandError(f"{name!r} is not a valid name of {of}.", hint, USAGE)
-
-
 def parse_new(of: str) -> Callable[[str], str]:
-    """Return a parser of the name of a new run or gold set."""
+    """Return a parser of the name of a new run or gold set; `of`: which of them."""
 
     def parse(name: str) -> str:
-        check_new(name, of)
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or as_uuid(name):
+            hint = "Letters, digits, dots, dashes and underscores, max. 64; no UUID."
+            raise CommandError(f"{name!r} is not a valid name of {of}.", hint, USAGE)
         return name
 
     return parse
@@ -103,7 +98,6 @@ Workspace = Annotated[
     str | None, typer.Option("--workspace", "-w", metavar="NAME|ID", help="Required if there are several.")
 ]
 Team = Annotated[str | None, typer.Option("--team", "-t", metavar="NAME|ID", help="A team of the workspace.")]
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
 Rename = Annotated[str | None, typer.Option("--name", help="The new name.")]
 Swapped = Annotated[bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED)]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete it; this cannot be undone.")]

@@ -1,5 +1,3 @@
-"""Templates of summaries: kept for a workspace and its teams, brought to the analysis, set over HTTP and by command."""
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,25 +33,25 @@ async def of_team(world: World, team_id: UUID, template: SummaryTemplate | None)
     await directory.update_team(world.database, team, {"summary": template})
 
 
-async def brought(world: World, sender: Sender | None = None) -> SummaryTemplate | None:
+async def template_of_call(world: World, sender: Sender | None = None) -> SummaryTemplate | None:
     call_id = uuid4()
     await world.submit(sender, call_id=call_id, recording_url="https://s.example/a")
     return (await roster.load(world.database, await claimed(world, call_id))).summary
 
 
 async def test_a_teams_template_comes_before_that_of_its_workspace(world: World) -> None:
-    assert await brought(world) is None
+    assert await template_of_call(world) is None
     await of_workspace(world, WHY)
-    assert await brought(world) == WHY
+    assert await template_of_call(world) == WHY
     await of_team(world, world.team_id, OPEN)
-    assert await brought(world) == OPEN
-    assert await brought(world, sender=world.other_scoped) == WHY, "of another team"
+    assert await template_of_call(world) == OPEN
+    assert await template_of_call(world, sender=world.other_scoped) == WHY, "of another team"
     await of_team(world, world.team_id, None)
-    assert await brought(world) == WHY
+    assert await template_of_call(world) == WHY
     home = await directory.find_workspace(world.database, world.workspace_id)
     assert home.summary == WHY
     log = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)
-    assert [(one.kind, one.detail) for one in reversed(log.items) if one.detail == "summary"] == [
+    assert [(item.kind, item.detail) for item in reversed(log.items) if item.detail == "summary"] == [
         ("workspace", "summary"),
         ("team", "summary"),
         ("team", "summary"),
@@ -66,8 +64,8 @@ async def test_records_keep_their_summary_and_calls_from_then_on_have_the_new_on
     before = await analyzed(world)
 
     async def text(call_id: UUID) -> str:
-        (found,) = (one for one in (await record(world, call_id)).findings if one.step == "summary")
-        return str(found.value["text"])
+        (summary,) = (finding for finding in (await record(world, call_id)).findings if finding.step == "summary")
+        return str(summary.value["text"])
 
     first = await text(before)
     await of_workspace(world, WHY)
@@ -78,12 +76,12 @@ async def test_a_template_of_a_later_version_is_not_read_and_the_usual_one_count
     await of_workspace(world, WHY)
     later = '{"parts": [{"part": "mood", "heading": null, "most": null}]}'
     await world.execute("UPDATE workspaces SET summary = CAST(:later AS jsonb)", later=later)
-    assert await brought(world) is None
+    assert await template_of_call(world) is None
 
 
 async def test_over_http_it_is_set_with_admin_for_workspace_and_team(world: World, postgres_url: str) -> None:
     admin, of_the_team = await key_of(world), await key_of(world, world.team_id)
-    wanted = {"parts": [{"part": "next_step", "heading": "Next"}, {"part": "reason", "most": 1}]}
+    template = {"parts": [{"part": "next_step", "heading": "Next"}, {"part": "reason", "most": 1}]}
     with served(postgres_url) as base:
         async with httpx.AsyncClient(base_url=base, timeout=20) as http:
 
@@ -91,13 +89,13 @@ async def test_over_http_it_is_set_with_admin_for_workspace_and_team(world: Worl
                 headers = {"Authorization": f"Bearer {secret}"}
                 return await http.patch(path, json={"summary": summary}, headers=headers)
 
-            made = await patch("/workspace", admin, wanted)
-            assert made.status_code == 200, made.text
-            assert made.json()["summary"]["parts"][0] == {"part": "next_step", "heading": "Next", "most": None}
+            changed = await patch("/workspace", admin, template)
+            assert changed.status_code == 200, changed.text
+            assert changed.json()["summary"]["parts"][0] == {"part": "next_step", "heading": "Next", "most": None}
             team = f"/teams/{world.team_id}"
             assert (await patch(team, of_the_team, {"parts": [{"part": "open"}]})).status_code == 200
-            assert (await patch("/workspace", of_the_team, wanted)).status_code == 403
-            for wrong, told in (
+            assert (await patch("/workspace", of_the_team, template)).status_code == 403
+            for wrong, problem in (
                 ({"parts": []}, "at least 1 item"),
                 ({"parts": [{"part": "why"}]}, "'reason', 'agreed', 'open', 'next_step' or 'ending'"),
                 ({"parts": [{"part": "open"}, {"part": "open"}]}, "is repeated. Name it once"),
@@ -107,7 +105,7 @@ async def test_over_http_it_is_set_with_admin_for_workspace_and_team(world: Worl
                 refused = await patch(team, admin, wrong)
                 assert refused.status_code == 400, wrong
                 (fault,) = refused.json()["errors"]
-                assert fault["pointer"] == "/summary" and told in fault["detail"], fault
+                assert fault["pointer"] == "/summary" and problem in fault["detail"], fault
             assert (await patch(team, admin, None)).json()["summary"] is None
             assert (await patch("/workspace", admin, None)).json()["summary"] is None
 
@@ -117,14 +115,14 @@ async def test_the_command_line_shows_sets_and_removes_it(
 ) -> None:
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
     teams = await directory.list_teams(world.database, world.workspace_id)
-    name = next(one.name for one in teams if one.team_id == world.team_id)
+    name = next(team.name for team in teams if team.team_id == world.team_id)
 
     def run(*arguments: str, code: int = 0) -> str:
         with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
             command = ["workspaces", "summary", *arguments]
-            made = thread.submit(CliRunner().invoke, app, command, env={"COLUMNS": "80"}).result()
-        assert made.exit_code == code, made.output
-        return " ".join(str(made.output).split())
+            result = thread.submit(CliRunner().invoke, app, command, env={"COLUMNS": "80"}).result()
+        assert result.exit_code == code, result.output
+        return " ".join(str(result.output).split())
 
     assert "has no template" in run()
     assert run("reason:1", "next_step=What comes next", "open=") == "reason:1 next_step=What comes next open="
@@ -133,9 +131,9 @@ async def test_the_command_line_shows_sets_and_removes_it(
         {"part": "open", "heading": None, "most": 5}
     ]
     assert "Unknown part 'why'. Parts: reason" in run("why", code=2)
-    assert "Take 1 to 10" in run("open:99", code=2) and "is not a part" in run("Open!", code=2)
+    assert "must be 1 to 10" in run("open:99", code=2) and "is not a part" in run("Open!", code=2)
     assert "has no template" in run("--default", "--team", name)
     assert run() == "reason:1 next_step=What comes next open="
-    assert await brought(world) == SummaryTemplate(
+    assert await template_of_call(world) == SummaryTemplate(
         (TemplatePart("reason", None, 1), TemplatePart("next_step", "What comes next"), TemplatePart("open", ""))
     )

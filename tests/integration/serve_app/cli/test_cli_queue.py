@@ -108,7 +108,7 @@ async def test_a_call_of_unknown_length_counts_as_a_usual_one(world: World) -> N
 async def test_what_is_tried_later_or_has_ended_has_no_place(world: World) -> None:
     answer = await world.submit(recording_url="https://store.example/a.wav", duration=100)
     assert answer.job_id is not None
-    lease = await world.one()
+    lease = await world.claim_one()
     place = await queue.place(world.database, answer.job_id)
     assert place is not None
     assert (place.running, place.before) == (True, 0)
@@ -129,12 +129,12 @@ def test_a_call_on_its_way_says_when_it_is_done(postgres_url: str) -> None:
         said(postgres_url, "calls", "show", str(last)).split()
     )  # it is wrapped where the terminal is narrow
     assert "done in about" in text
-    assert "15 min 00 s of audio come before it (assumed" in text
+    assert "15 min 00 s of audio before it (assumed" in text
 
 
 async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> None:
     await world.submit(recording_url="https://store.example/a.wav")
-    lease = await world.one()
+    lease = await world.claim_one()
     await stage_results.record(world.database, lease, Stage.FETCH, (Recording(0, "file:///a", "ab", 7),))
     layout = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "")
     await stage_results.record(world.database, lease, Stage.AUDIO, AudioAnalysis(layout, 33.0, ((), ()), ()))
