@@ -186,7 +186,7 @@ async def test_older_work_fades(world: World) -> None:
     await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 50, 100, 100)])
     await queue.record_rtfx(world.database, [MeasuredRtfx("asr", 1, 50, 100, 10), MeasuredRtfx("asr", 2, 1, 5, 1)])
     mixed, separated = (await queue.backlog(world.database)).paces
-    remaining = 0.5 ** (51 / queue.MEMORY)
+    remaining = 0.5 ** (51 / queue.RTFX_HALF_LIFE)
     assert (mixed.calls, mixed.audio_seconds) == pytest.approx((50 * remaining + 50, 100 * remaining + 100))
     assert mixed.worked_seconds == pytest.approx(100 * remaining + 10)
     assert (separated.calls, separated.worked_seconds) == (1, 1)
