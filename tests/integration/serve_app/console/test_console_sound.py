@@ -90,9 +90,7 @@ async def test_a_reader_of_one_team_finds_no_waveform_of_another(
     assert await waveforms.find(database, Reader(world.workspace_id), call_id) is not None
 
 
-async def test_a_voice_sample_has_only_the_agents_speech(
-    site: httpx.AsyncClient, world: World, tmp_path: Path
-) -> None:
+async def test_a_voice_sample_has_only_the_agents_speech(site: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
     call_id = await voice(world)
     await recorded(world, call_id, tmp_path)
     await signed_in(site, world)
