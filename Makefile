@@ -111,12 +111,12 @@ docs: setup  ## the site, in build/site; fails on a broken link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is in build/site/index.html."
 
-check: setup  ## formatting, lint, types, import contracts, terms, spelling
+check: setup  ## formatting, lint, types, import contracts, language, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python .ci/terms.py
+	@$(BIN)/python .ci/language.py
 	@$(BIN)/codespell
 
 generate: setup  ## write every generated file: OpenAPI documents, schemas, the settings page, the client's models, prompts

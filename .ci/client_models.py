@@ -15,11 +15,11 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "client" / "src" / "switchboard"
 MODELS = "Responses of the API, and edits. `make generate` writes this file from the OpenAPI documents."
-# What the service checks, and names that say nothing more.
+# Constraints, which the service checks, and titles, which repeat the names.
 CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 
-# What only administrators get or send, and what the client has a form of its own for.
-LEFT_OUT = {
+# Schemas for administrators only, and those with a separate form in the client.
+EXCLUDED = {
     *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
     *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
 }
@@ -31,32 +31,32 @@ TYPES = {
 
 
 def schemas(submit: dict[str, Any], read: dict[str, Any]) -> dict[str, Any]:
-    """Return the schemas of what the client reads and of the edits that it sends, by name."""
+    """Return the schemas of responses and edits by name."""
     current = read["Problem"]["properties"]["current"] | {"type": "object"}
     every = {"BodyFault": submit["BodyFault"], "Current": current, "SubmitReply": submit["SubmitReply"], **read}
-    needed = {name: every[name] for name in sorted(every) if name not in LEFT_OUT and not name.startswith("PageOf")}
+    needed = {name: every[name] for name in sorted(every) if name not in EXCLUDED and not name.startswith("PageOf")}
     return {name: _open(schema) for name, schema in needed.items()}
 
 
 def _open(schema: Any) -> Any:
-    """The schema, without titles, and with each list of names open: a newer service may have more."""
+    """Return the schema without titles, and with open enums: a newer service may have more values."""
     if isinstance(schema, list):
-        return [_open(one) for one in schema]
+        return [_open(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {
+    opened = {
         key: _open(value) for key, value in schema.items() if key not in CHECKED or not isinstance(value, str | int)
     }
-    if kept.get("additionalProperties") is False:
-        del kept["additionalProperties"]  # likewise
-    if kept.get("additionalProperties") == {"type": "number"}:
-        kept["additionalProperties"] = {"type": ["number", "null"]}  # what is no number in JSON is null
-    if {"from", "to"} <= kept.get("properties", {}).keys():  # `from` is a keyword of Python: see `submission`
-        kept["properties"] = {_attribute(name): value for name, value in kept["properties"].items()}
-        kept["required"] = [_attribute(name) for name in kept["required"]]
-    if "enum" in kept:
-        return {"description": kept.get("description", ""), "anyOf": [{"enum": kept["enum"]}, {"type": "string"}]}
-    return kept
+    if opened.get("additionalProperties") is False:
+        del opened["additionalProperties"]  # also for newer services
+    if opened.get("additionalProperties") == {"type": "number"}:
+        opened["additionalProperties"] = {"type": ["number", "null"]}  # NaN is null in JSON
+    if {"from", "to"} <= opened.get("properties", {}).keys():  # `from` is a keyword of Python: see `submission`
+        opened["properties"] = {_attribute(name): value for name, value in opened["properties"].items()}
+        opened["required"] = [_attribute(name) for name in opened["required"]]
+    if "enum" in opened:
+        return {"description": opened.get("description", ""), "anyOf": [{"enum": opened["enum"]}, {"type": "string"}]}
+    return opened
 
 
 def _attribute(wire: str) -> str:
@@ -64,7 +64,7 @@ def _attribute(wire: str) -> str:
 
 
 def models(*documents: dict[str, Any]) -> str:
-    """Return models.py, from the OpenAPI documents of /submit and of the API."""
+    """Return models.py for the OpenAPI documents of /submit and of the API."""
     components = {"schemas": schemas(*(document["components"]["schemas"] for document in documents))}
     source = generate(
         json.dumps({"openapi": "3.1.0", "info": {"title": "", "version": ""}, "paths": {}, "components": components}),
@@ -89,15 +89,15 @@ def models(*documents: dict[str, Any]) -> str:
         disable_future_imports=True,
     )
     if not isinstance(source, str):
-        raise TypeError("the models are one file")
-    # Docstrings are for readers: to look for them in the source, class by class, would slow each import down.
+        raise TypeError("expected the models in a single file")
+    # pydantic would search the source of each class for docstrings at every import
     plain = re.sub(r"    model_config = ConfigDict\(\s*use_attribute_docstrings=True,\s*\)\n", "", source)
     plain = plain.replace("Field([], validate_default=True)", "[]")
     return formatted(re.sub(r"^from pydantic import .*$", "from pydantic import AwareDatetime", plain, flags=re.M))
 
 
 def formatted(text: str) -> str:
-    """Return the text as `make format` leaves it."""
+    """Return the text, formatted as by `make format`."""
     for arguments in (["check", "--quiet", "--fix", "--exit-zero", "--select", "I,F401,RUF100"], ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(PACKAGE / "_.py"), "-"]
         text = subprocess.run(command, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
@@ -105,17 +105,17 @@ def formatted(text: str) -> str:
 
 
 def submission(document: dict[str, Any]) -> str:
-    """Return submission.py, from the OpenAPI document of /submit."""
+    """Return submission.py for the OpenAPI document of /submit."""
     schema = document["components"]["schemas"]["SubmitBody"]
     names, members = {}, []
-    for wire, described in schema["properties"].items():
+    for wire, spec in schema["properties"].items():
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", _attribute(wire))
         names[name] = wire
-        kind = next((one for one in described.get("anyOf", ()) if one["type"] != "null"), described)
-        typed = TYPES.get(kind.get("format"), TYPES[kind["type"]]) + (" | None" if "anyOf" in described else "")
-        required = wire in schema["required"] and wire != "callId"  # by default a new one
+        kind = next((option for option in spec.get("anyOf", ()) if option["type"] != "null"), spec)
+        typed = TYPES.get(kind.get("format"), TYPES[kind["type"]]) + (" | None" if "anyOf" in spec else "")
+        required = wire in schema["required"] and wire != "callId"  # default: a new UUID
         members.append(f"    {name}: {typed if required else f'NotRequired[{typed}]'}")
-        members.append(textwrap.indent(textwrap.fill(f'"""{described["description"]}"""', 112), "    "))
+        members.append(textwrap.indent(textwrap.fill(f'"""{spec["description"]}"""', 112), "    "))
     body = "\n".join(members)
     return formatted(f'''"""Arguments of `submit`. `make generate` writes this file from the OpenAPI documents."""
 

@@ -1,7 +1,4 @@
-"""Write every generated file of the repository: `make generate`. `--check` lists those that differ, and writes none.
-
-A generated file is one entry of GENERATED.
-"""
+"""Write the generated files of the repository: `make generate`. `--check` only lists those that differ."""
 
 import json
 import sys
@@ -63,7 +60,7 @@ def _event_types() -> str:
     return f"{before}{BEGIN}\n{payload.documented()}\n{END}{rest.split(END)[1]}"
 
 
-GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a file, or of a folder and its files by name
+GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # path of a file, or of a folder with its files by name
     "serve_app/intake/openapi.json": lambda: _json(openapi.submit_document()),
     "serve_app/api/openapi.json": lambda: _json(openapi.api_document()),
     "serve_app/webhooks/events.schema.json": lambda: _json(payload.schema()),
@@ -77,7 +74,7 @@ GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a fi
 
 
 def changes() -> dict[Path, str | None]:
-    """Return the new text of each file that differs from its generator; None for a file without one."""
+    """Return the new text of each file that differs; None for a file to delete."""
     texts: dict[Path, str | None] = {}
     for name, generate in GENERATED.items():
         path, generated = ROOT / name, generate()
@@ -90,7 +87,7 @@ def changes() -> dict[Path, str | None]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the path of each file that differs, and write it unless it is `--check`."""
+    """Print the path of each file that differs, and write it unless `--check` is set."""
     different = changes()
     for path, text in different.items():
         print(path.relative_to(ROOT))

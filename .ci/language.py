@@ -1,7 +1,7 @@
 """Check the language of the project: `python .ci/language.py [--counts] [PATH ...]`.
 
 Names, docstrings and sentences follow docs/style.md. A word that is right in its place gets `# language: ok` at the
-end of its line. `--counts` prints the findings per kind and folder instead of one line for each.
+end of its line, or of the last line of its string. `--counts` prints the number of findings per kind and folder.
 """
 
 import argparse
@@ -17,16 +17,17 @@ from typing import NamedTuple
 CODE = ("serve_app", "db", "pipeline", "client/src", "client/generate.py", "bench", ".ci", "docs", "notebooks")
 PROSE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples")
 SUFFIXES = {".py", ".md", ".json", ".yaml", ".toml", ".sh", ".env", ".example", ".sql", ".html", ".ipynb"}
-SKIPPED = re.compile(  # vendored and generated files, and what callers say
-    r"/vendor/|^serve_app/demo/samples/|^pipeline/speakers/announcements/|/corpus/|^bench/(analysis_cases|training/.*/"
-    r"(rows|turns|calls|windows))/|^bench/training/fixtures/|^bench/real/outputs/|examples/\w+\.json$|/openapi\.json$"
+SKIPPED = re.compile(  # vendored and generated files, speech, and the lists of words
+    r"^\.ci/language\.py$|/vendor/|^serve_app/demo/samples/|^pipeline/speakers/announcements/|/corpus/"
+    r"|^bench/(analysis_cases|training/.*/(rows|turns|calls|windows))/"
+    r"|^bench/training/fixtures/|^bench/real/outputs/|examples/\w+\.json$|^\.ci/language\.py$|^bench/real/figures\.json$|/openapi\.json$"
 )
-PACKS = "pipeline/language/packs/"  # what callers say, except sections and keys
+PACKS = "pipeline/language/packs/"  # speech, except sections and keys
 KEY = re.compile(r"\[?\w+")
 ALLOWED = ("# language: ok", "-- language: ok")
 
-FILLERS = frozenset(
-    "one ones found told made own known said kept held wanted named brought left heard meant given lost gone".split()
+FILLER = re.compile(
+    r"^(ones?|found|told|made|own|known|said|kept|held|wanted|named|brought|left|heard|meant|given|lost|gone)$"
 )
 LIMIT = re.compile(r"^_?(MOST|LONGEST|FEWEST|LEAST|SHORTEST|SMALLEST|LARGEST|GREATEST)(_|$)")
 FRAGMENT = re.compile(
@@ -96,10 +97,13 @@ def check(path: Path) -> list[Finding]:
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     findings = list(_words(path, _pack_keys(lines) if str(path).startswith(PACKS) else lines))
+    allowed = {number for number, line in enumerate(lines, 1) if line.endswith(ALLOWED)}
     if path.suffix == ".py":
         tree = ast.parse(text)
         findings += [*_names(path, tree), *_docstrings(path, tree)]
-    return [finding for finding in findings if not lines[finding.line - 1].endswith(ALLOWED)]
+        strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.end_lineno in allowed)
+        allowed |= {number for node in strings for number in range(node.lineno, (node.end_lineno or 0) + 1)}
+    return [finding for finding in findings if finding.line not in allowed]
 
 
 def _pack_keys(lines: list[str]) -> list[str]:
@@ -115,7 +119,7 @@ def _words(path: Path, lines: list[str]) -> Iterator[Finding]:
 
 def _names(path: Path, tree: ast.AST) -> Iterator[Finding]:
     for name, line in _bindings(tree):
-        if name in FILLERS:
+        if FILLER.match(name):
             yield Finding(str(path), line, "name", f"{name}: name the variable after the thing")
         if LIMIT.match(name):
             yield Finding(str(path), line, "name", f"{name}: a limit is MAX_ or MIN_")
@@ -141,9 +145,9 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def paths(given: list[str]) -> list[Path]:
-    """Return the tracked text files to check."""
-    listed = subprocess.run(["git", "ls-files", "--", *given], capture_output=True, text=True, check=True).stdout
+def paths(names: list[str]) -> list[Path]:
+    """Return the tracked text files to check, by path or folder."""
+    listed = subprocess.run(["git", "ls-files", "--", *names], capture_output=True, text=True, check=True).stdout
     return [
         path
         for path in map(Path, listed.splitlines())
@@ -155,9 +159,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("paths", nargs="*", help=f"default: {' '.join((*CODE, *PROSE))}")
     parser.add_argument("--counts", action="store_true", help="print the number of findings per kind and folder")
-    given = parser.parse_args()
-    findings = [finding for path in paths(given.paths or [*CODE, *PROSE]) for finding in check(path)]
-    if given.counts:
+    options = parser.parse_args()
+    findings = [finding for path in paths(options.paths or [*CODE, *PROSE]) for finding in check(path)]
+    if options.counts:
         counts = Counter(("/".join(finding.path.split("/")[:2]), finding.kind) for finding in findings)
         for (folder, kind), count in sorted(counts.items()):
             print(f"{count:5} {kind:10} {folder}")

@@ -1,7 +1,7 @@
 """Run the suites that are too slow for every change, and print one table: `python .ci/nightly.py [SUITE ...]`.
 
-Each suite is a target of the Makefile with a limit in minutes. The log and JUnit XML of each suite are kept in
-build/nightly by commit, so that a run may be done in parts: suites that have passed are not run again.
+Each suite is a target of the Makefile with a limit in minutes. build/nightly stores the log and JUnit XML of each suite
+by commit. A later run at the same commit skips suites that have passed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-SUITES = {  # Makefile target -> minutes it may take
+SUITES = {  # Makefile target -> max. minutes
     "properties": 45,
     "browser": 30,
     "slow": 60,
@@ -31,12 +31,12 @@ SUITES = {  # Makefile target -> minutes it may take
     "demo-once": 15,
 }
 FOLDER = Path("build/nightly")
-STOP_SECONDS = 60.0  # for a suite that is over its limit to stop what it started
+STOP_SECONDS = 60.0  # between SIGINT and SIGKILL for a suite over its limit
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a suite came to. Suites that are not pytest count as one test."""
+    """Result of a suite. A suite without pytest counts as one test."""
 
     passed: int
     failed: int
@@ -50,7 +50,7 @@ class Result:
 
 
 def run(suite: str, minutes: float, folder: Path) -> Result:
-    """Run a suite in a process group of its own; its output goes to a log."""
+    """Run a suite in a separate process group and write its output to a log."""
     report = folder / f"{suite}.xml"
     report.unlink(missing_ok=True)
     environment = os.environ | {"PYTEST_ADDOPTS": f"--junitxml={report.absolute()}"}
@@ -66,11 +66,11 @@ def run(suite: str, minutes: float, folder: Path) -> Result:
             _stop(process)
             if isinstance(error, KeyboardInterrupt):
                 raise
-    taken = (time.monotonic() - started) / 60
+    duration = (time.monotonic() - started) / 60
     passed, failed, skipped = _counts(report) if report.exists() else (int(code == 0), int(code != 0), 0)
     if code and not failed:
         failed = 1
-    return Result(passed, failed, skipped, taken, timed_out=code is None)
+    return Result(passed, failed, skipped, duration, timed_out=code is None)
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
@@ -85,7 +85,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _counts(report: Path) -> tuple[int, int, int]:
-    """Return how many tests of a JUnit XML file passed, failed and were skipped."""
+    """Return the numbers of passed, failed and skipped tests in a JUnit XML file."""
     total = failed = skipped = 0
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):
         total += int(suite.get("tests", 0))
@@ -95,7 +95,7 @@ def _counts(report: Path) -> tuple[int, int, int]:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, marked if files have changed since."""
+    """Return the current commit, marked if files have changed."""
     described = subprocess.run(
         ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
         capture_output=True,
@@ -106,7 +106,6 @@ def commit() -> str:
 
 
 def table(results: dict[str, Result]) -> str:
-    """Return the table for a terminal."""
     rows = [f"{'suite':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'minutes':>9}{'limit':>7}"]
     for suite, limit in SUITES.items():
         if (result := results.get(suite)) is None:
@@ -123,28 +122,26 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"default: all ({', '.join(SUITES)})")
     parser.add_argument("--again", action="store_true", help="run suites again that have passed at this commit")
     parser.add_argument("--table", action="store_true", help="print the table of this commit and run nothing")
-    given = parser.parse_args()
-    if unknown := set(given.suites) - set(SUITES):
+    options = parser.parse_args()
+    if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suites: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops the suite, as Ctrl-C does
     folder = FOLDER / commit()
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / "results.json"
+    store = folder / "results.json"
     results = (
-        {suite: Result(**values) for suite, values in json.loads(kept.read_text()).items()} if kept.exists() else {}
+        {suite: Result(**values) for suite, values in json.loads(store.read_text()).items()} if store.exists() else {}
     )
-    for suite in [] if given.table else given.suites or SUITES:
-        if not given.again and suite in results and results[suite].ok:
+    for suite in [] if options.table else options.suites or SUITES:
+        if not options.again and suite in results and results[suite].ok:
             continue
-        print(
-            f"{time.strftime('%H:%M')} {suite}, at most {SUITES[suite]} min; output: {folder / suite}.log", flush=True
-        )
+        print(f"{time.strftime('%H:%M')} {suite}, max. {SUITES[suite]} min; output: {folder / suite}.log", flush=True)
         results[suite] = run(suite, SUITES[suite], folder)
-        unfinished = kept.with_suffix(".unfinished")
+        unfinished = store.with_suffix(".unfinished")
         unfinished.write_text(json.dumps({name: asdict(result) for name, result in results.items()}, indent=1))
-        unfinished.replace(kept)  # a killed run leaves the former results
+        unfinished.replace(store)  # a killed run does not damage earlier results
     print(table(results))
-    return 0 if all(suite in results and results[suite].ok for suite in given.suites or SUITES) else 1
+    return 0 if all(suite in results and results[suite].ok for suite in options.suites or SUITES) else 1
 
 
 if __name__ == "__main__":

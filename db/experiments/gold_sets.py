@@ -21,14 +21,14 @@ PAGE = 200  # calls in one transaction of a reader
 
 @dataclass(frozen=True, slots=True)
 class GoldSet:
-    """One version of a gold set. `calls`: their number at its creation; `left`: how many of them are still stored."""
+    """A version of a gold set: its number of calls at creation, and (`left`) of those still stored."""
 
     set_id: UUID
     name: str
     version: int
     digest: str
     calls: int
-    left: int
+    left: int  # language: ok
     source: str  # corrections, or the imported format
     made_at: datetime
     made_by: str

@@ -133,16 +133,16 @@ def _lease(row: sa.Row[Any]) -> RunLease:
 
 
 async def renew(database: Database, leases: Sequence[RunLease], ttl: float) -> set[tuple[UUID, int]]:
-    """Extend `leases` to `ttl` seconds from now; return the keys of those that are lost."""
-    lost = set()
+    """Extend `leases` to `ttl` seconds from now. Return the keys of expired leases."""
+    expired = set()
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.key):
             result = await connection.execute(
                 sa.update(run_calls).where(_is_held(lease)).values(not_before=from_now(ttl))
             )
             if not result.rowcount:
-                lost.add(lease.key)
-    return lost
+                expired.add(lease.key)
+    return expired
 
 
 async def workers(database: Database) -> list[str]:

@@ -120,8 +120,8 @@ class GroupCommitter:
 
         Raises KeyRevoked; UnknownTeam if `submission.team_id` is not a team of the workspace (the team of a team-scoped
         key takes precedence); CallOfOtherTeam; and StateUnavailable if PostgreSQL is unavailable or too many
-        submissions wait. Nothing has changed then, except that a connection lost during commit leaves the result unknown; retrying
-        is safe. Retries by this process are written once.
+        submissions wait. Nothing has changed then, except that a connection lost during commit leaves the result
+        unknown; retrying is safe. Retries by this process are written once.
 
         A canceled caller leaves the queue. Its transaction is canceled if no other submission waits for it; whether
         the submission was recorded is unknown then.

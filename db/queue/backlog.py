@@ -73,7 +73,7 @@ class ReplicaState:
 
     name: str
     replicas: int
-    wanted: int
+    wanted: int  # language: ok
     seen_at: datetime
 
 
@@ -299,9 +299,9 @@ async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> N
         )
 
 
-async def note_replicas(database: Database, name: str, replicas: int, wanted: int) -> None:
+async def note_replicas(database: Database, name: str, replicas: int, requested: int) -> None:
     """Store how many replicas a scaling policy sees and requests."""
-    values: Mapping[str, Any] = {"replicas": replicas, "wanted": wanted, "seen_at": sa.func.now()}
+    values: Mapping[str, Any] = {"replicas": replicas, "wanted": requested, "seen_at": sa.func.now()}
     new = insert(engines).values(name=name, **values)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=values))

@@ -1,13 +1,14 @@
 """Read models of calls and jobs: plain frozen dataclasses. Recording addresses have no signatures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
+from pydantic.alias_generators import to_camel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
@@ -27,10 +28,10 @@ from db.core.tables import (
     transcripts,
 )
 from db.records import corrections as edits
-from db.records import reverted_fields
 from db.records.corrections import CallEdit, EditedCall
 from db.secrets.recording_urls import shown
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
+from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
@@ -306,7 +307,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         warnings=(
             *row.warnings,
             *row.analysis_warnings,
-            *reverted_fields.warnings((at, body) for at, _, body, _ in bodies),
+            *reversion_warnings((at, body) for at, _, body, _ in bodies),
         ),
         submissions=len(submitted),
         jobs=all_jobs,
@@ -408,4 +409,38 @@ def _summary(row: Any) -> CallSummary:
         last_error=_failure(row.error_code, row.error_message, row.error_retryable)
         if row.job_state in ("fetching", "queued", "running")
         else None,
+    )
+
+
+BODY_FIELDS = tuple(to_camel(name.removesuffix("_number")) for name in CALL_FIELDS if name != "call_id")
+
+
+def reversion_warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) -> tuple[str, ...]:
+    """Return a warning for each submission that reverted fields to an earlier value, which they still have.
+
+    `submitted`: the time and body of each submission, in order. Submissions apply in order of arrival, so a late older
+    body overwrites newer values. The warnings contain no values: addresses may be signed.
+    """
+    reverted: dict[str, datetime | None] = {}
+    values_of_field: dict[str, list[Any]] = {}
+    for at, body in submitted:
+        for field in BODY_FIELDS:
+            value = body.get(field)
+            earlier = values_of_field.setdefault(field, [])
+            if value is None or (earlier and earlier[-1] == value):
+                continue  # absent or unchanged
+            reverted[field] = at if value in earlier else None
+            earlier.append(value)
+    moments: dict[datetime, list[str]] = {}
+    for field, moment in reverted.items():
+        if moment is not None:
+            moments.setdefault(moment, []).append(field)
+    return tuple(_reversion_warning(at, fields) for at, fields in sorted(moments.items()))
+
+
+def _reversion_warning(at: datetime, fields: list[str]) -> str:
+    when = at.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
+    return (
+        f"The submission of {when} set {', '.join(fields)} back to an earlier value. If it was an older body that "
+        "arrived late, resubmit the newest one."
     )

@@ -336,7 +336,7 @@ def _unprivileged_user() -> str:
     """Return the system user to run the server as, added if missing. Raises EmbeddedPostgresError if there is none."""
     if not _is_user(SYSTEM_USER) and shutil.which("useradd"):
         _add_system_user()
-    for name in (SYSTEM_USER, "postgres", "nobody"):
+    for name in (SYSTEM_USER, "postgres", "nobody"):  # language: ok
         if _is_user(name):
             return name
     raise EmbeddedPostgresError(f"PostgreSQL cannot run as root: add a system user {SYSTEM_USER!r}.")

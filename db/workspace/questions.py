@@ -58,7 +58,7 @@ class StoredScorecard:
 class QuestionChanges:
     """Result of setting questions and scorecards, by key."""
 
-    made: tuple[str, ...]
+    made: tuple[str, ...]  # language: ok
     changed: tuple[str, ...]
     unchanged: tuple[str, ...]
     removed: tuple[str, ...] = ()

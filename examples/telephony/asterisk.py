@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Asterisk: an AGI script that extensions.conf runs when a call begins and ends. submit.py sends what it writes.
+"""Asterisk: an AGI script that extensions.conf runs when a call begins and ends. submit.py sends the submissions.
 
-Environment of Asterisk's service: RECORDINGS_URL (where RECORDINGS is served), and, if they differ from the defaults
-below, RECORDINGS, SPOOL and PBX (a name for this Asterisk: a UNIQUEID is unique on one system only).
+Set RECORDINGS_URL (the URL of RECORDINGS) in the environment of Asterisk. RECORDINGS, SPOOL and PBX (a name for this
+Asterisk: a UNIQUEID is unique on one system only) have the defaults below.
 """
 
 import os
@@ -21,7 +21,7 @@ WAV_HEADER = 44
 
 
 def read_environment() -> dict[str, str]:
-    """Return what Asterisk says first: lines of `agi_name: value`, then an empty one."""
+    """Return the initial variables: Asterisk sends lines of `agi_name: value`, then an empty line."""
     lines = iter(sys.stdin.readline, "")
     return dict(line.rstrip("\n").split(": ", 1) for line in iter(lambda: next(lines, "\n"), "\n") if ": " in line)
 
@@ -36,7 +36,7 @@ def variable(name: str) -> str:
 
 
 def recording(unique_id: str, side: str) -> str | None:
-    """Return the address of one party's file; None if nothing was recorded, as in a call that nobody answered."""
+    """Return the URL of one party's file, or None if nothing was recorded, for example in an unanswered call."""
     file = RECORDINGS / f"{unique_id}-{side}.wav"
     if not file.exists() or file.stat().st_size <= WAV_HEADER:
         return None

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""FreeSWITCH: turn the call records (mod_json_cdr) of the calls that freeswitch.xml records into submissions.
+"""FreeSWITCH: convert the call records (mod_json_cdr) of recorded calls into submissions.
 
     RECORDINGS_URL=https://pbx.example.com/recordings python3 freeswitch.py
 
-It looks into CDRS each second until it is stopped; with --once it looks once. Records that it has read are removed, so
-CDRS is a folder of its own (`json_cdr_base` in freeswitch.xml). submit.py sends what it writes to SPOOL.
+It reads the folder CDRS each second until it is stopped; with --once it reads it once. It deletes the records that it
+has read, so use a separate folder (`json_cdr_base` in freeswitch.xml). submit.py sends the submissions in SPOOL.
 """
 
 import json
@@ -22,7 +22,7 @@ SPOOL = Path(os.environ.get("SPOOL", "/var/spool/switchboard"))
 
 
 def submission(variables: dict[str, str]) -> dict:
-    """Return the submission of a call by its channel variables. Its id is FreeSWITCH's own, which is a UUID."""
+    """Return the submission for the channel variables of a call. The id of FreeSWITCH is a UUID."""
     file = RECORDINGS / f"{variables['uuid']}.wav"
     url = f"{os.environ['RECORDINGS_URL'].rstrip('/')}/{file.name}" if file.exists() else None
     return {
@@ -36,7 +36,7 @@ def submission(variables: dict[str, str]) -> dict:
     }
 
 
-def look() -> None:
+def convert() -> None:
     for file in sorted(CDRS.rglob("*.json")):
         try:
             variables = json.loads(file.read_text())["variables"]
@@ -47,7 +47,7 @@ def look() -> None:
 
 
 if __name__ == "__main__":
-    look()
+    convert()
     while "--once" not in sys.argv:
         time.sleep(1)
-        look()
+        convert()

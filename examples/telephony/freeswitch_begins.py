@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""FreeSWITCH: announce the calls that freeswitch.xml records when they are answered. submit.py sends what it writes.
+"""FreeSWITCH: announce the calls that freeswitch.xml records when they are answered. submit.py sends the submissions.
 
     ESL_PASSWORD=... python3 freeswitch_begins.py
 
-It listens to mod_event_socket (ESL, by default 127.0.0.1:8021) and connects again when FreeSWITCH was restarted; what
-was answered meanwhile is submitted when it ends, by freeswitch.py. With --once it ends with the connection.
+It listens to mod_event_socket (ESL, by default 127.0.0.1:8021) and reconnects after a restart of FreeSWITCH.
+freeswitch.py submits calls that were answered during the restart when they end. With --once this script exits when the
+connection ends.
 """
 
 import json
@@ -23,13 +24,13 @@ HOST, _, PORT = os.environ.get("ESL", "127.0.0.1:8021").partition(":")
 
 
 def read(stream: BinaryIO) -> tuple[dict[str, str], bytes]:
-    """Return the headers and the body of one message. Raises `ConnectionError` when the connection has ended."""
+    """Return the headers and the body of a message. Raises `ConnectionError` at the end of the connection."""
     lines = []
     while (line := stream.readline()) not in (b"\n", b""):
         lines.append(line.decode().rstrip("\n"))
     if not line:
         raise ConnectionError("FreeSWITCH closed the connection")
-    headers = dict(one.split(": ", 1) for one in lines if ": " in one)
+    headers = dict(header.split(": ", 1) for header in lines if ": " in header)
     return headers, stream.read(int(headers.get("Content-Length", 0)))
 
 

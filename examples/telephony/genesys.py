@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Genesys Cloud: submit the recordings of the voice conversations of an interval. submit.py sends what it writes.
+"""Genesys Cloud: submit the recordings of the voice conversations of an interval. submit.py sends the submissions.
 
     GENESYS_API=https://api.mypurecloud.de GENESYS_LOGIN=https://login.mypurecloud.de \\
     GENESYS_CLIENT=... GENESYS_SECRET=... python3 genesys.py 2026-11-20T09:00:00Z/2026-11-20T10:00:00Z
 
-Run it each hour for the hour that has passed; the same recording again is the same job. The addresses that Genesys
-makes are signed and end: let submit.py run at the same time.
+Run it each hour for the previous hour; submitting a recording twice does not process it twice. The URLs of Genesys are
+signed and expire: run submit.py at the same time.
 """
 
 import base64
@@ -25,18 +25,18 @@ API, LOGIN = os.environ["GENESYS_API"], os.environ["GENESYS_LOGIN"]
 PAGE = 100
 
 
-def ask(url: str, authorization: str, body: bytes | None = None, kind: str = "application/json") -> dict:
+def request(url: str, authorization: str, body: bytes | None = None, kind: str = "application/json") -> dict:
     headers = {"Authorization": authorization, "Content-Type": kind}
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as response:
+        return json.load(response)
 
 
 def log_in() -> str:
-    """Return the Authorization header of a client with the grant "client credentials"."""
+    """Return the Authorization header for the client credentials."""
     pair = base64.b64encode(f"{os.environ['GENESYS_CLIENT']}:{os.environ['GENESYS_SECRET']}".encode()).decode()
     form = "application/x-www-form-urlencoded"
-    answer = ask(f"{LOGIN}/oauth/token", f"Basic {pair}", b"grant_type=client_credentials", form)
-    return f"Bearer {answer['access_token']}"
+    response = request(f"{LOGIN}/oauth/token", f"Basic {pair}", b"grant_type=client_credentials", form)
+    return f"Bearer {response['access_token']}"
 
 
 def conversations(interval: str, authorization: str) -> Iterator[list[dict]]:
@@ -44,22 +44,22 @@ def conversations(interval: str, authorization: str) -> Iterator[list[dict]]:
     voice = {"type": "and", "predicates": [{"dimension": "mediaType", "value": "voice"}]}
     page = 1
     while True:
-        wanted = {"interval": interval, "segmentFilters": [voice], "paging": {"pageSize": PAGE, "pageNumber": page}}
+        query = {"interval": interval, "segmentFilters": [voice], "paging": {"pageSize": PAGE, "pageNumber": page}}
         url = f"{API}/api/v2/analytics/conversations/details/query"
-        found = ask(url, authorization, json.dumps(wanted).encode()).get("conversations", [])
-        if not found:
+        batch = request(url, authorization, json.dumps(query).encode()).get("conversations", [])
+        if not batch:
             return
-        yield found
+        yield batch
         page += 1
 
 
-def recordings(found: list[dict], authorization: str) -> list[dict]:
-    """Return the results of a batch download: an address for each recording."""
+def recordings(conversations: list[dict], authorization: str) -> list[dict]:
+    """Return the results of a batch download, which have a URL for each recording."""
     url = f"{API}/api/v2/recording/batchrequests"
-    wanted = {"batchDownloadRequestList": [{"conversationId": one["conversationId"]} for one in found]}
-    job = ask(url, authorization, json.dumps(wanted).encode())["id"]
+    ids = [{"conversationId": conversation["conversationId"]} for conversation in conversations]
+    job = request(url, authorization, json.dumps({"batchDownloadRequestList": ids}).encode())["id"]
     while True:
-        status = ask(f"{url}/{job}", authorization)
+        status = request(f"{url}/{job}", authorization)
         if status["resultCount"] >= status["expectedResultCount"]:
             return status["results"]
         time.sleep(5)
@@ -67,9 +67,9 @@ def recordings(found: list[dict], authorization: str) -> list[dict]:
 
 def submission(conversation: dict, recording: dict) -> dict:
     """Return the submission of a recording. Its id is a UUID; a conversation can have several recordings."""
-    sessions = [one for participant in conversation["participants"] for one in participant["sessions"]]
-    session = next(one for one in sessions if one["mediaType"] == "voice" and one.get("dnis"))
-    start, end = (datetime.fromisoformat(conversation[f"conversation{what}"]) for what in ("Start", "End"))
+    sessions = (session for participant in conversation["participants"] for session in participant["sessions"])
+    session = next(session for session in sessions if session["mediaType"] == "voice" and session.get("dnis"))
+    start, end = (datetime.fromisoformat(conversation[f"conversation{side}"]) for side in ("Start", "End"))
     return {
         "callId": recording["recordingId"],
         "from": session.get("ani", "anonymous").removeprefix("tel:"),
@@ -83,8 +83,8 @@ def submission(conversation: dict, recording: dict) -> dict:
 
 def main() -> None:
     authorization = log_in()
-    for found in conversations(sys.argv[1], authorization):
-        ended = {one["conversationId"]: one for one in found if one.get("conversationEnd")}
+    for batch in conversations(sys.argv[1], authorization):
+        ended = {call["conversationId"]: call for call in batch if call.get("conversationEnd")}
         for recording in recordings(list(ended.values()), authorization) if ended else []:
             if recording.get("resultUrl"):
                 put(SPOOL, submission(ended[recording["conversationId"]], recording))

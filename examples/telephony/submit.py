@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Send the calls that wait in a folder to Switchboard: none is lost, and those of one call stay in order.
+"""Send the submissions in a folder to Switchboard, without losing one and in order for each call.
 
-A script that learns of a call writes it to the folder with `put`. This process sends what it finds, oldest first:
+A script writes a submission to the folder with `put`. This process sends them, oldest first:
 
     BASE_URL=https://switchboard.example.com KEY=sb_... python3 submit.py /var/spool/switchboard
 
-It runs until it is stopped. With --once it makes one pass and exits with 0 if nothing waits any more, else with 1.
+It runs until it is stopped. With --once it makes one pass and exits with 0 if the folder is empty, else with 1.
 """
 
 import http.client
@@ -19,35 +19,35 @@ import urllib.request
 import uuid
 from pathlib import Path
 
-BODY_AT_FAULT = {400, 413, 415}  # the same body would be refused again
-THIS_CALL_ONLY = {403, 500}  # other calls may be accepted all the same
-LONGEST_WAIT = 300.0
+BODY_AT_FAULT = {400, 413, 415}  # the same body would be rejected again
+THIS_CALL_ONLY = {403, 500}  # other calls may be accepted
+MAX_WAIT = 300.0
 
 
 def call_id(name: str) -> str:
-    """Return the UUID for a system's own call id: the same one each time and on every machine."""
+    """Return a UUID for a call id of the telephone system: the same each time and on every machine."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
 def put(spool: Path, body: dict) -> None:
-    """Write a submission to the folder. Once this returns, it survives a restart."""
+    """Write a submission to the folder; it then survives a restart."""
     spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-    waiting = spool / f"{time.time_ns():020d}.{body['callId']}.json"
-    unfinished = waiting.with_suffix(".tmp")
+    submission = spool / f"{time.time_ns():020d}.{body['callId']}.json"
+    unfinished = submission.with_suffix(".tmp")
     with open(unfinished, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump(body, file)
         file.flush()
         os.fsync(file.fileno())
-    unfinished.rename(waiting)
+    unfinished.rename(submission)
 
 
 def post(body: bytes, base_url: str, key: str) -> tuple[int, float, str]:
-    """Return the status of the answer (0: none came), the seconds it asks to wait, and its text."""
+    """Return the status of the response (0: none), the seconds to wait (Retry-After), and its text."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{base_url.rstrip('/')}/submit", body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, 0.0, ""
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, 0.0, ""
     except urllib.error.HTTPError as error:
         wait = error.headers.get("Retry-After", "")
         return error.code, float(wait) if wait.isdigit() else 0.0, error.read().decode(errors="replace")
@@ -56,27 +56,27 @@ def post(body: bytes, base_url: str, key: str) -> tuple[int, float, str]:
 
 
 def send_all(spool: Path, base_url: str, key: str) -> float | None:
-    """Send what waits; return None if nothing waits any more, else the seconds that an answer asked to wait."""
-    behind: set[str] = set()  # calls with a submission that was not accepted: later ones must not overtake it
-    asked: float | None = None
-    for waiting in sorted(spool.glob("*.json")):
-        call = waiting.name.split(".")[1]
-        if call in behind:
+    """Send all submissions. Return the seconds to wait before the next pass, or None if all were sent."""
+    blocked: set[str] = set()  # calls with a submission that was not accepted: later ones must not overtake it
+    delay: float | None = None
+    for submission in sorted(spool.glob("*.json")):
+        call = submission.name.split(".")[1]
+        if call in blocked:
             continue
-        status, wait, text = post(waiting.read_bytes(), base_url, key)
+        status, wait, text = post(submission.read_bytes(), base_url, key)
         if status == 202:
-            waiting.unlink()
+            submission.unlink()
             continue
-        logging.warning("%s: %s %s", waiting.name, status or "no answer", text)
+        logging.warning("%s: %s %s", submission.name, status or "no response", text)
         if status in BODY_AT_FAULT:
             (spool / "refused").mkdir(mode=0o700, exist_ok=True)
-            waiting.rename(spool / "refused" / waiting.name)
+            submission.rename(spool / "refused" / submission.name)
             continue
-        behind.add(call)
-        asked = max(wait, asked or 0.0)
+        blocked.add(call)
+        delay = max(wait, delay or 0.0)
         if status not in THIS_CALL_ONLY:
             break
-    return asked
+    return delay
 
 
 def main() -> int:
@@ -84,11 +84,11 @@ def main() -> int:
     spool, base_url, key = Path(sys.argv[1]), os.environ["BASE_URL"], os.environ["KEY"]
     failures = 0
     while True:
-        asked = send_all(spool, base_url, key)
+        delay = send_all(spool, base_url, key)
         if "--once" in sys.argv:
-            return 0 if asked is None else 1
-        failures = 0 if asked is None else failures + 1
-        time.sleep(1.0 if asked is None else min(max(asked, 2.0 ** min(failures, 9)), LONGEST_WAIT))
+            return 0 if delay is None else 1
+        failures = 0 if delay is None else failures + 1
+        time.sleep(1.0 if delay is None else min(max(delay, 2.0 ** min(failures, 9)), MAX_WAIT))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""3CX (V20): fetch new recordings over the Configuration API and submit them. submit.py sends what it writes.
+"""3CX (V20): fetch new recordings over the Configuration API and submit them. submit.py sends the submissions.
 
     PBX=https://pbx.example.com CLIENT_ID=... CLIENT_SECRET=... \\
     RECORDINGS=/srv/recordings RECORDINGS_URL=https://files.example.com/recordings python3 threecx.py
 
-Run it each minute. A recording can be had from 3CX only with a token that ends after an hour. So it is stored in
-RECORDINGS, and Switchboard fetches it from RECORDINGS_URL, where a web server of yours serves that folder.
+Run it each minute. 3CX serves a recording only with a token that expires after an hour. So this script stores it in
+RECORDINGS, and Switchboard fetches it from RECORDINGS_URL, where your web server serves that folder.
 """
 
 import json
@@ -21,13 +21,13 @@ PBX = os.environ["PBX"].rstrip("/")
 RECORDINGS = Path(os.environ["RECORDINGS"])
 SPOOL = Path(os.environ.get("SPOOL", "/var/spool/switchboard"))
 LAST = SPOOL / "3cx-last-id"
-OUTGOING = {"InboundExternal": False, "OutboundExternal": True}  # neither: a call between your own phones
+OUTGOING = {"InboundExternal": False, "OutboundExternal": True}  # neither: an internal call
 
 
 def fetch(path: str, token: str = "", body: bytes | None = None) -> bytes:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib.request.urlopen(urllib.request.Request(PBX + path, body, headers), timeout=60) as answer:
-        return answer.read()
+    with urllib.request.urlopen(urllib.request.Request(PBX + path, body, headers), timeout=60) as response:
+        return response.read()
 
 
 def log_in() -> str:
@@ -52,8 +52,8 @@ def submission(recording: dict, file: Path) -> dict:
 def main() -> None:
     token = log_in()
     last = int(LAST.read_text()) if LAST.exists() else 0
-    wanted = urlencode({"$filter": f"Id gt {last}", "$orderby": "Id", "$top": 100})
-    for recording in json.loads(fetch(f"/xapi/v1/Recordings?{wanted}", token))["value"]:
+    query = urlencode({"$filter": f"Id gt {last}", "$orderby": "Id", "$top": 100})
+    for recording in json.loads(fetch(f"/xapi/v1/Recordings?{query}", token))["value"]:
         file = RECORDINGS / f"3cx-{recording['Id']}.wav"
         file.write_bytes(fetch(f"/xapi/v1/Recordings/Pbx.DownloadRecording(recId={recording['Id']})", token))
         put(SPOOL, submission(recording, file))

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Twilio: receive recording status callbacks on 127.0.0.1:8090, behind your TLS proxy. submit.py sends what they say.
+"""Twilio: receive recording status callbacks on 127.0.0.1:8090, behind your TLS proxy. submit.py sends the submissions.
 
     TWILIO_AUTH_TOKEN=... PUBLIC_URL=https://hooks.example.com python3 twilio.py
 
-The address that you give Twilio as recordingStatusCallback says what the callback itself does not:
+Set recordingStatusCallback to an address with the facts that a callback lacks:
 
     https://hooks.example.com/recorded?from=%2B4930123456&to=%2B4940987654&outgoing=false&first=customer
 
-With recordingStatusCallbackEvent="in-progress completed" a call is announced when its recording begins.
+With recordingStatusCallbackEvent="in-progress completed" a call is announced at the start of its recording.
 
 `first` is the party of the call that is recorded (Twilio's parent call). Calls are written to SPOOL/rep-first and to
-SPOOL/customer-first: run a submit.py for each, the second one with a key that was made with --channels-swapped.
+SPOOL/customer-first: run a submit.py for each, the second with a key that was created with --channels-swapped.
 """
 
 import base64
@@ -49,8 +49,8 @@ def submission(query: dict[str, str], form: dict[str, str]) -> dict:
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        sent = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), 65536)).decode()
-        parameters = parse_qsl(sent, keep_blank_values=True)
+        body = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), 65536)).decode()
+        parameters = parse_qsl(body, keep_blank_values=True)
         expected = signature(os.environ["TWILIO_AUTH_TOKEN"], os.environ["PUBLIC_URL"] + self.path, parameters)
         if not hmac.compare_digest(expected, self.headers.get("X-Twilio-Signature", "")):
             return self.reply(403)
@@ -62,7 +62,7 @@ class Receiver(BaseHTTPRequestHandler):
         return self.reply(204)
 
     def log_request(self, *_: object) -> None:
-        """Nothing: the address holds the numbers of the call."""
+        """Log nothing: the URL contains the numbers of the call."""
 
     def reply(self, status: int) -> None:
         self.send_response(status)

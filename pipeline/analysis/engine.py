@@ -101,7 +101,8 @@ class AnalysisOptions(BaseModel):
     )
     tone_by_voice: ToneByVoice = Field(
         "customers",
-        description="Whose voice counts, in addition to the words, for the strength of sentiment: customers, nobody or "
+        description="Whose voice counts, in addition to the words, for the strength of sentiment: "
+        "customers, nobody or "  # language: ok
         "everybody. Emotions of employees must not be inferred from their voices in the European Union (AI Act, "
         "Article 5(1)(f)): for agents, and for anyone not confirmed as a customer, only words count unless this is "
         "everybody.",

@@ -213,5 +213,4 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _ratio(part: float, whole: float) -> float | None:
-    """None where there is nothing to divide by."""
     return part / whole if whole > 0 else None

@@ -20,7 +20,7 @@ from pipeline.domain.speech import ChunkText
 
 SHIPPED = Path(__file__).parent / "calibration"
 ENGLISH_ONLY, MULTILINGUAL = "english-only", "multilingual"
-FEATURES = ("confidence", "support", "beside", "near")
+FEATURES = ("confidence", "support", "beside", "near")  # language: ok
 BOUNDS = (0.0001, 0.9999)  # of a confidence, so that its log odds are finite
 UNKNOWN = 1.0  # support if the recognizer returned one hypothesis only
 
@@ -65,16 +65,16 @@ def supports(words: Sequence[str], hypotheses: Sequence[tuple[Sequence[str], flo
 def features(text: ChunkText) -> Floats:
     """Return the features of each word of a window, shape (words, features), in the order of `FEATURES`.
 
-    confidence: log odds of the word's confidence. support: see `supports`. beside, near: summed improbability, 0..2, of
-    the two adjacent words and of the two words after those; 0 beyond the window.
+    Log odds of the word's confidence; its support (see `supports`); summed improbability, 0..2, of the two adjacent
+    words and of the two words next to those, 0 beyond the window.
     """
     if not text.words:
         return np.zeros((0, len(FEATURES)))
     confidence = np.clip([word.confidence for word in text.words], *BOUNDS)
     supported = text.supports if len(text.supports) == len(text.words) else [UNKNOWN] * len(text.words)
     around = np.pad(1 - confidence, 2)
-    beside, near = around[1:-3] + around[3:-1], around[:-4] + around[4:]
-    return np.column_stack([np.log(confidence / (1 - confidence)), supported, beside, near])
+    adjacent, near = around[1:-3] + around[3:-1], around[:-4] + around[4:]
+    return np.column_stack([np.log(confidence / (1 - confidence)), supported, adjacent, near])
 
 
 def risks(text: ChunkText, calibration: DoubtCalibration) -> Floats:

@@ -6,19 +6,19 @@ MAX_TOKENS = 223  # half of Whisper's 448, less <|startofprev|>: OpenAI's bound 
 
 
 def terms(vocabulary: Iterable[str]) -> tuple[str, ...]:
-    """Without blanks, control characters and repetitions, in the order given; case does not tell terms apart."""
-    found: dict[str, str] = {}
+    """Return the distinct terms, ignoring case, in their order, without blanks and control characters."""
+    by_folded: dict[str, str] = {}
     for term in vocabulary:
         plain = " ".join("".join(c if c.isprintable() else " " for c in term).split())
         if plain:
-            found.setdefault(plain.casefold(), plain)
-    return tuple(found.values())
+            by_folded.setdefault(plain.casefold(), plain)
+    return tuple(by_folded.values())
 
 
 def tokens(vocabulary: Sequence[str], encode: Callable[[str], list[int]], limit: int = MAX_TOKENS) -> list[int]:
-    """ " Ada Lovelace, Grundig, ..." as at most `limit` tokens; whole terms only, the first of the list first.
+    """Return the tokens of " Ada Lovelace, Grundig, ...", max. `limit`, up to the first term that does not fit.
 
-    A term that does not fit ends the list: what comes after it matters less. No terms give no tokens.
+    Terms are in the order of their importance.
     """
     text, taken = "", list[int]()
     for term in terms(vocabulary):

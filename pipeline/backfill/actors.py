@@ -150,20 +150,20 @@ class Backfiller:
         )
 
     def _process_alone(self, part: str, block: str, recording: SourceFile, deaths: dict[str, int]) -> pa.Table:
-        """Process one recording alone, in its own part, so that the next death loses nothing else."""
+        """Process one recording alone, in its own part, so that the next death affects no other."""
         if (written := self._output.part(part)) is not None:
             return written
         self._output.note_started(block, self._job.run, recording.path, deaths)
         if deaths.get(recording.path, 0) < DEATHS_ALONE:
             (row,) = self._read_with_retry(part, [recording])
         else:
-            lost = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
+            error = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
             row = {
                 "path": recording.path,
                 "bytes": recording.size,
                 "modified": recording.modified,
                 "warnings": [],
-            } | failure(lost)
+            } | failure(error)
         return self._output.write(part, [row], self._job.run)
 
     def _read_with_retry(self, part: str, block: Sequence[SourceFile]) -> list[dict[str, Any]]:

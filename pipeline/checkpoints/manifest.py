@@ -1,51 +1,50 @@
-"""What a checkpoint's folder says about itself (`switchboard.json`), and whether its files are whole (`SHA256SUMS`)."""
-
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.errors import CheckpointDamaged
+from pipeline.errors import CallError, CheckpointDamaged
 
 MANIFEST, CHECKSUMS = "switchboard.json", "SHA256SUMS"
-WEIGHTS = {".bin", ".ckpt", ".npz", ".pt", ".safetensors"}  # most of these are pickles: loading them runs code
-NOT_OF_THE_MODEL = {"LICENSE", "README.md", CHECKSUMS}  # files of a folder that decide nothing
+WEIGHTS = {".bin", ".ckpt", ".npz", ".pt", ".safetensors"}  # most are pickles: loading them runs code
+NOT_OF_THE_MODEL = {"LICENSE", "README.md", CHECKSUMS}
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model on this machine. `name` is stored beside every result that it made."""
+    """A model on this machine. `name` is stored with each of its results."""
 
     name: str
     folder: Path
     synthetic: bool = False  # trained on synthetic speech: for tests, no use on real voices
-    max_chunk_seconds: float | None = None  # the longest chunk a recognizer has learnt; None: what its kind allows
-    languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
-    vocabulary: bool = False  # names and terms given as a prompt were measured to help this recognizer
-    packing: bool = True  # False: pauses left out of a window were measured to harm this recognizer
-    time_tokens: bool = False  # this recognizer learned no text without Whisper's time tokens
-    word_delay: float = 0.0  # seconds by which this recognizer's alignment is early, as measured; added to word times
+    max_chunk_seconds: float | None = None  # longest chunk in training; None: the engine's limit
+    languages: tuple[str, ...] = ()  # ISO 639-1; empty: those of the engine
+    vocabulary: bool = False  # measured: names and terms in the prompt help this recognizer
+    packing: bool = True  # False: measured that removed pauses harm this recognizer
+    time_tokens: bool = False  # this recognizer was trained only with Whisper's time tokens
+    word_delay: float = 0.0  # measured seconds by which the alignment is early; added to word times
     note: str = ""
-    parts: Mapping[str, Path] = field(default_factory=dict)  # folders of a checkpoint that is put together from several
-    preferred: str = ""  # the model that "auto" prefers, where it is not available
+    parts: Mapping[str, Path] = field(default_factory=dict)  # folders of a model that consists of several checkpoints
+    preferred: str = ""  # the model that "auto" prefers, if unavailable
     advice: str = ""  # how to get the preferred model
 
     def digest(self) -> str:
-        """Return a hex digest of all files by content: what a result that this checkpoint made can be known by."""
-        found = hashlib.sha256()
+        """Return a hex digest of all files, which identifies the checkpoint of a result."""
+        digest = hashlib.sha256()
         for part, folder in sorted(self.parts.items()) or [("", self.folder)]:
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.name not in NOT_OF_THE_MODEL and not path.name.startswith("."):
-                    found.update(f"{part}/{path.relative_to(folder).as_posix()}\0{sha256(path)}\n".encode())
-        return found.hexdigest()
+                    digest.update(f"{part}/{path.relative_to(folder).as_posix()}\0{sha256(path)}\n".encode())
+        return digest.hexdigest()
 
 
 def read(name: str, folder: Path) -> Checkpoint:
-    """Check the folder's checksums, if it has any, and read its manifest, if it has one.
+    """Verify the checksums of a folder, if any, and return the checkpoint with its manifest, if any.
 
-    Folders from the hub have neither: the hub's client compares its own checksums while it downloads.
-    Raises `CheckpointDamaged`.
+    Folders of the hub have neither: its client verifies downloads. Raises `CheckpointDamaged`.
     """
     verify(folder)
     path = folder / MANIFEST
@@ -70,9 +69,9 @@ def read(name: str, folder: Path) -> Checkpoint:
 
 
 def verify(folder: Path) -> None:
-    """Compare every file with SHA256SUMS; raises `CheckpointDamaged` on the first that differs or is not listed.
+    """Compare every file with SHA256SUMS. A folder without it passes.
 
-    A folder without SHA256SUMS passes.
+    Raises `CheckpointDamaged` for the first file that differs or is not listed.
     """
     sums = folder / CHECKSUMS
     if not sums.is_file():
@@ -82,7 +81,7 @@ def verify(folder: Path) -> None:
     for name, expected in listed.items():
         path = folder / name
         if not path.is_file():
-            raise CheckpointDamaged(f"{path} is listed in {CHECKSUMS} and is not there.")
+            raise CheckpointDamaged(f"{path} is listed in {CHECKSUMS} and missing.")
         if sha256(path) != expected:
             raise CheckpointDamaged(f"{path} is not the file that {CHECKSUMS} lists; it is not loaded.")
     for path in folder.rglob("*"):
@@ -94,3 +93,27 @@ def sha256(path: Path) -> str:
     """Return the hex digest of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_DEVICE_ERROR = re.compile(r"\b(?:cuda|cublas|cudnn|out of memory|allocate)", re.IGNORECASE)
+
+
+@contextmanager
+def loading(folder: Path) -> Iterator[None]:
+    """Raise `CheckpointDamaged` if the files of `folder` cannot be loaded, for example after an interrupted copy.
+
+    Checksums were verified before. Errors of the device are raised unchanged.
+    """
+    try:
+        for path in folder.glob("*.json"):
+            json.loads(path.read_bytes())  # some libraries ignore an unreadable file and guess
+        yield
+    except CallError:
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError | ImportError) or _DEVICE_ERROR.search(str(error)):
+            raise
+        raise CheckpointDamaged(
+            f"The files in {folder} are not a complete model ({str(error).rstrip('.') or type(error).__name__}). "
+            "Wait if they are still being copied; otherwise copy them again."
+        ) from error

@@ -1,6 +1,6 @@
-"""The checkpoint store: one folder per user, in it one folder for each checkpoint of the lock.
+"""The checkpoint store: a folder with a subfolder per checkpoint of the lock, such as `whisper-base/model.bin`.
 
-`<store>/whisper-base/model.bin` and so on. A file counts when its SHA-256 is the lock's; nothing else is trusted.
+Only files with the SHA-256 of the lock are trusted.
 """
 
 from pathlib import Path
@@ -11,21 +11,21 @@ from pipeline.errors import CheckpointDamaged
 
 
 def default_folder() -> Path:
-    """Return the store's folder where no setting names one: in the user's data folder."""
+    """Return the default folder of the store, in the data folder of the user."""
     from platformdirs import user_data_path
 
     return user_data_path("switchboard") / "checkpoints"
 
 
 def is_here(checkpoint: LockedCheckpoint, store: Path) -> bool:
-    """Whether the store has a folder of that name; its files are not looked at."""
+    """Return whether the store has a folder for the checkpoint. Does not verify its files."""
     return (store / checkpoint.name).is_dir()
 
 
 def verify(checkpoint: LockedCheckpoint, store: Path) -> None:
-    """Hash every file of a checkpoint. Licenses may be missing: they do not decide what is loaded.
+    """Verify every file of a checkpoint. Its license may be missing.
 
-    Raises `CheckpointDamaged` on the first file that is missing, differs, or holds weights that the lock does not name.
+    Raises `CheckpointDamaged` for the first file that is missing or differs, or for unlisted weights.
     """
     folder = store / checkpoint.name
     advice = f"Run `switchboard checkpoints fetch {checkpoint.name}` to replace it."
@@ -37,7 +37,7 @@ def verify(checkpoint: LockedCheckpoint, store: Path) -> None:
             raise CheckpointDamaged(f"{path} is missing. {advice}")
         if path.stat().st_size != file.size or sha256(path) != file.sha256:
             raise CheckpointDamaged(f"{path} is not the official file: its SHA-256 is not the lock's. {advice}")
-    named = {file.name for file in checkpoint.files}
+    listed = {file.name for file in checkpoint.files}
     for path in folder.rglob("*"):
-        if path.suffix in WEIGHTS and path.relative_to(folder).as_posix() not in named:
+        if path.suffix in WEIGHTS and path.relative_to(folder).as_posix() not in listed:
             raise CheckpointDamaged(f"{path} does not belong to {checkpoint.name}; nothing of this folder is loaded.")

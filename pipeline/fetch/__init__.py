@@ -1,1 +1,0 @@
-"""From the sender's URL, past the address guard, into our own store of recordings."""

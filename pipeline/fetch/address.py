@@ -112,13 +112,12 @@ async def resolve(host: str, port: int) -> list[str]:
 
 @cache
 def _lookups() -> ThreadPoolExecutor:
-    """Threads of their own: a name server that does not answer holds one for half a minute, and a sender may name many
-    hosts. The threads of `asyncio.to_thread` write what is fetched, and would all be waiting."""
+    # separate: a silent name server blocks a thread for half a minute, and `asyncio.to_thread` writes downloads
     return ThreadPoolExecutor(LOOKUPS, "resolve")
 
 
 def is_public(ip: IP) -> bool:
-    """True for a unicast address on the open Internet; addresses that wrap another one never count as public."""
+    """Return whether `ip` is a public unicast address; addresses that wrap another one are not."""
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         return False  # ::ffff:8.8.8.8 has no business in DNS
     if ip in METADATA or not ip.is_global or ip.is_multicast or ip.is_reserved or ip.is_unspecified:
@@ -226,7 +225,7 @@ class AddressGuard:
         if port in SERVICE_PORTS and not with_port:
             return False
         if is_own and not with_port:
-            return ip not in METADATA and any(rule.is_just(host, ip) for rule in self._allowed)
+            return ip not in METADATA and any(rule.allows_exactly(host, ip) for rule in self._allowed)
         rules = [rule for rule in self._allowed if rule.port in (None, port)]
         if any(rule.network is not None and ip in rule.network for rule in rules):
             return True
@@ -235,23 +234,23 @@ class AddressGuard:
 
 @dataclass(frozen=True, slots=True)
 class AllowRule:
-    """One entry of the allow-list: a name or a network, and a port if only that one counts."""
+    """Entry of the allow-list: a name or a network, and optionally a port."""
 
     name: str | None
     network: ipaddress.IPv4Network | ipaddress.IPv6Network | None
     port: int | None
 
     def covers(self, host: str, ip: IP) -> bool:
-        """True where the rule speaks of `host`, or of its address."""
+        """Return whether the rule applies to `host` or its address, ignoring the port."""
         return ip in self.network if self.network is not None else self.name == host
 
-    def is_just(self, host: str, ip: IP) -> bool:
-        """True where the rule speaks of this host or this one address, with any port."""
+    def allows_exactly(self, host: str, ip: IP) -> bool:
+        """Return whether the rule allows exactly this host or address, with any port."""
         is_single_host = self.network is None or self.network.num_addresses == 1
         return self.port is None and is_single_host and self.covers(host, ip)
 
     def names(self, host: str) -> bool:
-        """True where the rule speaks of `host` as written in a URL."""
+        """Return whether the rule applies to `host` as written in a URL."""
         literal = _literal(host)
         if self.network is not None:
             return literal is not None and literal in self.network

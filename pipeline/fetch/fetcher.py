@@ -298,6 +298,6 @@ def _headers(source: _Source, incoming: Incoming) -> list[tuple[bytes, bytes]]:
 
 
 def _check_is_audio(head: bytes, media_type: str | None) -> None:
-    content_type = sniff.what_it_is(head, media_type)
+    content_type = sniff.detect_type(head, media_type)
     if content_type:
         raise NotAudio(f"The server sent {content_type} instead of a recording.")

@@ -129,7 +129,7 @@ async def _store(copy: Path, channel: int, storage: str, max_bytes: int) -> Reco
             raise RecordingEmpty("The file that was handed in has zero bytes.")
         if os.fstat(source.fileno()).st_size > max_bytes:
             raise body.too_large(max_bytes)
-        if content_type := sniff.what_it_is(head, None):
+        if content_type := sniff.detect_type(head, None):
             raise NotAudio(f"The file that was handed in is {content_type} instead of a recording.")
         source.seek(0)
         while await asyncio.to_thread(_copy_piece, source, incoming):

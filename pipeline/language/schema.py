@@ -15,7 +15,7 @@ REQUIRED: dict[str, str] = {
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
         not_here asked_company
-        nobody_to_keep after_name answers_by_surname colleague female_titles male_titles female_names
+        not_a_contact after_name answers_by_surname colleague female_titles male_titles female_names
         male_names female_endings male_endings business given asked_given
     """,
     "spelling": "not_letters as_in letters alphabet fillers with without asked repeat",

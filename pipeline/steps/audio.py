@@ -59,7 +59,7 @@ async def _measure(run: CallRun, audio: AudioAnalysis) -> Prosody | None:
 
 def _judged_speech(audio: AudioAnalysis, voices: str) -> tuple[tuple[Span, ...], ...]:
     """Return the speech of each channel whose voice may be judged: nothing else is measured."""
-    if voices == "nobody":
+    if voices == "nobody":  # language: ok
         return ((),) * len(audio.speech)
     if voices == "customers" and audio.layout.kind.separated:
         return tuple(spans if channel == CUSTOMER else () for channel, spans in enumerate(audio.speech))

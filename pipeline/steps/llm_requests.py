@@ -83,7 +83,9 @@ def _note(endpoint: ModelEndpoint, down: bool, options: AnalysisOptions) -> None
     was = endpoint.is_down
     endpoint.failed = endpoint.failed + 1 if down else 0
     if endpoint.is_down != was:
-        change = "does not respond: calls are analyzed by rules, and one at a time tries it" if down else "responds again"
+        change = (
+            "does not respond: calls are analyzed by rules, and one at a time tries it" if down else "responds again"
+        )
         log.warning("the language model %s %s", options.model, change)
 
 

@@ -1,7 +1,5 @@
 """Keys, webhook deliveries and voice profiles. Changes need a session whose key has the scope `admin`."""
 
-from collections.abc import Iterable
-from typing import Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from starlette.responses import Response
@@ -150,18 +148,10 @@ def uuid_of(text: str | None) -> UUID | None:
         raise NotUnderstood from None
 
 
-class OfTeam(Protocol):
-    @property
-    def team_id(self) -> UUID | None: ...
-
-
-T = TypeVar("T", bound=OfTeam)
-
-
 async def workspace(visit: Visit) -> Response:
     """Render the page. It shows no secrets, and URLs without their query."""
     database, home, team = visit.database, visit.viewer.workspace_id, visit.viewer.team_id
-    hooks = _of_team(await endpoints.list_endpoints(database, home), team)
+    hooks = [hook for hook in await endpoints.list_endpoints(database, home) if team in (None, hook.team_id)]
     urls = {hook.endpoint_id: shown(hook.url) for hook in hooks}
     deliveries = await event_views.list_deliveries(database, home, limit=MAX_DELIVERIES) if hooks else []
     return visit.page(
@@ -171,7 +161,7 @@ async def workspace(visit: Visit) -> Response:
         types=type_names(),
         parts=PARTS,
         scopes=("submit", "read", "edit", "admin"),
-        keys=_of_team(await keys.list_keys(database, home), team),
+        keys=[key for key in await keys.list_keys(database, home) if team in (None, key.team_id)],
         endpoints=hooks,
         urls=urls,
         standings=await event_views.standings(database, home),
@@ -179,7 +169,3 @@ async def workspace(visit: Visit) -> Response:
         voices=await voiceprints.list_(database, home, MAX_VOICES) if team is None else [],
         teams={row.team_id: row.name for row in await directory.list_teams(database, home)},
     )
-
-
-def _of_team(items: Iterable[T], team: UUID | None) -> list[T]:
-    return [item for item in items if team in (None, item.team_id)]

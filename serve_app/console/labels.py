@@ -97,13 +97,7 @@ DURATIONS: Mapping[str, str] = {
     "5 to 15 min": "5 to 15 min",
     "over 15 min": "over 15 min",
 }
-DELIVERY_STATES: Mapping[str, str] = {
-    "waiting": "waiting",
-    "behind": "waiting",
-    "sending": "sending",
-    "delivered": "delivered",
-    "failed": "failed",
-}
+DELIVERY_STATES = ("waiting", "sending", "delivered", "failed")
 VOICE_STATES: Mapping[str, str] = {
     "enrolled": "enrolled",
     "waiting": "waiting for approval",

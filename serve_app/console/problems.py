@@ -17,10 +17,10 @@ from serve_app.console.site import (
     PageProblem,
     SignInNeeded,
     Site,
-    Unavailable,
     Visitor,
 )
 from serve_app.experiments.comparison_cache import ComparisonQueueFull, ComparisonTimeout
+from serve_app.http.problems import Unavailable
 
 log = logging.getLogger("switchboard.console")
 

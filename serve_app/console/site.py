@@ -20,7 +20,6 @@ from serve_app.console import charts, labels
 from serve_app.console.guard import drop_session, session_of
 from serve_app.console.wording import Wording, choose_language, choose_zone, languages
 from serve_app.http.auth import UnknownKeyLimiter, source_of
-from serve_app.http.problems import Unavailable
 from serve_app.records.transcripts import clock
 from serve_app.settings import Settings
 
@@ -264,20 +263,3 @@ async def read_form(request: Request, most: int = MAX_FORM_BYTES, fields: int = 
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=fields))
     except (ValueError, ClientDisconnect):
         raise FormRefused from None
-
-
-__all__ = [
-    "NotAllowed",
-    "NotFound",
-    "NotUnderstood",
-    "OpenPage",
-    "Page",
-    "PageProblem",
-    "SignInNeeded",
-    "Site",
-    "Unavailable",
-    "Visit",
-    "Visitor",
-    "asset",
-    "etag_of",
-]

@@ -51,7 +51,7 @@ async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence
     async for page in _pages(call_ids):
         async with database.transaction(with_long_timeout(reader), snapshot=True) as connection:
             transcripts = await views.transcripts_of(connection, page)
-            corrections = await annotations.known_of(connection, page)
+            corrections = await annotations.annotations_of(connection, page)
         calls += [
             _with_corrections(from_transcript(str(call_id), transcript), corrections[call_id])
             for call_id, transcript in transcripts

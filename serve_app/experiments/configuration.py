@@ -146,7 +146,9 @@ def resolved(changes: Set, settings: Settings) -> dict[str, dict[str, Any]]:
 
 def without_secrets(options: BaseModel) -> dict[str, Any]:
     """Return a group's settings as a run stores them; of an engine, all that it has."""
-    engine_options = options.for_engine() if isinstance(options, EngineOptions) and options.engine != options.OFF else options
+    engine_options = (
+        options.for_engine() if isinstance(options, EngineOptions) and options.engine != options.OFF else options
+    )
     return engine_options.model_dump(
         mode="json", exclude={name for name, hidden in _fields(engine_options).items() if hidden}
     )

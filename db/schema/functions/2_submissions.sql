@@ -1,7 +1,7 @@
 -- Taking in submissions.
 
--- Nobody records six hours by default, and what a sender declares must not start a cluster; 0 is what some telephony
--- systems send for "not known".
+-- A declared duration must not start a cluster: six hours are the maximum. Some telephony systems send 0 for an unknown
+-- duration.
 CREATE OR REPLACE FUNCTION declared_seconds(declared bigint) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN declared > 0 THEN least(declared, 21600) END;
 
@@ -188,7 +188,7 @@ BEGIN
         END IF;
 
         IF sent.recording_url IS NOT NULL AND NOT (same_recording AND old.state IN ('transcribing', 'completed')) THEN
-            -- A recording nobody works on yet, another one than before, or a failed one sent again: a new job.
+            -- A first or another recording, or the same one again before its processing or after a failure: a new job.
             UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
                 WHERE call_pk = old.id AND state IN ('queued', 'running');
             INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'process') RETURNING id INTO new.job_id;

@@ -57,7 +57,7 @@ And this is its object:
 
 Write titles, summary and topics in {language}.
 The JSON schema of the object:
-{schema}"""
+{schema}"""  # language: ok
 
 SENTENCES = 4
 

@@ -46,7 +46,7 @@ yes/no: "yes" or "no"; "no" only where it is said that it is not so. choice: one
 date: the words that say it, copied. text: in a few words of the call.
 
 The questions:
-{questions}"""
+{questions}"""  # language: ok
 
 
 class _StatedAnswer(BaseModel):

@@ -1,1 +1,1 @@
-"""Findings by rules and small fitted weights: no language model, no network. One room per subject; numbers for all."""
+"""Findings by rules and small fitted weights, without a language model and network."""

@@ -40,7 +40,7 @@ GAP = 0.1  # seconds by which sound may precede its timestamp; beyond that audio
 REWIND = 1.0  # seconds by which it may lag; beyond that the container's timestamps restarted
 MAX_GAPS = 1000  # recorded one by one
 MAX_GAP = 1800.0  # seconds; a larger jump is damage: packets are not lost for half an hour
-MAX_DAMAGED = 10_000  # undecodable packets before giving up, if they outnumber the decoded ones
+MAX_DAMAGED = 10_000  # undecodable packets before decoding fails, if they outnumber the decoded ones
 MAX_FILLED = 300.0  # seconds of filled silence of all tracks, or this multiple of the decoded sound:
 FILLED_TIMES = 10.0  # a kilobyte must not become hours of work for the later stages
 

@@ -101,7 +101,7 @@ async def test_lists_come_whole_whatever_their_pages(desk: Desk) -> None:
         httpx.Client(event_hooks={"request": [lambda request: asked.append(request.url)]}) as http,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr("switchboard._sync.reading.MOST", 2)
+        patch.setattr("switchboard._sync.reading.MAX_PAGE", 2)
         mine = Client(desk.base, desk.key, http=http).calls()
         assert next(mine).call.call_id == made[-1] and len(asked) == 1, "a page is read when it is needed"
         assert [line.call.call_id for line in mine] == made[-2::-1] and len(asked) == 3

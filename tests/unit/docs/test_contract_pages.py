@@ -1,5 +1,3 @@
-"""The pages that tell the contract tell all of it."""
-
 import re
 
 import pytest
@@ -15,16 +13,18 @@ CONTRACT = (DOCS / "contract.md").read_text(encoding="utf-8")
 ERRORS = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
 
 
-def below(kind: type[CallError]) -> list[type[CallError]]:
-    return [found for child in kind.__subclasses__() for found in (child, *below(child))]
+def subclasses(kind: type[CallError]) -> list[type[CallError]]:
+    return [error for child in kind.__subclasses__() for error in (child, *subclasses(child))]
 
 
 def kinds_of_failed_calls() -> list[type[CallError]]:
-    """The errors that end a job: not those that refuse a submission, stop a superseded worker, end `up` or a
-    backfill."""
-    ours = [kind for kind in below(CallError) if kind.__module__.startswith(("pipeline.", "db.", "serve_app."))]
-    ours = [kind for kind in ours if not kind.__module__.startswith("pipeline.backfill")]
-    return [kind for kind in ours if not issubclass(kind, SubmissionError | LeaseLost | ServiceError)]
+    """Return the errors that end a job.
+
+    Excluded: errors that reject a submission, stop a superseded worker, or end `up` or a backfill.
+    """
+    kinds = [kind for kind in subclasses(CallError) if kind.__module__.startswith(("pipeline.", "db.", "serve_app."))]
+    kinds = [kind for kind in kinds if not kind.__module__.startswith("pipeline.backfill")]
+    return [kind for kind in kinds if not issubclass(kind, SubmissionError | LeaseLost | ServiceError)]
 
 
 def codes_of_failed_calls() -> list[str]:
@@ -32,7 +32,7 @@ def codes_of_failed_calls() -> list[str]:
 
 
 def explained() -> dict[str, bool]:
-    """Codes of the table, and whether it says that they are retried."""
+    """Return the codes of the table, and whether each is retried."""
     rows = [row.split("|") for row in ERRORS.splitlines() if row.startswith("| `")]
     return {code: cells[2].strip() != "no" for cells in rows for code in re.findall(r"`(\w+)`", cells[1])}
 
@@ -42,7 +42,7 @@ def test_the_page_of_errors_explains_every_code_of_a_failed_call_and_no_other() 
 
 
 @pytest.mark.parametrize("kind", kinds_of_failed_calls(), ids=lambda kind: kind.code)
-def test_the_page_of_errors_says_what_is_retried(kind: type[CallError]) -> None:
+def test_the_page_of_errors_has_the_retry_behavior(kind: type[CallError]) -> None:
     assert explained()[kind.code] == (kind.retryable or kind.code == "worker_lost")  # tried before it is raised
 
 

@@ -1,5 +1,3 @@
-"""Code on the pages of the documentation runs."""
-
 import re
 from typing import Any
 
@@ -9,7 +7,7 @@ from tests.paths import ROOT
 from tests.support.calls_by_hand import call
 
 
-def test_the_step_of_the_page_on_extending_finds_what_is_said_and_quotes_it() -> None:
+def test_the_step_of_the_page_on_extending_returns_and_quotes_its_finding() -> None:
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     block = re.search(r"```python\n(class RecordingNoticeStep.*?)```", page, re.DOTALL)
     assert block
@@ -17,12 +15,12 @@ def test_the_step_of_the_page_on_extending_finds_what_is_said_and_quotes_it() ->
     exec(block[1], names)
     step = names["RecordingNoticeStep"]()
     material = call(("rep", "Hello. This call is recorded."), ("customer", "That is fine."))
-    found = checked(step.run(material), material.transcript)
-    assert found.value == {"announced": True}
-    assert [one.quote for one in found.evidence] == ["Hello. This call is recorded."]
+    finding = checked(step.run(material), material.transcript)
+    assert finding.value == {"announced": True}
+    assert [evidence.quote for evidence in finding.evidence] == ["Hello. This call is recorded."]
 
 
-def test_the_notebook_code_of_the_pipelines_readme_names_what_there_is() -> None:
+def test_the_notebook_code_of_the_readme_of_pipeline_runs() -> None:
     page = (ROOT / "pipeline" / "README.md").read_text(encoding="utf-8")
     block = re.search(r"```python\n(.*?)outcome = await", page, re.DOTALL)
     assert block

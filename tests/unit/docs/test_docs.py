@@ -1,4 +1,4 @@
-"""What a Markdown page names exists: links, commands, targets, modules, paths, settings."""
+"""Links, commands, targets, modules, paths and settings on a Markdown page exist."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ def files() -> list[str]:
 
 @cache
 def source() -> str:
-    """Return the source of all programs, which names the files that they write, and the settings of sessions."""
+    """Return the source of all programs: it contains the paths that they write and the settings of sessions."""
     names = (name for name in files() if name.endswith((".py", ".sql")) and name != "tests/unit/docs/test_docs.py")
     return "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
 
@@ -67,7 +67,7 @@ def command(name: str) -> Any:
 
 
 def is_command(line: str) -> bool:
-    """Whether `switchboard` has this command, with these options."""
+    """Return whether `switchboard` has this command with these options."""
     words = shlex.split(line)
     if words[0].startswith("-") or words[0].isupper():
         return words[0] in ("--debug", "--help", "--version", "COMMAND")
@@ -81,14 +81,14 @@ def is_command(line: str) -> bool:
 
 
 def is_program(name: str) -> bool:
-    """Whether `python -m name` runs: a module of the repository or, if it has no such package, an installed one."""
+    """Return whether `python -m name` runs a module of the repository or of an installed package."""
     path, package = ROOT / name.replace(".", "/"), name.partition(".")[0]
-    own = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
-    return own or (not (ROOT / package).exists() and find_spec(package) is not None)
+    is_local = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+    return is_local or (not (ROOT / package).exists() and find_spec(package) is not None)
 
 
 def is_module(name: str) -> bool:
-    """Whether a dotted name is a module, a name in the source of one, a file, or a setting of database sessions."""
+    """Return whether a dotted name is a module, a name in a module, a file, or a setting of database sessions."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         path = (ROOT / "client/src" if parts[0] == "switchboard" else ROOT).joinpath(*parts[:count])
@@ -103,9 +103,9 @@ def is_module(name: str) -> bool:
 
 
 def is_path(page: Path, path: str) -> bool:
-    """Whether the repository has this file or folder, or a program writes a file of this name.
+    """Return whether the repository has this file or folder, or a program writes a file of this name.
 
-    A README names files below its own folder by the end of their paths, and a page of `docs` any file.
+    A README refers to files below its folder by the end of their paths, a page of `docs` to any file.
     """
     path = path.rstrip("./")
     folder = page.parent.relative_to(ROOT).as_posix()
@@ -120,7 +120,7 @@ def is_setting(name: str) -> bool:
 
 
 def missing(page: Path, text: str) -> list[str]:
-    """Return what a page names and what does not exist."""
+    """Return the names on a page that do not exist."""
     snippets = code(text)
     folders = "|".join(sorted({re.escape(name.partition("/")[0]) for name in files() if "/" in name}))
     links = [link for link in LINK.findall(SPAN.sub("", FENCE.sub("", text))) if ":" not in link]
@@ -141,13 +141,13 @@ def missing(page: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [name for name in files() if name.endswith(".md")])
-def test_a_page_names_what_exists(page: str) -> None:
+def test_names_on_a_page_exist(page: str) -> None:
     names = missing(ROOT / page, (ROOT / page).read_text(encoding="utf-8"))
     assert not names, "\n".join(names)
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "expected"),
     [
         ("[no page](docs/nothing.md)", "link docs/nothing.md"),
         ("[no heading](docs/api.md#nothing)", "link docs/api.md#nothing"),
@@ -164,5 +164,5 @@ def test_a_page_names_what_exists(page: str) -> None:
         ("Set SWITCHBOARD_LIMITS__BACKLOGS.", "setting SWITCHBOARD_LIMITS__BACKLOGS"),
     ],
 )
-def test_what_does_not_exist_is_reported(text: str, named: str) -> None:
-    assert missing(ROOT / "README.md", text) == [named]
+def test_a_missing_target_is_reported(text: str, expected: str) -> None:
+    assert missing(ROOT / "README.md", text) == [expected]

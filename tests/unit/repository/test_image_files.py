@@ -1,4 +1,4 @@
-"""Dockerfile and Compose files: what can be known of them without a daemon that builds and runs them."""
+"""Static checks of the Dockerfile and Compose files; no Docker daemon is needed."""
 
 import re
 import shutil
@@ -25,39 +25,39 @@ def lint(path: Path) -> str:
     return subprocess.run([HADOLINT, "--no-color", path], check=False, capture_output=True, text=True).stdout
 
 
-@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint comes for Linux")
-def test_hadolint_finds_nothing_and_would_find_a_fault(tmp_path: Path) -> None:
+@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint is available for Linux only")
+def test_hadolint_accepts_the_dockerfile_and_rejects_a_faulty_one(tmp_path: Path) -> None:
     assert lint(DOCKERFILE) == ""
     text = DOCKERFILE.read_text().replace("--no-install-recommends ", "")
     (tmp_path / "Dockerfile").write_text(text.replace("USER 1000:1000", "USER root"))
     assert {"DL3015", "DL3002"} <= set(re.findall(r"DL\d+", lint(tmp_path / "Dockerfile")))
 
 
-def test_what_is_copied_is_there_and_travels_to_the_build() -> None:
-    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
-    assert all((ROOT / name).exists() for name in kept)
+def test_copied_files_exist_and_are_part_of_the_build_context() -> None:
+    included = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert all((ROOT / name).exists() for name in included)
     (copied,) = re.findall(r"^COPY (?!--from|\. \.)(.+) \./$", DOCKERFILE.read_text(), re.MULTILINE)
     for name in copied.split():
         assert (ROOT / name).is_file()
-        assert any(name == one or name.startswith(f"{one}/") for one in kept)
+        assert any(name == path or name.startswith(f"{path}/") for path in included)
 
 
-def test_no_secret_and_no_test_travels_to_a_build() -> None:
+def test_the_build_context_has_no_secrets_and_no_tests() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert next(line for line in lines if not line.startswith("#")) == "*"
     assert not any(line.startswith(("!tests", "!deploy.env", "!ray_token", "!.env", "!client")) for line in lines)
     assert {"deploy.env", "ray_token", ".env"} <= set((ROOT / ".gitignore").read_text().splitlines())
 
 
-def test_compose_has_the_parts_and_none_of_them_is_the_latest_of_something() -> None:
+def test_compose_has_all_services_with_pinned_images() -> None:
     services = compose()["services"]
     assert set(services) == {"switchboard", "bucket", "postgres", "minio", "prometheus", "grafana"}
-    assert all(re.search(r":[^:]*\d", one["image"]) for one in services.values() if "build" not in one)
+    assert all(re.search(r":[^:]*\d", service["image"]) for service in services.values() if "build" not in service)
 
 
-def test_compose_opens_no_port_but_on_the_loopback_address_and_no_password_has_a_default() -> None:
+def test_compose_opens_ports_only_on_the_loopback_address_and_requires_every_password() -> None:
     services = compose()["services"]
-    ports = [port for one in services.values() for port in one.get("ports", [])]
+    ports = [port for service in services.values() for port in service.get("ports", [])]
     assert len(ports) == 3
     assert all(port.startswith(("127.0.0.1:", "${ADDRESS:-127.0.0.1}:")) for port in ports)
     secret = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS))([^}]*)\}", (ROOT / COMPOSE).read_text())
@@ -67,29 +67,29 @@ def test_compose_opens_no_port_but_on_the_loopback_address_and_no_password_has_a
         "GRAFANA_PASSWORD",
         "SWITCHBOARD_SECRETS_KEYS",
     }
-    assert all(how.startswith(":?") for _, how in secret)
+    assert all(default.startswith(":?") for _, default in secret)
 
 
-def test_the_settings_of_compose_are_settings_and_the_service_can_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_service_reads_the_settings_of_compose(monkeypatch: pytest.MonkeyPatch) -> None:
     import base64
 
     from serve_app.settings import Settings, unknown_variables
 
     variables = compose()["services"]["switchboard"]["environment"]
-    ours = {name: str(value) for name, value in variables.items() if name.startswith("SWITCHBOARD_")}
-    assert unknown_variables(ours) == {}
+    environment = {name: str(value) for name, value in variables.items() if name.startswith("SWITCHBOARD_")}
+    assert unknown_variables(environment) == {}
     key = base64.b64encode(bytes(32)).decode()
-    for name, value in ours.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, key if name.endswith("SECRETS_KEYS") else re.sub(r"\$\{[^}]*\}", "x", value))
     settings = Settings()
     assert (settings.storage_url, settings.http.host) == ("s3://recordings", "0.0.0.0")
     assert settings.require_database_url() == "postgresql://switchboard:x@postgres:5432/switchboard"
 
 
-def test_the_files_that_compose_mounts_are_there_and_lead_to_each_other() -> None:
+def test_the_files_that_compose_mounts_exist_and_refer_to_each_other() -> None:
     services = compose()["services"]
-    for one in services.values():
-        for volume in one.get("volumes", []):
+    for service in services.values():
+        for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert (ROOT / source).is_file() if source.startswith("./") else source in compose()["volumes"]
     prometheus = yaml.safe_load((ROOT / "serve_app/deploy/prometheus.yml").read_text())
@@ -100,7 +100,7 @@ def test_the_files_that_compose_mounts_are_there_and_lead_to_each_other() -> Non
     assert all(target.startswith("127.0.0.1:") for target in targets)
 
 
-def test_the_gpu_variant_changes_the_image_and_asks_for_a_gpu() -> None:
+def test_the_gpu_variant_changes_the_image_and_requests_a_gpu() -> None:
     services = compose(WITH_GPU)["services"]
     for name in ("switchboard", "bucket"):
         assert services[name]["image"] == "switchboard:cuda"
@@ -110,5 +110,5 @@ def test_the_gpu_variant_changes_the_image_and_asks_for_a_gpu() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Debian's prometheus")
-def test_prometheus_takes_its_configuration() -> None:
+def test_promtool_accepts_the_configuration() -> None:
     subprocess.run(["promtool", "check", "config", ROOT / "serve_app/deploy/prometheus.yml"], check=True)

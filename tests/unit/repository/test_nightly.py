@@ -1,5 +1,3 @@
-"""`make nightly`: what a suite came to, whatever way it ended."""
-
 import importlib.util
 import re
 from pathlib import Path

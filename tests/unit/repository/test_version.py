@@ -1,5 +1,3 @@
-"""One version: `pyproject.toml` has it, and whatever repeats it agrees."""
-
 import json
 import re
 import tomllib
@@ -32,7 +30,7 @@ RELEASES = re.findall(r"^## (\d\S+) \(\d{4}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md
     ],
 )
 def test_the_version_is_that_of_pyproject(name: str, stated: str) -> None:
-    assert stated == VERSION, f"{name}: `make setup` and `make generate` write what is derived from pyproject.toml"
+    assert stated == VERSION, f"{name}: run `make setup` and `make generate`"
 
 
 def test_the_changelog_has_the_version_and_each_release_has_its_dump() -> None:

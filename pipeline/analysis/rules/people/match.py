@@ -102,7 +102,7 @@ def match(party: Party, roster: Roster) -> dict[str, Any]:
     result = _by_email(party, roster.contacts) or _by_name(party, roster)
     if result and result["match"] == "matched":
         return result
-    if party.matches("people", "nobody_to_keep"):
+    if party.matches("people", "not_a_contact"):
         return _result("none", None, [], "not a contact: a survey, or a request not to be called", 0.6)
     return result or _unknown(party, roster)
 

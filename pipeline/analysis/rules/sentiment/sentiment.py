@@ -81,7 +81,7 @@ def _note(scored_turns: Sequence[ScoredTurn], material: Material) -> str:
     judged = dict.fromkeys(scored.speaker for scored in scored_turns if scored.voice)
     if judged:
         return f"based on all words and the voice of {' and '.join(judged)}"
-    if material.tone_by_voice == "nobody":
+    if material.tone_by_voice == "nobody":  # language: ok
         return "based on the words only (no voice is judged)"
     if not judged_speakers(material):
         return "based on the words only (no confirmed customer, and no other voice is judged)"

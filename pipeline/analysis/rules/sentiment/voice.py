@@ -1,9 +1,8 @@
 """Arousal of a party's voice in a turn, relative to the rest of the call.
 
-Arousal, not valence: raised pitch, loudness, liveliness and pace with fewer pauses mark hot anger and elation alike,
-lowered ones sadness and boredom (Banse & Scherer 1996; Juslin & Laukka 2003). So the voice never shows whether a
-speaker is pleased, only how strongly. Values are not compared between speakers or calls: lines differ in loudness,
-people in pitch.
+Raised pitch, loudness, liveliness and pace with fewer pauses mark hot anger and elation alike, lowered ones sadness and
+boredom (Banse & Scherer 1996; Juslin & Laukka 2003). So the voice does not show whether a speaker is pleased, only how
+strongly. Values are not compared between speakers or calls: lines differ in loudness, people in pitch.
 
 `Material.tone_by_voice` selects whose voice is judged. By default only a customer's: inferring employees' emotions from
 their voices is prohibited in the European Union (AI Act, Article 5(1)(f)). In a mixed recording, where roles follow
@@ -65,7 +64,7 @@ def voices(material: Material) -> dict[int, VoiceArousal]:
 
 def judged_speakers(material: Material) -> set[str]:
     """Return the labels of the speakers whose voice may be judged."""
-    if material.tone_by_voice == "nobody":
+    if material.tone_by_voice == "nobody":  # language: ok
         return set()
     speakers = material.transcript.speakers
     if material.tone_by_voice == "everybody":

@@ -1,5 +1,3 @@
-"""Connections that outlive what they were made for: servers that turn read-only, servers and nodes that vanish."""
-
 import asyncio
 import os
 import signal
@@ -19,7 +17,7 @@ A = "https://store.example/a.wav"
 
 
 async def make_read_only(database: Database, value: str) -> None:
-    """As a fail-over does to clients that still reach the former primary: for connections made from now on."""
+    """Make new connections read-only, as for clients that still reach the former primary after a failover."""
     async with await psycopg.AsyncConnection.connect(database.url, autocommit=True) as admin:
         await admin.execute("SET default_transaction_read_only = off")
         name = admin.info.dbname
@@ -46,7 +44,7 @@ async def test_a_connection_to_a_server_that_only_reads_is_not_used_again(world:
 
 @pytest.mark.parametrize("ordered, used", [("off", "on"), ("remote_apply", "remote_apply"), ("local", "local")])
 async def test_a_commit_waits_for_the_disk_whatever_the_database_says(world: World, ordered: str, used: str) -> None:
-    """With `off`, a server that is killed forgets submissions that were answered 202."""
+    """With `off`, a killed server loses submissions that got a 202."""
     async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
         await admin.execute(f"ALTER DATABASE {admin.info.dbname} SET synchronous_commit = {ordered}".encode())
     database = await Database.open(world.database.url, pool_size=1)
@@ -59,7 +57,7 @@ async def test_a_commit_waits_for_the_disk_whatever_the_database_says(world: Wor
 
 
 async def test_what_a_node_holds_is_let_go_within_the_time_of_a_lease_when_it_vanishes(world: World) -> None:
-    """Else whoever takes its calls over waits for its locks, and so does who submits to them."""
+    """Otherwise the node that takes over its calls waits for its locks, and so do submissions."""
     (row,) = await world.rows(
         "SELECT setting::int AS milliseconds FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
     )
@@ -67,7 +65,7 @@ async def test_what_a_node_holds_is_let_go_within_the_time_of_a_lease_when_it_va
 
 
 async def test_a_transaction_that_idled_for_too_long_is_an_outage_and_no_fault_of_the_call(world: World) -> None:
-    """As that of a process that was frozen in the middle of it."""
+    """As after the process was frozen during a transaction."""
     with pytest.raises(OUTAGES):
         async with world.database.transaction(EVERY_WORKSPACE) as connection:
             await connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '50ms'"))
@@ -77,14 +75,14 @@ async def test_a_transaction_that_idled_for_too_long_is_an_outage_and_no_fault_o
 
 
 async def test_a_server_that_vanishes_is_noticed_while_its_answer_is_awaited(world: World) -> None:
-    """A cut cable cannot be made here; that the sockets are told to look is what can be seen."""
+    """A test cannot cut a cable, so this checks the options of the sockets."""
     async with world.database.engine.connect() as connection:
         raw = (await connection.get_raw_connection()).driver_connection
         assert raw is not None
         parameters = raw.info.get_parameters()
     async with world.database.pool.connection() as pooled:
-        for found in (parameters, pooled.info.get_parameters()):
-            assert found["keepalives_idle"] == str(SOCKET["keepalives_idle"])
+        for parameters_of_pool in (parameters, pooled.info.get_parameters()):
+            assert parameters_of_pool["keepalives_idle"] == str(SOCKET["keepalives_idle"])
 
 
 async def test_a_statement_whose_connection_is_ended_runs_on_another(world: World) -> None:

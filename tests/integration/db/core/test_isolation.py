@@ -1,7 +1,7 @@
-"""Isolation of workspaces by PostgreSQL itself, tested by trying to get over the fence.
+"""Isolation of workspaces by PostgreSQL itself, tested by attempts to bypass it.
 
-Acme tries to reach what is Umbrella's: with a forgotten WHERE, with another workspace's ids, by moving rows, by
-references, through functions, by COPY. What a login may do about its own bonds is in `test_isolation_logins.py`.
+Acme tries to access Umbrella's rows: without a WHERE, with another workspace's ids, by moving rows, by references,
+through functions, by COPY. `test_isolation_logins.py` tests what a login may change about its restrictions.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,11 +18,10 @@ from sqlalchemy.exc import DBAPIError
 from db.core.database import EVERY_WORKSPACE, Database, Scope
 from db.core.rows import dump_json
 from db.core.tables import metadata
-from db.events import endpoints as webhooks
+from db.events import endpoints
 from db.records import views
 from db.voices import voiceprints
-from db.workspace import directory, keys
-from db.workspace import settings as workspace_settings
+from db.workspace import directory, keys, settings
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.speakers.policy import Voices
 from tests.postgres import World, new_world
@@ -36,7 +35,7 @@ WITHOUT_UPDATES = {
     "admin_changes",
     "gold_sets",
     "gold_calls",
-}  # append-only: nobody updates or deletes there
+}  # append-only: no updates or deletes
 
 
 @pytest_asyncio.fixture
@@ -50,13 +49,13 @@ async def umbrella(database: Database, acme: World) -> World:
 
 
 async def full_world(database: Database) -> World:
-    """A workspace with a row in every table."""
+    """Create a workspace with a row in every table."""
     world = await new_world(database)
     await world.submit(recording_url="https://store.example/a.wav", user_id=uuid4())
-    heard = dump_json(Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, ""), "e"))
+    transcript = dump_json(Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, ""), "e"))
     for statement in _FULL:
         values = {"workspace": world.workspace_id, "call": world.call_id, "team": world.team_id}
-        values |= {"transcript": heard, "evidence": '{"turn": 0, "start": 0, "end": 1, "quote": "q"}'}
+        values |= {"transcript": transcript, "evidence": '{"turn": 0, "start": 0, "end": 1, "quote": "q"}'}
         await world.execute(statement, **{name: v for name, v in values.items() if f":{name}" in statement})
     return world
 
@@ -133,7 +132,7 @@ _FULL = (
 
 
 async def run(world: World, scope: Scope | None, statement: str, **values: Any) -> sa.CursorResult[Any]:
-    """One statement of a service that means `scope`; None: that forgot to say."""
+    """Run one statement in `scope`; None: without setting one."""
     async with world.database.transaction(scope or EVERY_WORKSPACE) as connection:
         if scope is None:
             await connection.execute(sa.text("SELECT set_config('switchboard.workspace', '', true)"))
@@ -141,7 +140,7 @@ async def run(world: World, scope: Scope | None, statement: str, **values: Any) 
 
 
 async def counts(world: World) -> dict[str, int]:
-    """Rows of every table, of all workspaces."""
+    """Return the number of rows of every table in all workspaces."""
     return {name: (await world.rows(f"SELECT count(*) AS n FROM {name}"))[0]["n"] for name in TABLES}
 
 
@@ -350,7 +349,7 @@ async def test_no_row_refers_to_another_workspace_even_where_every_row_may_be_wr
 
 @contextmanager
 def forgetting_where(database: Database) -> Iterator[None]:
-    """Every SELECT, UPDATE and DELETE of the service loses its WHERE."""
+    """Remove the WHERE of every SELECT, UPDATE and DELETE of the service."""
 
     def forget(_: Any, statement: Any, multi: Any, params: Any, __: Any) -> Any:
         if isinstance(statement, sa.Select | sa.Update | sa.Delete):
@@ -376,7 +375,7 @@ _READS: dict[str, Callable[[World], Awaitable[Any]]] = {
     "keys": lambda w: keys.list_keys(w.database, w.workspace_id),
     "voiceprints": lambda w: voiceprints.list_(w.database, w.workspace_id),
     "voiceprint": lambda w: voiceprints.show(w.database, w.call_id, w.workspace_id),
-    "endpoints": lambda w: webhooks.list_endpoints(w.database, w.workspace_id),
+    "endpoints": lambda w: endpoints.list_endpoints(w.database, w.workspace_id),
 }
 
 
@@ -390,7 +389,7 @@ async def test_a_read_that_forgets_its_where_shows_nothing_of_others(acme: World
 
 
 _WRITES: dict[str, Callable[[World], Awaitable[Any]]] = {
-    "terms": lambda w: workspace_settings.set_terms(w.database, w.workspace_id, ["ours"]),
+    "terms": lambda w: settings.set_terms(w.database, w.workspace_id, ["ours"]),
     "revoke": lambda w: keys.revoke(w.database, w.wide.key_id, w.workspace_id),
     "assign": lambda w: voiceprints.assign(w.database, w.call_id, uuid4(), "me", Voices(), w.workspace_id),
     "remove": lambda w: voiceprints.remove(w.database, w.call_id, "me", Voices(), w.workspace_id),
@@ -411,7 +410,7 @@ async def test_a_write_that_forgets_its_where_changes_nothing_of_others(acme: Wo
 
 
 async def test_a_submission_reaches_the_keys_workspace_only(acme: World, umbrella: World) -> None:
-    """Both use the same callId; then Acme's key is used where Umbrella's rows are meant."""
+    """Both use the same callId; then Acme's key is used for Umbrella's rows."""
     acme.call_id = umbrella.call_id
     await acme.submit(recording_url="https://store.example/other.wav")
     assert len(await acme.rows("SELECT * FROM calls WHERE call_id = :id", id=acme.call_id)) == 2
@@ -514,7 +513,7 @@ async def test_a_workspace_goes_with_all_that_is_its_own(acme: World, umbrella: 
 
 
 async def test_every_table_of_workspaces_is_narrowed_to_a_team(world: World) -> None:
-    """By a policy of its own, or by that of the call that its rows belong to."""
+    """By its policy, or by the policy of the call that its rows belong to."""
     rows = await world.rows("""
         SELECT relname FROM pg_class c
         WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'

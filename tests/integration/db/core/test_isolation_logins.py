@@ -1,5 +1,3 @@
-"""Which logins are bound by row-level security, and what is said where one is not; dump and restore."""
-
 import logging
 import shutil
 import subprocess
@@ -20,14 +18,14 @@ from db.core.database import EVERY_WORKSPACE, Database
 from db.server import embedded, migrate
 from db.server.embedded import programs
 from db.workspace import directory
-from serve_app.cli.doctor import service as checks_service
+from serve_app.cli.doctor import service
 from tests.paths import ROOT
 from tests.postgres import World
 
 
 @pytest.fixture
 def login(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A role to be altered at will; dropped after the test, with what it owns in the test's database."""
+    """Create a role that tests may alter; dropped afterward with its objects in the test's database."""
     empty = "empty_postgres_url" in request.fixturenames
     url = request.getfixturevalue("empty_postgres_url" if empty else "postgres_url")
     name = f"login_{uuid4().hex[:8]}"
@@ -50,7 +48,7 @@ def logged_in(url: str, login: str) -> str:
 
 
 async def names_seen(url: str, workspace: directory.Workspace) -> list[str]:
-    """What a statement without WHERE finds in `workspace`'s scope."""
+    """Return the result of a statement without WHERE in `workspace`'s scope."""
     database = await Database.open(url, pool_size=1)
     try:
         async with database.transaction(workspace.workspace_id) as connection:
@@ -63,12 +61,12 @@ async def test_the_superuser_of_the_embedded_server_works_as_the_service_role(wo
     async with world.database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(sa.text("SELECT current_user, session_user"))).one()
     async with world.database.pool.connection() as pooled:
-        found = await (await pooled.execute("SELECT current_user, session_user")).fetchone()
-    assert tuple(row) == found == (isolation.SERVICE_ROLE, "postgres")
+        current_row = await (await pooled.execute("SELECT current_user, session_user")).fetchone()
+    assert tuple(row) == current_row == (isolation.SERVICE_ROLE, "postgres")
 
 
 async def test_a_login_that_stepped_down_can_step_up_again_and_a_plain_one_cannot(world: World, login: str) -> None:
-    """Whoever gets to run any SQL on a superuser's connection can undo it; production should log in plainly."""
+    """Any SQL on a superuser's connection can undo the switch, so production needs an ordinary login."""
     async with world.database.transaction(uuid4()) as connection:
         await connection.execute(sa.text("RESET ROLE"))
         assert (await connection.execute(sa.text("SELECT count(*) FROM workspaces"))).scalar_one() == 1
@@ -83,7 +81,7 @@ async def test_a_login_that_stepped_down_can_step_up_again_and_a_plain_one_canno
 
 
 async def test_a_plain_member_of_the_service_role_can_serve(world: World, login: str) -> None:
-    """The best set-up for production: migrations by the owner, the service by a login that owns nothing."""
+    """The recommended production setup: migrations by the owner, the service by a login that owns nothing."""
     run_as_superuser(world.database.url, f"GRANT {isolation.SERVICE_ROLE} TO {login}")
     database = await Database.open(logged_in(world.database.url, login))
     try:
@@ -115,7 +113,7 @@ async def test_a_plain_owner_without_the_right_to_make_roles_is_bound_as_well(
 
 
 def _dump_and_restore(url: str, superuser_url: str, folder: Path) -> None:
-    """As the README tells operators; a plain owner's dump without it fails rather than being empty."""
+    """Dump as in the README; without its option, the dump of an ordinary owner fails rather than being empty."""
     dump = [str(programs() / "pg_dump"), "--format=custom", f"--file={folder / 'dump'}"]
     refused = subprocess.run([*dump, f"--dbname={url}"], capture_output=True, text=True, check=False)
     assert "row-level security" in refused.stderr
@@ -145,23 +143,23 @@ async def test_a_login_that_cannot_be_bound_is_told_about_loudly(
     )  # fmt: skip
     url = logged_in(world.database.url, login)
     database_module._log_once.cache_clear()
-    (own, *_) = await directory.list_workspaces(world.database)
+    (workspace, *_) = await directory.list_workspaces(world.database)
     with caplog.at_level(logging.ERROR):
         for _ in range(2):
-            await names_seen(url, own)
-    told = [record.getMessage() for record in caplog.records if record.name == "db.core.database"]
-    assert len(told) == 1
-    assert login in told[0]
-    assert f"GRANT {isolation.SERVICE_ROLE} TO {login}" in told[0]
+            await names_seen(url, workspace)
+    messages = [record.getMessage() for record in caplog.records if record.name == "db.core.database"]
+    assert len(messages) == 1
+    assert login in messages[0]
+    assert f"GRANT {isolation.SERVICE_ROLE} TO {login}" in messages[0]
     (check,) = _isolation_checks(url)
     assert check.level.name == "BAD"
     run_as_superuser(world.database.url, f"GRANT {isolation.SERVICE_ROLE} TO {login}")  # as the sentence says
     assert [check.level.name for check in _isolation_checks(url)] == ["GOOD"]
 
 
-def _isolation_checks(url: str) -> list[checks_service.Check]:
+def _isolation_checks(url: str) -> list[service.Check]:
     settings = SimpleNamespace(database_url=url, require_database_url=lambda: url)
-    return [check for check in checks_service.database(settings) if check.name == "isolation"]
+    return [check for check in service.database(settings) if check.name == "isolation"]
 
 
 def _fields(world: World) -> dict[str, object]:
@@ -170,14 +168,14 @@ def _fields(world: World) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_databases_of_one_server_may_be_migrated_at_once() -> None:
-    """They share the role, which none of them finds there."""
+    """They share the role, which does not exist before."""
     folder = Path(tempfile.mkdtemp(prefix="swb-pg-"))
     url = embedded.start(folder, {"fsync": "off"})
     try:
         run_as_superuser(url, *(f"CREATE DATABASE d{number}" for number in range(4)))
         urls = [url.replace("/switchboard?", f"/d{number}?") for number in range(4)]
         code = "import sys; from db.server.migrate import migrate; migrate(sys.argv[1])"
-        started = [subprocess.Popen([sys.executable, "-c", code, one], cwd=ROOT) for one in urls]
+        started = [subprocess.Popen([sys.executable, "-c", code, url], cwd=ROOT) for url in urls]
         assert [process.wait(60) for process in started] == [0] * 4
         for one in urls:
             with psycopg.connect(one) as connection:

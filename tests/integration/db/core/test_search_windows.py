@@ -1,5 +1,3 @@
-"""`search_calls` goes back in time by windows; what it finds is what one plain statement finds."""
-
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,7 +51,7 @@ async def many(world: World) -> World:
 
 
 def questions(world: World) -> list[tuple[dict[str, Any], UUID | None]]:
-    """Every kind of filter by itself, and 30 drawn mixtures, each with the team of its reader."""
+    """Return every kind of filter, and 30 random combinations, each with the team of its reader."""
     nothing: dict[str, Any] = dict.fromkeys(("words", "config", "names", "from", "until", "tone"))
     gap = NOW - timedelta(minutes=15_000)
     choices: dict[str, list[Any]] = {
@@ -67,28 +65,28 @@ def questions(world: World) -> list[tuple[dict[str, Any], UUID | None]]:
     chance = random.Random(5)
     drawn = [{name: chance.choice([None, None, *some]) for name, some in choices.items()} for _ in range(30)]
     single = [nothing | {name: value} for name, some in choices.items() for value in some[1:]]
-    return [(one, chance.choice([None, world.other_team_id])) for one in [nothing, *single, *drawn]]
+    return [(query, chance.choice([None, world.other_team_id])) for query in [nothing, *single, *drawn]]
 
 
 async def test_pages_hold_what_one_statement_finds_in_its_order(many: World) -> None:
-    found = 0
-    for wanted, team in questions(many):
+    matches = 0
+    for query, team in questions(many):
         async with many.database.transaction(EVERY_WORKSPACE) as connection:
-            values = wanted | {"workspace": many.workspace_id, "team": team}
+            values = query | {"workspace": many.workspace_id, "team": team}
             expected = list((await connection.execute(sa.text(PLAIN).bindparams(*TIMES), values)).scalars())
         limit = max(7, len(expected) // 4)
         async with many.database.transaction(Reader(many.workspace_id, team)) as connection:
             seen: list[int] = []
             place: dict[str, Any] = {"before": None, "call": None}
             while True:
-                rows = (await connection.execute(SEARCHED, wanted | place | {"limit": limit})).all()
+                rows = (await connection.execute(SEARCHED, query | place | {"limit": limit})).all()
                 seen += [row.call_pk for row in rows]
                 if len(rows) < limit:
                     break
                 place = {"before": rows[-1].start_time, "call": rows[-1].call_pk}
-        assert seen == expected, (wanted, team)
-        found += len(expected) > 0
-    assert found > 20
+        assert seen == expected, (query, team)
+        matches += len(expected) > 0
+    assert matches > 20
 
 
 async def test_another_workspace_sees_none_of_them(many: World) -> None:

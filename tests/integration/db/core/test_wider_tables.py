@@ -1,4 +1,4 @@
-"""During an upgrade nodes of the version before work on the new schema: every table may have gained columns."""
+"""During an upgrade nodes of the previous version use the new schema: every table may have more columns."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.postgres import fresh_database
 
 @pytest.fixture(scope="module")
 def filled(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    """What a service does in weeks, done by this version on the tables of a later one."""
+    """Fill the tables of a later version by this version."""
     with pytest.MonkeyPatch.context() as patch:
         for url in fresh_database(postgres_server, "switchboard"):
             with psycopg.connect(url) as connection:

@@ -1,5 +1,3 @@
-"""A type of event is one entry of `db.events.types`: everything else follows from it."""
-
 import asyncio
 import json
 import subprocess

@@ -1,5 +1,3 @@
-"""What is written when a call moves: events in the very transaction, for endpoints that want them."""
-
 import asyncio
 import json
 from dataclasses import asdict, replace
@@ -42,8 +40,8 @@ async def endpoint(world: World, **fields: Any) -> endpoints.Endpoint:
 
 
 async def complete(world: World) -> None:
-    """Whatever job is due, with a record in which there is a task."""
-    lease = await world.one()
+    """Complete the due job with a record that has a task."""
+    lease = await world.claim_one()
     material = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you, wonderful."))
     assert await complete_call(world.database, lease, material.transcript, FOUND, None) is None
 
@@ -141,7 +139,7 @@ async def test_another_recording_while_one_is_worked_on_is_an_event_too(world: W
 async def test_a_failed_call_says_why(world: World) -> None:
     await endpoint(world, event_types=["call.failed"])
     await world.submit(recording_url=A)
-    await jobs.fail(world.database, await world.one(), NotAudio("x" * 5000))
+    await jobs.fail(world.database, await world.claim_one(), NotAudio("x" * 5000))
     (row,) = await written(world)
     failure = row["data"]["failure"]
     assert (failure["code"], failure["retryable"], len(failure["message"])) == ("not_audio", False, 1000)
@@ -157,8 +155,10 @@ async def test_endpoints_get_the_types_and_the_team_that_they_want(world: World)
     world.call_id = uuid4()
     await world.submit(world.other_scoped)
     got = {
-        one: [delivery.type for delivery in await deliveries.list_deliveries(world.database, endpoint_id=one)][::-1]
-        for one in (everything.endpoint_id, ends.endpoint_id, others.endpoint_id)
+        endpoint_id: [
+            delivery.type for delivery in await deliveries.list_deliveries(world.database, endpoint_id=endpoint_id)
+        ][::-1]
+        for endpoint_id in (everything.endpoint_id, ends.endpoint_id, others.endpoint_id)
     }
     assert got[ends.endpoint_id] == ["call.completed"]
     assert got[others.endpoint_id] == ["call.received"]
@@ -198,7 +198,7 @@ async def test_what_is_written_is_what_the_schema_says(world: World) -> None:
     await world.submit(recording_url=A)
     await complete(world)
     await world.submit(recording_url=B)
-    await jobs.fail(world.database, await world.one(), NotAudio())
+    await jobs.fail(world.database, await world.claim_one(), NotAudio())
     rows = await written(world)
     assert len(rows) == 5
     schema = json.loads(payload.SCHEMA_FILE.read_text())
@@ -221,7 +221,7 @@ async def test_erasing_a_call_erases_its_events(world: World) -> None:
         await connection.execute(sa.text("DELETE FROM calls"))
     for table in ("events", "webhook_deliveries", "webhook_attempts"):
         assert await world.rows(f"SELECT * FROM {table}") == []
-    with pytest.raises(LeaseLost):  # one that is on its way meanwhile
+    with pytest.raises(LeaseLost):  # while it is being sent
         await outbox.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
 
 
@@ -240,7 +240,7 @@ async def test_the_events_of_a_call_are_claimed_one_after_the_other_and_those_of
         world.call_id = uuid4()
         await world.submit(recording_url=A)
     first = await claim(world)
-    assert [one.event.type for one in first] == ["call.received"] * 3
+    assert [delivery.event.type for delivery in first] == ["call.received"] * 3
     assert await claim(world) == []
     await outbox.note(world.database, first[0], OK, DeliveryVerdict.DELIVERED)
     await outbox.note(world.database, first[1], BAD, DeliveryVerdict.RETRY, retry_in=60)
@@ -249,7 +249,7 @@ async def test_the_events_of_a_call_are_claimed_one_after_the_other_and_those_of
 
 
 async def test_an_event_written_while_the_one_before_is_finished_is_not_left_behind(world: World) -> None:
-    """Either it sees that the other is done, or whoever finishes the other sees it."""
+    """Either it sees that the other is finished, or the sender of the other sees it."""
     await endpoint(world)
     await world.submit()
     (delivery,) = await claim(world)
@@ -259,7 +259,7 @@ async def test_an_event_written_while_the_one_before_is_finished_is_not_left_beh
         await asyncio.sleep(0.3)
         assert not noting.done()
     await noting
-    assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
+    assert [delivery.event.type for delivery in await claim(world)] == ["call.transcribing"]
 
 
 async def test_who_lost_a_delivery_can_note_nothing(world: World) -> None:
@@ -272,8 +272,8 @@ async def test_who_lost_a_delivery_can_note_nothing(world: World) -> None:
     with pytest.raises(LeaseLost):
         await outbox.note(world.database, dead, OK, DeliveryVerdict.DELIVERED)
     await outbox.note(world.database, taken, OK, DeliveryVerdict.DELIVERED)
-    (one,) = await deliveries.list_deliveries(world.database)
-    assert (one.state, one.attempts, [attempt.status for attempt in one.log]) == ("delivered", 2, [200])
+    (delivery,) = await deliveries.list_deliveries(world.database)
+    assert (delivery.state, delivery.attempts, [attempt.status for attempt in delivery.log]) == ("delivered", 2, [200])
 
 
 async def test_an_endpoint_has_its_share_and_one_that_fails_a_single_one(world: World) -> None:
@@ -283,16 +283,18 @@ async def test_an_endpoint_has_its_share_and_one_that_fails_a_single_one(world: 
         world.call_id = uuid4()
         await world.submit()
     got = await claim(world, each=2, busy={slow.endpoint_id: 1})
-    assert sorted(one.endpoint_id for one in got) == sorted([slow.endpoint_id, other.endpoint_id, other.endpoint_id])
-    for one in got:
-        verdict = DeliveryVerdict.RETRY if one.endpoint_id == other.endpoint_id else DeliveryVerdict.DELIVERED
-        await outbox.note(world.database, one, BAD, verdict, retry_in=60)
-    again = [one.endpoint_id for one in await claim(world, each=2)]
+    assert sorted(delivery.endpoint_id for delivery in got) == sorted(
+        [slow.endpoint_id, other.endpoint_id, other.endpoint_id]
+    )
+    for delivery in got:
+        verdict = DeliveryVerdict.RETRY if delivery.endpoint_id == other.endpoint_id else DeliveryVerdict.DELIVERED
+        await outbox.note(world.database, delivery, BAD, verdict, retry_in=60)
+    again = [delivery.endpoint_id for delivery in await claim(world, each=2)]
     assert sorted(again) == sorted([slow.endpoint_id, slow.endpoint_id, other.endpoint_id])
 
 
 async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: World) -> None:
-    one = await endpoint(world)
+    current = await endpoint(world)
     await world.submit(recording_url=A)
     (received,) = await claim(world)
     await outbox.note(world.database, received, OK, DeliveryVerdict.DELIVERED)
@@ -300,20 +302,20 @@ async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: Wo
     await world.execute("UPDATE events SET at = at - interval '2 h'")
     assert await upkeep.sweep(world.database, 3600) == 1
     assert await types(world) == ["call.transcribing"]
-    await endpoints.disable(world.database, one, "by hand")
+    await endpoints.disable(world.database, current, "by hand")
     assert await upkeep.sweep(world.database, 3600) == 1
     assert await world.rows("SELECT * FROM webhook_deliveries") == []
 
 
 async def test_what_was_kept_too_long_at_a_disabled_endpoint_leaves_the_rest_of_its_call_in_line(world: World) -> None:
-    one = await endpoint(world)
+    current = await endpoint(world)
     await world.submit(recording_url=A)
-    await endpoints.disable(world.database, one, "by hand")
+    await endpoints.disable(world.database, current, "by hand")
     await world.execute("UPDATE events SET at = at - interval '2 h' WHERE type = 'call.received'")
     assert await upkeep.sweep(world.database, 3600) == 1
     assert await upkeep.requeue_stuck(world.database) == 0  # nothing is wrong
-    await endpoints.enable(world.database, one)
-    assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
+    await endpoints.enable(world.database, current)
+    assert [delivery.event.type for delivery in await claim(world)] == ["call.transcribing"]
 
 
 async def test_later_events_of_a_call_are_later_though_the_clock_is_set_back(world: World) -> None:
@@ -336,11 +338,11 @@ async def test_an_endpoint_that_is_removed_in_the_middle_refuses_nothing_that_ha
 
 
 async def test_while_an_endpoint_with_much_behind_it_is_removed_calls_go_on(world: World) -> None:
-    one = await endpoint(world)
+    current = await endpoint(world)
     await world.submit()
     async with world.database.transaction(world.workspace_id) as noting:  # one of its deliveries takes long
         await noting.execute(sa.text("SELECT FROM webhook_deliveries FOR UPDATE"))
-        removing = asyncio.ensure_future(endpoints.remove(world.database, one))
+        removing = asyncio.ensure_future(endpoints.remove(world.database, current))
         await asyncio.sleep(0.3)
         assert not removing.done()
         world.call_id = uuid4()
@@ -351,7 +353,7 @@ async def test_while_an_endpoint_with_much_behind_it_is_removed_calls_go_on(worl
 
 
 async def test_a_replay_holds_up_no_other_call(world: World) -> None:
-    one = await endpoint(world)
+    current = await endpoint(world)
     await world.submit()
     (delivery,) = await claim(world)
     await outbox.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
@@ -360,7 +362,7 @@ async def test_a_replay_holds_up_no_other_call(world: World) -> None:
     async with world.database.transaction(world.workspace_id) as other:
         await other.execute(sa.text("SELECT FROM webhook_deliveries WHERE state = 'waiting' FOR UPDATE"))
         replay = upkeep.replay(
-            world.database, world.workspace_id, one.endpoint_id, delivery.event.event_id, failed_only=False
+            world.database, world.workspace_id, current.endpoint_id, delivery.event.event_id, failed_only=False
         )
         assert await asyncio.wait_for(replay, 20) == 1
 
@@ -372,7 +374,7 @@ async def test_an_event_that_waits_behind_none_is_lined_up_anew(world: World) ->
     await world.execute("DELETE FROM webhook_deliveries WHERE state = 'waiting'")
     assert await claim(world) == []
     assert await upkeep.requeue_stuck(world.database) == 1
-    assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
+    assert [delivery.event.type for delivery in await claim(world)] == ["call.transcribing"]
 
 
 async def test_what_an_endpoint_may_be_is_checked(world: World) -> None:
@@ -412,16 +414,16 @@ async def test_a_newer_address_and_a_late_analysis_delay_no_call(world: World) -
     await endpoint(world, event_types=["call.delayed"])
     await world.submit(recording_url=A)
     (fetch,) = await jobs.claim_fetches(world.database, "w", 1, 60, 9, 9)
-    await world.submit(recording_url=A + "2")  # signed again meanwhile
+    await world.submit(recording_url=A + "2")  # signed again in the meantime
     await jobs.retry(world.database, fetch, RecordingUnreachable(), 600.0, False)
     await complete(world)
     await world.submit(outgoing=True)
-    await jobs.retry(world.database, await world.one(), NotAudio(), 600.0, False)
+    await jobs.retry(world.database, await world.claim_one(), NotAudio(), 600.0, False)
     assert await written(world) == []
 
 
 async def put_off(world: World, error: CallError, pause: float) -> None:
-    """The next try, which fails."""
+    """Fail the next attempt."""
     await world.execute("UPDATE jobs SET not_before = now() WHERE state = 'fetching'")
     (fetch,) = await jobs.claim_fetches(world.database, "w", 1, 60, 9, 9)
     await jobs.retry(world.database, fetch, error, pause, False)
@@ -430,31 +432,34 @@ async def put_off(world: World, error: CallError, pause: float) -> None:
 async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(world: World) -> None:
     await endpoint(world, event_types=["call.completed"], include=["record"])
     await world.submit(recording_url=A)
-    made = call_by_hand(
+    spoken = call_by_hand(
         ("rep", "Hello, this is Anna from Metro Cable, how can I help you?"),
         ("customer", "My name is Peter Miller. My internet is terrible, I am very angry."),
         ("rep", "I am sorry. I will send you a new router tomorrow."),
         ("customer", "Thank you, that is wonderful."),
     )
-    found = {finding.step: finding for finding in analyze(made)}
-    lease = await world.one()
-    assert await complete_call(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
+    by_step = {finding.step: finding for finding in analyze(spoken)}
+    lease = await world.claim_one()
+    assert (
+        await complete_call(world.database, lease, spoken.transcript, tuple(by_step.values()), None, ["careful"])
+        is None
+    )
     (row,) = await written(world)
     record = row["record"]
     assert (record["from"], record["to"], record["duration"]) == ("+49301234567", "+14155550123", 14.0)
     assert record["warnings"] == ["careful"]
-    assert record["outcome"] == found["summary"].value["outcome"] == "follow_up"
-    assert record["direction"] == {"source": "talk", "confidence": found["direction"].confidence}
+    assert record["outcome"] == by_step["summary"].value["outcome"] == "follow_up"
+    assert record["direction"] == {"source": "talk", "confidence": by_step["direction"].confidence}
     assert record["outgoing"] is False
-    agent = found["agent"]
+    agent = by_step["agent"]
     assert record["agent"] == {
         "userId": "u1", "name": "Anna Berg", "spokenName": "Anna", "source": "greeting", "confidence": agent.confidence
     }  # fmt: skip
-    tone = found["tone"].value
+    tone = by_step["tone"].value
     assert record["tone"]["overall"] == {name: tone["overall"][name] for name in ("label", "score")}
     assert record["tone"]["parties"]["customer"]["confidence"] == tone["parties"]["customer"]["confidence"]
     assert record["tone"]["trend"] == tone["trend"]
-    statistics = found["statistics"].value
+    statistics = by_step["statistics"].value
     assert record["statistics"]["silenceShare"] == statistics["silence_share"]
     assert record["statistics"]["parties"]["rep"]["wordsPerMinute"] == statistics["parties"]["rep"]["words_per_minute"]
     assert record["mentionedContact"]["name"] == "Peter Miller"
@@ -470,10 +475,10 @@ async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(worl
 async def test_what_a_step_of_ones_own_leaves_out_withholds_no_record(world: World, value: dict[str, Any]) -> None:
     await endpoint(world, event_types=["call.completed"], include=["record"])
     await world.submit(recording_url=A)
-    made = call_by_hand(("rep", "Hello."), ("customer", "Hello."))
+    spoken = call_by_hand(("rep", "Hello."), ("customer", "Hello."))
     steps = ("summary", "direction", "agent", "tone", "statistics", "contacts")
     findings = [Finding(step, 1, value | {"heard": None}) for step in steps]
-    assert await complete_call(world.database, await world.one(), made.transcript, findings, None) is None
+    assert await complete_call(world.database, await world.claim_one(), spoken.transcript, findings, None) is None
     (row,) = await written(world)
     assert row["record"]["from"] == "+49301234567"
     assert row["record"]["mentionedContact"] is None

@@ -1,5 +1,3 @@
-"""Runs: stored calls by another configuration, beside their records; promoted and taken back."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -38,7 +36,7 @@ PLAIN = tuned(ProcessingOptions, lease_seconds=LEASE, drain_seconds=0, poll_seco
 
 
 class Shouting:
-    """A recognition engine of another configuration: what the service's hears, with other words."""
+    """A recognition engine of another configuration, with the live engine's result in other words."""
 
     _identity = None
 
@@ -50,7 +48,7 @@ class Shouting:
         return getattr(self._of, name)
 
     def transcribe(self, *args: Any) -> list[ChunkText]:
-        return [replace(one, words=tuple(map(_loud, one.words))) for one in self._of.transcribe(*args)]
+        return [replace(piece, words=tuple(map(_loud, piece.words))) for piece in self._of.transcribe(*args)]
 
 
 def _loud(word: Word) -> Word:
@@ -58,10 +56,10 @@ def _loud(word: Word) -> Word:
 
 
 class Engines:
-    """Workers of runs in this process: the service's, or others that shout where the run sets another recognizer."""
+    """Workers of runs in this process: the live ones, or loud ones if the run sets another recognizer."""
 
-    def __init__(self, settings: Settings, own: WatchedWorkers, other: WatchedWorkers) -> None:
-        self._settings, self.own, self.other = settings, own, other
+    def __init__(self, settings: Settings, workers: WatchedWorkers, other: WatchedWorkers) -> None:
+        self._settings, self.own, self.other = settings, workers, other
 
     def workers(self, options: RunOptions) -> Workers:
         same = options.asr == self._settings.asr.for_engine().model_dump(mode="json")
@@ -117,13 +115,13 @@ async def conducting(world: World, workers: WatchedWorkers, settings: Settings) 
 
 @pytest.fixture
 async def call(world: World, files: FileServer, short: Path, workers: WatchedWorkers, settings: Settings) -> CallRecord:
-    """A call that the service has completed."""
+    """Complete a call by the live pipeline."""
     async with conducting(world, workers, settings):
         await world.submit(recording_url=files.add(short))
         return await completed(world)
 
 
-async def made(world: World, name: str = "other", changes: Any = OTHER, *calls: UUID) -> Run:
+async def create_run(world: World, name: str = "other", changes: Any = OTHER, *calls: UUID) -> Run:
     run, _ = await runs.create(world.database, world.workspace_id, name, changes, calls or [world.call_id])
     return run
 
@@ -140,26 +138,26 @@ async def worked(world: World, engines: Engines, settings: Settings, run: Run) -
     async with working(world, engines, settings):
         run = await ended(world, run)
     calls = (await run_results.list_calls(world.database, world.workspace_id, run.run_id)).items
-    assert run.failed == 0, [(one.error_code, one.error_message) for one in calls]
+    assert run.failed == 0, [(call.error_code, call.error_message) for call in calls]
     return run
 
 
 def same(record: CallRecord) -> CallRecord:
-    """A record without what any change moves."""
+    """Return a record without fields that any change updates."""
     return replace(record, call=replace(record.call, updated_at=record.call.created_at))
 
 
 async def result(world: World, run: Run) -> run_results.RunResult:
-    found = await run_results.show(world.database, world.workspace_id, run.run_id, world.call_id)
-    assert found is not None
-    return found
+    result_of_run = await run_results.show(world.database, world.workspace_id, run.run_id, world.call_id)
+    assert result_of_run is not None
+    return result_of_run
 
 
 async def test_a_run_of_the_services_own_settings_recalls_every_stage_and_has_the_records_digest(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
     before = engines.own.asked.copy()
-    run = await worked(world, engines, settings, await made(world, "again", {}))
+    run = await worked(world, engines, settings, await create_run(world, "again", {}))
     assert engines.own.asked == before and not engines.other.asked
     assert (await result(world, run)).call.digest == digest_of(call.transcript, call.findings)
 
@@ -168,15 +166,15 @@ async def test_another_recognizer_is_asked_and_the_record_stays(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
     before = engines.own.asked.copy()
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     assert engines.own.asked == before and engines.other.asked["transcribe"] >= 1
-    found = await result(world, run)
-    assert found.transcript is not None and found.call.engine is not None
-    assert found.call.engine.endswith("shouting")
-    assert all(word.text.isupper() for turn in found.transcript.turns for word in turn.words if word.text.isalpha())
+    outcome = await result(world, run)
+    assert outcome.transcript is not None and outcome.call.engine is not None
+    assert outcome.call.engine.endswith("shouting")
+    assert all(word.text.isupper() for turn in outcome.transcript.turns for word in turn.words if word.text.isalpha())
     assert same(await shown(world)) == same(call)
-    assert {"asr"} <= set(found.call.seconds or {})
-    assert "audio" not in (found.call.seconds or {}), "the labels of the sound are the same: they are recalled"
+    assert {"asr"} <= set(outcome.call.seconds or {})
+    assert "audio" not in (outcome.call.seconds or {}), "the labels of the sound are the same: they are recalled"
     assert run.configuration is not None and len(run.configuration["engines"]["asr"]["digest"]) == 32
     assert (run.done, run.waiting, run.promoted) == (1, 0, 0)
 
@@ -185,19 +183,21 @@ async def test_another_analysis_recognizes_nothing_again(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
     before = engines.own.asked.copy()
-    run = await worked(world, engines, settings, await made(world, "silent", {"analysis": {"tone_by_voice": "nobody"}}))
+    run = await worked(
+        world, engines, settings, await create_run(world, "silent", {"analysis": {"tone_by_voice": "nobody"}})
+    )
     assert engines.own.asked == before and not engines.other.asked
-    found = await result(world, run)
-    assert found.transcript == call.transcript
-    assert "asr" not in (found.call.seconds or {}) and "analysis" in (found.call.seconds or {})
+    outcome = await result(world, run)
+    assert outcome.transcript == call.transcript
+    assert "asr" not in (outcome.call.seconds or {}) and "analysis" in (outcome.call.seconds or {})
 
 
 async def test_a_second_run_of_the_same_configuration_has_the_same_digest(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    first = await worked(world, engines, settings, await made(world, "one"))
+    first = await worked(world, engines, settings, await create_run(world, "one"))
     asked = engines.other.asked.copy()
-    second = await worked(world, engines, settings, await made(world, "two"))
+    second = await worked(world, engines, settings, await create_run(world, "two"))
     assert engines.other.asked == asked
     assert first.digest == second.digest
     assert (await result(world, first)).call.digest == (await result(world, second)).call.digest
@@ -206,12 +206,12 @@ async def test_a_second_run_of_the_same_configuration_has_the_same_digest(
 async def test_a_promoted_run_is_the_record_until_it_is_rolled_back(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     moved = await promotion.promote(world.database, world.workspace_id, run.run_id)
     assert (moved.calls, moved.skipped, moved.run.promoted) == (1, {}, 1)
     promoted = await shown(world)
-    found = await result(world, run)
-    assert digest_of(promoted.transcript, promoted.findings) == found.call.digest
+    outcome = await result(world, run)
+    assert digest_of(promoted.transcript, promoted.findings) == outcome.call.digest
     assert promoted.call.updated_at > call.call.updated_at
     moved = await promotion.roll_back(world.database, world.workspace_id, run.run_id)
     assert (moved.calls, moved.skipped, moved.run.promoted, moved.run.promoted_at) == (1, {}, 0, None)
@@ -221,7 +221,7 @@ async def test_a_promoted_run_is_the_record_until_it_is_rolled_back(
 async def test_what_a_run_is_and_made_never_changes(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     for statement in (
         "UPDATE runs SET settings = '{}'",
         "UPDATE runs SET digest = 'x'",
@@ -236,7 +236,7 @@ async def test_what_a_run_is_and_made_never_changes(
 async def test_calls_that_changed_since_are_skipped_and_told(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     await world.submit(from_number="+4930999999")
     with pytest.raises(runs.RunRefused, match="its data changed since"):
         await promotion.promote(world.database, world.workspace_id, run.run_id)
@@ -248,7 +248,7 @@ async def test_calls_that_changed_since_are_skipped_and_told(
 async def test_an_analysis_of_a_promoted_call_rests_on_the_runs_words_and_a_rollback_on_the_services(
     world: World, call: CallRecord, engines: Engines, settings: Settings, workers: WatchedWorkers
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     await promotion.promote(world.database, world.workspace_id, run.run_id)
     asked = workers.asked.copy()
     await world.submit(user_id=uuid4())
@@ -261,9 +261,9 @@ async def test_an_analysis_of_a_promoted_call_rests_on_the_runs_words_and_a_roll
     assert words((await shown(world)).transcript) == words(call.transcript)
 
 
-def words(said: Transcript | None) -> list[Any]:
-    assert said is not None
-    return [turn.words for turn in said.turns]
+def words(transcript: Transcript | None) -> list[Any]:
+    assert transcript is not None
+    return [turn.words for turn in transcript.turns]
 
 
 async def analyzed(world: World) -> bool:
@@ -273,7 +273,7 @@ async def analyzed(world: World) -> bool:
 async def test_a_worker_that_lost_a_call_of_a_run_writes_nothing(
     world: World, call: CallRecord, settings: Settings
 ) -> None:
-    run = await made(world)
+    run = await create_run(world)
     (old,) = await run_calls.claim(world.database, "w1", 1, 0.0)
     (new,) = await run_calls.claim(world.database, "w2", 1, 60.0)
     assert (old.key, new.claims) == (new.key, old.claims + 1)
@@ -288,7 +288,7 @@ async def test_a_worker_that_lost_a_call_of_a_run_writes_nothing(
 
 
 async def test_a_run_waits_while_a_job_is_due(world: World, call: CallRecord) -> None:
-    await made(world)
+    await create_run(world)
     await world.submit(call_id=uuid4(), recording_url="https://pbx.example/waits.wav")
     await world.all_fetched()
     assert await run_calls.claim(world.database, "w1", 1, 60.0) == []
@@ -300,7 +300,7 @@ async def test_a_run_goes_with_what_only_it_made_and_its_calls_stay(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
     before = await world.rows("SELECT stage, content_key FROM stage_results ORDER BY 1, 2")
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     assert len(await world.rows("SELECT 1 FROM stage_results")) > len(before)
     await runs.delete(world.database, world.workspace_id, run.run_id)
     assert await world.rows("SELECT stage, content_key FROM stage_results ORDER BY 1, 2") == before
@@ -310,13 +310,13 @@ async def test_a_run_goes_with_what_only_it_made_and_its_calls_stay(
 async def test_an_erased_call_leaves_its_runs(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     async with world.database.transaction(world.workspace_id) as connection:
         await connection.execute(sa.text("SET LOCAL switchboard.erasure = 'on'"))
         await connection.execute(sa.text("DELETE FROM calls"))
     assert await world.rows("SELECT * FROM run_calls") == []
-    left = await runs.find(world.database, world.workspace_id, run.run_id)
-    assert (left.calls, left.done) == (1, 0)
+    canceled = await runs.find(world.database, world.workspace_id, run.run_id)
+    assert (canceled.calls, canceled.done) == (1, 0)
 
 
 async def test_a_promotion_is_told_with_the_run_and_its_rollback_without(
@@ -327,12 +327,12 @@ async def test_a_promotion_is_told_with_the_run_and_its_rollback_without(
         " VALUES (:workspace, 'https://hooks.example', '{call.promoted,call.completed}', 'sealed')",
         workspace=world.workspace_id,
     )
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     await promotion.promote(world.database, world.workspace_id, run.run_id)
     await promotion.roll_back(world.database, world.workspace_id, run.run_id)
     events = await world.rows("SELECT type, data FROM events ORDER BY at")
-    assert [one["type"] for one in events] == ["call.promoted", "call.promoted"]
-    assert [one["data"]["run"] for one in events] == [{"runId": str(run.run_id), "name": "other"}, None]
+    assert [event["type"] for event in events] == ["call.promoted", "call.promoted"]
+    assert [event["data"]["run"] for event in events] == [{"runId": str(run.run_id), "name": "other"}, None]
 
 
 async def test_corrections_of_people_stay_where_their_words_are(
@@ -341,12 +341,14 @@ async def test_corrections_of_people_stay_where_their_words_are(
     assert call.transcript is not None
     turn = next(turn for turn in call.transcript.turns if turn.words)
     word = turn.words[0]
-    wanted = correct.WantedEdit(EditKind.TEXT, word.text, "Corrected", turn.index, word.start, word.end)
+    edit = correct.WantedEdit(EditKind.TEXT, word.text, "Corrected", turn.index, word.start, word.end)
     reader = Reader(world.workspace_id)
-    await correct.make(world.database, reader, Editor(None, None, "Ana"), world.call_id, wanted)
+    await correct.make(world.database, reader, Editor(None, None, "Ana"), world.call_id, edit)
     corrected = await shown(world)
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     await promotion.promote(world.database, world.workspace_id, run.run_id)
-    assert [edit.state for edit in (await shown(world)).edits] == ["not-applied"], "the run heard another word there"
+    assert [edit.state for edit in (await shown(world)).edits] == ["not-applied"], (
+        "the run recognized another word there"
+    )
     await promotion.roll_back(world.database, world.workspace_id, run.run_id)
     assert same(await shown(world)) == same(corrected)

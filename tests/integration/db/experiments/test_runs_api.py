@@ -53,7 +53,7 @@ async def test_a_run_is_made_worked_read_promoted_taken_back_and_deleted_by_the_
     created = lab.client.create_run("tiny", {"asr": {"model": "whisper-tiny.en"}})
     assert (created.run.calls, created.run.waiting, created.left_out) == (2, 2, [])
     assert created.run.settings == {"asr": {"model": "whisper-tiny.en"}}
-    with pytest.raises(RunTimedOut, match="2 calls of run 'tiny' were left"):
+    with pytest.raises(RunTimedOut, match="2 calls of run 'tiny' did not end"):
         lab.client.wait_for_run(created.run.run_id, timeout=0)
     await work(lab.world, *OTHER)
     run = lab.client.wait_for_run(created.run.run_id, timeout=60)
@@ -216,7 +216,7 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
     tiny, base = await two_runs(lab)
     with pytest.raises(errors.Conflict, match="cannot be compared with itself"):
         lab.client.compare_run(tiny, other=tiny)
-    with pytest.raises(errors.InvalidRequest, match="other is no run"):
+    with pytest.raises(errors.InvalidRequest, match="other is not a run"):
         lab.client.compare_run(tiny, other=uuid4())
     with pytest.raises(errors.InvalidRequest, match="gold is not a gold set"):
         lab.client.compare_run(tiny, gold="desk@7")
@@ -232,7 +232,7 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
     with pytest.raises(ComparisonTimedOut, match="was not measured after"):
         lab.client.compare_run(tiny, timeout=-1, on_progress=lambda comparison: progress.append(comparison.all))
     assert len(progress) == 1
-    assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it went on"
+    assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it continued"
     monkeypatch.setattr("serve_app.experiments.comparison_cache.MAX_SECONDS", -1.0)
     with pytest.raises(errors.Conflict, match="It took too long"):
         await asyncio.to_thread(lab.client.compare_run, base, other=tiny)

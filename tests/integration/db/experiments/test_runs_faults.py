@@ -1,5 +1,3 @@
-"""A run and its promotion when something breaks: no call done twice, none lost, a promotion whole or not there."""
-
 import asyncio
 import time
 from typing import Any
@@ -43,16 +41,16 @@ async def test_a_conductor_that_dies_in_a_run_costs_what_it_was_at_and_nothing_i
     for task in (*dead._loops, *(task for _, task in dead._leased_tasks())):  # as kill -9 does: nothing is given back
         task.cancel()
     await asyncio.sleep(0.1)
-    (left,) = await world.rows("SELECT state, claims FROM run_calls")
-    assert (left["state"], left["claims"]) == ("running", 1)
+    (row,) = await world.rows("SELECT state, claims FROM run_calls")
+    assert (row["state"], row["claims"]) == ("running", 1)
     recognized = engines.other.asked["transcribe"]
     assert recognized >= 1
     async with working(world, engines, settings):
         run = await ended(world, run)
     assert (run.done, run.failed) == (1, 0)
     assert engines.other.asked["transcribe"] == recognized, "what it had recognized is recalled"
-    (left,) = await world.rows("SELECT state, claims FROM run_calls")
-    assert (left["state"], left["claims"]) == ("done", 2)
+    (row,) = await world.rows("SELECT state, claims FROM run_calls")
+    assert (row["state"], row["claims"]) == ("done", 2)
 
 
 @pytest.mark.slow
@@ -103,7 +101,7 @@ async def test_the_largest_run_is_promoted_and_taken_back_within_the_time_of_a_t
 
 
 async def _copied(world: World, copies: int) -> None:
-    """Copies of the one call, with its job, its record and its place in the run."""
+    """Copy the call with its job, record and place in the run."""
     job, call_id = "md5('job' || number)::uuid", "md5('call' || number)::uuid"
     here = {"call_pk": "call_pk + number", "job_id": job}
     changed = {
@@ -112,7 +110,7 @@ async def _copied(world: World, copies: int) -> None:
         **dict.fromkeys(("transcripts", "findings", "tasks", "run_calls"), here),
     }
     for table, new in changed.items():
-        columns = [one["column_name"] for one in await world.rows(_COLUMNS, table=table)]
+        columns = [row["column_name"] for row in await world.rows(_COLUMNS, table=table)]
         await world.execute(
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(new.get(name, name) for name in columns)}"
             f" FROM (SELECT * FROM {table}) AS first, generate_series(1, {copies}) AS number"

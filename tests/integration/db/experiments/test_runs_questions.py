@@ -1,5 +1,3 @@
-"""Changed questions are asked of stored calls by a run: nothing is recognized again, and a killed run goes on."""
-
 import asyncio
 import signal
 import sys
@@ -51,7 +49,7 @@ TABLES = {
 
 
 async def cloned(world: World, count: int) -> None:
-    """The one call that is stored, `count` times more, with what its stages left."""
+    """Copy the stored call `count` times, with its stage results."""
     async with world.database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(sa.text("SET LOCAL ROLE NONE"))
         await connection.execute(sa.text(CLONE), {"count": count})
@@ -102,7 +100,7 @@ async def test_stored_calls_are_asked_without_recognizing_and_a_killed_run_goes_
     async with working(world, engines, settings):
         await until(some_are_done, 600.0)
     assert await done() < run.calls, "it was stopped on its way"
-    await asks(world, "nobody says this")  # the run goes on with what it began with
+    await asks(world, "nobody says this")  # the run continues with its first configuration
     async with working(world, engines, settings):
         await until(all_are_done, 600.0)
     run = await runs.find(world.database, world.workspace_id, run.run_id)
@@ -123,7 +121,7 @@ async def test_a_run_makes_summaries_again_by_the_template_of_the_workspace(
     settings: Settings,  # noqa: F811
 ) -> None:
     def text(findings: Iterable[Finding]) -> str:
-        return next(str(one.value["text"]) for one in findings if one.step == "summary")
+        return next(str(finding.value["text"]) for finding in findings if finding.step == "summary")
 
     before = text(call.findings)
     template = SummaryTemplate((TemplatePart("reason", "Why", 1),))
@@ -174,17 +172,17 @@ async def test_a_process_that_is_killed_in_a_run_of_questions_is_followed_by_one
 
     async with process():
         await until(some_are_done, 600.0)
-    finished, held = await ended("done"), await ended("running")
-    assert 250 <= len(finished) < 1000 and held, "it was killed in the middle, at work"
+    finished, running = await ended("done"), await ended("running")
+    assert 250 <= len(finished) < 1000 and running, "it was killed in the middle, at work"
     async with process():
         await until(all_are_done, 600.0)
     now = await ended("done")
     unchanged = ("claims", "finished_at", "digest", "findings")
-    assert all(now[one][name] == row[name] for one, row in finished.items() for name in unchanged)
+    assert all(now[call_id][name] == row[name] for call_id, row in finished.items() for name in unchanged)
     asked = Counter(map(UUID, log.read_text().split()))
     assert set(asked) == set(ids), "each was asked"
-    assert {one for one, count in asked.items() if count > 1} <= set(held), "twice only what nobody had finished"
-    assert {one for one, row in now.items() if row["claims"] > 1} == set(held)
+    assert {call_id for call_id, count in asked.items() if count > 1} <= set(running), "only unfinished calls ran twice"
+    assert {call_id for call_id, row in now.items() if row["claims"] > 1} == set(running)
     assert (await runs.find(world.database, world.workspace_id, run.run_id)).state == "completed"
 
 
@@ -204,14 +202,14 @@ async def test_a_promoted_run_answers_in_the_record_tells_no_tracker_and_is_take
         workspace=world.workspace_id,
     )
     run = await worked(world, engines, settings, await made(world, "asked", {}))
-    found = await run_results.show(world.database, world.workspace_id, run.run_id, world.call_id)
-    assert found is not None and found.findings[-1].value["answers"][0]["answer"] == "yes"
-    assert (await shown(world)).answers == (), "beside the record"
+    result_of_run = await run_results.show(world.database, world.workspace_id, run.run_id, world.call_id)
+    assert result_of_run is not None and result_of_run.findings[-1].value["answers"][0]["answer"] == "yes"
+    assert (await shown(world)).answers == (), "the record has not changed"
     await promotion.promote(world.database, world.workspace_id, run.run_id)
     record = await shown(world)
-    assert [(one.key, one.answer) for one in record.answers] == [("heard", "yes")]
-    assert [one.raised for one in record.trackers] == [True]
+    assert [(answer.key, answer.answer) for answer in record.answers] == [("heard", "yes")]
+    assert [tracker.raised for tracker in record.trackers] == [True]
     assert (await world.row())["raised"] == ["word"]
     await promotion.roll_back(world.database, world.workspace_id, run.run_id)
     assert same(await shown(world)) == same(call) and (await world.row())["raised"] == []
-    assert [one["type"] for one in await world.rows("SELECT type FROM events ORDER BY at")] == ["call.promoted"] * 2
+    assert [row["type"] for row in await world.rows("SELECT type FROM events ORDER BY at")] == ["call.promoted"] * 2

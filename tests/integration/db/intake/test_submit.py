@@ -75,7 +75,7 @@ async def test_fifty_identical_finishing_submissions_at_once_give_one_record_and
 
 async def test_the_same_recording_again_gives_the_same_job_while_it_runs(world: World) -> None:
     first = await world.submit(recording_url=A)
-    await world.one()
+    await world.claim_one()
     assert await world.submit(recording_url=A) == first
     assert await world.jobs() == [("process", "running")]
 
@@ -87,12 +87,12 @@ async def test_urls_that_differ_in_signing_parameters_give_the_same_job_and_the_
     row = await world.row()
     assert row["recording_url"] == f"{A}?X-Amz-Signature=2"
     assert row["metadata_version"] == version
-    assert (await world.one()).call.recording_url == f"{A}?X-Amz-Signature=2"
+    assert (await world.claim_one()).call.recording_url == f"{A}?X-Amz-Signature=2"
 
 
 async def test_a_newly_signed_url_ends_the_wait_of_a_job_that_is_to_be_tried_later(world: World) -> None:
     await world.submit(recording_url=f"{A}?sig=1")
-    await jobs.retry(world.database, await world.one(), RecordingNotReady(), 3600, counts_as_failure=False)
+    await jobs.retry(world.database, await world.claim_one(), RecordingNotReady(), 3600, counts_as_failure=False)
     assert await world.claim() == []
     await world.submit(recording_url=f"{A}?sig=2")
     assert len(await world.claim()) == 1
@@ -103,7 +103,7 @@ async def test_another_recording_supersedes_the_job(world: World) -> None:
     second = await world.submit(recording_url=B)
     assert second.job_id != first.job_id
     assert await world.jobs() == [("process", "superseded"), ("process", "fetching")]
-    assert (await world.one()).job.job_id == second.job_id
+    assert (await world.claim_one()).job.job_id == second.job_id
 
 
 async def test_a_second_recording_that_comes_later_supersedes_the_job(world: World) -> None:
@@ -116,7 +116,7 @@ async def test_a_second_recording_that_comes_later_supersedes_the_job(world: Wor
 
 async def test_nothing_that_a_superseded_job_still_does_reaches_the_record(world: World) -> None:
     await world.submit(recording_url=A)
-    old = await world.one()
+    old = await world.claim_one()
     await world.submit(recording_url=B)
     with pytest.raises(LeaseLost):
         await jobs.fail(world.database, old, NotAudio())
@@ -132,7 +132,7 @@ async def test_nothing_that_a_superseded_job_still_does_reaches_the_record(world
 
 async def test_the_recording_of_a_failed_call_sent_again_starts_a_new_job(world: World) -> None:
     first = await world.submit(recording_url=A)
-    await jobs.fail(world.database, await world.one(), NotAudio())
+    await jobs.fail(world.database, await world.claim_one(), NotAudio())
     assert (await world.row())["failure_code"] == "not_audio"
     second = await world.submit(recording_url=A)
     assert second.job_id != first.job_id
@@ -142,7 +142,7 @@ async def test_the_recording_of_a_failed_call_sent_again_starts_a_new_job(world:
 
 async def test_a_late_start_phase_submission_leaves_a_failed_call_failed(world: World) -> None:
     await world.submit(recording_url=A)
-    await jobs.fail(world.database, await world.one(), NotAudio())
+    await jobs.fail(world.database, await world.claim_one(), NotAudio())
     assert await world.submit(outgoing=False) == calls.Accepted(CallState.RECEIVED, None)
     assert (await world.row())["state"] == "failed"
     assert await world.jobs() == [("process", "failed")]

@@ -1,5 +1,3 @@
-"""Fetching has a queue of its own: who takes up what, how much of one workspace or host at once, and what follows."""
-
 from uuid import UUID, uuid4
 
 import pytest
@@ -16,11 +14,11 @@ SLOW, OTHER = "https://slow.example/{}.wav", "https://other.example/{}.wav"
 
 
 async def submit(world: World, count: int, url: str = SLOW) -> list[Accepted]:
-    made = []
+    call_ids = []
     for _ in range(count):
         world.call_id = uuid4()
-        made.append(await world.submit(recording_url=url.format(uuid4())))
-    return made
+        call_ids.append(await world.submit(recording_url=url.format(uuid4())))
+    return call_ids
 
 
 async def fetches(world: World, count: int = 100, ttl: float = 60.0, **limits: int) -> list[jobs.Lease]:
@@ -34,15 +32,15 @@ async def states(world: World) -> list[str]:
 
 
 async def test_a_job_is_not_worked_on_before_its_recordings_were_fetched(world: World) -> None:
-    (made,) = await submit(world, 1)
+    (call_id,) = await submit(world, 1)
     assert await jobs.claim(world.database, "w1", 10, 60.0) == []
     (lease,) = await fetches(world)
-    assert (lease.job.job_id, lease.fetching, lease.job.run, lease.job.attempts) == (made.job_id, True, 1, 1)
+    assert (lease.job.job_id, lease.fetching, lease.job.run, lease.job.attempts) == (call_id.job_id, True, 1, 1)
     assert await fetches(world) == []
     await stage_results.record(world.database, lease, Stage.FETCH, (Recording(0, "file:///a", "00" * 32, 7),))
     await jobs.fetched(world.database, lease, ["One of two."])
     (ready,) = await jobs.claim(world.database, "w1", 10, 60.0)
-    assert (ready.job.job_id, ready.fetching, ready.job.run, ready.job.attempts) == (made.job_id, False, 1, 1)
+    assert (ready.job.job_id, ready.fetching, ready.job.run, ready.job.attempts) == (call_id.job_id, False, 1, 1)
     assert ready.warnings == ("One of two.",)
     with pytest.raises(LeaseLost):
         await jobs.stage(world.database, lease, Stage.FETCH)
@@ -116,10 +114,10 @@ async def test_a_workspace_holds_no_more_fetches_than_it_may_and_others_come_fir
 
 
 async def test_whoever_fetches_nothing_yet_always_finds_room(world: World) -> None:
-    """However many hostile workspaces there are, each takes only as much as then is left."""
+    """However many hostile workspaces there are, each claims only a part of the remaining room."""
     hostile = [world, *[await new_world(world.database) for _ in range(3)]]
-    for one in hostile:
-        await submit(one, 40)
+    for sender in hostile:
+        await submit(sender, 40)
     room = 32
     for _ in range(10):
         room -= len(await fetches(world, room, workspace=16))
@@ -139,7 +137,7 @@ async def test_a_host_is_asked_by_no_more_than_it_may_be_and_others_are_not_kept
 
 
 async def test_a_host_that_workspaces_share_is_nobodys_to_block(world: World) -> None:
-    """A telephony provider's, say, from which one of them fetches without end."""
+    """Such as a telephony provider from which one workspace fetches without end."""
     other = await new_world(world.database)
     await submit(world, 10)
     assert len(await fetches(world, host=4)) == 4
@@ -168,7 +166,6 @@ async def test_the_host_of_an_address(world: World, subtests: pytest.Subtests) -
 
 
 async def test_jobs_of_before_the_upgrade_are_fetched_when_they_are_taken_up(world: World) -> None:
-    """They are queued without their recordings."""
     await submit(world, 1)
     await world.all_fetched()
     (lease,) = await jobs.claim(world.database, "w1", 10, 60.0)

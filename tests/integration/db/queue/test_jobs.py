@@ -1,5 +1,3 @@
-"""The lease protocol: who works on a job, for how long, and what happens when they die."""
-
 import asyncio
 from typing import Any
 from uuid import uuid4
@@ -31,14 +29,14 @@ async def expire(world: World) -> None:
 
 
 async def taken_over(world: World, **more: Any) -> list[jobs.Lease]:
-    """A claim by a worker whose leases are so short that the test's server has run for longer."""
+    """Claim by a worker with leases shorter than the uptime of the test's server."""
     await world.all_fetched()
     return await jobs.claim(world.database, "w2", 10, 0.05, **more)
 
 
 async def test_a_lease_carries_the_job_and_the_merged_call(world: World) -> None:
     answer = await world.submit(recording_url=A, duration=7)
-    lease = await world.one()
+    lease = await world.claim_one()
     assert lease.job.job_id == answer.job_id
     assert (lease.job.kind, lease.job.run, lease.job.attempts) == ("process", 1, 1)
     assert lease.call == await world.call()
@@ -62,13 +60,13 @@ async def test_no_job_goes_to_two_workers_that_claim_at_once(world: World) -> No
 
 async def test_a_job_is_not_taken_up_while_its_lease_holds(world: World) -> None:
     await submit_many(world, 1)
-    await world.one()
+    await world.claim_one()
     assert await world.claim() == []
 
 
 async def test_a_job_whose_lease_ran_out_is_taken_over_and_counts_a_crash(world: World) -> None:
     await submit_many(world, 1)
-    dead = await world.one()
+    dead = await world.claim_one()
     await expire(world)
     (taken,) = await taken_over(world)
     assert taken.job.job_id == dead.job.job_id
@@ -79,11 +77,11 @@ async def test_after_a_start_of_the_server_and_an_outage_holders_have_the_time_o
     world: World,
 ) -> None:
     await submit_many(world, 1)
-    held = await world.one()
+    lease = await world.claim_one()
     await expire(world)
     assert await world.claim(ttl=1e6) == [], "the server has not run for the time of a lease yet"
     assert await taken_over(world, take_over=False) == [], "the claimer has just found the server again"
-    assert await jobs.renew(world.database, [held], 60) == set()
+    assert await jobs.renew(world.database, [lease], 60) == set()
     (row,) = await world.rows("SELECT * FROM jobs")
     assert (row["run"], row["crashes"]) == (1, 0)
 
@@ -120,7 +118,7 @@ async def test_a_job_that_gets_further_than_before_is_not_what_its_worker_died_o
     await submit_many(world, 1)
 
     async def crashes_after(stage: str, result: Any) -> int:
-        """What is left of three crashes once an attempt has recorded `stage`."""
+        """Return the crashes of a job with three crashes once an attempt has recorded `stage`."""
         await crash(world, 3)
         await expire(world)
         (lease,) = await taken_over(world, quarantine_after=2, suspects=True)
@@ -129,18 +127,18 @@ async def test_a_job_that_gets_further_than_before_is_not_what_its_worker_died_o
         return int(row["crashes"])
 
     first = Recording(0, "file:///a", "ab", 7)
-    heard = AudioAnalysis(Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), 33.0, ((), ()), ())
+    audio = AudioAnalysis(Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), 33.0, ((), ()), ())
     assert await crashes_after(Stage.LEG, first) == 0
     assert await crashes_after(Stage.LEG, first) == 3, "it had been there before"
     assert await crashes_after(Stage.FETCH, (first,)) == 3
-    assert await crashes_after(Stage.AUDIO, heard) == 0
-    assert await crashes_after(Stage.AUDIO, heard) == 3
+    assert await crashes_after(Stage.AUDIO, audio) == 0
+    assert await crashes_after(Stage.AUDIO, audio) == 3
     assert await crashes_after(Stage.RECOGNITION, Recognized((), "e")) == 0
 
 
 async def test_the_former_holder_of_a_lease_can_write_nothing(world: World) -> None:
     await submit_many(world, 1)
-    dead = await world.one()
+    dead = await world.claim_one()
     await expire(world)
     (taken,) = await taken_over(world)
     for attempt in (
@@ -167,7 +165,9 @@ async def test_a_renewed_lease_holds_on(world: World) -> None:
 
 async def test_a_passing_failure_brings_the_job_back_after_its_delay_with_the_reason(world: World) -> None:
     await submit_many(world, 1)
-    await jobs.retry(world.database, await world.one(), RecordingUnreachable("no route"), 0.2, counts_as_failure=True)
+    await jobs.retry(
+        world.database, await world.claim_one(), RecordingUnreachable("no route"), 0.2, counts_as_failure=True
+    )
     assert await world.claim() == []
     (row,) = await world.rows("SELECT * FROM jobs")
     assert (row["error_code"], row["error_message"], row["error_retryable"]) == (
@@ -176,13 +176,13 @@ async def test_a_passing_failure_brings_the_job_back_after_its_delay_with_the_re
         True,
     )
     await asyncio.sleep(0.25)
-    assert (await world.one()).job.failures == 1
+    assert (await world.claim_one()).job.failures == 1
 
 
 async def test_a_recording_that_is_not_ready_does_not_count_as_a_failure(world: World) -> None:
     await submit_many(world, 1)
-    await jobs.retry(world.database, await world.one(), RecordingNotReady(), 0, counts_as_failure=False)
-    lease = await world.one()
+    await jobs.retry(world.database, await world.claim_one(), RecordingNotReady(), 0, counts_as_failure=False)
+    lease = await world.claim_one()
     assert (lease.job.attempts, lease.job.failures, lease.job.crashes) == (2, 0, 0)
 
 
@@ -191,18 +191,18 @@ SIGNED_ANEW = A + "?Signature=new"
 
 async def test_an_address_that_comes_while_the_old_one_is_tried_is_tried_at_once(world: World) -> None:
     await world.submit(recording_url=A)
-    lease = await world.one()
+    lease = await world.claim_one()
     await world.submit(recording_url=SIGNED_ANEW)
     await jobs.retry(world.database, lease, RecordingNotReady(), 600, counts_as_failure=False)
-    assert (await world.one()).call.recording_url == SIGNED_ANEW
+    assert (await world.claim_one()).call.recording_url == SIGNED_ANEW
 
 
 async def test_an_address_that_comes_while_the_old_one_fails_for_good_saves_the_call(world: World) -> None:
     await world.submit(recording_url=A)
-    lease = await world.one()
+    lease = await world.claim_one()
     await world.submit(recording_url=SIGNED_ANEW)
     await jobs.fail(world.database, lease, RecordingGone())
-    again = await world.one()
+    again = await world.claim_one()
     assert (again.job.job_id, again.call.recording_url) == (lease.job.job_id, SIGNED_ANEW)
     await jobs.fail(world.database, again, RecordingGone())
     assert (await world.row())["state"] == "failed"
@@ -210,7 +210,7 @@ async def test_an_address_that_comes_while_the_old_one_fails_for_good_saves_the_
 
 async def test_a_failure_that_is_not_about_the_address_waits_whatever_the_address(world: World) -> None:
     await world.submit(recording_url=A)
-    lease = await world.one()
+    lease = await world.claim_one()
     await world.submit(recording_url=SIGNED_ANEW)
     await jobs.retry(world.database, lease, EngineError(), 600, counts_as_failure=True)
     assert await world.claim() == []
@@ -218,9 +218,9 @@ async def test_a_failure_that_is_not_about_the_address_waits_whatever_the_addres
 
 async def test_a_job_remembers_when_it_was_first_tried(world: World) -> None:
     await submit_many(world, 1)
-    first = await world.one()
+    first = await world.claim_one()
     await jobs.release(world.database, [first])
-    again = await world.one()
+    again = await world.claim_one()
     assert first.job.created_at < first.job.tried_since == again.job.tried_since
 
 
@@ -235,7 +235,7 @@ async def test_a_job_that_is_given_up_takes_its_call_to_failed_with_code_sentenc
     world: World,
 ) -> None:
     await world.submit(recording_url=A)
-    await jobs.fail(world.database, await world.one(), NotAudio("It is a web page."))
+    await jobs.fail(world.database, await world.claim_one(), NotAudio("It is a web page."))
     row = await world.row()
     assert (row["state"], row["failure_code"], row["failure_message"]) == ("failed", "not_audio", "It is a web page.")
     assert row["failure_retryable"] is False
@@ -246,24 +246,24 @@ async def test_a_job_that_is_given_up_takes_its_call_to_failed_with_code_sentenc
 
 async def test_the_stage_of_a_job_can_be_read_while_it_runs(world: World) -> None:
     await submit_many(world, 1)
-    await jobs.stage(world.database, await world.one(), Stage.RECOGNITION)
+    await jobs.stage(world.database, await world.claim_one(), Stage.RECOGNITION)
     (row,) = await world.rows("SELECT stage FROM jobs")
     assert row["stage"] == "asr"
 
 
 async def test_jobs_of_a_worker_known_to_be_dead_are_claimed_without_waiting_for_their_lease(world: World) -> None:
     await world.submit(recording_url="https://pbx.example.com/1.wav")
-    (held,) = await world.claim(ttl=600, worker="host:1:a")
+    (lease,) = await world.claim(ttl=600, worker="host:1:a")
     assert await jobs.workers(world.database) == ["host:1:a"]
     await jobs.abandon(world.database, ["host:2:b"])
     assert await world.claim(worker="host:3:c") == []
     await jobs.abandon(world.database, ["host:1:a"])
     (taken,) = await world.claim(worker="host:3:c")
-    assert (taken.job.job_id, taken.job.run, taken.job.crashes) == (held.job.job_id, held.job.run + 1, 1)
+    assert (taken.job.job_id, taken.job.run, taken.job.crashes) == (lease.job.job_id, lease.job.run + 1, 1)
 
 
 def empty_in_statistics(world: World, table: str) -> None:
-    """Make the planner take a table for empty, as after the removal of a workspace. Its rows stay."""
+    """Make the planner assume that a table is empty, as after the removal of a workspace. Its rows stay."""
     with psycopg.connect(world.database.url, autocommit=True) as admin:
         admin.execute("SET session_replication_role = replica")
         admin.execute(f"CREATE TEMPORARY TABLE rows AS SELECT * FROM {table}".encode())

@@ -1,5 +1,3 @@
-"""A look at the queue reads what waits and runs, not what was ever stored: it comes every two seconds."""
-
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -9,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
+from db.queue import backlog
 from db.queue import backlog as queue
-from db.queue import by_team
 from tests.postgres import World
 
 ENDED = 20_000
@@ -27,7 +25,7 @@ ANALYZE calls, jobs;
 
 @pytest.fixture
 async def stored(world: World) -> World:
-    """With many calls that have ended, and one that waits for its recording."""
+    """Create many finished calls, and one that waits for its recording."""
     places = {"workspace": world.workspace_id, "team": world.team_id, "ended": ENDED}
     async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
         cursor = psycopg.AsyncClientCursor(admin)
@@ -45,22 +43,22 @@ async def looks(world: World) -> dict[str, Callable[[], Awaitable[Any]]]:
         "lanes": lambda: queue.lanes(database),
         "full workspaces": lambda: queue.full_workspaces(database, 1),
         "place": lambda: queue.place(database, job["id"]),
-        "queues of teams": lambda: by_team.team_queues(database, reader),
+        "queues of teams": lambda: backlog.team_queues(database, reader),
     }
 
 
 async def test_no_look_at_the_queue_reads_the_jobs_that_have_ended(stored: World) -> None:
     for name, look in (await looks(stored)).items():
-        with Heard(stored.database) as said:
+        with StatementLog(stored.database) as log:
             await look()
-        read = [scan for text, values in said for scan in await scans(stored.database, text, values)]
+        read = [scan for text, values in log for scan in await scans(stored.database, text, values)]
         assert "jobs" in {table for _, table in read}, f"{name} was not seen to look at jobs"
         assert ("Seq Scan", "jobs") not in read, name
         assert ("Seq Scan", "calls") not in read, name
 
 
-class Heard:
-    """The statements that a block sends through the pool of transactions."""
+class StatementLog:
+    """Records the statements that a block sends through the pool of transactions."""
 
     def __init__(self, database: Database) -> None:
         self._engine, self._said = database.engine.sync_engine, []
@@ -78,10 +76,10 @@ class Heard:
 
 
 async def scans(database: Database, text: str, values: Any) -> list[tuple[str, str]]:
-    """How a statement reads which tables, by PostgreSQL's plan."""
+    """Return how a statement scans each table, by PostgreSQL's plan."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        found = (await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}", values)).scalar_one()
-    (plan,) = found if isinstance(found, list) else json.loads(found)
+        plan_json = (await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}", values)).scalar_one()
+    (plan,) = plan_json if isinstance(plan_json, list) else json.loads(plan_json)
     return [(node["Node Type"], node["Relation Name"]) for node in _nodes(plan["Plan"]) if "Relation Name" in node]
 
 

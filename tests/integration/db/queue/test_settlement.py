@@ -1,5 +1,3 @@
-"""What a call held is charged to its team once, whatever process dies, or whichever connection, around its end."""
-
 import asyncio
 import io
 import signal
@@ -49,7 +47,7 @@ async def until(world: World, query: str, count: int = 1) -> list[Any]:
 
 @pytest.fixture
 async def fetched(world: World, tmp_path: Path) -> AsyncIterator[Path]:
-    """A call of each of two teams, fetched and not begun; the folder of their recordings."""
+    """Submit a fetched call of each of two teams; return the folder of their recordings."""
     await backlog.record_rtfx(world.database, [MeasuredRtfx("call", 2, 10, 60.0 * SPEED, 60.0)])
     sound = io.BytesIO()
     soundfile.write(sound, np.zeros((16000, 2)) + 0.01, 8000, format="WAV", subtype="PCM_16")
@@ -84,7 +82,7 @@ CHARGED = """
 
 
 async def charged_once(world: World) -> Any:
-    """The call that ended first: its team pays for the seconds that it held a place, and for no others."""
+    """Check that the first finished call's team pays for its seconds, and no other team."""
     (row,) = await until(world, CHARGED)
     share = row["charged"] / (SPEED * row["held"])  # in seconds of audio; the claim comes a little before the work
     assert 0.5 < share < 1.25
@@ -131,7 +129,7 @@ async def wire(world: World) -> AsyncIterator[Wire]:
 
 @asynccontextmanager
 async def cut_off(world: World, folder: Path, wire: Wire, way: str) -> AsyncIterator[ConductorLoop]:
-    """A Conductor whose connection is cut around the commit of its next charge."""
+    """Run a Conductor whose connection is cut around the commit of its next charge."""
     database = await Database.open(wire.through(world.database.url))
     loop = conducting(database, folder.as_uri(), ALONE)
     try:
@@ -151,7 +149,7 @@ async def test_an_outage_while_a_call_ends_leaves_its_charge_made_once(
 ) -> None:
     async with cut_off(world, fetched, wire, way):
         row = await charged_once(world)
-    assert await charged_once(world) == row, "what it has not heard of is charged when it leaves"
+    assert await charged_once(world) == row, "an unconfirmed charge is settled when it stops"
     assert wire.cuts.total() == 1
 
 
@@ -160,15 +158,13 @@ async def test_an_outage_while_a_call_ends_leaves_its_charge_made_once(
 async def test_an_outage_while_a_lost_call_is_charged_for_leaves_the_charge_made_once(
     world: World, fetched: Path, wire: Wire, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(PAUSE, "1.5")  # the other team's call lasts until the charge is made: nobody alone is charged
+    monkeypatch.setenv(PAUSE, "1.5")  # the other team's call lasts until the charge: a single lane is not charged
     charged = "SELECT ended - began AS seconds FROM turns WHERE ended - began > 50 AND team_id = "
     async with cut_off(world, fetched, wire, way):
         (job,) = await until(world, "SELECT id, team_id FROM jobs WHERE state = 'running'")
         await asyncio.sleep(2)
         await world.execute("UPDATE jobs SET state = 'superseded', lease_until = NULL WHERE id = :id", id=job["id"])
         before = await until(world, f"{charged} '{job['team_id']}'")
-    assert await until(world, f"{charged} '{job['team_id']}'") == before, (
-        "what it has not heard of is settled at the end"
-    )
+    assert await until(world, f"{charged} '{job['team_id']}'") == before, "an unconfirmed charge is settled at the end"
     assert before[0]["seconds"] > 1.5 * SPEED
     assert wire.cuts.total() == 1

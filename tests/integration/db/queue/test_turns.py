@@ -1,5 +1,3 @@
-"""Whose call is next: teams by turns, live calls before backfill, nobody starved; and what a claim costs."""
-
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -15,7 +13,7 @@ A = "https://store.example/a.wav"
 
 
 async def queue(world: World, team: UUID, count: int, seconds: int | None = 60, live: bool = False) -> None:
-    """Calls of a team, ended a minute or a day ago, as if submitted one after the other."""
+    """Submit calls of a team, ended a minute or a day ago, one after the other."""
     await world.execute(
         "INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, duration, state)"
         " SELECT :workspace, gen_random_uuid(), :team, 'a', 'b', now() - make_interval(secs => :ago), :seconds,"
@@ -34,15 +32,15 @@ async def queue(world: World, team: UUID, count: int, seconds: int | None = 60, 
 
 
 async def taken(world: World, count: int, one_by_one: bool = True, backfill: float = 0.1) -> list[str]:
-    """The next calls: "A" or "B" by team, lower case where they are not live."""
-    found: list[UUID] = []
+    """Claim the next calls: "A" or "B" by team, lower case for calls that are not live."""
+    claimed: list[UUID] = []
     for _ in range(count if one_by_one else 1):
         await world.all_fetched()
         leases = await jobs.claim(world.database, "w", 1 if one_by_one else count, 60, backfill=backfill)
-        found += [lease.job.job_id for lease in leases]
+        claimed += [lease.job.job_id for lease in leases]
     rows = {row["id"]: row for row in await world.rows("SELECT id, team_id, live FROM jobs")}
-    letters = ["A" if rows[id_]["team_id"] == world.team_id else "B" for id_ in found]
-    return [letter if rows[id_]["live"] else letter.lower() for letter, id_ in zip(letters, found, strict=True)]
+    letters = ["A" if rows[id_]["team_id"] == world.team_id else "B" for id_ in claimed]
+    return [letter if rows[id_]["live"] else letter.lower() for letter, id_ in zip(letters, claimed, strict=True)]
 
 
 async def priority(world: World, team: UUID, value: float) -> None:
@@ -129,7 +127,7 @@ async def test_a_job_pays_for_its_first_attempt_only(world: World) -> None:
 
 
 async def worked(world: World, count: int, **seconds: float) -> list[str]:
-    """The next calls, one by one, each of which held its place for the seconds of its team (a, b)."""
+    """Process the next calls one by one, each for the seconds of its team (a, b)."""
     order = []
     for _ in range(count):
         (lease,) = await world.claim()
@@ -140,7 +138,7 @@ async def worked(world: World, count: int, **seconds: float) -> list[str]:
 
 
 async def test_a_call_that_held_its_place_for_longer_than_others_is_charged_for_it(world: World) -> None:
-    """Ten times as long, as a damaged file does whose sender says that it is a minute."""
+    """Ten times as long, as with a damaged file that the sender declared as one minute."""
     await backlog.record_rtfx(world.database, [MeasuredRtfx("call", 2, 10, 600.0, 60.0)])
     await queue(world, world.team_id, 40)
     await queue(world, world.other_team_id, 40)
@@ -180,7 +178,7 @@ async def test_a_lane_whose_calls_wait_for_later_holds_up_nobody(world: World) -
 
 
 async def test_a_claim_reads_a_few_index_entries_of_a_long_queue(world: World) -> None:
-    """Also right after a burst, when the planner's statistics know nothing of it."""
+    """Also right after a burst, before the planner's statistics are updated."""
     await queue(world, world.team_id, 3000)
     await queue(world, world.other_team_id, 3000)
     await world.all_fetched()

@@ -1,5 +1,3 @@
-"""A key or a team says that the customer comes first: kept with the call when its recording is submitted."""
-
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
@@ -7,7 +5,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import stage_results
 from db.records import roster
 from db.workspace import directory, keys
@@ -36,7 +34,7 @@ async def key(world: World, swapped: bool | None, team: bool = True) -> Sender:
 
 
 async def swap_team(world: World, swapped: bool) -> None:
-    (team,) = [one for one in await directory.list_teams(world.database) if one.team_id == world.team_id]
+    (team,) = [team for team in await directory.list_teams(world.database) if team.team_id == world.team_id]
     await directory.update_team(world.database, team, {"channels_swapped": swapped})
 
 
@@ -53,11 +51,11 @@ async def test_the_keys_setting_counts_before_the_teams(
         sender = await key(world, of_key, team)
         sent = world.submission(team_id=world.team_id, recording_url=A)
         if grouped:
-            await Grouping(world.database).submit(sender, sent, {})
+            await GroupCommitter(world.database).submit(sender, sent, {})
         else:
             await world.submit(sender, team_id=world.team_id, recording_url=A)
         assert (await world.row())["channels_swapped"] is swapped
-        lease = await world.one()
+        lease = await world.claim_one()
         assert lease.channels_swapped is swapped
         assert (await roster.load(world.database, lease)).channels_swapped is swapped
         world.call_id = uuid4()
@@ -74,14 +72,14 @@ async def test_a_setting_holds_for_recordings_that_are_submitted_after_it(world:
 
 async def test_what_stages_recorded_is_found_again_only_with_the_same_parties(world: World) -> None:
     await world.submit(recording_url=A)
-    lease = await world.one()
+    lease = await world.claim_one()
     recording = Recording(0, "file:///a", "00" * 32, 1)
     await stage_results.record(world.database, lease, Stage.FETCH, (recording,))
     await stage_results.record(world.database, lease, Stage.PROSODY, Prosody(1.0, ()))
     assert Stage.PROSODY in await stage_results.load(world.database, lease)
     await swap_team(world, True)
     await world.submit(recording_url=B)
-    lease = await world.one()
+    lease = await world.claim_one()
     await stage_results.record(world.database, lease, Stage.FETCH, (recording,))
     assert Stage.PROSODY not in await stage_results.load(world.database, lease)
 
@@ -92,21 +90,21 @@ async def test_the_parties_of_a_stereo_call_and_of_two_files_are_exchanged(world
     as_sent = [await sound(world, stereo), await sound(world, files)]
     await swap_team(world, True)
     exchanged = [await sound(world, stereo), await sound(world, files)]
-    assert [one.layout.kind for one in exchanged] == [LayoutKind.STEREO, LayoutKind.TWO_FILES]
+    assert [recording.layout.kind for recording in exchanged] == [LayoutKind.STEREO, LayoutKind.TWO_FILES]
     for before, after in zip(as_sent, exchanged, strict=True):
         assert (before.layout.swapped, after.layout.swapped) == (False, True)
         assert np.array_equal(everything(before.audio)[::-1], everything(after.audio))
 
 
 async def sound(world: World, files: list[Path]) -> Loaded:
-    """What the later stages read of a call of these recordings, as the Conductor runs it."""
+    """Return the decoded audio of these recordings, as a Conductor reads it."""
     await world.submit(recording_url=f"https://store.example/{uuid4()}", recording_url2=B if len(files) > 1 else None)
-    lease = await world.one()
-    known = await roster.load(world.database, lease)
+    lease = await world.claim_one()
+    call_roster = await roster.load(world.database, lease)
     workers = LocalWorkers(None, None)
-    run = CallRun(lease.call, workers, known, MemoryJournal(), ProcessOptions())
+    run = CallRun(lease.call, workers, call_roster, MemoryJournal(), ProcessOptions())
     run.recordings.stored = tuple(
-        Recording(n, one.as_uri(), digest(one), one.stat().st_size) for n, one in enumerate(files)
+        Recording(n, file.as_uri(), digest(file), file.stat().st_size) for n, file in enumerate(files)
     )
     loaded: Loaded = opened(await run.sound.get())
     return loaded

@@ -1,5 +1,3 @@
-"""A job's results: kept stage by stage, reused by content, written as one record."""
-
 import json
 import math
 from dataclasses import replace
@@ -9,8 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from db.core.rows import dump_json
-from db.queue import jobs
-from db.queue import stage_results as results
+from db.queue import jobs, stage_results
 from db.records import views
 from db.records.complete import complete as complete_call
 from db.records.views import CallTask
@@ -101,7 +98,7 @@ def task_finding(*tasks: Task) -> Finding:
 
 async def taken(world: World, **fields: object) -> jobs.Lease:
     await world.submit(**({"recording_url": A} | fields))
-    return await world.one()
+    return await world.claim_one()
 
 
 async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: Voiceprint | None = None) -> None:
@@ -109,18 +106,18 @@ async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: V
 
 
 async def loaded(world: World, lease: jobs.Lease) -> dict[Stage, object]:
-    """What the stages recorded; once all recordings are there, the legs are what was fetched."""
-    found = await results.load(world.database, lease)
-    assert found.pop(Stage.LEG, ()) == found.get(Stage.FETCH, ())
-    return found
+    """Return the stored stage results; once all recordings are stored, the legs are the fetched ones."""
+    results = await stage_results.load(world.database, lease)
+    assert results.pop(Stage.LEG, ()) == results.get(Stage.FETCH, ())
+    return results
 
 
 async def test_every_stage_result_reads_back_as_it_was_recorded(world: World) -> None:
     lease = await taken(world)
     assert await loaded(world, lease) == {}
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
     for stage, result in STAGE_RESULTS.items():
-        await results.record(world.database, lease, stage, result)
+        await stage_results.record(world.database, lease, stage, result)
     assert await loaded(world, lease) == {Stage.FETCH: FETCHED} | STAGE_RESULTS
 
 
@@ -130,7 +127,7 @@ async def test_labels_doubts_languages_and_layout_come_back_with_the_record(worl
         (Label(0.0, 3.0, LabelKind.RINGBACK, 0.9, "425 Hz"), Label(3.0, 12.5, LabelKind.SPEECH)),
         (Label(0.0, 0.5, LabelKind.DTMF, 1.0, None, 3), Label(0.5, 12.5, LabelKind.SILENCE)),
     )
-    made = replace(
+    changed = replace(
         TRANSCRIPT,
         layout=layout,
         turns=(Turn(0, "rep", 0.5, 0.9, (replace(WORD, doubtful=True),), "en", machine=True),),
@@ -140,10 +137,10 @@ async def test_labels_doubts_languages_and_layout_come_back_with_the_record(worl
         doubts=(Doubt(0, 0.5, 0.9, ("improbable",), "Hello"), Doubt(1, 5, 6, ("no_sound",), "Thanks.", kept=False)),
     )
     lease = await taken(world)
-    assert await complete_call(world.database, lease, made, (), None, []) is None
+    assert await complete_call(world.database, lease, changed, (), None, []) is None
     record = await views.show_call(world.database, world.call_id)
     assert record is not None
-    assert record.transcript == made
+    assert record.transcript == changed
     assert record.layout == layout
     shown = json.loads(dump_json(record))["transcript"]
     assert [label["kind"] for label in shown["labels"][0]] == ["ringback", "speech"]
@@ -163,70 +160,70 @@ async def test_a_record_written_before_a_field_was_there_still_reads(world: Worl
 
 async def test_characters_that_postgresql_cannot_hold_are_left_out_of_results(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
     odd = replace(TRANSCRIPT, note="a\x00b \\u0000")
-    await results.record(world.database, lease, Stage.SPEAKERS, odd)
+    await stage_results.record(world.database, lease, Stage.SPEAKERS, odd)
     assert (await loaded(world, lease))[Stage.SPEAKERS].note == "ab \\u0000"
 
 
 async def test_a_job_taken_up_again_finds_the_stages_that_are_done(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
-    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await jobs.release(world.database, [lease])
-    assert await loaded(world, await world.one()) == {Stage.FETCH: FETCHED, Stage.RECOGNITION: TEXTS}
+    assert await loaded(world, await world.claim_one()) == {Stage.FETCH: FETCHED, Stage.RECOGNITION: TEXTS}
 
 
 async def test_what_another_version_recorded_in_another_form_is_made_anew(world: World) -> None:
-    """Else every attempt after an upgrade would fail at the same place."""
+    """Otherwise every attempt after an upgrade would fail at the same place."""
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
-    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
-    await results.record(world.database, lease, Stage.AUDIO, STAGE_RESULTS[Stage.AUDIO])
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    await stage_results.record(world.database, lease, Stage.AUDIO, STAGE_RESULTS[Stage.AUDIO])
     await world.rows("UPDATE stage_results SET result = '[{\"words\": []}]' WHERE stage = 'asr' RETURNING stage")
-    kept = {Stage.FETCH: FETCHED, Stage.AUDIO: STAGE_RESULTS[Stage.AUDIO]}
-    assert await loaded(world, lease) == kept
+    expected = {Stage.FETCH: FETCHED, Stage.AUDIO: STAGE_RESULTS[Stage.AUDIO]}
+    assert await loaded(world, lease) == expected
 
 
 async def test_a_new_job_that_fetches_the_very_same_content_reuses_the_results(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
-    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await world.submit(recording_url=B)
-    second = await world.one()
+    second = await world.claim_one()
     assert await loaded(world, second) == {}
     moved = tuple(replace(recording, uri=recording.uri + "x") for recording in FETCHED)
-    await results.record(world.database, second, Stage.FETCH, moved)
+    await stage_results.record(world.database, second, Stage.FETCH, moved)
     assert await loaded(world, second) == {Stage.FETCH: moved, Stage.RECOGNITION: TEXTS}
 
 
 async def test_a_file_that_was_a_whole_call_is_heard_anew_as_one_of_two_legs(world: World) -> None:
-    """The other leg may be gone for good, and then the very same content is the rep alone and not both voices."""
+    """If the other leg is lost, the same content is the agent only and not both voices."""
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED[:1])
-    await results.record(world.database, lease, Stage.AUDIO, STAGE_RESULTS[Stage.AUDIO])
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED[:1])
+    await stage_results.record(world.database, lease, Stage.AUDIO, STAGE_RESULTS[Stage.AUDIO])
     await world.submit(recording_url=A, recording_url2=B)
-    second = await world.one()
-    await results.record(world.database, second, Stage.FETCH, FETCHED[:1])
+    second = await world.claim_one()
+    await stage_results.record(world.database, second, Stage.FETCH, FETCHED[:1])
     assert await loaded(world, second) == {Stage.FETCH: FETCHED[:1]}
 
 
 async def test_a_new_job_that_fetches_other_content_starts_afresh(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
-    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await world.submit(recording_url=B)
-    second = await world.one()
-    await results.record(world.database, second, Stage.FETCH, FETCHED[:1])
+    second = await world.claim_one()
+    await stage_results.record(world.database, second, Stage.FETCH, FETCHED[:1])
     assert await loaded(world, second) == {Stage.FETCH: FETCHED[:1]}
 
 
 async def test_a_superseded_job_can_record_nothing_and_complete_nothing(world: World) -> None:
     old = await taken(world)
-    await results.record(world.database, old, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, old, Stage.FETCH, FETCHED)
     await world.submit(recording_url=B)
     with pytest.raises(LeaseLost):
-        await results.record(world.database, old, Stage.RECOGNITION, TEXTS)
+        await stage_results.record(world.database, old, Stage.RECOGNITION, TEXTS)
     with pytest.raises(LeaseLost):
         await complete_call(world.database, old, TRANSCRIPT, [task_finding(TASK)], VOICE, [])
     assert (await world.row())["state"] == "transcribing"
@@ -237,9 +234,9 @@ async def test_a_superseded_job_can_record_nothing_and_complete_nothing(world: W
 async def test_a_stage_before_the_fetch_or_one_that_records_nothing_is_refused(world: World) -> None:
     lease = await taken(world)
     with pytest.raises(ValueError, match="before 'fetch'"):
-        await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
-    with pytest.raises(ValueError, match="records nothing"):
-        await results.record(world.database, lease, Stage.ANALYSIS, TEXTS)
+        await stage_results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    with pytest.raises(ValueError, match="no result to store"):
+        await stage_results.record(world.database, lease, Stage.ANALYSIS, TEXTS)
 
 
 async def test_a_completed_call_has_its_transcript_findings_and_tasks(world: World) -> None:
@@ -261,7 +258,9 @@ async def test_findings_are_replaced_as_a_whole(world: World) -> None:
     lease = await taken(world)
     await complete(world, lease, Finding("old", 1, {}), task_finding(TASK, TASK))
     await world.submit(user_id=uuid4())
-    await complete(world, await world.one(), Finding("new", 1, {}), task_finding(replace(TASK, title="Call back")))
+    await complete(
+        world, await world.claim_one(), Finding("new", 1, {}), task_finding(replace(TASK, title="Call back"))
+    )
     record = await views.show_call(world.database, world.call_id)
     assert record is not None
     assert [finding.step for finding in record.findings] == ["new", "tasks"]
@@ -275,12 +274,12 @@ async def test_tasks_that_are_not_as_expected_cost_a_warning_and_never_the_trans
     assert record is not None
     assert record.transcript == TRANSCRIPT
     assert record.tasks == ()
-    assert "could not be listed" in record.warnings[0]
+    assert "could not be stored" in record.warnings[0]
 
 
 async def test_a_finishing_submission_of_a_completed_call_gives_the_same_job_and_starts_nothing(world: World) -> None:
     first = await world.submit(recording_url=A)
-    await complete(world, await world.one())
+    await complete(world, await world.claim_one())
     assert await world.submit(recording_url=f"{A}?sig=2") == first
     assert await world.jobs() == [("process", "done")]
     assert (await world.row())["state"] == "completed"
@@ -288,12 +287,12 @@ async def test_a_finishing_submission_of_a_completed_call_gives_the_same_job_and
 
 async def test_metadata_that_changes_after_completion_runs_the_analysis_once_more(world: World) -> None:
     first = await world.submit(recording_url=A)
-    await complete(world, await world.one())
+    await complete(world, await world.claim_one())
     user = uuid4()
     await world.submit(user_id=user)
     assert await world.submit(recording_url=A, duration=9) == first
     assert await world.jobs() == [("process", "done"), ("analyze", "queued")]
-    lease = await world.one()
+    lease = await world.claim_one()
     assert (lease.job.kind, lease.call.user_id, lease.call.duration) == ("analyze", user, 9)
     await complete(world, lease)
     row = await world.row()
@@ -302,11 +301,11 @@ async def test_metadata_that_changes_after_completion_runs_the_analysis_once_mor
 
 async def test_an_analysis_finds_what_the_process_job_recorded(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
-    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await complete(world, lease)
     await world.submit(user_id=uuid4())
-    assert await loaded(world, await world.one()) == {Stage.FETCH: FETCHED, Stage.RECOGNITION: TEXTS}
+    assert await loaded(world, await world.claim_one()) == {Stage.FETCH: FETCHED, Stage.RECOGNITION: TEXTS}
 
 
 async def test_metadata_that_changes_during_processing_is_handed_back_before_anything_is_written(world: World) -> None:
@@ -334,7 +333,7 @@ async def test_an_analysis_that_fails_leaves_the_call_completed_with_its_earlier
 ) -> None:
     await complete(world, await taken(world), Finding("tone", 1, {"label": "neutral"}))
     await world.submit(user_id=uuid4())
-    await jobs.fail(world.database, await world.one(), EngineError("no memory"))
+    await jobs.fail(world.database, await world.claim_one(), EngineError("no memory"))
     record = await views.show_call(world.database, world.call_id)
     assert record is not None
     assert (record.call.state, record.call.failure) == ("completed", None)
@@ -345,7 +344,7 @@ async def test_an_analysis_that_fails_leaves_the_call_completed_with_its_earlier
 async def test_an_analysis_that_fails_after_a_further_change_is_queued_again(world: World) -> None:
     await complete(world, await taken(world))
     await world.submit(duration=1)
-    lease = await world.one()
+    lease = await world.claim_one()
     await world.submit(duration=2)
     await jobs.fail(world.database, lease, EngineError())
     assert await world.jobs() == [("process", "done"), ("analyze", "queued")]
@@ -356,7 +355,7 @@ async def test_another_recording_of_a_completed_call_hides_what_the_former_gave_
 ) -> None:
     await complete(world, await taken(world), Finding("tone", 1, {}))
     await world.submit(duration=1)
-    analysis = await world.one()
+    analysis = await world.claim_one()
     await world.submit(recording_url=B)
     with pytest.raises(LeaseLost):
         await complete(world, analysis)
@@ -370,7 +369,7 @@ async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: 
 
     await world.submit()
     lease = await taken(world, recording_url=f"{A}?X-Amz-Signature=secret")
-    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
     await complete(world, lease, Finding("tone", 1, {"when": "now"}))
     record = await views.show_call(world.database, str(world.call_id), world.workspace_id)
     assert record is not None
@@ -398,7 +397,7 @@ async def test_calls_and_jobs_are_listed_last_changed_first_by_workspace_and_sta
         world.call_id = uuid4()
         ids.append(world.call_id)
         await world.submit(recording_url=A if n else None, start_time=datetime(2026, 1, 1, tzinfo=UTC))
-    await jobs.fail(world.database, await world.one(), NotAudio())
+    await jobs.fail(world.database, await world.claim_one(), NotAudio())
     database, workspace = world.database, world.workspace_id
     assert [call.call_id for call in await views.list_calls(database)] == [ids[1], ids[2], ids[0]], (
         "one has failed since"

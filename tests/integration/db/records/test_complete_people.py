@@ -1,5 +1,3 @@
-"""What a completed call teaches: the voices of members, and the contacts of the workspace."""
-
 from uuid import UUID, uuid4
 
 import pytest
@@ -19,15 +17,15 @@ async def test_the_voice_of_a_member_is_known_to_the_next_call_once_three_have_t
     await directory.add_member(world.database, world.workspace_id, "Ana", user, world.team_id, ["Anita"])
     await directory.add_member(world.database, world.workspace_id, "Bo", None, world.other_team_id)
     world.call_id = uuid4()
-    known = await roster.load(world.database, await taken(world))
-    assert [(member.user_id, member.name, member.aliases) for member in known.members] == [
+    call_roster = await roster.load(world.database, await taken(world))
+    assert [(member.user_id, member.name, member.aliases) for member in call_roster.members] == [
         (str(user), "Ana", ("Anita",))
     ]
-    (print_,) = known.voiceprints
+    (print_,) = call_roster.voiceprints
     assert print_.user_id == str(user)
     assert print_.voiceprint.model == VOICE.model
     assert print_.voiceprint.vector == pytest.approx(VOICE.vector)
-    assert (known.default_country, known.time_zone) == ("DE", "Europe/Berlin")
+    assert (call_roster.default_country, call_roster.time_zone) == ("DE", "Europe/Berlin")
 
 
 async def test_a_user_learned_later_gets_the_voiceprint_that_was_kept_without_a_member(world: World) -> None:
@@ -35,7 +33,7 @@ async def test_a_user_learned_later_gets_the_voiceprint_that_was_kept_without_a_
     assert [row["user_id"] for row in await world.rows("SELECT user_id FROM voiceprints")] == [None]
     user = uuid4()
     await world.submit(user_id=user)
-    await complete(world, await world.one())
+    await complete(world, await world.claim_one())
     assert [row["user_id"] for row in await world.rows("SELECT user_id FROM voiceprints")] == [user]
 
 
@@ -51,13 +49,13 @@ async def test_the_roster_holds_the_contacts_of_the_workspace_those_of_the_call_
     await directory.add_contact(world.database, world.workspace_id, "Zoe", email="zoe@x.example")
     elsewhere = await directory.create_workspace(world.database, "Umbrella")
     await directory.add_contact(world.database, elsewhere.workspace_id, "Mallory")
-    known = await roster.load(world.database, await taken(world))
-    assert [contact.name for contact in known.contacts] == ["Eve", "Zoe"]
-    assert known.contacts[0] == party
+    call_roster = await roster.load(world.database, await taken(world))
+    assert [contact.name for contact in call_roster.contacts] == ["Eve", "Zoe"]
+    assert call_roster.contacts[0] == party
 
 
-def contacts_finding(match: str, contact_id: str | None = None, number: str | None = None, **heard: str) -> Finding:
-    facts = {field: {"value": text, "evidence": None} for field, text in heard.items()} | {"address": None}
+def contacts_finding(match: str, contact_id: str | None = None, number: str | None = None, **spoken: str) -> Finding:
+    facts = {field: {"value": text, "evidence": None} for field, text in spoken.items()} | {"address": None}
     value = {"match": match, "contact_id": contact_id, "number": number, "heard_number": None, "heard": facts}
     return Finding("contacts", 1, value)
 
@@ -65,15 +63,15 @@ def contacts_finding(match: str, contact_id: str | None = None, number: str | No
 async def test_a_contact_is_inferred_until_a_sender_says_who_placed_a_call_with_them(world: World) -> None:
     number, neo = "+14155550199", contacts_finding("new", None, "+14155550199", name="Neo")
 
-    async def known(call_id: UUID, **fields: object) -> Contact:
+    async def contact_after_call(call_id: UUID, **fields: object) -> Contact:
         world.call_id = call_id
         lease = await taken(world, **{"from_number": number} | fields)
         await complete(world, lease, neo)
         return (await roster.load(world.database, lease)).contacts[0]
 
-    assert (await known(uuid4(), outgoing=None)).inferred
-    assert (await known(uuid4(), outgoing=None)).inferred
-    assert not (await known(uuid4(), outgoing=False)).inferred
+    assert (await contact_after_call(uuid4(), outgoing=None)).inferred
+    assert (await contact_after_call(uuid4(), outgoing=None)).inferred
+    assert not (await contact_after_call(uuid4(), outgoing=False)).inferred
     entered = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+14155550123")
     world.call_id = uuid4()
     lease = await taken(world, from_number="+14155550123", outgoing=None)
@@ -92,7 +90,7 @@ async def test_a_new_contact_is_kept_once_when_a_number_tells_who_it_is(world: W
     for _ in range(2):
         await complete(world, await taken(world), contacts_finding("new", None, "+14155550199", name="Neo"))
         await world.submit(duration=1)
-        await complete(world, await world.one(), contacts_finding("new", None, "+14155550199", name="Neo"))
+        await complete(world, await world.claim_one(), contacts_finding("new", None, "+14155550199", name="Neo"))
         world.call_id = uuid4()
     (neo,) = await directory.list_contacts(world.database, world.workspace_id)
     assert (neo.name, neo.phone) == ("Neo", "+14155550199")
@@ -102,16 +100,16 @@ async def test_a_new_contact_is_kept_once_when_a_number_tells_who_it_is(world: W
 async def test_a_call_fills_what_is_empty_in_a_contact_that_calls_made_and_changes_nothing_else(world: World) -> None:
     await complete(world, await taken(world), contacts_finding("new", None, "+14155550199", name="Neo"))
     world.call_id = uuid4()
-    heard = contacts_finding("new", None, "+14155550199", name="Trinity", email="neo@zion.example")
-    await complete(world, await taken(world), heard)
+    finding = contacts_finding("new", None, "+14155550199", name="Trinity", email="neo@zion.example")
+    await complete(world, await taken(world), finding)
     (neo,) = await directory.list_contacts(world.database, world.workspace_id)
     assert (neo.name, neo.email, neo.company) == ("Neo", "neo@zion.example", None)
 
 
 async def test_a_contact_that_a_person_entered_stays_as_it_is_whatever_was_heard(world: World) -> None:
     eve = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+14155550123")
-    heard = contacts_finding("matched", eve.contact_id, "+14155550123", name="Eva", email="eve@x.example")
-    await complete(world, await taken(world), heard)
+    finding = contacts_finding("matched", eve.contact_id, "+14155550123", name="Eva", email="eve@x.example")
+    await complete(world, await taken(world), finding)
     assert await directory.list_contacts(world.database, world.workspace_id) == [eve]
 
 

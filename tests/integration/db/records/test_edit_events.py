@@ -1,5 +1,3 @@
-"""Who receives events is told that people corrected a call."""
-
 import json
 from datetime import timedelta
 from uuid import UUID
@@ -11,7 +9,7 @@ from db.core.database import Reader
 from db.records import correct
 from db.records.correct import WantedEdit
 from db.records.corrections import Editor
-from db.search import changed_calls
+from db.search import call_list
 from pipeline.domain.edits import EditKind
 from serve_app.webhooks import payload
 from tests.finished import findings, finished, task
@@ -41,7 +39,7 @@ async def test_an_edit_is_delivered_as_the_schema_says_and_told_to_streams(world
     jsonschema.validate(json.loads(taken.body), payload.schema())
     event = payload.adapter().validate_json(taken.body)
     assert (type(event).__name__, event.data.call_id, event.data.status) == ("CallEdited", call_id, "completed")
-    assert [one.call_id for one in await changed_calls.since(world.database, reader, before)] == [call_id]
+    assert [change.call_id for change in await call_list.changes_since(world.database, reader, before)] == [call_id]
 
 
 async def test_each_edit_undo_and_tick_is_one_event_and_nothing_else_is(world: World) -> None:
@@ -50,12 +48,12 @@ async def test_each_edit_undo_and_tick_is_one_event_and_nothing_else_is(world: W
     async with receiving() as receiver:
         await endpoint(world, receiver, event_types=[EDITED])
         reader = Reader(world.workspace_id)
-        made = await correct.make(world.database, reader, BY, call_id, SWAP)
+        result = await correct.make(world.database, reader, BY, call_id, SWAP)
         assert await edited(world) == [call_id]
         again = await correct.make(world.database, reader, BY, call_id, SWAP)
         assert not again.created and len(await edited(world)) == 1, "the same request again changes nothing"
-        await correct.undo(world.database, reader, BY, call_id, made.edit.edit_id)
-        await correct.undo(world.database, reader, BY, call_id, made.edit.edit_id)
+        await correct.undo(world.database, reader, BY, call_id, result.edit.edit_id)
+        await correct.undo(world.database, reader, BY, call_id, result.edit.edit_id)
         assert len(await edited(world)) == 2
         (row,) = await world.rows("SELECT task_id(call_pk, title, evidence) AS id FROM tasks")
         for _ in range(2):

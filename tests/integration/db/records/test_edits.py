@@ -1,5 +1,3 @@
-"""What people write over HTTP, with PostgreSQL behind it: who may, what becomes of it, and what is left as it was."""
-
 import csv
 import html
 import io
@@ -34,7 +32,7 @@ EVIL = '"><script>alert(1)</script><img/src=x>'
 
 @dataclass
 class Writing:
-    """The API, with a key that may read and edit, and a completed call."""
+    """The API with a key of scopes read and edit, and a completed call."""
 
     api: Api
     key: str
@@ -56,12 +54,11 @@ class Writing:
         return self.get(f"/calls/{self.call_id}", **parameters)
 
     def word(self, turn: int, at: int, new: str, last: int | None = None, **more: Any) -> dict[str, Any]:
-        """An edit of words as they stand."""
         words = self.record()["transcript"]["turns"][turn]["words"][at : (at if last is None else last) + 1]
         place = {"turn": turn, "start": words[0]["start"], "end": words[-1]["end"]}
-        return {"kind": "text", **place, "old": " ".join(one["text"] for one in words), "new": new, **more}
+        return {"kind": "text", **place, "old": " ".join(word["text"] for word in words), "new": new, **more}
 
-    def said(self, **parameters: Any) -> list[str]:
+    def turn_texts(self, **parameters: Any) -> list[str]:
         turns = self.record(**parameters)["transcript"]["turns"]
         return [" ".join(word["text"] for word in turn["words"]) for turn in turns]
 
@@ -73,8 +70,8 @@ async def writing_key(world: World, team: UUID | None = None, scopes: Any = ("re
 
 @pytest_asyncio.fixture
 async def writing(api: Api) -> AsyncIterator[Writing]:
-    found = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
-    yield Writing(api, await writing_key(api.world), await finished(api.world, found=found))
+    results = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
+    yield Writing(api, await writing_key(api.world), await finished(api.world, found=results))
 
 
 async def test_a_word_is_corrected_everywhere_and_what_the_machine_said_stays(writing: Writing) -> None:
@@ -82,16 +79,16 @@ async def test_a_word_is_corrected_everywhere_and_what_the_machine_said_stays(wr
     tag = writing.api.get(f"/calls/{writing.call_id}").headers["etag"]
     answer = writing.edit(writing.word(1, 3, "invitation"))
     assert answer.status_code == 201
-    made = answer.json()
-    assert (made["machine"], made["person"], made["status"], made["madeBy"]) == (
+    edit = answer.json()
+    assert (edit["machine"], edit["person"], edit["status"], edit["madeBy"]) == (
         "invoice",
         "invitation",
         "applied",
         "Ana's key",
     )
-    assert answer.headers["location"].endswith(f"/calls/{writing.call_id}/edits/{made['editId']}")
-    assert writing.said()[1] == "Hello Ana, my invitation is wrong, the amount is too high."
-    assert writing.said(version="machine")[1] == TALK[1][1]
+    assert answer.headers["location"].endswith(f"/calls/{writing.call_id}/edits/{edit['editId']}")
+    assert writing.turn_texts()[1] == "Hello Ana, my invitation is wrong, the amount is too high."
+    assert writing.turn_texts(version="machine")[1] == TALK[1][1]
     assert await writing.api.world.rows("SELECT * FROM transcripts") == untouched
     for form in ("txt", "srt", "vtt", "json"):
         path = f"/calls/{writing.call_id}/transcript.{form}"
@@ -99,7 +96,7 @@ async def test_a_word_is_corrected_everywhere_and_what_the_machine_said_stays(wr
         assert "invitation" not in writing.api.get(path, version="machine").text
     assert writing.api.get(f"/calls/{writing.call_id}").headers["etag"] != tag
     (shown,) = writing.record()["edits"]
-    assert (shown["start"], shown["turn"], shown["channel"]) == (made["start"], 1, 1)
+    assert (shown["start"], shown["turn"], shown["channel"]) == (edit["start"], 1, 1)
     assert writing.record(version="machine")["edits"] == []
 
 
@@ -120,14 +117,14 @@ async def test_an_edit_is_undone_and_stays_in_the_list(writing: Writing) -> None
     second = writing.edit(writing.word(0, 2, "Apex")).json()
     assert second["machine"] == "Acme", "the machine's word, not the other person's"
     path = f"/calls/{writing.call_id}/edits"
-    assert [one["status"] for one in writing.get(path)["items"]] == ["superseded", "applied"]
+    assert [edit["status"] for edit in writing.get(path)["items"]] == ["superseded", "applied"]
     undone = writing.send("DELETE", f"{path}/{second['editId']}")
     assert (undone.status_code, undone.json()["status"], undone.json()["undoneBy"]) == (200, "undone", "Ana's key")
     assert writing.send("DELETE", f"{path}/{second['editId']}").json() == undone.json(), "again is the same"
-    assert "Ajax" in writing.said()[0]
+    assert "Ajax" in writing.turn_texts()[0]
     writing.send("DELETE", f"{path}/{first['editId']}")
-    assert writing.said() == writing.said(version="machine")
-    assert [one["status"] for one in writing.get(path)["items"]] == ["undone", "undone"]
+    assert writing.turn_texts() == writing.turn_texts(version="machine")
+    assert [edit["status"] for edit in writing.get(path)["items"]] == ["undone", "undone"]
     assert writing.send("DELETE", f"{path}/{uuid4()}").status_code == 404
     with pytest.raises(sa.exc.IntegrityError, match="append-only"):
         await writing.api.world.execute("UPDATE edits SET after = '\"x\"'")
@@ -138,7 +135,7 @@ async def test_a_turn_was_said_by_the_other_party(writing: Writing) -> None:
     place = {"turn": 2, "start": turn["words"][0]["start"], "end": turn["words"][-1]["end"]}
     body = {"kind": "speaker", **place, "old": "rep", "new": "customer"}
     assert writing.edit(body).status_code == 201
-    assert [one["speaker"] for one in writing.record()["transcript"]["turns"]] == ["rep", "customer", "customer"]
+    assert [turn["speaker"] for turn in writing.record()["transcript"]["turns"]] == ["rep", "customer", "customer"]
     assert "] customer: I am sorry." in writing.api.get(f"/calls/{writing.call_id}/transcript.txt").text
     nobody = writing.edit(body | {"old": "customer", "new": "the cat"})
     assert (nobody.status_code, nobody.json()["errors"][0]["pointer"]) == (400, "/new")
@@ -152,22 +149,25 @@ async def test_the_parties_are_swapped_and_tasks_and_figures_with_them(writing: 
     )
     assert writing.edit({"kind": "roles", "old": False, "new": True}).status_code == 201
     record = writing.record()
-    assert record["swapped"] and [one["speaker"] for one in record["transcript"]["turns"]] == [
+    assert record["swapped"] and [turn["speaker"] for turn in record["transcript"]["turns"]] == [
         "customer",
         "rep",
         "customer",
     ]
-    assert {one["title"]: one["owner"] for one in record["tasks"]} == {"Send the offer": "customer", "Call back": "rep"}
-    statistics = next(one for one in record["findings"] if one["step"] == "statistics")
+    assert {task_["title"]: task_["owner"] for task_ in record["tasks"]} == {
+        "Send the offer": "customer",
+        "Call back": "rep",
+    }
+    statistics = next(finding for finding in record["findings"] if finding["step"] == "statistics")
     assert statistics["value"]["parties"]["customer"]["talkRatio"] == 0.8
-    assert [one["title"] for one in writing.get("/tasks", owner="rep")["items"]] == ["Call back"]
+    assert [task_["title"] for task_ in writing.get("/tasks", owner="rep")["items"]] == ["Call back"]
     (week,) = await trends.team_weeks(world.database, Reader(world.workspace_id), "UTC")
     assert week.talk_ratio == pytest.approx(0.2)
     assert not writing.record(version="machine")["swapped"]
     again = writing.edit({"kind": "roles", "old": False, "new": True})
     assert again.status_code == 200, "the same request again is the same edit, and no swap back"
     assert writing.edit({"kind": "roles", "old": True, "new": False}).status_code == 201
-    assert writing.said() == writing.said(version="machine") and not writing.record()["swapped"]
+    assert writing.turn_texts() == writing.turn_texts(version="machine") and not writing.record()["swapped"]
 
 
 async def test_the_agent_is_assigned_and_lists_filters_and_search_know(writing: Writing) -> None:
@@ -178,17 +178,19 @@ async def test_the_agent_is_assigned_and_lists_filters_and_search_know(writing: 
         world, found=findings(agent=ana.user_id, tasks=(replace(task("Pay"), owner_user_id=str(ana.user_id)),))
     )
     body = {"kind": "agent", "old": str(ana.user_id), "new": str(bob.user_id)}
-    made = writing.edit(body, call_id=call_id)
-    assert (made.status_code, made.json()["machine"]) == (201, str(ana.user_id))
+    edit = writing.edit(body, call_id=call_id)
+    assert (edit.status_code, edit.json()["machine"]) == (201, str(ana.user_id))
     assert writing.api.ids(userId=str(bob.user_id)) == [str(call_id)] and writing.api.ids(userId=str(ana.user_id)) == []
     (line,) = writing.get("/calls", userId=str(bob.user_id))["items"]
     assert (line["agent"], line["call"]["userId"]) == ("Bob Stone", str(bob.user_id))
     record = writing.get(f"/calls/{call_id}")
     assert record["agentUserId"] == str(bob.user_id)
-    agent = next(one for one in record["findings"] if one["step"] == "agent")
+    agent = next(finding for finding in record["findings"] if finding["step"] == "agent")
     assert (agent["value"]["name"], agent["value"]["source"]) == ("Bob Stone", "person")
-    assert next(one for one in record["transcript"]["speakers"] if one["label"] == "rep")["userId"] == str(bob.user_id)
-    assert [one["title"] for one in writing.get("/tasks", ownerUserId=str(bob.user_id))["items"]] == ["Pay"]
+    assert next(speaker for speaker in record["transcript"]["speakers"] if speaker["label"] == "rep")["userId"] == str(
+        bob.user_id
+    )
+    assert [task_["title"] for task_ in writing.get("/tasks", ownerUserId=str(bob.user_id))["items"]] == ["Pay"]
     assert writing.get("/tasks", ownerUserId=str(ana.user_id))["items"] == []
     assert writing.api.ids(name="Stone") == [str(call_id)] and writing.api.ids(name="Berg") == []
     assert writing.get(f"/calls/{call_id}", version="machine")["call"]["userId"] is None
@@ -199,7 +201,7 @@ async def test_the_agent_is_assigned_and_lists_filters_and_search_know(writing: 
 
 
 async def test_an_agent_whom_a_team_key_names_is_found_by_name_of_members_of_other_teams(writing: Writing) -> None:
-    """A team's key sees no members of another team; what the call is found by is complete all the same."""
+    """A team's key sees no members of another team, but the call's search index is complete."""
     world = writing.api.world
     bob = await directory.add_member(world.database, world.workspace_id, "Bob Stone", team_id=world.other_team_id)
     call_id = await finished(world, user_id=bob.user_id)
@@ -219,16 +221,18 @@ async def test_the_contact_is_corrected_to_another_and_to_nobody(writing: Writin
     assert writing.edit(body, call_id=call_id).status_code == 201
     assert writing.api.ids(contactId=str(max_.contact_id)) == [str(call_id)] and writing.api.ids(contactId=eve) == []
     assert writing.api.ids(name="Power") == [str(call_id)]
-    assert [one["name"] for one in writing.get(f"/calls/{call_id}")["contacts"]] == ["Max Power"]
-    assert [one["name"] for one in writing.get(f"/calls/{call_id}", version="machine")["contacts"]] == ["Eve Adams"]
-    counts = {one["name"]: one["calls"] for one in writing.get("/contacts")["items"]}
+    assert [contact["name"] for contact in writing.get(f"/calls/{call_id}")["contacts"]] == ["Max Power"]
+    assert [contact["name"] for contact in writing.get(f"/calls/{call_id}", version="machine")["contacts"]] == [
+        "Eve Adams"
+    ]
+    counts = {contact["name"]: contact["calls"] for contact in writing.get("/contacts")["items"]}
     assert counts == {"Eve Adams": 0, "Max Power": 1}
     nobody = body | {"old": str(max_.contact_id), "new": None}
     assert writing.edit(nobody, call_id=call_id).status_code == 201
     assert writing.get(f"/calls/{call_id}")["contacts"] == [] and writing.api.ids(contactId=str(max_.contact_id)) == []
-    gone = next(one for one in writing.get(f"/calls/{call_id}/edits")["items"] if one["status"] == "applied")
-    writing.send("DELETE", f"/calls/{call_id}/edits/{gone['editId']}")
-    assert [one["name"] for one in writing.get(f"/calls/{call_id}")["contacts"]] == ["Max Power"]
+    applied = next(edit for edit in writing.get(f"/calls/{call_id}/edits")["items"] if edit["status"] == "applied")
+    writing.send("DELETE", f"/calls/{call_id}/edits/{applied['editId']}")
+    assert [contact["name"] for contact in writing.get(f"/calls/{call_id}")["contacts"]] == ["Max Power"]
 
 
 async def test_a_contact_known_from_another_teams_call_is_seen_by_the_team_it_was_assigned_to(writing: Writing) -> None:
@@ -240,55 +244,55 @@ async def test_a_contact_known_from_another_teams_call_is_seen_by_the_team_it_wa
     assert writing.edit(body, of_team).status_code == 400, "a team's key does not see it"
     assert writing.edit(body).status_code == 201
     shown = writing.api.get(f"/calls/{writing.call_id}", writing.api.team).json()
-    assert [one["name"] for one in shown["contacts"]] == ["Eve"]
+    assert [contact["name"] for contact in shown["contacts"]] == ["Eve"]
 
 
 async def test_a_task_is_ticked_off_and_taken_back(writing: Writing) -> None:
-    task_id = next(one["taskId"] for one in writing.record()["tasks"] if one["title"] == "Send the offer")
+    task_id = next(task_["taskId"] for task_ in writing.record()["tasks"] if task_["title"] == "Send the offer")
     path = f"/calls/{writing.call_id}/tasks/{task_id}/done"
     done = writing.send("PUT", path)
     assert (done.status_code, done.json()["taskId"], done.json()["doneBy"]) == (200, task_id, "Ana's key")
     assert writing.send("PUT", path).json() == done.json(), "again is the same"
-    assert [one["title"] for one in writing.get("/tasks", done="true")["items"]] == ["Send the offer"]
+    assert [task_["title"] for task_ in writing.get("/tasks", done="true")["items"]] == ["Send the offer"]
     (line,) = writing.get("/calls")["items"]
     assert (line["tasks"], line["openTasks"]) == (2, 1)
-    assert next(one for one in writing.record()["tasks"] if one["taskId"] == task_id)["doneAt"]
+    assert next(task_ for task_ in writing.record()["tasks"] if task_["taskId"] == task_id)["doneAt"]
     assert await _analyzed_again(writing)
-    assert [one["title"] for one in writing.get("/tasks", done="true")["items"]] == ["Send the offer"]
+    assert [task_["title"] for task_ in writing.get("/tasks", done="true")["items"]] == ["Send the offer"]
     back = writing.send("DELETE", path)
     assert (back.status_code, back.json()["doneAt"]) == (200, None)
     assert writing.send("DELETE", path).json() == back.json()
     assert writing.get("/tasks", done="true")["items"] == []
-    assert [(one["kind"], one["status"]) for one in writing.record()["edits"]] == [("task", "undone")]
+    assert [(edit["kind"], edit["status"]) for edit in writing.record()["edits"]] == [("task", "undone")]
     assert writing.send("PUT", f"/calls/{writing.call_id}/tasks/{uuid4()}/done").status_code == 404
     assert writing.send("DELETE", f"/calls/{writing.call_id}/tasks/{uuid4()}/done").status_code == 404
     assert writing.api.ids(corrected="true") == [], "a tick corrects nothing"
 
 
-async def _analyzed_again(writing: Writing, said: Transcript | None = None) -> bool:
-    """The call is analyzed again, as where its data changed; `said`: with another transcript."""
+async def _analyzed_again(writing: Writing, words: Transcript | None = None) -> bool:
+    """Analyze the call again, as after a change of its data; `words`: with another transcript."""
     world = writing.api.world
     (row,) = await world.rows("SELECT metadata_version AS version FROM calls WHERE call_id = :id", id=writing.call_id)
     await world.submit(call_id=writing.call_id, recording_url="https://s.example/a", duration=60 + row["version"])
     lease = await claimed(world, writing.call_id)
-    found = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
-    return await complete(world.database, lease, said or transcript(*TALK), found, None, []) is None
+    results = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
+    return await complete(world.database, lease, words or transcript(*TALK), results, None, []) is None
 
 
 async def test_edits_outlive_the_next_analysis_and_are_not_applied_to_other_words(writing: Writing) -> None:
     writing.edit(writing.word(1, 3, "invitation"))
     writing.edit(writing.word(0, 2, "Apex"))
     assert await _analyzed_again(writing)
-    assert "invitation" in writing.said()[1] and writing.api.ids(text="invitation") == [str(writing.call_id)]
+    assert "invitation" in writing.turn_texts()[1] and writing.api.ids(text="invitation") == [str(writing.call_id)]
     other = transcript(TALK[0], ("customer", "Hello Ana, my voice is wrong, the amount is too high."), TALK[2])
     assert await _analyzed_again(writing, other)
-    assert [one["status"] for one in writing.record()["edits"]] == ["not-applied", "applied"]
-    assert "my voice is" in writing.said()[1] and "Apex" in writing.said()[0]
+    assert [edit["status"] for edit in writing.record()["edits"]] == ["not-applied", "applied"]
+    assert "my voice is" in writing.turn_texts()[1] and "Apex" in writing.turn_texts()[0]
     assert writing.api.ids(text="invitation") == [] and writing.api.ids(text="Apex") == [str(writing.call_id)]
 
 
 async def test_turns_that_another_version_of_the_service_left_behind_are_not_used(writing: Writing) -> None:
-    """A node that knows nothing of edits writes a transcript: search goes by it, not by the corrected one before."""
+    """A node without support for edits writes a transcript: search uses it, not the earlier corrected one."""
     writing.edit(writing.word(1, 3, "invitation"))
     await writing.api.world.execute("UPDATE transcripts SET written_at = clock_timestamp()")
     await writing.api.world.execute("UPDATE calls SET analyzed_at = clock_timestamp()")
@@ -299,15 +303,15 @@ async def test_of_two_people_at_once_the_second_is_told_what_stands_there(writin
     other = await writing_key(writing.api.world)
     bodies = [(writing.word(1, 3, "invitation"), writing.key), (writing.word(1, 3, "inversion"), other)]
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda one: writing.edit(*one), bodies))
-    assert sorted(one.status_code for one in answers) == [201, 409]
-    refused = next(one for one in answers if one.status_code == 409)
-    made = next(one for one in answers if one.status_code == 201).json()
+        answers = list(pool.map(lambda arguments: writing.edit(*arguments), bodies))
+    assert sorted(answer.status_code for answer in answers) == [201, 409]
+    refused = next(answer for answer in answers if answer.status_code == 409)
+    created = next(answer for answer in answers if answer.status_code == 201).json()
     assert refused.headers["content-type"] == PROBLEM
     assert refused.json()["type"] == "urn:switchboard:problem:stale-edit"
     current = refused.json()["current"]
-    assert (current["value"], current["turn"], current["start"]) == (made["person"], 1, made["start"])
-    assert sum(one["status"] == "applied" for one in writing.record()["edits"]) == 1
+    assert (current["value"], current["turn"], current["start"]) == (created["person"], 1, created["start"])
+    assert sum(edit["status"] == "applied" for edit in writing.record()["edits"]) == 1
 
 
 async def test_a_request_that_is_sent_again_makes_no_second_edit(writing: Writing) -> None:
@@ -321,28 +325,28 @@ async def test_a_request_that_is_sent_again_makes_no_second_edit(writing: Writin
     first, again = writing.edit(plain), writing.edit(plain)
     assert (first.status_code, again.status_code) == (201, 200) and first.json() == again.json()
     other = writing.edit(plain, await writing_key(writing.api.world))
-    assert other.status_code == 409, "somebody else is told"
+    assert other.status_code == 409, "another writer gets a conflict"
     assert len(writing.record()["edits"]) == 2
 
 
 async def test_markup_in_corrected_words_stays_words(writing: Writing) -> None:
-    said = writing.word(1, 3, f"{EVIL} --> & =1+1")
-    assert writing.edit(said).status_code == 201
-    assert EVIL in writing.said()[1]
+    body = writing.word(1, 3, f"{EVIL} --> & =1+1")
+    assert writing.edit(body).status_code == 201
+    assert EVIL in writing.turn_texts()[1]
     path = f"/calls/{writing.call_id}/transcript"
     captions = writing.api.get(f"{path}.vtt").text
     assert "<script" not in captions and EVIL in html.unescape(
-        " ".join(one.text for one in webvtt.from_string(captions))
+        " ".join(caption.text for caption in webvtt.from_string(captions))
     )
     cues = list(srt.parse(writing.api.get(f"{path}.srt").text, ignore_errors=False))
-    assert EVIL in " ".join(one.content for one in cues)
+    assert EVIL in " ".join(cue.content for cue in cues)
     for form in ("json", "txt", "srt", "vtt"):
         assert writing.api.get(f"{path}.{form}").headers["x-content-type-options"] == "nosniff"
 
 
 async def test_an_export_of_corrected_calls_is_a_gold_set(writing: Writing) -> None:
     await finished(writing.api.world, minutes=30)
-    made = writing.edit(writing.word(1, 3, "invitation")).json()
+    edit = writing.edit(writing.word(1, 3, "invitation")).json()
     writing.edit({"kind": "roles", "old": False, "new": True})
     lines = [
         json.loads(line)
@@ -350,8 +354,8 @@ async def test_an_export_of_corrected_calls_is_a_gold_set(writing: Writing) -> N
     ]
     (line,) = lines
     assert line["call"]["callId"] == str(writing.call_id)
-    assert line["edits"][0] == made
-    assert {"machine", "person", "start", "end", "channel", "madeBy", "madeAt"} <= made.keys()
+    assert line["edits"][0] == edit
+    assert {"machine", "person", "start", "end", "channel", "madeBy", "madeAt"} <= edit.keys()
     assert "invitation" in [word["text"] for word in line["transcript"]["turns"][1]["words"]]
     machine = writing.api.get("/export", corrected="true", include="transcript", version="machine").text
     assert "invitation" not in machine
@@ -392,7 +396,7 @@ async def test_what_is_wrong_with_a_body_is_said(writing: Writing, subtests: pyt
             body = {"kind": "text", "turn": 0, "start": 0.0, "end": 1.0, "old": "a", "new": "b"} | change
             answer = writing.edit(body)
             assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-body")
-            assert pointer in [one["pointer"] for one in answer.json()["errors"]]
+            assert pointer in [error["pointer"] for error in answer.json()["errors"]]
 
 
 async def test_bodies_are_bounded_and_json(writing: Writing) -> None:
@@ -407,13 +411,13 @@ async def test_bodies_are_bounded_and_json(writing: Writing) -> None:
 
 
 def path_of(route: Route, call_id: UUID, task_id: str, edit_id: str) -> str:
-    found = route.path.replace("{call_id:uuid}", str(call_id))
-    return found.replace("{task_id:uuid}", task_id).replace("{edit_id:uuid}", edit_id)
+    path = route.path.replace("{call_id:uuid}", str(call_id))
+    return path.replace("{task_id:uuid}", task_id).replace("{edit_id:uuid}", edit_id)
 
 
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.name)
 async def test_nobody_writes_without_a_key_that_may_edit(writing: Writing, route: Route) -> None:
-    """Missing, of other scopes, expired, revoked, of another team, of another workspace: nothing changes."""
+    """Missing, of other scopes, expired, revoked, of another team, of another workspace."""
     world = writing.api.world
     edit_id = writing.edit(writing.word(0, 2, "Apex")).json()["editId"]
     task_id = writing.record()["tasks"][0]["taskId"]
@@ -449,8 +453,8 @@ async def test_a_key_that_may_only_edit_is_told_nothing_of_the_call(writing: Wri
     body = writing.word(1, 3, "invitation")
     stale = writing.edit(body | {"old": "something"}, blind)
     assert stale.status_code == 409 and "current" not in stale.json() and "invoice" not in stale.text
-    made = writing.edit(body, blind)
-    assert (made.status_code, made.json()["machine"]) == (201, None)
+    response = writing.edit(body, blind)
+    assert (response.status_code, response.json()["machine"]) == (201, None)
     for path in ("", "/edits", "/transcript.json"):
         assert writing.api.get(f"/calls/{writing.call_id}{path}", blind).status_code == 403
 
@@ -473,13 +477,13 @@ async def test_an_edit_and_its_projection_are_erased_with_the_call(writing: Writ
 
 
 async def test_due_tasks_of_a_swapped_call_are_listed_once_in_pages(writing: Writing) -> None:
-    found = findings(tasks=tuple(task(f"T{at}", date(2026, 11, at + 1), "customer") for at in range(5)))
-    call_id = await finished(writing.api.world, found=found)
+    results = findings(tasks=tuple(task(f"T{at}", date(2026, 11, at + 1), "customer") for at in range(5)))
+    call_id = await finished(writing.api.world, found=results)
     assert writing.edit({"kind": "roles", "old": False, "new": True}, call_id=call_id).status_code == 201
     seen, cursor = [], {}
     while True:
         page = writing.get("/tasks", owner="rep", limit=2, **cursor)
-        seen += [one["title"] for one in page["items"]]
+        seen += [task_["title"] for task_ in page["items"]]
         if page["next"] is None:
             break
         cursor = {"cursor": page["next"]}

@@ -1,5 +1,3 @@
-"""Calls found by what was meant: made behind the call, of its words as corrected, within workspace and team."""
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,7 +36,7 @@ async def in_a_thread(work: Callable[..., Any], *args: Any) -> Any:
 
 
 async def worked_off(world: World, compute: Callable[..., Any] = in_a_thread) -> None:
-    """Every call that is due, by the loop of the Conductor."""
+    """Process every due call by the loop of the Conductor."""
     loop = PassageLoop(world.database, compute, E5, None)
     await loop.start()
     try:
@@ -53,7 +51,7 @@ async def switched_on(world: World) -> None:
     await passages.switch_on(world.database, E5.model)
 
 
-async def found(
+async def search(
     world: World, engine: Engine, question: str, team: UUID | None = None, limit: int = 10, **more: Any
 ) -> list[CallLine]:
     vector = engine.query(question)[0].tolist()
@@ -70,24 +68,24 @@ async def test_calls_are_found_by_what_was_meant(world: World, engine: Engine) -
     cancel, late = await finished(world, *CANCEL, minutes=1), await finished(world, *LATE, language="de", minutes=2)
     weather = await finished(world, *WEATHER, minutes=3)
     await worked_off(world)
-    assert of(await found(world, engine, "Who wants to cancel a contract?"))[0] == cancel
-    assert of(await found(world, engine, "ein verlorenes Paket"))[0] == late
-    lines = await found(world, engine, "bad weather")
+    assert of(await search(world, engine, "Who wants to cancel a contract?"))[0] == cancel
+    assert of(await search(world, engine, "ein verlorenes Paket"))[0] == late
+    lines = await search(world, engine, "bad weather")
     assert of(lines)[0] == weather
     assert set(of(lines)) == {cancel, late, weather}
     similarities = [line.hits[0].similarity or 0 for line in lines]
     assert similarities == sorted(similarities, reverse=True)
     (hit,) = lines[0].hits
     assert (hit.words, hit.speaker, hit.start, hit.turn) == (WEATHER[0][1], "customer", 0.0, 0)
-    assert of(await found(world, engine, "bad weather", limit=1)) == [weather]
-    assert of(await found(world, engine, "bad weather", language="de")) == [late]
+    assert of(await search(world, engine, "bad weather", limit=1)) == [weather]
+    assert of(await search(world, engine, "bad weather", language="de")) == [late]
 
 
 async def test_nothing_is_made_while_it_is_switched_off(world: World, engine: Engine) -> None:
     await finished(world, *CANCEL)
     assert await passages.state(world.database) == passages.IndexState(None, 0, 0, 0)
     with pytest.raises(OtherModel) as refused:
-        await found(world, engine, "anything")
+        await search(world, engine, "anything")
     assert refused.value.stored is None
     loop = PassageLoop(world.database, in_a_thread, EmbeddingOptions(), None)
     await loop.start()
@@ -100,7 +98,7 @@ async def test_corrected_words_are_found_and_the_old_ones_not(world: World, engi
     await switched_on(world)
     call_id, other = await finished(world, *WEATHER), await finished(world, *CANCEL, minutes=3)
     await worked_off(world)
-    before = {line.call.call_id: line.hits[0].similarity for line in await found(world, engine, "an invoice")}
+    before = {line.call.call_id: line.hits[0].similarity for line in await search(world, engine, "an invoice")}
     pk = (await world.row(call_id))["id"]
     await world.execute(
         "INSERT INTO corrections (call_pk, workspace_id, edits, agent_set, contact_set, swapped, turns, written_at)"
@@ -113,9 +111,9 @@ async def test_corrected_words_are_found_and_the_old_ones_not(world: World, engi
         ' "confidence": 1}]',
     )
     await world.execute("SELECT index_call(:pk)", pk=pk)
-    assert of(await found(world, engine, "an invoice")) == [other]  # the words stand, their vectors do not
+    assert of(await search(world, engine, "an invoice")) == [other]  # the words are present, their vectors are not
     await worked_off(world)
-    (line, _) = await found(world, engine, "an invoice")
+    (line, _) = await search(world, engine, "an invoice")
     assert (line.call.call_id, line.hits[0].words) == (call_id, "The invoice")
     assert (line.hits[0].similarity or 0) > (before[call_id] or 0)
 
@@ -126,12 +124,12 @@ async def test_words_that_change_meanwhile_win(world: World, engine: Engine) -> 
     (due,) = await passages.claim(world.database, 5, 60.0)
     assert await passages.claim(world.database, 5, 60.0) == []
     await world.execute("SELECT index_call(:pk)", pk=(await world.row(call_id))["id"])
-    made = [Passage(0, 0, 0, 0, 0.0, 1.0, "It")]
-    assert not await passages.store(world.database, due, engine.name, made, engine.passages(["It"]).tolist())
+    passages_ = [Passage(0, 0, 0, 0, 0.0, 1.0, "It")]
+    assert not await passages.store(world.database, due, engine.name, passages_, engine.passages(["It"]).tolist())
     assert await world.rows("SELECT FROM call_passages") == []
     (again,) = await passages.claim(world.database, 5, 60.0)
     assert again.changed_at > due.changed_at
-    assert not await passages.store(world.database, again, "another model", made, [[0.0] * DIMENSION])
+    assert not await passages.store(world.database, again, "another model", passages_, [[0.0] * DIMENSION])
 
 
 async def test_a_workspace_and_a_team_find_their_own(world: World, engine: Engine) -> None:
@@ -141,10 +139,10 @@ async def test_a_workspace_and_a_team_find_their_own(world: World, engine: Engin
     sales = await finished(world, *CANCEL, sender=world.scoped)
     support = await finished(world, *LATE, sender=world.other_scoped, minutes=2)
     await worked_off(world)
-    assert set(of(await found(world, engine, "cancel"))) == {sales, support}
-    assert of(await found(world, engine, "cancel", team=world.other_team_id)) == [support]
-    assert of(await found(world, engine, "cancel", team_id=world.team_id)) == [sales]
-    assert of(await found(other, engine, "cancel")) == [theirs]
+    assert set(of(await search(world, engine, "cancel"))) == {sales, support}
+    assert of(await search(world, engine, "cancel", team=world.other_team_id)) == [support]
+    assert of(await search(world, engine, "cancel", team_id=world.team_id)) == [sales]
+    assert of(await search(other, engine, "cancel")) == [theirs]
     for scope in (Reader(world.workspace_id, world.team_id), Reader(other.workspace_id)):
         async with world.database.transaction(scope) as connection:  # the table itself
             assert await connection.scalar(sa.text("SELECT count(*) FROM call_passages")) == 1
@@ -154,7 +152,7 @@ async def test_a_workspace_and_a_team_find_their_own(world: World, engine: Engin
 async def test_a_small_workspace_loses_nothing_to_a_large_one(
     world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By either way, and where the walk through the index ends before it meets the small one."""
+    """By both methods, and if the index scan ends before it reaches the small one."""
     await switched_on(world)
     large = await new_world(world.database)
     crowd, mine = await finished(large, *WEATHER), await finished(world, *CANCEL)
@@ -170,15 +168,14 @@ async def test_a_small_workspace_loses_nothing_to_a_large_one(
         model=engine.name,
         vector=str(near),
     )
-    assert of(await found(world, engine, "Who wants to cancel?")) == [mine]
+    assert of(await search(world, engine, "Who wants to cancel?")) == [mine]
     monkeypatch.setattr(semantic, "EXACT", 0)
-    assert of(await found(world, engine, "Who wants to cancel?")) == [mine]
-    monkeypatch.setattr(semantic, "WALK", semantic.WALK.replace("'200000'", "'1'"))
-    assert of(await found(world, engine, "Who wants to cancel?")) == [mine]
+    assert of(await search(world, engine, "Who wants to cancel?")) == [mine]
+    monkeypatch.setattr(semantic, "SCAN_INDEX", semantic.SCAN_INDEX.replace("'200000'", "'1'"))
+    assert of(await search(world, engine, "Who wants to cancel?")) == [mine]
 
 
 async def explained(connection: AsyncConnection, query: sa.Select[Any]) -> str:
-    """The plan of a query."""
     plain = str(query.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
     plan = await connection.exec_driver_sql(f"EXPLAIN {plain.replace('%', '%%')}")
     return "\n".join(row[0] for row in plan)
@@ -200,11 +197,11 @@ async def test_the_walk_takes_the_index(world: World, engine: Engine) -> None:
     await world.execute("ANALYZE call_passages")
     reader = Reader(world.workspace_id)
     async with world.database.transaction(reader) as connection:
-        wanted = await semantic._passages(connection, reader, CallFilter())
-        query = semantic._nearest(wanted, engine.query("cancel")[0].tolist(), 40, exact=False)
-        await connection.execute(sa.text(semantic.WALK))
-        told = await explained(connection, query)
-        assert "call_passages_embedding_idx" in told, told
+        passages_query = await semantic._passages(connection, reader, CallFilter())
+        query = semantic._nearest(passages_query, engine.query("cancel")[0].tolist(), 40, exact=False)
+        await connection.execute(sa.text(semantic.SCAN_INDEX))
+        plan = await explained(connection, query)
+        assert "call_passages_embedding_idx" in plan, plan
 
 
 async def test_another_model_is_told_and_made_by_itself_only_when_asked(world: World, engine: Engine) -> None:
@@ -215,13 +212,13 @@ async def test_another_model_is_told_and_made_by_itself_only_when_asked(world: W
     loop = PassageLoop(world.database, in_a_thread, E5, None)
     assert not await loop._is_ours()
     with pytest.raises(OtherModel) as refused:
-        await found(world, engine, "cancel")
+        await search(world, engine, "cancel")
     assert refused.value.stored == "yesterday's"
     assert await passages.switch_on(world.database, E5.model, replace=True) == E5.model
     last = await passages.make_due(world.database)
     assert await passages.make_due(world.database, last or 0) is None
     await worked_off(world)
-    assert of(await found(world, engine, "cancel")) == [call_id]
+    assert of(await search(world, engine, "cancel")) == [call_id]
     assert await passages.make_due(world.database) == last  # nothing is left to be made
     assert (await passages.state(world.database)).due == 0
 

@@ -1,5 +1,3 @@
-"""Calls by what they came to: filters by answer and score, and scores over time of teams and members."""
-
 import json
 from datetime import date
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 
 from db.core.database import Reader
 from db.records import correct
-from db.search import scores as outcomes
+from db.search import scores
 from db.search.call_list import CallFilter, list_calls
 from db.workspace import questions
 from db.workspace.directory import add_member
@@ -31,8 +29,8 @@ async def defined(world: World) -> None:
     await questions.set_questions(world.database, world.workspace_id, [OFFERED, WHY, NOTICE, WHICH, CARD])
 
 
-async def found(world: World, team: UUID | None = None, **wanted: Any) -> list[UUID]:
-    page = await list_calls(world.database, Reader(world.workspace_id, team), CallFilter(**wanted))
+async def search(world: World, team: UUID | None = None, **conditions: Any) -> list[UUID]:
+    page = await list_calls(world.database, Reader(world.workspace_id, team), CallFilter(**conditions))
     assert page.next is None
     return [line.call.call_id for line in page.items]
 
@@ -42,31 +40,31 @@ async def test_calls_are_found_by_the_answer_to_a_question(world: World) -> None
     await defined(world)
     call_id = await analyzed(world)
     for key, answer in (("offered", "yes"), ("why", "said"), ("notice", "not said"), ("which", "Contract")):
-        assert await found(world, question=key, answer=answer) == [call_id]
-        assert before not in await found(world, question=key, answer=answer)
-    assert await found(world, question="offered", answer="no") == []
-    assert await found(world, question="offered", answer="yes", text="cancel") == [call_id]
-    assert await found(world, question="offered", answer="yes", text="elephant") == []
-    assert await found(world, question="offered", answer="yes", updated_after=START) == [call_id]
+        assert await search(world, question=key, answer=answer) == [call_id]
+        assert before not in await search(world, question=key, answer=answer)
+    assert await search(world, question="offered", answer="no") == []
+    assert await search(world, question="offered", answer="yes", text="cancel") == [call_id]
+    assert await search(world, question="offered", answer="yes", text="elephant") == []
+    assert await search(world, question="offered", answer="yes", updated_after=START) == [call_id]
     other = await new_world(world.database)
-    assert await found(other, question="offered", answer="yes") == []
-    assert await found(world, world.other_team_id, question="offered", answer="yes") == []
+    assert await search(other, question="offered", answer="yes") == []
+    assert await search(world, world.other_team_id, question="offered", answer="yes") == []
 
 
 async def test_what_a_person_answers_is_what_a_call_is_found_by_until_it_is_undone(world: World) -> None:
     await defined(world)
     call_id = await analyzed(world)
-    assert await found(world, scorecard="service", score_below=60) == [call_id]
+    assert await search(world, scorecard="service", score_below=60) == [call_id]
     edit_id = await made(world, call_id, answered("notice", None, "said"))
-    assert await found(world, question="notice", answer="said") == [call_id]
-    assert await found(world, question="notice", answer="not said") == []
-    assert await found(world, scorecard="service", passed=True, score_from=100) == [call_id]
+    assert await search(world, question="notice", answer="said") == [call_id]
+    assert await search(world, question="notice", answer="not said") == []
+    assert await search(world, scorecard="service", passed=True, score_from=100) == [call_id]
     await made(world, call_id, answered("offered", "yes", "n/a"))
-    assert await found(world, question="offered", answer="yes") == []
+    assert await search(world, question="offered", answer="yes") == []
     await world.execute("UPDATE calls SET analyzed_at = clock_timestamp()")  # another analysis
-    assert await found(world, question="notice", answer="said") == [call_id]
+    assert await search(world, question="notice", answer="said") == [call_id]
     await correct.undo(world.database, Reader(world.workspace_id), ANA, call_id, edit_id)
-    assert await found(world, question="notice", answer="said") == []
+    assert await search(world, question="notice", answer="said") == []
 
 
 async def test_lists_tell_and_narrow_by_score(world: World) -> None:
@@ -76,28 +74,28 @@ async def test_lists_tell_and_narrow_by_score(world: World) -> None:
     call_id = await analyzed(world)
     page = await list_calls(world.database, Reader(world.workspace_id))
     assert page.items[0].scores == (
-        outcomes.ScorecardScore("service", 50.0, False, False),
-        outcomes.ScorecardScore("strict", 0.0, False, True),
+        scores.ScorecardScore("service", 50.0, False, False),
+        scores.ScorecardScore("strict", 0.0, False, True),
     )
-    assert await found(world, scorecard="service") == [call_id]
-    assert await found(world, scorecard="service", passed=False) == [call_id]
-    assert await found(world, scorecard="service", auto_failed=True) == []
-    assert await found(world, scorecard="strict", passed=False, auto_failed=True) == [call_id]
-    assert await found(world, scorecard="service", score_from=50, score_below=50.1) == [call_id]
-    assert await found(world, scorecard="service", score_below=50) == []
+    assert await search(world, scorecard="service") == [call_id]
+    assert await search(world, scorecard="service", passed=False) == [call_id]
+    assert await search(world, scorecard="service", auto_failed=True) == []
+    assert await search(world, scorecard="strict", passed=False, auto_failed=True) == [call_id]
+    assert await search(world, scorecard="service", score_from=50, score_below=50.1) == [call_id]
+    assert await search(world, scorecard="service", score_below=50) == []
 
 
 async def test_what_another_recording_gave_is_not_found(world: World) -> None:
     await defined(world)
     call_id = await analyzed(world)
     await world.submit(call_id=call_id, recording_url="https://s.example/another")
-    assert await found(world, question="offered", answer="yes") == []
+    assert await search(world, question="offered", answer="yes") == []
     reader = Reader(world.workspace_id)
-    assert await outcomes.score_weeks(world.database, reader, "UTC") == []
+    assert await scores.score_weeks(world.database, reader, "UTC") == []
 
 
 async def scored_weeks(world: World) -> UUID:
-    """Two calls of a member and one of nobody in two weeks; another one in another team."""
+    """Create two calls of a member and one without an agent in two weeks; another one in another team."""
     await defined(world)
     ana = await add_member(world.database, world.workspace_id, "Ana", team_id=world.team_id)
     week = START.replace(day=9)
@@ -112,8 +110,8 @@ async def scored_weeks(world: World) -> UUID:
 async def test_scores_are_averaged_by_week_team_and_member(world: World) -> None:
     ana = await scored_weeks(world)
     reader = Reader(world.workspace_id)
-    by_team = await outcomes.score_weeks(world.database, reader, "UTC")
-    figures = [(one.week, one.team_id, one.calls, one.score, one.passed, one.failed) for one in by_team]
+    by_team = await scores.score_weeks(world.database, reader, "UTC")
+    figures = [(week.week, week.team_id, week.calls, week.score, week.passed, week.failed) for week in by_team]
     assert sorted(figures, key=str) == sorted(
         [
             (date(2026, 11, 2), world.team_id, 2, 75.0, 1, 1),
@@ -122,17 +120,17 @@ async def test_scores_are_averaged_by_week_team_and_member(world: World) -> None
         ],
         key=str,
     )
-    by_member = await outcomes.score_weeks(world.database, reader, "UTC", by="member", key="service")
-    assert [(one.week, one.user_id, one.name, one.calls, one.score) for one in by_member] == [
+    by_member = await scores.score_weeks(world.database, reader, "UTC", by="member", key="service")
+    assert [(week.week, week.user_id, week.name, week.calls, week.score) for week in by_member] == [
         (date(2026, 11, 2), ana, "Ana", 2, 75.0),
         (date(2026, 11, 9), ana, "Ana", 1, 50.0),  # she says her name
         (date(2026, 11, 9), None, None, 1, 50.0),  # of another team
     ]
-    (own,) = await outcomes.score_weeks(world.database, Reader(world.workspace_id, world.other_team_id), "UTC")
-    assert (own.team_id, own.calls) == (world.other_team_id, 1)
-    late = await outcomes.score_weeks(world.database, reader, "UTC", weeks=1, by="member")
-    assert {one.week for one in late} == {date(2026, 11, 9)}
-    assert await outcomes.score_weeks(world.database, reader, "UTC", key="another") == []
+    (week,) = await scores.score_weeks(world.database, Reader(world.workspace_id, world.other_team_id), "UTC")
+    assert (week.team_id, week.calls) == (world.other_team_id, 1)
+    late = await scores.score_weeks(world.database, reader, "UTC", weeks=1, by="member")
+    assert {week.week for week in late} == {date(2026, 11, 9)}
+    assert await scores.score_weeks(world.database, reader, "UTC", key="another") == []
 
 
 async def test_programs_list_calls_by_score_and_get_scores_as_json_and_csv(world: World, postgres_url: str) -> None:
@@ -144,15 +142,15 @@ async def test_programs_list_calls_by_score_and_get_scores_as_json_and_csv(world
             async def answer(path: str, **parameters: str) -> httpx.Response:
                 return await api.get(path, params=parameters, headers=headers)
 
-            found = (await answer("/calls", scorecard="service", passed="true")).json()["items"]
-            assert [one["scores"] for one in found] == [
+            items = (await answer("/calls", scorecard="service", passed="true")).json()["items"]
+            assert [item["scores"] for item in items] == [
                 [{"key": "service", "score": 100.0, "passed": True, "autoFailed": False}]
             ]
             assert len((await answer("/calls", question="which", answer="Contract")).json()["items"]) == 4
             for wrong in ({"question": "which"}, {"passed": "true"}, {"scorecard": "service", "scoreBelow": "101"}):
                 assert (await answer("/calls", **wrong)).status_code == 400
             weeks = (await answer("/scorecards/service/scores", by="member")).json()["items"]
-            assert [(one["week"], one["name"], one["score"]) for one in weeks] == [
+            assert [(week["week"], week["name"], week["score"]) for week in weeks] == [
                 ("2026-11-02", "Ana", 75.0),
                 ("2026-11-09", "Ana", 50.0),
                 ("2026-11-09", None, 50.0),
@@ -172,7 +170,7 @@ async def test_the_console_filters_by_answer_and_score_and_saves_that_as_a_view(
     await scored_weeks(world)
     await signed_in(site, world, scopes=("read", "edit"))
     page = Parsed((await site.get("/calls")).text)
-    values = {told.get("value") for name, told in page.elements if name == "option"}
+    values = {attributes.get("value") for name, attributes in page.elements if name == "option"}
     assert {"offered:yes", "which:Phone, or so", "notice:not said", "service:failed", "service:0-50"} <= values
     assert "service:auto-failed" not in values, "no question of it fails a call"
 
@@ -222,7 +220,7 @@ async def test_the_command_line_lists_calls_by_score_and_answer_and_tells_scores
     assert "need --scorecard" in run("calls", "list", "--failed", code=2)
     assert "given together" in run("calls", "list", "--question", "offered", code=2)
     assert "No question or scorecard 'tea'" in run("calls", "list", "--scorecard", "tea", code=1)
-    told = run("questions", "scores", "service", "--by", "member")
-    assert "2026-11-02 Ana 2 75.0 1 1 0" in told and "2026-11-09 unknown 1 50.0 0 1 0" in told
+    output = run("questions", "scores", "service", "--by", "member")
+    assert "2026-11-02 Ana 2 75.0 1 1 0" in output and "2026-11-09 unknown 1 50.0 0 1 0" in output
     assert json.loads(run("questions", "scores", "service", "--json"))[0]["calls"] == 2
     assert "No scorecard 'tea'" in run("questions", "scores", "tea", code=1)

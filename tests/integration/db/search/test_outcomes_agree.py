@@ -1,5 +1,3 @@
-"""The SQL function `index_outcomes` agrees with `outcome_of`, and a score with its words, whatever the answers are."""
-
 import json
 from typing import Any
 from uuid import uuid4
@@ -35,7 +33,7 @@ def answer(draw: st.DrawFn, key: str) -> QuestionAnswer | TrackerResult:
 
 @st.composite
 def score(draw: st.DrawFn, key: str) -> ScorecardResult:
-    """As `rescored` makes them: without a score there is nothing that passed, and what failed by itself has 0."""
+    """Generate scores as `rescored` returns them: without a score nothing passed, and an auto-failed one is 0."""
     mark = draw(st.sampled_from([None, 0.0, 60.0]))
     failed = draw(st.booleans())
     points = 0.0 if failed else draw(st.one_of(st.none(), st.integers(0, 1000).map(lambda tenths: tenths / 10)))
@@ -55,27 +53,29 @@ async def test_what_a_call_is_found_by_is_what_its_answers_come_to(
     world.call_id = uuid4()
     await world.submit()
     pk = (await world.row()).id
-    held = {
-        "answers": [one for one in answers if isinstance(one, QuestionAnswer)],
-        "trackers": [one for one in answers if isinstance(one, TrackerResult)],
+    stored_answers = {
+        "answers": [answer for answer in answers if isinstance(answer, QuestionAnswer)],
+        "trackers": [answer for answer in answers if isinstance(answer, TrackerResult)],
         "scorecards": scores,
     }
     await world.execute(
         "INSERT INTO corrections (call_pk, workspace_id, edits, answers) VALUES (:pk, :home, 1, CAST(:held AS jsonb))",
         pk=pk,
         home=world.workspace_id,
-        held=dump_json(held),
+        held=dump_json(stored_answers),
     )
     await world.execute("SELECT index_outcomes(:pk)", pk=pk)
 
     async with world.database.transaction(world.workspace_id) as connection:
-        told = (await outcomes.scores(connection, [pk])).get(pk, ())
+        call_scores = (await outcomes.scores(connection, [pk])).get(pk, ())
     rows = await world.rows("SELECT key, outcome FROM call_outcomes WHERE call_pk = :pk", pk=pk)
-    found = {row.key: row.outcome for row in rows}
-    expected = {one.key: come for one in answers if (come := outcome_of(one)) is not None}
-    assert {key: come for key, come in found.items() if key.startswith("q")} == expected, json.dumps(found)
-    assert told == tuple(
-        outcomes.ScorecardScore(one.key, one.score, one.passed if not one.auto_failed else False, one.auto_failed)
-        for one in scores
-        if one.score is not None
+    stored = {row.key: row.outcome for row in rows}
+    expected = {answer.key: come for answer in answers if (come := outcome_of(answer)) is not None}
+    assert {key: come for key, come in stored.items() if key.startswith("q")} == expected, json.dumps(stored)
+    assert call_scores == tuple(
+        outcomes.ScorecardScore(
+            score.key, score.score, score.passed if not score.auto_failed else False, score.auto_failed
+        )
+        for score in scores
+        if score.score is not None
     )

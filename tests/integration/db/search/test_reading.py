@@ -1,5 +1,3 @@
-"""Lists of calls, tasks and people as a reader sees them: filters, pages, a team's own part."""
-
 import asyncio
 from dataclasses import replace
 from datetime import date, timedelta
@@ -10,7 +8,7 @@ import sqlalchemy as sa
 
 from db.core.database import OUTAGES, Reader
 from db.core.pages import InvalidCursor
-from db.queue import by_team
+from db.queue import backlog
 from db.records import views
 from db.search import people_list
 from db.search.call_list import CallFilter, list_calls
@@ -25,8 +23,8 @@ def everybody(world: World) -> Reader:
     return Reader(world.workspace_id)
 
 
-async def ids(world: World, reader: Reader, limit: int = 50, **wanted: object) -> list[UUID]:
-    page = await list_calls(world.database, reader, CallFilter(**wanted), limit=limit)  # type: ignore[arg-type]
+async def ids(world: World, reader: Reader, limit: int = 50, **conditions: object) -> list[UUID]:
+    page = await list_calls(world.database, reader, CallFilter(**conditions), limit=limit)  # type: ignore[arg-type]
     assert page.next is None
     return [line.call.call_id for line in page.items]
 
@@ -37,7 +35,7 @@ async def test_the_call_that_started_last_comes_first(world: World, everybody: R
 
 
 async def test_pages_stay_where_they_are_while_calls_come_in(world: World, everybody: Reader) -> None:
-    made = [await received(world, minutes=at // 2) for at in range(7)]  # two start at the same moment each
+    call_ids = [await received(world, minutes=at // 2) for at in range(7)]  # two start at the same moment each
     seen: list[UUID] = []
     cursor = None
     for _ in range(4):
@@ -46,7 +44,7 @@ async def test_pages_stay_where_they_are_while_calls_come_in(world: World, every
         cursor = page.next
         await received(world, minutes=100)  # later than all of them
     assert cursor is None
-    assert seen == sorted(made, key=made.index, reverse=True)
+    assert seen == sorted(call_ids, key=call_ids.index, reverse=True)
 
 
 async def test_a_cursor_is_of_its_list_and_its_filters(world: World, everybody: Reader) -> None:
@@ -77,52 +75,52 @@ async def test_each_filter_finds_its_calls(world: World, everybody: Reader) -> N
             "positive", (task("Send the offer", date(2026, 11, 9)),), {"name": "Eve Stone", "number": "+4917612345"}
         ),
     )
-    told = await finished(
+    identified = await finished(
         world, minutes=3, language="de", found=findings("negative", agent=ben), sender=world.other_scoped
     )
     contact = (await list_calls(world.database, everybody, CallFilter(tone="positive"))).items[0].contact
     assert contact is not None and contact.name == "Eve Stone"
     expected: list[tuple[dict[str, object], list[UUID]]] = [
-        ({"states": ("completed",)}, [told, happy]),
+        ({"states": ("completed",)}, [identified, happy]),
         ({"states": ("received", "transcribing")}, [waiting]),
-        ({"started_from": START + timedelta(minutes=2)}, [told, happy]),
+        ({"started_from": START + timedelta(minutes=2)}, [identified, happy]),
         ({"started_before": START + timedelta(minutes=2)}, [waiting]),
         ({"outgoing": True}, [waiting]),
-        ({"team_id": world.other_team_id}, [told]),
+        ({"team_id": world.other_team_id}, [identified]),
         ({"user_id": ana}, [happy]),
-        ({"user_id": ben}, [told]),
+        ({"user_id": ben}, [identified]),
         ({"contact_id": UUID(contact.contact_id)}, [happy]),
         ({"number": "+49 30 998877"}, [waiting]),
         ({"number": "030/998877"}, [waiting]),
         ({"number": "101"}, [waiting]),
-        ({"language": "de"}, [told]),
-        ({"tone": "negative"}, [told]),
+        ({"language": "de"}, [identified]),
+        ({"tone": "negative"}, [identified]),
         ({"open_tasks": True}, [happy]),
-        ({"open_tasks": False}, [told, waiting]),
+        ({"open_tasks": False}, [identified, waiting]),
         ({"user_id": uuid4()}, []),
     ]
-    for wanted, found in expected:
-        assert await ids(world, everybody, **wanted) == found, wanted
+    for conditions, matches in expected:
+        assert await ids(world, everybody, **conditions) == matches, conditions
     await mark_done(world, "Send the offer")
     assert await ids(world, everybody, open_tasks=True) == []
 
 
 async def test_calls_of_a_number_come_in_order_whatever_became_of_them(world: World, everybody: Reader) -> None:
-    """Completed ones are found by an index that the others are not in."""
+    """Completed calls are in an index that the others are not in."""
     number = "+4917612345678"
-    made = []
+    call_ids = []
     for minutes in range(6):
         make = received if minutes % 2 else finished
-        made.append(await make(world, minutes=minutes, from_number=number))  # type: ignore[operator]
+        call_ids.append(await make(world, minutes=minutes, from_number=number))  # type: ignore[operator]
         await received(world, minutes=minutes, from_number="+4917699999999")
-    assert await ids(world, everybody, number=number) == made[::-1]
+    assert await ids(world, everybody, number=number) == call_ids[::-1]
     seen: list[UUID] = []
     cursor = None
     for _ in range(3):
         page = await list_calls(world.database, everybody, CallFilter(number="0176 12345678"), cursor, 2)
         seen += [line.call.call_id for line in page.items]
         cursor = page.next
-    assert (seen, cursor) == (made[::-1], None)
+    assert (seen, cursor) == (call_ids[::-1], None)
 
 
 async def test_a_line_says_what_people_look_for_first(world: World, everybody: Reader) -> None:
@@ -172,8 +170,8 @@ async def test_tasks_across_calls_come_by_their_date(world: World, everybody: Re
         world, minutes=2, found=findings(tasks=(task("Soon", date(2026, 11, 3)),)), sender=world.other_scoped
     )
 
-    async def titles(**wanted: object) -> list[str]:
-        page = await list_tasks(world.database, everybody, TaskFilter(**wanted))  # type: ignore[arg-type]
+    async def titles(**conditions: object) -> list[str]:
+        page = await list_tasks(world.database, everybody, TaskFilter(**conditions))  # type: ignore[arg-type]
         return [line.title for line in page.items]
 
     async def open_tasks() -> list[int]:
@@ -226,7 +224,7 @@ async def test_people_and_the_queue(world: World, everybody: Reader) -> None:
     assert [c.name for c in (*first.items, *second.items)] == ["Eve", "Zoe"] and second.next is None
     members = (await people_list.list_members(world.database, everybody, team_id=world.team_id)).items
     assert [(m.name, m.user_id) for m in members] == [("Ana", ana.user_id)]
-    queues = await by_team.team_queues(world.database, everybody)
+    queues = await backlog.team_queues(world.database, everybody)
     assert [(q.team, q.fetching, q.running) for q in queues] == [("Sales", 1, 0), ("Support", 0, 0)]
 
 
@@ -248,7 +246,7 @@ async def test_a_team_reads_its_own_calls_whatever_the_query_forgets(world: Worl
     assert [line.title for line in (await list_tasks(world.database, reader)).items] == ["Ours"]
     assert [c.name for c in (await people_list.list_contacts(world.database, reader)).items] == ["Eve"]
     assert (await people_list.list_members(world.database, reader)).items == ()
-    assert [q.team for q in await by_team.team_queues(world.database, reader)] == ["Sales"]
+    assert [q.team for q in await backlog.team_queues(world.database, reader)] == ["Sales"]
     async with world.database.transaction(reader) as connection:
         assert await views.read_call(connection, mine) is not None
         assert await views.read_call(connection, theirs) is None
@@ -260,8 +258,8 @@ async def test_a_team_reads_its_own_calls_whatever_the_query_forgets(world: Worl
             ("call_search", 1),
             ("jobs", 1),
         ):
-            found = await connection.scalar(sa.text(f"SELECT count(*) FROM {table}"))
-            assert found == rows, table
+            count = await connection.scalar(sa.text(f"SELECT count(*) FROM {table}"))
+            assert count == rows, table
         for table in ("host_credentials", "voice_centroids"):
             assert await connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) == 0
         for table in ("teams", "api_keys"):
@@ -283,8 +281,8 @@ async def test_who_read_a_call_is_kept(world: World, everybody: Reader) -> None:
     key = world.wide.key_id
     await access_log.note(world.database, everybody, key, [mine, theirs], "audio", "channel 0", "r-1")
     team = Reader(world.workspace_id, world.team_id)
-    (one,) = await access_log.list_reads(world.database, team, mine)
-    assert (one.key_id, one.what, one.detail, one.request_id) == (key, "audio", "channel 0", "r-1")
+    (access,) = await access_log.list_reads(world.database, team, mine)
+    assert (access.key_id, access.what, access.detail, access.request_id) == (key, "audio", "channel 0", "r-1")
     assert await access_log.list_reads(world.database, team, theirs) == []
     assert len(await access_log.list_reads(world.database, everybody, theirs)) == 1
     with pytest.raises(sa.exc.DBAPIError, match="row-level security"):

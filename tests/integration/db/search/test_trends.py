@@ -1,5 +1,3 @@
-"""Figures of teams and weeks, and the page that draws them."""
-
 import re
 from dataclasses import replace
 from datetime import date
@@ -18,9 +16,9 @@ MONDAY = date(2026, 11, 2)
 
 
 def ended(outcome: str | None, titles: tuple[str, ...] = ()) -> list[Finding]:
-    found = findings(tone="negative", tasks=tuple(task(title) for title in titles))
+    results = findings(tone="negative", tasks=tuple(task(title) for title in titles))
     summary = {"text": "They talked."} | ({"outcome": outcome} if outcome else {})
-    return [replace(one, value=summary) if one.step == "summary" else one for one in found]
+    return [replace(finding, value=summary) if finding.step == "summary" else finding for finding in results]
 
 
 async def week_of_calls(world: World) -> None:
@@ -35,16 +33,24 @@ async def week_of_calls(world: World) -> None:
 
 async def test_outcomes_and_tasks_are_counted_by_team_and_week(world: World) -> None:
     await week_of_calls(world)
-    found = await trends.team_weeks(world.database, Reader(world.workspace_id), "UTC")
-    counts = {(one.team_id, one.week): (one.calls, dict(one.outcomes), one.tasks, one.tasks_done) for one in found}
+    weeks = await trends.team_weeks(world.database, Reader(world.workspace_id), "UTC")
+    counts = {
+        (team_week.team_id, team_week.week): (
+            team_week.calls,
+            dict(team_week.outcomes),
+            team_week.tasks,
+            team_week.tasks_done,
+        )
+        for team_week in weeks
+    }
     assert counts == {
         (world.team_id, MONDAY): (4, {"resolved": 2, "refused": 1}, 2, 1),
         (world.team_id, date(2026, 11, 9)): (1, {"voicemail": 1}, 1, 0),
         (world.other_team_id, MONDAY): (1, {"follow_up": 1}, 0, 0),
     }
-    assert [one.week for one in found] == sorted(one.week for one in found)
-    (own,) = await trends.team_weeks(world.database, Reader(world.workspace_id, world.other_team_id), "UTC")
-    assert (own.team_id, own.outcomes) == (world.other_team_id, {"follow_up": 1})
+    assert [team_week.week for team_week in weeks] == sorted(team_week.week for team_week in weeks)
+    (week,) = await trends.team_weeks(world.database, Reader(world.workspace_id, world.other_team_id), "UTC")
+    assert (week.team_id, week.outcomes) == (world.other_team_id, {"follow_up": 1})
     other = await new_world(world.database)
     assert await trends.team_weeks(world.database, Reader(other.workspace_id), "UTC") == []
 

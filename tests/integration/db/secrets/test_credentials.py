@@ -1,5 +1,3 @@
-"""Credentials of recording servers: stored sealed, found for their server and workspace alone, shown by no command."""
-
 import asyncio
 from typing import Any
 
@@ -26,9 +24,9 @@ async def test_a_credential_is_found_for_its_server_and_workspace_only(world: Wo
     sealer = Sealer(KEYS[:1])
     assert not await put(world, NewCredential("bearer", None, "old"))
     assert await put(world, NewCredential("bearer", None, "hush"))
-    found = await credentials.find(world.database, world.workspace_id, sealer, "pbx.example", 8443)
-    assert found is not None
-    assert (found.header, found.value) == ("Authorization", "Bearer hush")
+    credential = await credentials.find(world.database, world.workspace_id, sealer, "pbx.example", 8443)
+    assert credential is not None
+    assert (credential.header, credential.value) == ("Authorization", "Bearer hush")
     other = await directory.create_workspace(world.database, "Other")
     for workspace, host, port in (
         (world.workspace_id, "pbx.example", 443),
@@ -51,9 +49,9 @@ async def test_a_credential_is_found_for_its_server_and_workspace_only(world: Wo
 )
 async def test_each_kind_has_its_header(world: World, new: NewCredential, header: str, value: str) -> None:
     await put(world, new)
-    found = await credentials.find(world.database, world.workspace_id, Sealer(KEYS[:1]), "pbx.example", 8443)
-    assert found is not None
-    assert (found.header, found.value) == (header, value)
+    credential = await credentials.find(world.database, world.workspace_id, Sealer(KEYS[:1]), "pbx.example", 8443)
+    assert credential is not None
+    assert (credential.header, credential.value) == (header, value)
 
 
 async def test_what_no_request_could_carry_is_refused(world: World, subtests: pytest.Subtests) -> None:
@@ -101,16 +99,16 @@ async def test_the_command_line_takes_a_secret_from_elsewhere_and_shows_none(wor
         return await asyncio.to_thread(invoke, *arguments, **options)
 
     keys = {"SWITCHBOARD_SECRETS_KEYS": f'["{KEYS[0]}"]'}
-    said = await run("add", "PBX.example.:8443", "--user", "rec", "-w", "Acme", stdin="open-sesame\n", **keys)
-    said += await run(
+    output = await run("add", "PBX.example.:8443", "--user", "rec", "-w", "Acme", stdin="open-sesame\n", **keys)
+    output += await run(
         "add", "pbx2.example", "--bearer", "-w", "Acme", "--secret-env", "TOKEN", TOKEN="open-sesame", **keys
     )
-    said += await run("list", "-w", "Acme", "--json", **keys) + await run("list", "-w", "Acme")
-    said += await run("add", "http://pbx.example/x", "--bearer", "-w", "Acme", stdin="open-sesame", code=2)
-    assert "pbx.example" in said
-    assert "8443" in said
-    assert "open-sesame" not in said
-    found = await credentials.find(world.database, world.workspace_id, Sealer(KEYS[:1]), "pbx.example", 8443)
-    assert found is not None
-    assert found.value == "Basic cmVjOm9wZW4tc2VzYW1l"
+    output += await run("list", "-w", "Acme", "--json", **keys) + await run("list", "-w", "Acme")
+    output += await run("add", "http://pbx.example/x", "--bearer", "-w", "Acme", stdin="open-sesame", code=2)
+    assert "pbx.example" in output
+    assert "8443" in output
+    assert "open-sesame" not in output
+    credential = await credentials.find(world.database, world.workspace_id, Sealer(KEYS[:1]), "pbx.example", 8443)
+    assert credential is not None
+    assert credential.value == "Basic cmVjOm9wZW4tc2VzYW1l"
     assert "no credential" in await run("remove", "pbx3.example", "-w", "Acme", code=1)

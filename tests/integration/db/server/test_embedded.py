@@ -1,5 +1,3 @@
-"""PostgreSQL in a folder, and what a restart of it does to open pools."""
-
 import asyncio
 import os
 import shutil
@@ -18,10 +16,10 @@ import psycopg
 import pytest
 
 from db.core.database import OUTAGES, Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.server import embedded, migrate
-from db.server.acl import let_pass
+from db.server.acl import grant_traverse
 from db.workspace import keys
 from pipeline.domain.stage import Stage
 from pipeline.errors import StateUnavailable
@@ -33,14 +31,14 @@ START = "import sys, pathlib; from db.server import embedded; print(embedded.sta
 
 @pytest.fixture(scope="module")
 def one_folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="swb-own-"))
-    yield made
-    shutil.rmtree(made)
+    folder = Path(tempfile.mkdtemp(prefix="swb-own-"))
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
 def folder(one_folder: Path) -> Iterator[Path]:
-    """A folder whose server does not run; the tests share it, for making a cluster takes seconds."""
+    """Return a folder whose server does not run; shared, since creating a cluster takes seconds."""
     yield one_folder
     embedded.stop(one_folder)
 
@@ -68,8 +66,8 @@ def test_a_server_that_does_not_outlive_its_starter_ends_with_it_and_keeps_what_
     assert starter.stdout is not None
     url = starter.stdout.readline().strip()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE told (word text)")
-        connection.execute("INSERT INTO told VALUES ('kept')")
+        connection.execute("CREATE TABLE words (word text)")
+        connection.execute("INSERT INTO words VALUES ('kept')")
     server = postmaster(folder)
     family = [server, *server.children(recursive=True)]
     starter.kill()
@@ -78,7 +76,7 @@ def test_a_server_that_does_not_outlive_its_starter_ends_with_it_and_keeps_what_
     assert not psutil.wait_procs(family, 30)[1]
     assert "database system is shut down" in (folder / "postgres.log").read_text()
     with psycopg.connect(embedded.start(folder)) as connection:
-        assert connection.execute("SELECT word FROM told").fetchone() == ("kept",)
+        assert connection.execute("SELECT word FROM words").fetchone() == ("kept",)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="see above")
@@ -132,7 +130,7 @@ for _ in range(4):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="subreapers are Linux's")
 def test_the_server_comes_back_at_once_each_time_it_is_killed_and_nobody_reaps_it(folder: Path) -> None:
-    """As in a container whose first process is no init: the dead server's number stays taken."""
+    """As in a container without an init process: the dead server's number stays taken."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", KILL_AND_START, str(folder), START]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=450, check=False)
@@ -185,7 +183,7 @@ async def test_after_a_restart_the_open_pools_serve_the_first_request(folder: Pa
     database = await Database.open(url, pool_size=4)
     world = await new_world(database)
     await asyncio.gather(*(world.submit(recording_url="https://x.example/a") for _ in range(8)))
-    lease = await world.one()
+    lease = await world.claim_one()
 
     await asyncio.to_thread(embedded.stop, folder)
     await asyncio.to_thread(embedded.start, folder)
@@ -213,11 +211,11 @@ async def test_a_database_that_is_not_there_yet_is_no_error_until_it_is_needed(f
     url = f"postgresql://postgres@/switchboard?host={folder}"
     database = await Database.open(url, wait_seconds=0.3)
     with pytest.raises(StateUnavailable):
-        await Grouping(database).submit(replace(world.scoped), world.submission(), {})
+        await GroupCommitter(database).submit(replace(world.scoped), world.submission(), {})
     await database.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts PostgreSQL as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts PostgreSQL as another user")
 def test_private_folders_above_it_stay_closed_to_everybody_but_postgresql(tmp_path: Path) -> None:
     private = tmp_path / "of-root"
     private.mkdir(mode=0o700)
@@ -238,17 +236,17 @@ def test_private_folders_above_it_stay_closed_to_everybody_but_postgresql(tmp_pa
 def test_who_is_let_pass_may_pass_and_not_read_and_others_gain_nothing(one_folder: Path) -> None:
     folder = one_folder / "passed"
     folder.mkdir(mode=0o750)
-    let_pass(one_folder, 12345)
+    grant_traverse(one_folder, 12345)
     for user in (12345, 12346, 12345):
-        let_pass(folder, user)
+        grant_traverse(folder, user)
 
     def does(command: str, user: int) -> bool:
         line = ["sh", "-c", f"cd {one_folder} && {command} {folder}"]
         ran = subprocess.run(line, user=user, group=12345, extra_groups=[], capture_output=True, check=False)
         return ran.returncode == 0
 
-    let_pass(one_folder, 12346)
-    let_pass(one_folder, 12347)
+    grant_traverse(one_folder, 12346)
+    grant_traverse(one_folder, 12347)
     assert [does("cd", user) for user in (12345, 12346, 12347)] == [True, True, False]
     assert not does("ls", 12345)
 
@@ -266,7 +264,7 @@ print(name, pwd.getpwnam(name).pw_uid)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root adds users")
 def test_processes_that_add_the_system_user_at_once_see_one_user() -> None:
-    """Two first starts on a new machine gave it two numbers: the folder of one server belonged to nobody."""
+    """Two first starts on a new machine gave it two numbers, so the folder of one server had no owner."""
     user = f"swbtest{os.getpid()}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen([sys.executable, "-c", ADD_USER, user], **pipes) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""The database's machine is lost: its synchronous standby takes its place. The runbook's page, rehearsed."""
+"""Rehearses the runbook's failover: the database's machine is lost, and its synchronous standby takes over."""
 
 import asyncio
 import shutil
@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, OUTAGES, Database
-from db.intake.group_commit import Grouping
+from db.intake.group_commit import GroupCommitter
 from db.server import embedded, migrate
 from pipeline.domain.call import Submission
 from tests.postgres import World, new_world
@@ -23,7 +23,7 @@ from tests.postgres import World, new_world
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Path, Path]]:
-    """The folders of a primary and of its standby, for which every commit waits."""
+    """Return the folders of a primary and of its standby, which every commit waits for."""
     first, second = (Path(tempfile.mkdtemp(prefix="swb-own-")) for _ in range(2))
     try:
         migrate.migrate(embedded.start(first))
@@ -31,7 +31,7 @@ def pair() -> Iterator[tuple[Path, Path]]:
         standby = embedded._Server(embedded._prepare(second))
         embedded._make_private(standby.cluster, embedded._Server(first).user())
         standby.run("pg_basebackup", "-d", replication, "-D", standby.cluster, "-R", "--checkpoint=fast")
-        embedded.stop(first)  # a server that runs obeys the setting only some time after it was told
+        embedded.stop(first)  # a running server applies the setting with a delay
         embedded.start(second)
         embedded.start(first, {"synchronous_standby_names": "standby"})
         yield first, second
@@ -42,7 +42,7 @@ def pair() -> Iterator[tuple[Path, Path]]:
 
 
 def kill(folder: Path) -> None:
-    """As a machine dies: every process of the server at once."""
+    """Kill every process of the server at once, as when a machine dies."""
     postmaster = embedded.postmaster(folder)
     assert postmaster is not None
     for process in (postmaster, *postmaster.children(recursive=True)):
@@ -51,7 +51,7 @@ def kill(folder: Path) -> None:
 
 
 async def submitting(world: World, accepted: list[tuple[float, float, UUID]]) -> None:
-    """Submit calls as a sender does, who tries again until there is a 202; when that try began and ended."""
+    """Submit calls, retrying until a 202; yield when the successful attempt began and ended."""
     while True:
         call_id = uuid4()
         sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), "https://pbx.example/1.wav")
@@ -59,7 +59,7 @@ async def submitting(world: World, accepted: list[tuple[float, float, UUID]]) ->
             try:
                 begun = time.monotonic()
                 async with asyncio.timeout(5):  # wait_for of Python 3.11 can swallow that it is canceled
-                    await Grouping(world.database).submit(world.scoped, sent, {})
+                    await GroupCommitter(world.database).submit(world.scoped, sent, {})
                 break
             except (*OUTAGES, TimeoutError):
                 await asyncio.sleep(0.1)

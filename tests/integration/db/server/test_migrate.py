@@ -1,5 +1,3 @@
-"""Migrations: any number of nodes at once, from anywhere, and the same tables as the code describes."""
-
 import os
 import re
 import subprocess
@@ -45,9 +43,9 @@ def test_a_database_without_the_schema_is_not_current_and_migrating_twice_change
 
 def test_expressions_know_the_columns_of_the_database_and_their_types(postgres_url: str) -> None:
     with sa.create_engine(sqlalchemy_url(postgres_url), poolclass=sa.NullPool).connect() as connection:
-        found = sa.MetaData()
-        found.reflect(connection)
-    found.remove(found.tables["alembic_version"])
+        metadata = sa.MetaData()
+        metadata.reflect(connection)
+    metadata.remove(metadata.tables["alembic_version"])
 
     def described(metadata: sa.MetaData) -> dict[str, dict[str, str]]:
         return {
@@ -55,7 +53,7 @@ def test_expressions_know_the_columns_of_the_database_and_their_types(postgres_u
             for name, table in metadata.tables.items()
         }
 
-    assert described(tables.metadata) == described(found)
+    assert described(tables.metadata) == described(metadata)
 
 
 def test_a_database_of_a_later_release_that_does_not_support_this_one_is_refused(postgres_url: str) -> None:
@@ -92,7 +90,7 @@ def test_the_database_of_a_later_release_that_supports_this_one_is_left_as_it_is
 
 
 def test_a_version_that_its_later_ones_serve_no_more_is_not_named_as_served() -> None:
-    """What a migration takes away, an older version may use: `serves_from` has to pass it."""
+    """A migration that removes something older versions use has to raise `serves_from`."""
     taken = re.compile(
         r"\b(DROP (TABLE|COLUMN|FUNCTION|VIEW)|RENAME (TO|COLUMN)|SET NOT NULL|ALTER COLUMN \w+ TYPE)", re.I
     )
@@ -103,8 +101,8 @@ def test_a_version_that_its_later_ones_serve_no_more_is_not_named_as_served() ->
     assert declared.group(1) in revisions
     for revision, path in revisions.items():
         if revision > declared.group(1):
-            named = re.findall(r"\w+\.sql", path.read_text())
-            text = path.read_text() + "".join((folder / "sql" / name).read_text() for name in named)
+            names = re.findall(r"\w+\.sql", path.read_text())
+            text = path.read_text() + "".join((folder / "sql" / name).read_text() for name in names)
             assert not taken.search(text), f"{path.name} takes something away: raise serves_from to it"
 
 

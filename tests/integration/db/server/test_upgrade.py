@@ -1,5 +1,3 @@
-"""Databases of releases are migrated: to this version, and to a simulated later one while calls are accepted."""
-
 import json
 import threading
 import time
@@ -67,7 +65,7 @@ Release = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture
 def old(empty_postgres_url: str) -> str:
-    """A database of the last release, with calls, migrated to this version."""
+    """Restore a database of the last release, with calls, and migrate it to this version."""
     restore(empty_postgres_url, newest().read_text())
     migrate.migrate(empty_postgres_url)
     with psycopg.connect(empty_postgres_url) as writing:
@@ -84,7 +82,7 @@ def later_release(old: str, tmp_path: Path) -> Release:
 
 @pytest.fixture
 def other_functions(old: str, tmp_path: Path) -> Release:
-    """Return a context in which the code has one more migration, which does nothing, and a changed function."""
+    """Return a context in which the code has one more empty migration and a changed function."""
     return partial(code_of, tmp_path, {"v9901": "pass"}, FUNCTION_ALONE)
 
 
@@ -110,7 +108,7 @@ def code_of(folder: Path, steps: dict[str, str], function: str) -> Iterator[None
         yield
 
 
-def one(url: str, query: str) -> object:
+def scalar(url: str, query: str) -> object:
     with psycopg.connect(url) as reading:
         reading.execute(SCOPE)
         row = reading.execute(query.encode()).fetchone()
@@ -122,7 +120,7 @@ def one(url: str, query: str) -> object:
 def test_a_migrated_database_of_a_release_has_the_schema_of_a_new_one(
     path: Path, empty_postgres_url: str, postgres_server: str
 ) -> None:
-    """A change of db/schema needs a migration, one of functions alone too: a migration that does nothing else."""
+    """A change of db/schema needs a migration, and a change of functions alone an empty one."""
     restore(empty_postgres_url, path.read_text())
     migrate.migrate(empty_postgres_url)
     for new in fresh_database(postgres_server, "template0"):
@@ -223,9 +221,9 @@ def test_tables_rows_indexes_and_functions_are_brought_to_the_later_release(old:
         assert not migrate.is_current(old)
         migrate.migrate(old)
         assert migrate.is_current(old)
-    assert one(old, "SELECT bool_and(note = 'old') FROM calls WHERE state = 'completed'") is True
-    assert one(old, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'calls_note_idx'::regclass") is True
-    assert one(old, "SELECT event_time(now())") == "old", "functions come with the last migration"
+    assert scalar(old, "SELECT bool_and(note = 'old') FROM calls WHERE state = 'completed'") is True
+    assert scalar(old, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'calls_note_idx'::regclass") is True
+    assert scalar(old, "SELECT event_time(now())") == "old", "functions come with the last migration"
 
 
 @pytest.mark.parametrize("release", ["later_release", "other_functions"])
@@ -239,10 +237,10 @@ def test_functions_and_revision_change_together_or_not_at_all(
             with pytest.raises(Exception, match="nonsense"):
                 migrate.migrate(old)
         assert not migrate.is_current(old)
-        assert str(one(old, "SELECT event_time(now())")).endswith("Z"), "as before"
+        assert str(scalar(old, "SELECT event_time(now())")).endswith("Z"), "as before"
         migrate.migrate(old)
         assert migrate.is_current(old)
-    assert one(old, "SELECT event_time(now())") in ("old", "later")
+    assert scalar(old, "SELECT event_time(now())") in ("old", "later")
 
 
 def test_a_node_of_the_previous_release_leaves_later_functions_alone(
@@ -252,7 +250,7 @@ def test_a_node_of_the_previous_release_leaves_later_functions_alone(
         migrate.migrate(old)
     assert migrate.is_current(old)
     migrate.migrate(old)  # the node of the previous release restarts
-    assert one(old, "SELECT event_time(now())") == "later"
+    assert scalar(old, "SELECT event_time(now())") == "later"
     assert "the schema of a later release" in caplog.text
 
 
@@ -261,10 +259,10 @@ def test_a_node_of_the_previous_release_restarts_in_the_middle_of_an_upgrade(old
         patch.setattr(migrations, "functions", lambda: BROKEN_FUNCTION)
         with pytest.raises(Exception, match="nonsense"):
             migrate.migrate(old)
-    assert one(old, "SELECT version_num FROM alembic_version") == "v9902"
+    assert scalar(old, "SELECT version_num FROM alembic_version") == "v9902"
     migrate.migrate(old)
     assert migrate.is_current(old)
-    assert one(old, "SELECT version_num FROM alembic_version") == "v9902", "left as it is"
+    assert scalar(old, "SELECT version_num FROM alembic_version") == "v9902", "left as it is"
     with later_release():
         migrate.migrate(old)
         assert migrate.is_current(old)
@@ -275,8 +273,8 @@ def test_nodes_of_the_previous_release_submit_and_claim_while_functions_are_repl
 ) -> None:
     with other_functions():
         taken = meanwhile(old)
-    assert one(old, "SELECT event_time(now())") == "later"
-    assert one(old, SUBMITTED) == sum(n for n, _ in taken)
+    assert scalar(old, "SELECT event_time(now())") == "later"
+    assert scalar(old, SUBMITTED) == sum(n for n, _ in taken)
 
 
 def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(old: str, later_release: Release) -> None:
@@ -325,8 +323,8 @@ def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> li
     done, rounds = threading.Event(), [0, 0]
 
     def further() -> None:
-        wanted, patience = [one + 2 for one in rounds], time.monotonic() + 60
-        while any(now < then for now, then in zip(rounds, wanted, strict=True)):
+        targets, patience = [count + 2 for count in rounds], time.monotonic() + 60
+        while any(now < then for now, then in zip(rounds, targets, strict=True)):
             assert time.monotonic() < patience
             time.sleep(0.02)
 
@@ -338,7 +336,7 @@ def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> li
             further()
         finally:
             done.set()
-        return [node.result(timeout=90) for node in nodes]  # nobody met an error
+        return [node.result(timeout=90) for node in nodes]  # without an error
 
 
 def _item(call_id: uuid.UUID) -> dict[str, Any]:
@@ -353,7 +351,9 @@ def _submitted(node: psycopg.Connection[Any], items: list[dict[str, Any]]) -> li
 
 
 def as_a_previous_node(url: str, done: threading.Event, rounds: list[int], number: int) -> tuple[int, float]:
-    """Submit and claim in statements prepared once, until `done`, counted in `rounds`; how often, and the slowest."""
+    """Submit and claim in statements prepared once until `done`, counting in `rounds`; return how often, and the
+    slowest.
+    """
     taken, slowest = 0, 0.0
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as node:
         for setting in ("lock_timeout = '5s'", "statement_timeout = '10s'", "plan_cache_mode = force_generic_plan"):
@@ -382,4 +382,4 @@ def test_nodes_of_the_previous_release_submit_and_claim_throughout_an_upgrade(ol
         assert migrate.is_current(old)
     assert min(count for count, _ in taken) > 10
     assert max(slowest for _, slowest in taken) < 5.0, "a submission may wait for a table, and not for a migration"
-    assert one(old, SUBMITTED) == sum(n for n, _ in taken)
+    assert scalar(old, SUBMITTED) == sum(n for n, _ in taken)

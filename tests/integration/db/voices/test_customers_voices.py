@@ -1,11 +1,8 @@
-"""Voices of customers: made to tell the parties of a mixed recording apart, and gone when the call is done with."""
-
 from dataclasses import replace
 from typing import Any
 
-from db.queue import jobs
-from db.queue import stage_results as results
-from db.records.complete import complete as complete_call
+from db.queue import jobs, stage_results
+from db.records.complete import complete
 from pipeline.domain.speech import BY_VOICE, Diarization, Recording, Role, Speaker, SpeakerSpan, Voiceprint
 from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError
@@ -26,8 +23,8 @@ BY_PROFILE = replace(
 
 
 async def diarized(world: World, lease: jobs.Lease, fetched: tuple[Recording, ...] = MONO) -> jobs.Lease:
-    await results.record(world.database, lease, Stage.FETCH, fetched)
-    await results.record(world.database, lease, Stage.DIARIZATION, TOLD_APART)
+    await stage_results.record(world.database, lease, Stage.FETCH, fetched)
+    await stage_results.record(world.database, lease, Stage.DIARIZATION, TOLD_APART)
     return lease
 
 
@@ -37,26 +34,26 @@ async def voices(world: World) -> list[dict[str, Any]]:
 
 
 async def finish(world: World, lease: jobs.Lease, transcript: Any) -> None:
-    assert await complete_call(world.database, lease, transcript, (), None) is None
+    assert await complete(world.database, lease, transcript, (), None) is None
 
 
 async def test_no_voice_of_a_mixed_call_outlives_its_completion_that_fitted_no_members_profile(world: World) -> None:
     lease = await diarized(world, await taken(world))
-    assert [set(kept) for kept in await voices(world)] == [{"A", "B"}], "an attempt that takes over needs them"
+    assert [set(voice) for voice in await voices(world)] == [{"A", "B"}], "an attempt that takes over needs them"
     await finish(world, lease, BY_WORDS)
     assert await voices(world) == [{}]
     assert (await world.rows("SELECT count(*) FROM voiceprints"))[0]["count"] == 0
     await world.submit(duration=7)  # metadata: the analysis runs on what is left
-    again = await world.one()
-    found = (await results.load(world.database, again))["diarization"]
-    assert found == replace(TOLD_APART, voiceprints={})
+    again = await world.claim_one()
+    diarization = (await stage_results.load(world.database, again))["diarization"]
+    assert diarization == replace(TOLD_APART, voiceprints={})
 
 
 async def test_a_members_own_voice_stays_for_the_analysis_that_follows_a_change(world: World) -> None:
     await finish(world, await diarized(world, await taken(world)), BY_PROFILE)
-    assert [set(kept) for kept in await voices(world)] == [{"A"}]
+    assert [set(voice) for voice in await voices(world)] == [{"A"}]
     await world.submit(duration=7)
-    await finish(world, await world.one(), BY_WORDS)  # the profile is gone by now
+    await finish(world, await world.claim_one(), BY_WORDS)  # the profile is gone by now
     assert await voices(world) == [{}]
 
 
@@ -69,24 +66,24 @@ async def test_a_call_that_fails_for_good_keeps_no_voice(world: World) -> None:
 async def test_a_failed_analysis_leaves_the_record_what_it_rests_on(world: World) -> None:
     await finish(world, await diarized(world, await taken(world)), BY_PROFILE)
     await world.submit(duration=7)
-    await jobs.fail(world.database, await world.one(), EngineError("It failed."))
-    assert [set(kept) for kept in await voices(world)] == [{"A"}]
+    await jobs.fail(world.database, await world.claim_one(), EngineError("It failed."))
+    assert [set(voice) for voice in await voices(world)] == [{"A"}]
 
 
 async def test_what_a_replaced_recording_left_of_voices_goes_with_the_new_ones_completion(world: World) -> None:
     await diarized(world, await taken(world))
     await world.submit(recording_url="https://store.example/other.wav")
     other = (replace(MONO[0], sha256="cc" * 32),)
-    await finish(world, await diarized(world, await world.one(), other), BY_PROFILE)
-    assert [set(kept) for kept in await voices(world)] == [{"A"}], "one row, that of the new content"
+    await finish(world, await diarized(world, await world.claim_one(), other), BY_PROFILE)
+    assert [set(voice) for voice in await voices(world)] == [{"A"}], "one row, that of the new content"
 
 
 async def test_of_a_reclustered_call_only_the_voices_that_the_record_names_stay(world: World) -> None:
-    """The labels of the diarization and of the reclustering are not the same voices'."""
+    """The labels of diarization and reclustering belong to different voices."""
     lease = await diarized(world, await taken(world))
     swapped = replace(TOLD_APART, voiceprints={"A": THEIRS, "B": OURS})
-    await results.record(world.database, lease, Stage.RECLUSTERING, swapped)
+    await stage_results.record(world.database, lease, Stage.RECLUSTERING, swapped)
     await finish(world, lease, BY_PROFILE)
     rows = await world.rows("SELECT stage, result FROM stage_results WHERE result ? 'voiceprints'")
-    kept = {row["stage"]: set(row["result"]["voiceprints"]) for row in rows}
-    assert kept == {"diarization": set(), "reclustering": {"A"}}
+    labels = {row["stage"]: set(row["result"]["voiceprints"]) for row in rows}
+    assert labels == {"diarization": set(), "reclustering": {"A"}}

@@ -1,5 +1,3 @@
-"""Who changed what of a workspace: written with the change, and not by who may no longer."""
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -15,7 +13,7 @@ from tests.postgres import World, new_world
 
 
 async def admin(world: World, team: UUID | None = None, expires: datetime | timedelta | None = None) -> Actor:
-    """Somebody with a key of scope `admin`."""
+    """Create a key of scope `admin`."""
     info, _ = await keys.create(world.database, world.workspace_id, team, ["admin"], "Ana", expires)
     return Actor("Ana", info.key_id, team)
 
@@ -36,8 +34,8 @@ async def test_each_change_leaves_a_line_that_nobody_rewrites(world: World) -> N
     contact = await directory.add_contact(world.database, home, "Eve Customer", phone="030 123456", by=ana)
     info, secret = await keys.create(world.database, home, team.team_id, ["submit"], "pbx", by=ana)
     await keys.revoke(world.database, info.key_id, by=ana)
-    lines = [one for one in await changes(world) if one.key_id == ana.key_id]
-    assert [(one.action, one.kind, one.name) for one in reversed(lines)] == [
+    lines = [change for change in await changes(world) if change.key_id == ana.key_id]
+    assert [(line.action, line.kind, line.name) for line in reversed(lines)] == [
         ("created", "team", "sales"),
         ("changed", "team", "inside sales"),
         ("created", "member", "Dana"),
@@ -46,8 +44,8 @@ async def test_each_change_leaves_a_line_that_nobody_rewrites(world: World) -> N
         ("created", "key", "pbx"),
         ("revoked", "key", "pbx"),
     ]
-    assert {one.who for one in lines} == {"Ana"}
-    assert contact.contact_id in {one.object_id for one in lines}
+    assert {line.who for line in lines} == {"Ana"}
+    assert contact.contact_id in {line.object_id for line in lines}
     assert secret not in str(lines) and "Eve" not in str(lines)
     with pytest.raises(DBAPIError, match="row-level security"):
         async with world.database.transaction(home) as connection:
@@ -59,24 +57,24 @@ async def test_each_change_leaves_a_line_that_nobody_rewrites(world: World) -> N
 async def test_a_team_reads_the_changes_that_concern_it(world: World) -> None:
     await directory.add_member(world.database, world.workspace_id, "Dana", team_id=world.team_id)
     await directory.add_member(world.database, world.workspace_id, "Finn", team_id=world.other_team_id)
-    names = {one.name for one in await changes(world, world.team_id)}
+    names = {change.name for change in await changes(world, world.team_id)}
     assert "Dana" in names and "Finn" not in names
     other = await new_world(world.database)
-    assert "Dana" not in {one.name for one in await changes(other)}
+    assert "Dana" not in {change.name for change in await changes(other)}
 
 
 async def test_the_change_log_comes_in_pages(world: World) -> None:
     for n in range(5):
         await directory.create_team(world.database, world.workspace_id, f"team {n}")
     whole = await changes(world)
-    found: list[AdminChange] = []
+    listed: list[AdminChange] = []
     cursor = None
     while True:
         page = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id, cursor, 2)
-        found += page.items
+        listed += page.items
         if (cursor := page.next) is None:
             break
-    assert found == whole and len(found) >= 5
+    assert listed == whole and len(listed) >= 5
 
 
 async def test_who_was_revoked_a_moment_ago_changes_nothing(world: World) -> None:
@@ -88,7 +86,7 @@ async def test_who_was_revoked_a_moment_ago_changes_nothing(world: World) -> Non
     late = await admin(world, expires=timedelta(seconds=-1))
     with pytest.raises(NotAdmin):
         await keys.create(world.database, world.workspace_id, None, ["admin"], "another", by=late)
-    assert "mine" not in {one.name for one in await directory.list_teams(world.database, world.workspace_id)}
+    assert "mine" not in {team.name for team in await directory.list_teams(world.database, world.workspace_id)}
 
 
 async def test_the_last_admin_key_is_revoked_by_operators_alone(world: World) -> None:
@@ -101,17 +99,17 @@ async def test_the_last_admin_key_is_revoked_by_operators_alone(world: World) ->
         return_exceptions=True,
     )
     assert sorted(map(type, outcomes), key=str) == sorted([bool, NotAdmin], key=str), "one of them was first"
-    (left,) = [one for one in (ana, ben) if one.key_id in await valid(world)]
-    assert left.key_id
+    (remaining,) = [key for key in (ana, ben) if key.key_id in await valid(world)]
+    assert remaining.key_id
     with pytest.raises(keys.LastAdminKey):
-        await keys.revoke(world.database, left.key_id, by=left)
-    assert left.key_id in await valid(world)
-    assert await keys.revoke(world.database, left.key_id)
+        await keys.revoke(world.database, remaining.key_id, by=remaining)
+    assert remaining.key_id in await valid(world)
+    assert await keys.revoke(world.database, remaining.key_id)
 
 
 async def valid(world: World) -> set[UUID]:
-    found = await keys.list_keys(world.database, world.workspace_id)
-    return {one.key_id for one in found if one.revoked_at is None}
+    listed = await keys.list_keys(world.database, world.workspace_id)
+    return {key.key_id for key in listed if key.revoked_at is None}
 
 
 async def test_an_admin_key_that_ends_makes_none_that_goes_on(world: World) -> None:
@@ -119,7 +117,7 @@ async def test_an_admin_key_that_ends_makes_none_that_goes_on(world: World) -> N
     ana = await admin(world, expires=ends)
     home = world.workspace_id
     for later in (None, ends + timedelta(seconds=1)):
-        with pytest.raises(keys.OutlivesItsMaker):
+        with pytest.raises(keys.KeyOutlivesParent):
             await keys.create(world.database, home, None, ["admin"], "another", later, by=ana)
     await keys.create(world.database, home, None, ["admin"], "another", ends, by=ana)
     await keys.create(world.database, home, None, ["submit"], "pbx", by=ana)
@@ -139,11 +137,13 @@ async def test_a_team_in_use_stays_and_an_unused_one_goes(world: World) -> None:
         await removal.remove_unused_team(world.database, home, team.team_id, by=ana)
     await keys.revoke(world.database, info.key_id)
     await removal.remove_unused_team(world.database, home, team.team_id, by=ana)
-    assert team.team_id not in {one.team_id for one in await directory.list_teams(world.database, home)}
-    (left,) = [one for one in await directory.list_members(world.database, home) if one.user_id == member.user_id]
-    assert left.team_id is None
-    removed = [one for one in await changes(world) if one.action == "removed"]
-    assert {(one.kind, one.name) for one in removed} == {("team", "sales"), ("key", "pbx")}
+    assert team.team_id not in {team.team_id for team in await directory.list_teams(world.database, home)}
+    (remaining,) = [
+        listed for listed in await directory.list_members(world.database, home) if listed.user_id == member.user_id
+    ]
+    assert remaining.team_id is None
+    removed = [change for change in await changes(world) if change.action == "removed"]
+    assert {(change.kind, change.name) for change in removed} == {("team", "sales"), ("key", "pbx")}
     assert info.prefix in removed[-1].detail, "a key that is gone is still recognized"
 
 
@@ -158,8 +158,8 @@ async def test_a_team_with_people_signed_in_is_removed(world: World) -> None:
 async def test_two_who_draw_one_id_make_one_thing(world: World) -> None:
     ana = await admin(world)
     id_ = UUID(int=7)
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         *(directory.create_team(world.database, world.workspace_id, name, id_, by=ana) for name in ("one", "two")),
         return_exceptions=True,
     )
-    assert {type(one) for one in made} == {directory.Team, directory.AlreadyThere}
+    assert {type(result) for result in results} == {directory.Team, directory.AlreadyExists}

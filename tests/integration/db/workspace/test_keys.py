@@ -1,5 +1,3 @@
-"""API keys and the directory they belong to."""
-
 from hashlib import sha256
 from uuid import uuid4
 
@@ -23,10 +21,10 @@ async def test_only_a_hash_of_the_secret_is_stored(world: World) -> None:
 
 async def test_a_key_that_was_cut_or_mistyped_is_known_without_the_database(world: World) -> None:
     _, secret = await keys.create(world.database, world.workspace_id, None, ["submit"], "pbx")
-    assert not keys.is_no_key(secret)
+    assert not keys.is_malformed(secret)
     for at in range(3, len(secret)):
-        assert keys.is_no_key(secret[:at] + ("a" if secret[at] != "a" else "b") + secret[at + 1 :])
-    assert not keys.is_no_key(secret[:-6]), "made before keys had a checksum: the database knows"
+        assert keys.is_malformed(secret[:at] + ("a" if secret[at] != "a" else "b") + secret[at + 1 :])
+    assert not keys.is_malformed(secret[:-6]), "made before keys had a checksum: the database knows"
 
 
 async def test_a_key_speaks_for_its_workspace_and_perhaps_a_team(world: World) -> None:

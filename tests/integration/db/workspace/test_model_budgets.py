@@ -1,5 +1,3 @@
-"""Budgets of the language model: what a workspace may use of it in a day, counted by all Conductors together."""
-
 import asyncio
 import logging
 import socket
@@ -50,7 +48,7 @@ def counted(body: Any) -> Any:
 
 
 def asking_of(database: Database) -> LlmScheduler:
-    """That of a Conductor."""
+    """Return the scheduler of a Conductor."""
 
     async def at_once(step: Any) -> Any:
         return await step()
@@ -65,15 +63,14 @@ async def asking(world: World, endpoint: Endpoint) -> AsyncIterator[LlmScheduler
 
 
 def requests(chosen: AnalysisOptions) -> tuple[ModelRequest, ...]:
-    """Those of a call of its own."""
     return model_requests(by_hand(("rep", f"This is call {uuid4()}."), *LINES[1:]), chosen, {})
 
 
 async def ask(asking: LlmScheduler, world: World, endpoint: Endpoint, **given: Any) -> Unanswered | None:
-    """Ask for a call; returns why it has no answer."""
+    """Send the requests of a call; return why there is no response."""
     chosen = options(endpoint, **given)
-    found = await asking.ask(world.workspace_id, requests(chosen), chosen, ignore)
-    return next(iter(found.values()), None)
+    response = await asking.ask(world.workspace_id, requests(chosen), chosen, ignore)
+    return next(iter(response.values()), None)
 
 
 async def ignore(key: str, text: ModelText) -> None: ...
@@ -96,7 +93,7 @@ async def test_a_limit_is_reached_exactly_and_one_that_is_raised_lets_one_more_t
 ) -> None:
     await limit(world, **{kind: enough})
     answers = [await ask(asking, world, endpoint) for _ in range(4)]
-    assert [one and one.not_asked for one in answers] == [None, None, "budget_reached", "budget_reached"]
+    assert [answer and answer.not_asked for answer in answers] == [None, None, "budget_reached", "budget_reached"]
     assert len(endpoint.asked) == 2
     now = await used(world)
     assert (now.requests, now.prompt_tokens, now.completion_tokens, now.estimated) == (2, 2000, 20, 0)
@@ -122,7 +119,7 @@ async def test_a_limit_of_nothing_asks_nothing_and_that_of_another_workspace_is_
 async def test_two_conductors_at_once_do_not_go_beyond_a_limit(
     limits: dict[str, float], world: World, endpoint: Endpoint, postgres_url: str
 ) -> None:
-    """Nothing is answered before all have asked: what is under way counts as it is expected."""
+    """No response arrives before all requests are sent: running requests count at their expected cost."""
     await limit(world, **limits)
     ended = threading.Event()
     endpoint.answers(lambda body: ended.wait(60) and counted(body))
@@ -130,11 +127,11 @@ async def test_two_conductors_at_once_do_not_go_beyond_a_limit(
     async with await Database.open(postgres_url) as theirs:
         both = (asking_of(world.database), asking_of(theirs))
         tasks = [asyncio.create_task(ask(both[at % 2], world, endpoint)) for at in range(8)]
-        await until(lambda: len(endpoint.asked) == fits and sum(one.done() for one in tasks) == 8 - fits)
+        await until(lambda: len(endpoint.asked) == fits and sum(task.done() for task in tasks) == 8 - fits)
         assert (await used(world)).estimated == fits
         ended.set()
         answers = await asyncio.gather(*tasks)
-    assert sum(one is None for one in answers) == fits
+    assert sum(answer is None for answer in answers) == fits
     now = await used(world)
     assert (now.requests, now.prompt_tokens, now.estimated) == (fits, fits * 1000, 0)
 
@@ -165,10 +162,10 @@ async def test_an_answer_without_its_usage_is_estimated_and_said_to_be(
     assert (now.requests, now.prompt_tokens, now.completion_tokens, now.estimated) == (1, sent, tokens(text), 1)
 
 
-def plain(told: Any) -> Any:
+def plain(value: Any) -> Any:
     from starlette.responses import JSONResponse
 
-    return JSONResponse(told)
+    return JSONResponse(value)
 
 
 async def test_repeated_requests_count_and_refused_ones_cost_no_tokens(
@@ -186,8 +183,8 @@ async def test_a_limit_that_is_reached_between_two_attempts_ends_them(
 ) -> None:
     await limit(world, requests=1)
     endpoint.answers(lambda body: error(503, "busy", retry_after="0"), counted)
-    told = await ask(asking, world, endpoint)
-    assert told is not None and told.not_asked == "budget_reached" and len(endpoint.asked) == 1
+    reason = await ask(asking, world, endpoint)
+    assert reason is not None and reason.not_asked == "budget_reached" and len(endpoint.asked) == 1
 
 
 async def test_what_nobody_could_send_costs_no_tokens(world: World, endpoint: Endpoint, asking: LlmScheduler) -> None:
@@ -203,10 +200,10 @@ async def test_what_was_never_answered_stays_counted_as_it_was_expected(
 ) -> None:
     ended = threading.Event()
     endpoint.answers(lambda body: ended.wait(60) and counted(body))
-    left = asyncio.create_task(ask(asking, world, endpoint, max_tokens=777))
+    request = asyncio.create_task(ask(asking, world, endpoint, max_tokens=777))
     await until(lambda: endpoint.asked)
-    left.cancel()
-    await asyncio.wait([left])
+    request.cancel()
+    await asyncio.wait([request])
     ended.set()
     now = await used(world)
     assert (now.requests, now.completion_tokens, now.estimated) == (1, 777, 1) and now.prompt_tokens > 1000
@@ -243,12 +240,12 @@ async def test_a_call_beyond_the_budget_is_completed_by_rules_and_says_why_and_w
         await world.submit(recording_url=files.add(short))
         record = await completed(world)
         for step in ("tasks", "summary", "contacts", "tone"):
-            one = finding(record, step)
-            assert one.value["not_asked"] == "budget_reached" and "engine" not in one.value
-            assert "analyzed by rules, not by the language model: it was not asked" in (one.note or "")
+            result = finding(record, step)
+            assert result.value["not_asked"] == "budget_reached" and "engine" not in result.value
+            assert "analyzed by rules, not by the language model: it was not asked" in (result.note or "")
         (asked,) = finding(record, "questions").value["answers"]
         assert asked["state"] == "not_asked" and "used up" in asked["reason"]
-        assert [one for one in record.warnings if "used up" in one], record.warnings
+        assert [warning for warning in record.warnings if "used up" in warning], record.warnings
         assert not endpoint.asked
         await limit(world, requests=2)
         await world.submit(user_id=uuid4())
@@ -284,6 +281,6 @@ async def test_calls_of_runs_count(
         await worked(world, engines, settings, run)
     assert (await used(world)).requests == len(endpoint.asked) == 1
     rows = await world.rows("SELECT findings, warnings FROM run_calls ORDER BY started_at")
-    made_by = [{one["step"]: one["value"] for one in row["findings"]}["tasks"] for row in rows]
-    assert [one.get("not_asked") for one in made_by] == [None, "budget_reached"]
+    made_by = [{finding_["step"]: finding_["value"] for finding_ in row["findings"]}["tasks"] for row in rows]
+    assert [value.get("not_asked") for value in made_by] == [None, "budget_reached"]
     assert not rows[0]["warnings"] and "used up" in rows[1]["warnings"][0]

@@ -1,5 +1,3 @@
-"""A workspace's own questions: kept in versions, brought to the analysis, answered in the record, told by webhook."""
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -20,36 +18,36 @@ from tests.finished import finished
 from tests.integration.serve_app.api.test_api_admin import key_of
 from tests.integration.serve_app.webhooks.test_delivery import delivering, endpoint
 from tests.postgres import World, new_world
-from tests.questions import CANCELS, NOTICE, OFFERED, TALK, WHY, analyze, analyzed, asked, record
+from tests.questions import CANCELS, NOTICE, OFFERED, TALK, WHY, analyze, analyzed, define, record
 from tests.reading_api import asking
 from tests.receiver import receiving
 from tests.support.console_site import EVIL, Parsed, signed_in
 
 
 async def keys(world: World) -> list[tuple[str, int]]:
-    found = await questions.list_questions(world.database, world.workspace_id, world.workspace_id)
-    return [(one.question.key, one.question.version) for one in found]
+    listed = await questions.list_questions(world.database, world.workspace_id, world.workspace_id)
+    return [(stored.question.key, stored.question.version) for stored in listed]
 
 
 async def test_a_change_is_a_version_and_the_same_again_is_none(world: World) -> None:
-    assert (await asked(world, OFFERED, WHY)).made == ("offered", "why")
-    again = await asked(world, OFFERED, replace(WHY, party="anyone"))
+    assert (await define(world, OFFERED, WHY)).made == ("offered", "why")
+    again = await define(world, OFFERED, replace(WHY, party="anyone"))
     assert (again.made, again.changed, again.unchanged) == ((), ("why",), ("offered",))
     assert await keys(world) == [("offered", 1), ("why", 2)]
     await questions.remove(world.database, world.workspace_id, "why")
     assert await keys(world) == [("offered", 1)]
     with pytest.raises(NoSuchQuestion):
         await questions.remove(world.database, world.workspace_id, "why")
-    assert (await asked(world, WHY, only=True)).removed == ("offered",)
+    assert (await define(world, WHY, only=True)).removed == ("offered",)
     assert await keys(world) == [("why", 3)]
     versions = await questions.versions_of(world.database, world.workspace_id, world.workspace_id, "why")
-    assert [(one.question.version, one.question.party, one.retired_at is None) for one in versions] == [
+    assert [(version.question.version, version.question.party, version.retired_at is None) for version in versions] == [
         (3, "customer", True),
         (2, "anyone", False),
         (1, "customer", False),
     ]
     log = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)
-    assert [(one.action, one.name, one.detail) for one in reversed(log.items) if one.kind == "question"] == [
+    assert [(item.action, item.name, item.detail) for item in reversed(log.items) if item.kind == "question"] == [
         ("created", "offered", "version 1"),
         ("created", "why", "version 1"),
         ("changed", "why", "version 2"),
@@ -61,72 +59,74 @@ async def test_a_change_is_a_version_and_the_same_again_is_none(world: World) ->
 
 async def test_a_workspace_asks_a_hundred_questions_at_most(world: World) -> None:
     many = [replace(WHY, key=f"q{at}") for at in range(100)]
-    await asked(world, *many)
+    await define(world, *many)
     with pytest.raises(TooManyQuestions):
-        await asked(world, OFFERED)
+        await define(world, OFFERED)
     assert len(await keys(world)) == 100
-    assert (await asked(world, OFFERED, only=True)).made == ("offered",)
+    assert (await define(world, OFFERED, only=True)).made == ("offered",)
 
 
 async def test_they_come_with_the_roster_in_their_order_and_versions(world: World) -> None:
-    await asked(world, WHY, OFFERED)
-    await asked(world, replace(WHY, weight=2.0))
+    await define(world, WHY, OFFERED)
+    await define(world, replace(WHY, weight=2.0))
     await world.submit(recording_url="https://s.example/a")
-    known = await roster.load(world.database, await world.one())
-    assert known.questions == (replace(WHY, weight=2.0, version=2), replace(OFFERED, version=1))
+    call_roster = await roster.load(world.database, await world.claim_one())
+    assert call_roster.questions == (replace(WHY, weight=2.0, version=2), replace(OFFERED, version=1))
 
 
 async def test_a_definition_that_cannot_be_read_is_left_out_and_no_call_fails(world: World) -> None:
-    await asked(world, OFFERED, WHY)
+    await define(world, OFFERED, WHY)
     await world.execute("UPDATE questions SET definition = definition || '{\"of_tomorrow\": 1}' WHERE key = 'why'")
     await world.submit(recording_url="https://s.example/a")
-    known = await roster.load(world.database, await world.one())
-    assert [one.key for one in known.questions] == ["offered"]
+    call_roster = await roster.load(world.database, await world.claim_one())
+    assert [question.key for question in call_roster.questions] == ["offered"]
     assert await keys(world) == [("offered", 1)]
 
 
 async def test_the_record_has_the_answers_with_their_version(world: World) -> None:
-    await asked(world, OFFERED, WHY, CANCELS, NOTICE)
-    found = await record(world, await analyzed(world))
-    assert [(one.key, one.version, one.state, one.answer, one.said_by) for one in found.answers] == [
+    await define(world, OFFERED, WHY, CANCELS, NOTICE)
+    current = await record(world, await analyzed(world))
+    assert [
+        (answer.key, answer.version, answer.state, answer.answer, answer.said_by) for answer in current.answers
+    ] == [
         ("offered", 1, "said", "yes", "rep"),
         ("why", 1, "said", "the price went up", "customer"),
     ]
-    assert [(one.key, one.state, one.raised) for one in found.trackers] == [
+    assert [(tracker.key, tracker.state, tracker.raised) for tracker in current.trackers] == [
         ("cancels", "said", True),
         ("notice", "not_said", True),
     ]
-    await asked(world, replace(WHY, phrases=("price",)))
-    assert (await record(world, found.call.call_id)).answers == found.answers, "a record keeps what it was asked"
+    await define(world, replace(WHY, phrases=("price",)))
+    assert (await record(world, current.call.call_id)).answers == current.answers, "a record keeps what it was asked"
 
 
 async def test_answers_that_another_version_wrote_otherwise_withhold_no_record(world: World) -> None:
-    await asked(world, OFFERED, CANCELS)
+    await define(world, OFFERED, CANCELS)
     call_id = await analyzed(world)
     await world.execute(
         'UPDATE findings SET value = \'{"answers": [{"a": 1}], "trackers": 3}\' WHERE step = \'questions\''
     )
-    found = await record(world, call_id)
-    assert (found.answers, found.trackers) == ((), ()) and found.transcript is not None
+    current = await record(world, call_id)
+    assert (current.answers, current.trackers) == ((), ()) and current.transcript is not None
 
 
 async def events(world: World) -> list[tuple[str, list[str]]]:
     rows = await world.rows("SELECT type, data FROM events ORDER BY at")
-    return [(row["type"], [one["key"] for one in row["data"].get("trackers", ())]) for row in rows]
+    return [(row["type"], [tracker["key"] for tracker in row["data"].get("trackers", ())]) for row in rows]
 
 
 async def test_trackers_are_told_with_their_words_as_the_schema_says(world: World) -> None:
-    await asked(world, OFFERED, CANCELS, NOTICE, replace(CANCELS, key="refund", phrases=("refund",)))
+    await define(world, OFFERED, CANCELS, NOTICE, replace(CANCELS, key="refund", phrases=("refund",)))
     async with receiving() as receiver, delivering(world):
         kinds = ["call.completed", "tracker.matched"]
         await endpoint(world, receiver, event_types=kinds, include=["record"])
         call_id = await analyzed(world)
         taken = await receiver.until(2)
-    assert [one.type for one in taken] == ["call.completed", "tracker.matched"]
-    for one in taken:
-        jsonschema.validate(json.loads(one.body), payload.schema())
-        payload.adapter().validate_json(one.body)
-    completed, matched = (json.loads(one.body)["data"] for one in taken)
+    assert [event.type for event in taken] == ["call.completed", "tracker.matched"]
+    for event in taken:
+        jsonschema.validate(json.loads(event.body), payload.schema())
+        payload.adapter().validate_json(event.body)
+    completed, matched = (json.loads(event.body)["data"] for event in taken)
     assert matched["callId"] == str(call_id)
     cancels, notice = matched["trackers"]
     assert (cancels["key"], cancels["raised"], notice["key"], notice["required"]) == ("cancels", True, "notice", True)
@@ -136,11 +136,11 @@ async def test_trackers_are_told_with_their_words_as_the_schema_says(world: Worl
     assert notice["matches"] == [] and notice["status"] == "not_said"
     (answer,) = completed["record"]["answers"]
     assert (answer["key"], answer["answer"], answer["foundBy"]) == ("offered", "yes", "phrases")
-    assert [one["raised"] for one in completed["record"]["trackers"]] == [True, True, False]
+    assert [tracker["raised"] for tracker in completed["record"]["trackers"]] == [True, True, False]
 
 
 async def test_a_tracker_is_told_once_and_again_with_another_one(world: World) -> None:
-    await asked(world, CANCELS)
+    await define(world, CANCELS)
     async with receiving() as receiver:
         await endpoint(world, receiver, event_types=["tracker.matched"])
         call_id = await analyzed(world)
@@ -148,7 +148,7 @@ async def test_a_tracker_is_told_once_and_again_with_another_one(world: World) -
         await world.submit(call_id=call_id, outgoing=True, recording_url="https://s.example/a")
         await reanalyzed(world, call_id)
         assert len(await events(world)) == 1, "the same again is no news"
-        await asked(world, NOTICE)
+        await define(world, NOTICE)
         await world.submit(call_id=call_id, outgoing=False, recording_url="https://s.example/a")
         await reanalyzed(world, call_id)
         assert (await events(world))[1:] == [("tracker.matched", ["cancels", "notice"])]
@@ -161,7 +161,7 @@ async def reanalyzed(world: World, call_id: UUID) -> None:
 
 
 async def test_a_workspace_without_endpoints_or_trackers_notes_no_event(world: World) -> None:
-    await asked(world, OFFERED)
+    await define(world, OFFERED)
     async with receiving() as receiver:
         await endpoint(world, receiver, event_types=["tracker.matched"])
         await analyzed(world)
@@ -176,20 +176,20 @@ async def test_over_http_questions_are_read_with_read_and_changed_with_admin(wor
         await key_of(world, None, "read"),
     )
     async with asking(postgres_url) as ask:
-        wanted = {"key": "why", "type": "text", "question": "Why?", "phrases": ["because"], "teams": ["sales"]}
-        made = await ask("POST", "/questions", admin, **wanted)
-        assert made.status_code == 201, made.text
-        assert made.json()["question"]["teams"] == [str(world.team_id)]
-        assert (await ask("POST", "/questions", admin, **wanted)).status_code == 200
-        assert (await ask("POST", "/questions", team, **wanted)).json()["type"].endswith("outside-team")
-        assert (await ask("POST", "/questions", reader, **wanted)).status_code == 403
+        body = {"key": "why", "type": "text", "question": "Why?", "phrases": ["because"], "teams": ["sales"]}
+        created = await ask("POST", "/questions", admin, **body)
+        assert created.status_code == 201, created.text
+        assert created.json()["question"]["teams"] == [str(world.team_id)]
+        assert (await ask("POST", "/questions", admin, **body)).status_code == 200
+        assert (await ask("POST", "/questions", team, **body)).json()["type"].endswith("outside-team")
+        assert (await ask("POST", "/questions", reader, **body)).status_code == 403
         wrong = await ask("POST", "/questions", admin, key="Why", first=0, teams=["x"], phrases=["!"])
         assert wrong.status_code == 400
-        assert {one["pointer"] for one in wrong.json()["errors"]} == {"/key", "/first", "/phrases"}
-        nobody = await ask("POST", "/questions", admin, **(wanted | {"teams": ["nobody"]}))
+        assert {error["pointer"] for error in wrong.json()["errors"]} == {"/key", "/first", "/phrases"}
+        nobody = await ask("POST", "/questions", admin, **(body | {"teams": ["nobody"]}))
         assert nobody.status_code == 400 and "no team" in nobody.text
         listed = (await ask("GET", "/questions", reader)).json()["items"]
-        assert [one["question"]["key"] for one in listed] == ["why"]
+        assert [item["question"]["key"] for item in listed] == ["why"]
         other = await key_of(world, world.other_team_id, "read")
         assert (await ask("GET", "/questions", other)).json()["items"] == [], "of another team"
         assert (await ask("DELETE", "/questions/why", reader)).status_code == 403
@@ -200,7 +200,7 @@ async def test_over_http_questions_are_read_with_read_and_changed_with_admin(wor
 
 
 async def test_another_workspace_sees_none_of_them(world: World) -> None:
-    await asked(world, OFFERED)
+    await define(world, OFFERED)
     other = await new_world(world.database)
     assert await questions.list_questions(world.database, other.workspace_id, other.workspace_id) == []
     assert await questions.list_questions(world.database, other.workspace_id, world.workspace_id) == []
@@ -227,8 +227,8 @@ async def test_the_command_line_sets_lists_shows_tries_and_deletes(
     assert 'teams = ["Sales"]' in run("show", "why") and "Version 1, created" in run("show", "why")
     assert json.loads(run("list", "--json"))[0]["question"]["key"] == "why"
     file.write_text(file.read_text().replace('key = "why"', 'key = "Why"'))
-    told = run("set", str(file), code=2)
-    assert "q.toml, line 2: key: string should match pattern" in told and "nothing has changed" in told
+    output = run("set", str(file), code=2)
+    assert "q.toml, line 2: key: string should match pattern" in output and "nothing has changed" in output
     assert "Deleted question 'why'." in run("delete", "why")
     assert "No question 'why'" in run("delete", "why", code=1)
 
@@ -240,17 +240,17 @@ async def test_the_page_of_a_call_shows_answers_whose_quotes_play_their_second(
     price = Question("price", "number", EVIL, phrases=("pay",))
     unasked = Question("unasked", question="Is nobody asked?")
     german = Question("german", question="In German?", languages=("de",), phrases=("ja",))
-    await asked(world, OFFERED, WHY, when, price, unasked, german, CANCELS, NOTICE)
+    await define(world, OFFERED, WHY, when, price, unasked, german, CANCELS, NOTICE)
     call_id = await analyzed(world)
-    found = {one.key: one for one in (await record(world, call_id)).answers}
+    answers = {answer.key: answer for answer in (await record(world, call_id)).answers}
     await signed_in(site, world)
     text = (await site.get(f"/calls/{call_id}")).text
     seen = " ".join(Parsed(text).seen.split())
-    for told in ("Own questions", "Was an appointment offered?Yes", "Why?the price went up", f"{EVIL}Not said"):
-        assert told in seen, told
+    for shown in ("Own questions", "Was an appointment offered?Yes", "Why?the price went up", f"{EVIL}Not said"):
+        assert shown in seen, shown
     assert "Is nobody asked?Not asked: no phrases" in seen and "In German?" not in seen
     assert "cancelsSaid" in seen and "noticeMissing" in seen
-    evidence = found["offered"].evidence
+    evidence = answers["offered"].evidence
     assert evidence is not None and f'data-t="{evidence.start:.2f}"><q>offer you an appointment</q>' in text
     german_page = (await site.get(f"/calls/{call_id}", headers={"Accept-Language": "de"})).text
     assert "Eigene Fragen" in german_page and "Nicht gefragt" in german_page

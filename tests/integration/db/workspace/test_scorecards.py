@@ -1,5 +1,3 @@
-"""Scorecards of a workspace: versions beside questions, scores in records and events, HTTP, commands."""
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -18,7 +16,7 @@ from tests import commands
 from tests.integration.serve_app.api.test_api_admin import key_of
 from tests.integration.serve_app.webhooks.test_delivery import delivering, endpoint
 from tests.postgres import World, new_world
-from tests.questions import NOTICE, OFFERED, WHY, analyzed, asked, record
+from tests.questions import NOTICE, OFFERED, WHY, analyzed, define, record
 from tests.reading_api import asking
 from tests.receiver import receiving
 
@@ -37,29 +35,29 @@ async def scored(world: World, *cards: Scorecard) -> None:
 async def test_the_record_has_the_score_by_the_card_as_it_was(world: World) -> None:
     await scored(world)
     call_id = await analyzed(world)
-    (found,) = (await record(world, call_id)).scorecards
-    assert (found.key, found.version, found.score, found.passed) == ("service", 1, 66.7, True)
-    assert [(one.question, one.outcome, one.earned) for one in found.items] == [
+    (result,) = (await record(world, call_id)).scorecards
+    assert (result.key, result.version, result.score, result.passed) == ("service", 1, 66.7, True)
+    assert [(item.question, item.outcome, item.earned) for item in result.items] == [
         ("offered", "yes", 1.0),
         ("why", "said", 1.0),
         ("notice", "not said", 0.0),
     ]
     await scored(world, replace(SERVICE, pass_mark=90.0))
-    assert (await record(world, call_id)).scorecards == (found,)
+    assert (await record(world, call_id)).scorecards == (result,)
     assert (await record(world, await analyzed(world))).scorecards[0].version == 2
 
 
 async def test_they_come_with_the_roster_and_are_no_questions(world: World) -> None:
     await scored(world)
     await world.submit(recording_url="https://s.example/a")
-    known = await roster.load(world.database, await world.one())
-    assert known.scorecards == (replace(SERVICE, version=1),)
+    call_roster = await roster.load(world.database, await world.claim_one())
+    assert call_roster.scorecards == (replace(SERVICE, version=1),)
     listed = await questions.list_questions(world.database, world.workspace_id, world.workspace_id)
-    assert [one.question.key for one in listed] == ["offered", "why", "notice"]
+    assert [item.question.key for item in listed] == ["offered", "why", "notice"]
     (card,) = await questions.list_scorecards(world.database, world.workspace_id, world.workspace_id)
     assert card.scorecard.key == "service"
     log = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)
-    assert [(one.action, one.name) for one in log.items if one.kind == "scorecard"] == [("created", "service")]
+    assert [(item.action, item.name) for item in log.items if item.kind == "scorecard"] == [("created", "service")]
     other = await new_world(world.database)
     assert await questions.list_scorecards(world.database, other.workspace_id, world.workspace_id) == []
 
@@ -97,20 +95,20 @@ async def test_the_event_of_a_call_carries_its_score(world: World) -> None:
 
 
 async def test_over_http_scorecards_are_read_with_read_and_changed_with_admin(world: World, postgres_url: str) -> None:
-    await asked(world, OFFERED)
+    await define(world, OFFERED)
     admin, reader = await key_of(world), await key_of(world, None, "read")
-    wanted: dict[str, Any] = {"key": "service", "title": "S", "passMark": 80, "items": [{"question": "offered"}]}
+    body: dict[str, Any] = {"key": "service", "title": "S", "passMark": 80, "items": [{"question": "offered"}]}
     async with asking(postgres_url) as ask:
-        made = await ask("POST", "/scorecards", admin, **wanted)
-        assert made.status_code == 201, made.text
-        assert (await ask("POST", "/scorecards", admin, **wanted)).status_code == 200
-        assert (await ask("POST", "/scorecards", reader, **wanted)).status_code == 403
-        nothing = await ask("POST", "/scorecards", admin, **(wanted | {"items": [{"question": "nothing"}]}))
+        created = await ask("POST", "/scorecards", admin, **body)
+        assert created.status_code == 201, created.text
+        assert (await ask("POST", "/scorecards", admin, **body)).status_code == 200
+        assert (await ask("POST", "/scorecards", reader, **body)).status_code == 403
+        nothing = await ask("POST", "/scorecards", admin, **(body | {"items": [{"question": "nothing"}]}))
         assert nothing.status_code == 400 and nothing.json()["errors"][0]["pointer"] == "/items"
         listed = (await ask("GET", "/scorecards", reader)).json()["items"]
-        assert [(one["scorecard"]["key"], one["scorecard"]["passMark"]) for one in listed] == [("service", 80)]
-        held = await ask("DELETE", "/questions/offered", admin)
-        assert held.status_code == 409 and held.json()["type"].endswith("on-scorecard")
+        assert [(item["scorecard"]["key"], item["scorecard"]["passMark"]) for item in listed] == [("service", 80)]
+        refused = await ask("DELETE", "/questions/offered", admin)
+        assert refused.status_code == 409 and refused.json()["type"].endswith("on-scorecard")
         assert (await ask("GET", "/questions/service", reader)).status_code == 404, "it is no question"
         assert (await ask("DELETE", "/scorecards/offered", admin)).status_code == 404
         assert (await ask("DELETE", "/scorecards/service", admin)).json()["retiredAt"] is not None

@@ -118,7 +118,7 @@ async def test_the_command_line_shows_sets_and_removes_it(
     name = next(team.name for team in teams if team.team_id == world.team_id)
 
     def run(*arguments: str, code: int = 0) -> str:
-        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
+        with ThreadPoolExecutor(1) as thread:  # the command runs its own event loop
             command = ["workspaces", "summary", *arguments]
             result = thread.submit(CliRunner().invoke, app, command, env={"COLUMNS": "80"}).result()
         assert result.exit_code == code, result.output

@@ -12,7 +12,7 @@ from db.core.database import Database
 from db.server import embedded, migrate
 from pipeline.runtime.workers import LocalWorkers
 from tests.file_server import FileServer
-from tests.postgres import NOTHING_DURABLE, World, new_world
+from tests.postgres import NOT_DURABLE, World, new_world
 from tests.support.conductors import LEASE, Conduct, WatchedWorkers, completed, ended, until
 
 
@@ -32,7 +32,7 @@ def own_server() -> Iterator[Path]:
     """Yield the folder of a running PostgreSQL that the test may stop and start."""
     folder = Path(tempfile.mkdtemp(prefix="swb-own-"))
     try:
-        migrate.migrate(embedded.start(folder, NOTHING_DURABLE))
+        migrate.migrate(embedded.start(folder, NOT_DURABLE))
         yield folder
     finally:
         embedded.stop(folder)
@@ -53,7 +53,7 @@ async def test_a_database_that_is_restarted_in_the_middle_is_waited_for_and_is_n
         halt.go_on.set()
         await asyncio.sleep(LEASE + 0.5)
         assert conductor.alive
-        await asyncio.to_thread(embedded.start, own_server, NOTHING_DURABLE)
+        await asyncio.to_thread(embedded.start, own_server, NOT_DURABLE)
         (job,) = (await completed(world)).jobs
     assert (job.attempts, job.failures, job.crashes) == (1, 0, 0)
     await database.close()

@@ -382,7 +382,11 @@ async def test_tls_is_verified_against_the_hosts_name(world: World, tmp_path: Pa
     context, ca_file = self_signed(tmp_path, "localhost")
     _, other_ca = self_signed(tmp_path, "other.example")
     async with receiving(context) as receiver:
-        for ca, expected in ((str(ca_file), "status 204"), (str(other_ca), "the TLS handshake failed"), (None, "the TLS")):
+        for ca, expected in (
+            (str(ca_file), "status 204"),
+            (str(other_ca), "the TLS handshake failed"),
+            (None, "the TLS"),
+        ):
             poster = Poster(WebhookOptions(allowed_hosts=("localhost",)), ca)
             answer = await poster.post(receiver.url, "evt_1", b"{}", [signing.new_secret()], CLOCK)
             assert answer.attempt.outcome.startswith(expected)

@@ -1,5 +1,3 @@
-"""When two URLs name one recording, and how a number reads in E.164."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

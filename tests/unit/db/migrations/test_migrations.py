@@ -1,4 +1,4 @@
-"""Migrations by the rule of db/README.md: calls are taken in while they run, so nothing holds a table for long."""
+"""Checks migrations by the rule of db/README.md: calls are accepted while they run, so no table is locked for long."""
 
 import re
 from pathlib import Path
@@ -46,79 +46,81 @@ USED_TABLES = {name.partition(".")[0] for name in RELEASED}
 
 
 def taken_away(statement: str) -> list[str]:
-    """What a statement takes from the last release, whose nodes go on reading and writing during an upgrade."""
+    """Return what a statement removes from the last release, whose nodes continue to run during an upgrade."""
     if dropped := re.match(r"DROP TABLE (?:IF EXISTS )?(\w+)", statement):
         return [f"the last release uses the table: {statement}"] if dropped[1] in USED_TABLES else []
     altered = re.match(r"ALTER TABLE (?:IF EXISTS )?(?:ONLY )?(\w+) (.*)", statement)
     if not altered or altered[1] not in USED_TABLES:
         return []
     table, changes = altered[1], altered[2]
-    found = []
+    problems = []
     if re.match(r"RENAME TO ", changes):
-        found.append(f"the last release uses the table by its name: {statement}")
+        problems.append(f"the last release uses the table by its name: {statement}")
     for column in re.findall(
         r"(?:DROP (?:COLUMN )?(?:IF EXISTS )?|RENAME (?:COLUMN )?(?!TO |CONSTRAINT ))(\w+)", changes
     ):
         if f"{table}.{column}" in RELEASED:
-            found.append(f"the last release uses {column}; take it from the code, release, drop it then: {statement}")
+            problems.append(
+                f"the last release uses {column}; take it from the code, release, drop it then: {statement}"
+            )
     if (
         re.search(r"ADD COLUMN (?:(?!, ADD ).)* NOT NULL(?!(?:(?!, ADD ).)* DEFAULT)", changes)
         and "DEFAULT" not in changes
     ):
-        found.append(f"the last release inserts rows without the new column, which needs a DEFAULT: {statement}")
+        problems.append(f"the last release inserts rows without the new column, which needs a DEFAULT: {statement}")
     for column in re.findall(r"ALTER (?:COLUMN )?(\w+) DROP DEFAULT", changes):
-        found.append(f"the last release inserts rows without {column}: {statement}")
-    return found
+        problems.append(f"the last release inserts rows without {column}: {statement}")
+    return problems
 
 
 def statements(sql: str) -> list[str]:
-    """Top-level statements, without comments and bodies of functions, spaces made single."""
+    """Return top-level statements without comments and bodies of functions, with single spaces."""
     sql = re.sub(r"--[^\n]*", "", sql)
     sql = re.sub(r"\$\$.*?\$\$", "$$", sql, flags=re.DOTALL)
     sql = re.sub(r"BEGIN ATOMIC.*?\nEND;", ";", sql, flags=re.DOTALL)
-    return [one for one in (" ".join(part.split()) for part in sql.split(";")) if one]
+    return [statement for statement in (" ".join(part.split()) for part in sql.split(";")) if statement]
 
 
 def table_of(statement: str) -> str | None:
-    found = re.match(
+    match = re.match(
         r"(?:ALTER TABLE|UPDATE|DELETE FROM|INSERT INTO|LOCK TABLE) (?:ONLY )?(\w+)|CREATE .*INDEX .* ON (\w+)",
         statement,
     )
-    return (found[1] or found[2]) if found else None
+    return (match[1] or match[2]) if match else None
 
 
 def faults(sql: str) -> list[str]:
-    """What of a schema change would hold up calls."""
-    found, new = [], set()
+    """Return the parts of a schema change that would block calls."""
+    tables, new = [], set()
     for statement in statements(sql):
-        if made := re.match(r"CREATE TABLE (\w+)", statement):
-            new.add(made[1])
+        if match := re.match(r"CREATE TABLE (\w+)", statement):
+            new.add(match[1])
         if table_of(statement) not in SMALL | new:
-            found += [f"{why}: {statement}" for what, why in FORBIDDEN.items() if re.match(what, statement)]
-        found += taken_away(statement)
+            tables += [f"{why}: {statement}" for what, why in FORBIDDEN.items() if re.match(what, statement)]
+        tables += taken_away(statement)
         dropped = re.match(r"DROP FUNCTION (?:IF EXISTS )?(\w+)", statement)
         if dropped and dropped[1] in CALLED:
-            found.append(f"nodes of the previous release call it, replace it or add another: {statement}")
-    return found
+            tables.append(f"nodes of the previous release call it, replace it or add another: {statement}")
+    return tables
 
 
 def faults_of_a_migration(text: str, sql: Path = SQL) -> list[str]:
-    """What is wrong with a file of `versions/`; `sql` is the folder of its statements."""
-    found = []
+    """Return the faults of a file of `versions/`; `sql` is the folder of its statements."""
+    problems = []
     done = re.findall(r"^    (apply_sql|backfill|create_index)\(", text, re.MULTILINE)
     if len(set(done)) > 1 or not (done or re.search(r"^    pass", text, re.MULTILINE)):
-        found.append("change the schema, update rows, build indexes, or nothing for functions alone (`pass`)")
+        problems.append("change the schema, update rows, build indexes, or nothing for functions alone (`pass`)")
     for kind, name in re.findall(r"(apply_sql|backfill)\(\"([^\"]+)\"", text):
         file = (sql / name).read_text()
         if kind == "apply_sql":
-            found += faults(file)
+            problems += faults(file)
         elif len(statements(file)) != 1 or not ("%(first)s" in file and "%(last)s" in file):
-            found.append(f"{name}: one statement, over the calls from %(first)s to %(last)s")
+            problems.append(f"{name}: one statement, over the calls from %(first)s to %(last)s")
     executed = re.findall(r"op\.execute\(\"([^\"]+)\"", text)
-    found += [statement for statement in executed if not statement.startswith("DROP INDEX ")]
+    problems += [statement for statement in executed if not statement.startswith("DROP INDEX ")]
     if "down_revision" not in text or "NotImplementedError" not in text:
-        found.append("there is no way back down")
-    return found
+        problems.append("there is no way back down")
+    return problems
 
 
 def test_what_the_last_release_uses_is_still_there() -> None:

@@ -1,5 +1,3 @@
-"""Stored secrets: sealed by the first key, opened by any, never shown."""
-
 import base64
 import os
 
@@ -35,12 +33,12 @@ def test_a_key_is_replaced_by_putting_a_new_one_before_it() -> None:
 
 
 def test_without_keys_a_secret_is_kept_with_a_mark_and_sealed_once_there_is_one() -> None:
-    kept = Sealer().seal(SECRET)
+    stored = Sealer().seal(SECRET)
     assert not Sealer().seals
-    assert kept == f"plain:{SECRET}"
-    assert Sealer().open(kept) == SECRET
-    assert Sealer([OLD]).open(kept) == SECRET
-    assert SECRET not in Sealer([OLD]).reseal(kept)
+    assert stored == f"plain:{SECRET}"
+    assert Sealer().open(stored) == SECRET
+    assert Sealer([OLD]).open(stored) == SECRET
+    assert SECRET not in Sealer([OLD]).reseal(stored)
 
 
 @pytest.mark.parametrize("keys", [[], [NEW]])

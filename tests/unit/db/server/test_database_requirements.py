@@ -1,5 +1,3 @@
-"""A database that cannot hold our state is refused with what to do."""
-
 import pytest
 
 from db.core.database import sqlalchemy_url

@@ -32,7 +32,7 @@ MAX_SECONDS = 30  # far below the minutes that a client without a deadline takes
 RESOLVE = """
 import json, logging, pathlib, sys
 from pipeline.checkpoints import lock, resolve
-from pipeline.engines.registry import engine_class
+from pipeline.engines.registry import Registry, engine_class
 from pipeline.errors import CheckpointMissing
 logging.basicConfig(level=logging.WARNING)
 lock.LOCK = pathlib.Path(sys.argv[1])
@@ -89,7 +89,7 @@ def test_without_the_hub_the_best_stored_model_is_used_and_a_warning_says_so(
 def test_a_hub_that_never_answers_does_not_stop_the_start(filled: Path, tmp_path: Path, silent: str) -> None:
     (name, preferred, _), log = resolved(filled, tmp_path / "home", HF_ENDPOINT=silent)
     assert (name, preferred) == ("base", "small")
-    assert "no answer within 5 s" in log or "timed out" in log
+    assert "no response within 5 s" in log or "timed out" in log
 
 
 def test_the_next_start_takes_the_preferred_model_when_the_hub_has_it(filled: Path, tmp_path: Path) -> None:

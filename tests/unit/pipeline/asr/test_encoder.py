@@ -146,6 +146,6 @@ def test_a_pass_that_fails_is_an_error_of_the_engine(monkeypatch, talk):
     def no_memory(_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(ours, "_apart", no_memory)
+    monkeypatch.setattr(ours, "_bfloat16", no_memory)
     with pytest.raises(EngineError, match="Recognition failed"):
         ours.transcribe([talk[:80_000]], [Chunk(0, 0.0, 5.0, "en")])

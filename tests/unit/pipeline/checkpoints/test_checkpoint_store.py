@@ -1,5 +1,3 @@
-"""The checkpoint store: what is loaded from it by name, and what is refused."""
-
 import hashlib
 import pickle
 from pathlib import Path
@@ -39,7 +37,7 @@ CONTENT = b"weights"
 
 @pytest.fixture
 def filled(tmp_path, monkeypatch) -> Path:
-    """A store whose lock names small files; all of them are there."""
+    """Return a complete store with small files and their lock."""
     text = LOCK_TEXT
     for name, file in (("whisper-base", "model.bin"), ("segmentation-3.0", "a.bin"), ("campplus", "b.pt")):
         digest = hashlib.sha256(CONTENT).hexdigest()
@@ -53,15 +51,15 @@ def filled(tmp_path, monkeypatch) -> Path:
 
 
 def test_a_model_of_the_store_is_found_by_the_name_that_settings_use(filled):
-    found = resolve("base", RECOGNITION, "cpu", filled)
-    assert (found.name, found.folder, found.parts) == ("base", filled / "whisper-base", {})
+    checkpoint = resolve("base", RECOGNITION, "cpu", filled)
+    assert (checkpoint.name, checkpoint.folder, checkpoint.parts) == ("base", filled / "whisper-base", {})
 
 
 def test_a_pipeline_of_two_checkpoints_has_a_folder_for_each_part(filled):
-    found = resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", filled)
-    assert found.name == "segmentation-3.0+campplus"
-    assert found.parts == {"segmentation": filled / "segmentation-3.0", "embedding": filled / "campplus"}
-    assert pickle.loads(pickle.dumps(found)) == found
+    checkpoint = resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", filled)
+    assert checkpoint.name == "segmentation-3.0+campplus"
+    assert checkpoint.parts == {"segmentation": filled / "segmentation-3.0", "embedding": filled / "campplus"}
+    assert pickle.loads(pickle.dumps(checkpoint)) == checkpoint
 
 
 @pytest.mark.parametrize("damage", [b"weightS", b"", b"weights and more"])
@@ -71,7 +69,7 @@ def test_a_file_that_is_not_the_locks_is_not_loaded(filled, damage):
         resolve("base", RECOGNITION, "cpu", filled)
 
 
-def test_a_file_that_is_gone_is_named(filled):
+def test_a_missing_file_is_named(filled):
     (filled / "campplus" / "b.pt").unlink()
     with pytest.raises(CheckpointDamaged, match=r"b\.pt is missing"):
         resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", filled)
@@ -96,29 +94,29 @@ def test_a_local_folder_does_not_capture_a_models_name(filled, name, monkeypatch
     assert resolve(f"./{name}", RECOGNITION, "cpu", filled).folder == elsewhere / name
 
 
-def test_the_lock_is_whole():
-    for name, one in locked().items():
-        assert isinstance(one, LockedCheckpoint)
-        assert one.name == name
-        assert one.license in ("MIT", "Apache-2.0")
-        assert one.source.startswith("https://") and one.revision
-        assert {"LICENSE"} < {file.name for file in one.files}
-        for file in one.files:
+def test_the_lock_is_complete():
+    for name, checkpoint in locked().items():
+        assert isinstance(checkpoint, LockedCheckpoint)
+        assert checkpoint.name == name
+        assert checkpoint.license in ("MIT", "Apache-2.0")
+        assert checkpoint.source.startswith("https://") and checkpoint.revision
+        assert {"LICENSE"} < {file.name for file in checkpoint.files}
+        for file in checkpoint.files:
             assert bool(file.parts) != bool(file.text)
             assert len(file.sha256) == 64 and file.size > 0
             if file.text:
                 assert hashlib.sha256(file.text.read_bytes()).hexdigest() == file.sha256
-    named = {
-        one
+    loadable = {
+        name
         for kind in (RECOGNITION, DIARIZATION, EMBEDDING)
         for parts in kind.stored.values()
-        for one in parts.values()
+        for name in parts.values()
     }
-    assert named == set(locked()), "a checkpoint that no name loads, or a name without a checkpoint"
+    assert loadable == set(locked()), "a checkpoint that no name loads, or a name without a checkpoint"
 
 
 def test_the_lock_names_no_host_of_an_index():
-    sources = {one.source.split("/")[2] for one in locked().values()}
+    sources = {checkpoint.source.split("/")[2] for checkpoint in locked().values()}
     hosts = {word.split("/")[2] for word in LOCK.read_text().replace('"', " ").split() if "://" in word}
     assert hosts == sources
 

@@ -1,5 +1,3 @@
-"""From a model's name to a folder: paths, a hub that is not there."""
-
 import logging
 import os
 import shutil
@@ -22,7 +20,7 @@ KINDS = pytest.mark.parametrize("kind", [RECOGNITION, DIARIZATION], ids=["recogn
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the synthetic recognition checkpoint that a test may damage."""
+    """Return a copy of the synthetic recognition checkpoint that a test may damage."""
     folder = tmp_path / "model"
     shutil.copytree(fixture_checkpoints.RECOGNITION, folder)
     return folder
@@ -30,7 +28,7 @@ def copy(tmp_path):
 
 @pytest.fixture
 def no_hub(monkeypatch, tmp_path):
-    """An empty cache, and neither a hub nor a package index that can be reached."""
+    """Provide an empty cache, and make the hub and the package index unreachable."""
 
     def unreachable(repository, patterns):
         raise OSError("no route to host")
@@ -45,24 +43,23 @@ def no_hub(monkeypatch, tmp_path):
 
 def test_a_synthetic_checkpoint_warns_that_it_is_no_use_on_real_voices(copy, caplog):
     with caplog.at_level(logging.WARNING):
-        found = resolve(str(copy), RECOGNITION, "cpu")
-    assert found.synthetic and found.folder == copy
+        checkpoint = resolve(str(copy), RECOGNITION, "cpu")
+    assert checkpoint.synthetic and checkpoint.folder == copy
     assert len(caplog.records) == 1
     assert "no use on real voices" in caplog.text
 
 
-def test_the_manifest_says_what_the_checkpoint_has_learnt():
-    found = resolve(str(fixture_checkpoints.RECOGNITION), RECOGNITION, "cpu")
-    assert found.max_chunk_seconds == 8
-    assert found.languages == ("en", "es", "de")
+def test_the_manifest_has_languages_and_the_longest_chunk():
+    checkpoint = resolve(str(fixture_checkpoints.RECOGNITION), RECOGNITION, "cpu")
+    assert checkpoint.max_chunk_seconds == 8
+    assert checkpoint.languages == ("en", "es", "de")
 
 
 def test_auto_prefers_the_best_model_that_suits_the_device():
     assert [RECOGNITION.auto(device)[0] for device in ("cuda", "cpu")] == ["large-v3-turbo", "small"]
 
 
-def test_a_model_is_also_known_by_the_name_that_the_store_lists(no_hub, tmp_path):
-    """`checkpoints list` says whisper-base: whoever sets that gets base, and the same advice where it is missing."""
+def test_the_name_that_checkpoints_list_prints_resolves_to_the_model(no_hub, tmp_path):
     with pytest.raises(CheckpointMissing) as missing:
         resolve("whisper-base", RECOGNITION, "cpu", tmp_path)
     assert missing.value.facts["model"] == "base"
@@ -90,7 +87,7 @@ def test_without_hub_index_and_stored_models_auto_raises_for_the_preferred_model
     assert raised.value.facts["model"] == kind.auto(device)[0]
 
 
-def test_the_error_for_a_missing_recogniser_says_what_to_set_and_how_to_go_offline(no_hub):
+def test_the_error_for_a_missing_recognizer_names_the_setting_and_the_way_to_go_offline(no_hub):
     with pytest.raises(CheckpointMissing) as raised:
         resolve("small", RECOGNITION, "cpu")
     for part in (
@@ -131,8 +128,8 @@ def test_a_cached_model_is_used_without_asking_the_hub(monkeypatch, copy):
     (copy / "switchboard.json").unlink()
     (copy / "SHA256SUMS").unlink()
     monkeypatch.setattr(hub, "cached", lambda *args: copy)
-    found = resolve("small", RECOGNITION, "cpu")
-    assert (found.name, found.folder, found.synthetic) == ("small", copy, False)
+    checkpoint = resolve("small", RECOGNITION, "cpu")
+    assert (checkpoint.name, checkpoint.folder, checkpoint.synthetic) == ("small", copy, False)
 
 
 def test_a_file_that_differs_from_its_checksum_is_not_loaded(copy):
@@ -143,7 +140,7 @@ def test_a_file_that_differs_from_its_checksum_is_not_loaded(copy):
         resolve(str(copy), RECOGNITION, "cpu")
 
 
-def test_a_file_that_is_listed_and_missing_is_noticed(copy):
+def test_a_listed_file_that_is_missing_is_reported(copy):
     (copy / "tokenizer.json").unlink()
     with pytest.raises(CheckpointDamaged, match=r"tokenizer\.json"):
         resolve(str(copy), RECOGNITION, "cpu")
@@ -163,7 +160,7 @@ def test_a_manifest_that_is_not_json_is_refused(copy):
 
 
 @pytest.mark.parametrize("folder", [fixture_checkpoints.RECOGNITION, fixture_checkpoints.DIARIZATION])
-def test_the_manifests_and_checksums_of_the_synthetic_checkpoints_are_whole(folder):
+def test_the_manifests_and_checksums_of_the_synthetic_checkpoints_match(folder):
     checkpoints.manifest.verify(folder)
     assert checkpoints.manifest.read("synthetic", folder).synthetic
 
@@ -191,13 +188,13 @@ def _resolve_in_a_fresh_process(environment):
 def test_a_hub_that_takes_the_connection_and_never_answers_does_not_hold_up_the_start(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        said = _resolve_in_a_fresh_process({"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"})
-    assert "could not be reached" in said
+        output = _resolve_in_a_fresh_process({"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"})
+    assert "could not be reached" in output
 
 
 def test_offline_mode_is_named_as_the_reason(tmp_path):
-    said = _resolve_in_a_fresh_process({"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)})
-    assert "HF_HUB_OFFLINE is set" in said
+    output = _resolve_in_a_fresh_process({"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)})
+    assert "HF_HUB_OFFLINE is set" in output
 
 
 def test_importing_the_stages_loads_no_engine():
@@ -211,7 +208,7 @@ def test_importing_the_stages_loads_no_engine():
 
 
 def test_a_repository_pinned_to_a_commit_stays_there_whatever_its_owner_does(monkeypatch, tmp_path):
-    """A checkpoint of the hub may run code when it is loaded: a replaced one must not come by itself."""
+    # loading a checkpoint of the hub may run code: an update must not arrive unnoticed
     old, new = "a" * 40, "b" * 40
     repository = tmp_path / "models--owner--whisper"
     for commit in (old, new):

