@@ -15,7 +15,7 @@ from pipeline.domain.calibration import Answers
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from switchboard import AsyncClient
 from switchboard.errors import Conflict, InvalidRequest, NotFound
-from tests.integration.db.records.test_answer_edits import answered, made
+from tests.integration.db.records.test_answer_edits import answered, make_edit
 from tests.integration.db.workspace.test_questions import NOTICE, OFFERED, WHY, analyzed
 from tests.integration.serve_app.api.test_api_admin import key_of
 from tests.postgres import World, new_world
@@ -142,7 +142,7 @@ async def test_questions_and_scorecard_stay_as_they_were_when_it_was_made(world:
 async def test_the_machine_answers_count_only_for_the_wording_that_it_answered(world: World) -> None:
     await questions.set_questions(world.database, world.workspace_id, [OFFERED, WHY, NOTICE, CARD])
     call_id = await analyzed(world)
-    await made(world, call_id, answered("notice", None, "said"))  # of a person: it is not the machine's
+    await make_edit(world, call_id, answered("notice", None, "said"))  # of a person: it is not the machine's
     await questions.set_questions(world.database, world.workspace_id, [replace(OFFERED, question="Was tea offered?")])
     await questions.set_questions(world.database, world.workspace_id, [replace(WHY, phrases=("since",))])
     calibration = await reviews.create(world.database, world.workspace_id, "april", "service", [call_id])

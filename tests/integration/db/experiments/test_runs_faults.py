@@ -18,7 +18,7 @@ from tests.integration.db.experiments.test_runs import (
     call,
     ended,
     engines,
-    made,
+    create_run,
     same,
     settings,
     worked,
@@ -33,7 +33,7 @@ __all__ = ["call", "engines", "settings"]  # fixtures
 async def test_a_conductor_that_dies_in_a_run_costs_what_it_was_at_and_nothing_is_done_twice(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    run = await made(world)
+    run = await create_run(world)
     halt = engines.other.halt("voiceprint")
     dead = RunLoop(world.database, engines, settings, PLAIN)
     await dead.start()
@@ -62,7 +62,7 @@ async def test_a_promotion_whose_connection_is_lost_has_not_happened_and_can_be_
     monkeypatch: pytest.MonkeyPatch,
     postgres_url: str,
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     promote = promotion._promote
 
     async def and_lost(connection: Any, row: Any) -> None:
@@ -87,7 +87,7 @@ async def test_a_promotion_whose_connection_is_lost_has_not_happened_and_can_be_
 async def test_the_largest_run_is_promoted_and_taken_back_within_the_time_of_a_transaction(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
-    run = await worked(world, engines, settings, await made(world))
+    run = await worked(world, engines, settings, await create_run(world))
     await _copied(world, MAX_CALLS - 1)
     begun = time.monotonic()
     moved = await promotion.promote(world.database, world.workspace_id, run.run_id)

@@ -23,7 +23,7 @@ from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures
     Engines,
     call,
     engines,
-    made,
+    create_run,
     result,
     same,
     settings,
@@ -86,7 +86,7 @@ async def test_stored_calls_are_asked_without_recognizing_and_a_killed_run_goes_
     await asks(world, first_word(call))
     ids = [row["call_id"] for row in await world.rows("SELECT call_id FROM calls ORDER BY id")]
     asked_before = engines.own.asked.copy()
-    run = await made(world, "asked", {}, *ids)
+    run = await create_run(world, "asked", {}, *ids)
 
     async def done() -> int:
         return (await runs.find(world.database, world.workspace_id, run.run_id)).done
@@ -126,7 +126,7 @@ async def test_a_run_makes_summaries_again_by_the_template_of_the_workspace(
     before = text(call.findings)
     template = SummaryTemplate((TemplatePart("reason", "Why", 1),))
     await directory.update_workspace(world.database, world.workspace_id, {"summary": template})
-    run = await worked(world, engines, settings, await made(world, "laid-out", {}))
+    run = await worked(world, engines, settings, await create_run(world, "laid-out", {}))
     again = await result(world, run)
     assert text(again.findings).startswith("Why: ") and not before.startswith("Why: ")
     assert text((await shown(world)).findings) == before, "the record keeps its own until the run is promoted"
@@ -143,7 +143,7 @@ async def test_a_process_that_is_killed_in_a_run_of_questions_is_followed_by_one
     await cloned(world, 999)
     await asks(world, first_word(call))
     ids = [row["call_id"] for row in await world.rows("SELECT call_id FROM calls ORDER BY id")]
-    run = await made(world, "asked", {}, *ids)
+    run = await create_run(world, "asked", {}, *ids)
     log = tmp_path / "asked.log"
 
     async def ended(state: str) -> dict[UUID, Any]:
@@ -201,7 +201,7 @@ async def test_a_promoted_run_answers_in_the_record_tells_no_tracker_and_is_take
         " VALUES (:workspace, 'https://hooks.example', '{call.promoted,tracker.matched}', 'sealed')",
         workspace=world.workspace_id,
     )
-    run = await worked(world, engines, settings, await made(world, "asked", {}))
+    run = await worked(world, engines, settings, await create_run(world, "asked", {}))
     result_of_run = await run_results.show(world.database, world.workspace_id, run.run_id, world.call_id)
     assert result_of_run is not None and result_of_run.findings[-1].value["answers"][0]["answer"] == "yes"
     assert (await shown(world)).answers == (), "the record has not changed"

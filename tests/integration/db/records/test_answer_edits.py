@@ -177,7 +177,7 @@ async def test_the_page_of_a_call_shows_the_score_and_takes_an_override_with_a_c
     assert 'name="comment"' in (await site.get(f"/calls/{call_id}")).text
     assert (await site.post(f"/calls/{call_id}/edit", data=form | {"comment": " "})).status_code == 400
     answer = await site.post(f"/calls/{call_id}/edit", data=form)
-    assert answer.status_code == 303 and answer.headers["location"].endswith("#own-questions")
+    assert answer.status_code == 303 and answer.headers["location"].endswith("#questions")
     seen = " ".join(Parsed((await site.get(f"/calls/{call_id}")).text).seen.split())
     assert "Service 100" in seen and "before the beep" in seen
 
@@ -197,7 +197,7 @@ async def test_the_command_line_overrides_an_answer_tells_who_was_faster_and_tak
     stale = run("answer", id_, "notice", "n/a", "--old", "not said", *why, code=1)
     assert "Nothing was changed: the answer is 'said', not 'not said'." in stale and "--old 'said'" in stale
     assert "cannot be the answer" in run("answer", id_, "offered", "maybe", *why, code=2)
-    assert "was not asked 'tea'" in run("answer", id_, "tea", "yes", *why, code=1)
+    assert "has no answer to 'tea'" in run("answer", id_, "tea", "yes", *why, code=1)
     assert "--comment is empty" in run("answer", id_, "offered", "no", "--comment", " ", code=2)
     assert "No call" in run("answer", str(uuid4()), "offered", "no", *why, code=1)
     listed = run("edits", id_)

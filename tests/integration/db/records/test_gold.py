@@ -113,7 +113,7 @@ async def test_an_import_of_what_is_not_there_changes_nothing(world: World, tmp_
     assert "monday-morning" in await refused(world, "import", "desk", str(file))
     file.write_text("monday-morning 1 rep\n")
     assert "a.stm: line 1" in await refused(world, "import", "desk", str(file))
-    assert "cannot be the name of a gold set" in await refused(world, "import", "../desk", str(file))
+    assert "is not a valid name of a gold set" in await refused(world, "import", "../desk", str(file))
     assert await ok(world, "list") == []
 
 

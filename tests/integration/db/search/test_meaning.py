@@ -169,7 +169,7 @@ async def test_a_small_workspace_loses_nothing_to_a_large_one(
         vector=str(near),
     )
     assert of(await search(world, engine, "Who wants to cancel?")) == [mine]
-    monkeypatch.setattr(semantic, "EXACT", 0)
+    monkeypatch.setattr(semantic, "MAX_EXACT", 0)
     assert of(await search(world, engine, "Who wants to cancel?")) == [mine]
     monkeypatch.setattr(semantic, "SCAN_INDEX", semantic.SCAN_INDEX.replace("'200000'", "'1'"))
     assert of(await search(world, engine, "Who wants to cancel?")) == [mine]

@@ -15,7 +15,7 @@ from db.workspace.directory import add_member
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from tests.commands import run
 from tests.finished import START
-from tests.integration.db.records.test_answer_edits import ANA, CARD, answered, made
+from tests.integration.db.records.test_answer_edits import ANA, CARD, answered, make_edit
 from tests.integration.serve_app.api.test_api_admin import key_of
 from tests.postgres import World, new_world
 from tests.questions import NOTICE, OFFERED, WHY, analyzed
@@ -55,11 +55,11 @@ async def test_what_a_person_answers_is_what_a_call_is_found_by_until_it_is_undo
     await defined(world)
     call_id = await analyzed(world)
     assert await search(world, scorecard="service", score_below=60) == [call_id]
-    edit_id = await made(world, call_id, answered("notice", None, "said"))
+    edit_id = await make_edit(world, call_id, answered("notice", None, "said"))
     assert await search(world, question="notice", answer="said") == [call_id]
     assert await search(world, question="notice", answer="not said") == []
     assert await search(world, scorecard="service", passed=True, score_from=100) == [call_id]
-    await made(world, call_id, answered("offered", "yes", "n/a"))
+    await make_edit(world, call_id, answered("offered", "yes", "n/a"))
     assert await search(world, question="offered", answer="yes") == []
     await world.execute("UPDATE calls SET analyzed_at = clock_timestamp()")  # another analysis
     assert await search(world, question="notice", answer="said") == [call_id]
@@ -103,7 +103,7 @@ async def scored_weeks(world: World) -> UUID:
     await analyzed(world, start_time=START, user_id=ana.user_id)
     await analyzed(world, start_time=week)
     await analyzed(world, sender=world.other_scoped, start_time=week)
-    await made(world, first, answered("notice", None, "said"))
+    await make_edit(world, first, answered("notice", None, "said"))
     return ana.user_id
 
 

@@ -69,6 +69,6 @@ async def test_the_page_draws_them_and_tells_them_as_a_table(site: httpx.AsyncCl
     assert re.search(r'<rect class="resolved"[^>]*height="80.0"[^>]*><title>Resolved: 2</title>', page)
     assert "<title>Done: 1</title>" in page and "<title>Open: 1</title>" in page
     heads = re.findall(r'<th scope="col"[^>]*>([^<]+)', page)
-    assert heads[6:11] == ["Resolved", "Voicemail", "Refused", "Tasks", "Tasks done"]
+    assert heads[6:11] == ["Resolved", "Voicemail", "Declined", "Tasks", "Tasks done"]
     german = Parsed((await site.get("/trends", headers={"Accept-Language": "de"})).text).seen
     assert "Ausgang" in german and "Abgelehnt" in german

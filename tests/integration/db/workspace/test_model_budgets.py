@@ -26,7 +26,7 @@ from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures
     Engines,
     call,
     engines,
-    made,
+    create_run,
     settings,
     worked,
 )
@@ -277,7 +277,7 @@ async def test_calls_of_runs_count(
     await limit(world, requests=1)
     for name, model_tokens in (("first", 4096), ("second", 2048)):  # another limit asks again
         analysis = {"engine": "llm", "base_url": endpoint.base_url, "model": MODEL, "max_tokens": model_tokens}
-        run = await made(world, name, {"analysis": analysis}, call.call.call_id)
+        run = await create_run(world, name, {"analysis": analysis}, call.call.call_id)
         await worked(world, engines, settings, run)
     assert (await used(world)).requests == len(endpoint.asked) == 1
     rows = await world.rows("SELECT findings, warnings FROM run_calls ORDER BY started_at")

@@ -128,7 +128,7 @@ async def test_the_command_line_sets_lists_shows_and_tries_scorecards(
 
     run = partial(commands.run, "questions")
     assert "scorecard Service: 100 of 100" in run("try", str(file), "--call", str(call_id))
-    assert "made: why, service" in run("set", str(file))
+    assert "created: why, service" in run("set", str(file))
     assert "Service: why" in run("list") and json.loads(run("list", "--json"))[1]["scorecard"]["key"] == "service"
     assert '{question = "why", weight = 2}' in run("show", "service")
     assert "is no question or tracker 'why'" in run("delete", "why", code=2)

@@ -96,7 +96,7 @@ async def test_without_its_model_it_says_so_and_other_searches_work(
         await asyncio.sleep(0.2)
         answer = await asked(url, world, meaning="invoices")
         assert answer.status_code == 503
-        assert "no model for search by meaning" in answer.json()["detail"]
+        assert "model for search by meaning is not installed" in answer.json()["detail"]
         assert "Retry-After" in answer.headers
         assert (await asked(url, world, text="subscription")).json()["items"][0]["call"]["callId"] == calls[0]
 

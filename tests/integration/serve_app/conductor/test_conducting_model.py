@@ -18,7 +18,7 @@ from db.workspace import questions
 from pipeline.analysis import AnalysisOptions
 from pipeline.domain.questions import Question
 from tests.file_server import FileServer
-from tests.integration.db.experiments.test_runs import call, made, settings  # noqa: F401 (fixtures)
+from tests.integration.db.experiments.test_runs import call, create_run, settings  # noqa: F401 (fixtures)
 from tests.llm_server import MODEL, Endpoint
 from tests.postgres import World
 from tests.support.conductors import STEREO, Conduct, WatchedWorkers, completed, finding, shown, until
@@ -113,7 +113,7 @@ async def test_what_was_answered_before_a_kill_is_not_asked_again(
     await questions.set_questions(world.database, world.workspace_id, [Question("why", question="Why do they call?")])
     endpoint.answers(answer(), waits(answered), {"q1": None})
     changes = {"analysis": {"engine": "llm", "base_url": endpoint.base_url, "model": MODEL}}
-    run = await made(world, "asked", changes, call.call.call_id)
+    run = await create_run(world, "asked", changes, call.call.call_id)
 
     async def ended() -> bool:
         return (await runs.find(world.database, world.workspace_id, run.run_id)).state == "completed"

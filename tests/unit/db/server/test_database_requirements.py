@@ -23,10 +23,10 @@ def test_an_older_pgvector_is_refused_with_what_to_do() -> None:
         DatabaseUnfit, match=r"pgvector 0\.8 or later .* has 0\.6\.2\. Upgrade .*postgresql-16-pgvector"
     ):
         require(160_003, "0.6.2")
-    with pytest.raises(DatabaseUnfit, match=r"the database still 0\.7\.4: .*ALTER EXTENSION vector UPDATE"):
+    with pytest.raises(DatabaseUnfit, match=r"but the database has 0\.7\.4: .*ALTER EXTENSION vector UPDATE"):
         require(160_003, "0.8.1", "0.7.4")
 
 
 def test_another_kind_of_database_is_refused() -> None:
-    with pytest.raises(ValueError, match="PostgreSQL only"):
+    with pytest.raises(ValueError, match="needs PostgreSQL"):
         sqlalchemy_url("sqlite:///calls.db")
