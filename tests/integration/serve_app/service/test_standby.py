@@ -158,7 +158,7 @@ async def test_it_takes_calls_until_haproxy_does_and_again_when_that_is_gone(sta
         assert ready["parts"]["Transcriber"]["why"] == "Ray's part of the service is starting"
     with stand.haproxy(routes=False) as proxy:
         await until(lambda: listening(stand.port) == {"haproxy"})
-        assert "steps back" in stand.log()
+        assert "stops taking requests" in stand.log()
         await stand.accepted()  # HAProxy knows of no route yet
         proxy.kill()
         proxy.wait()
@@ -209,7 +209,7 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
     stopping.set()
     await asyncio.gather(*sending)
     print(dict(answers))
-    assert answers["ReadError"] + answers["RemoteProtocolError"] <= 3 * len(sending), "of one that steps back, none"
+    assert answers["ReadError"] + answers["RemoteProtocolError"] <= 3 * len(sending), "of one that stops taking requests, none"
     assert answers["202"] == len(taken) == len(set(taken)) > 0
     assert answers.keys() <= {"202", "ConnectError", "ReadError", "RemoteProtocolError"}
     for call_id in taken:
