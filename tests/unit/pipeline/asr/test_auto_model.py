@@ -36,7 +36,7 @@ from pipeline.engines.registry import Registry, engine_class
 from pipeline.errors import CheckpointMissing
 logging.basicConfig(level=logging.WARNING)
 lock.LOCK = pathlib.Path(sys.argv[1])
-kind = engine_class({"": sys.argv[3]}, "").CHECKPOINTS
+kind = engine_class(Registry({"": sys.argv[3]}, "test", "switchboard.test"), "").CHECKPOINTS
 try:
     checkpoint = resolve("auto", kind, "cpu", pathlib.Path(sys.argv[2]))
     print(json.dumps([checkpoint.name, checkpoint.preferred, checkpoint.advice]))
