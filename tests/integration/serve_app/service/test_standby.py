@@ -209,7 +209,7 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
     stopping.set()
     await asyncio.gather(*sending)
     print(dict(answers))
-    assert answers["ReadError"] + answers["RemoteProtocolError"] <= 3 * len(sending), "of one that stops taking requests, none"
+    assert answers["ReadError"] + answers["RemoteProtocolError"] <= 3 * len(sending), "none from stopping"
     assert answers["202"] == len(taken) == len(set(taken)) > 0
     assert answers.keys() <= {"202", "ConnectError", "ReadError", "RemoteProtocolError"}
     for call_id in taken:
