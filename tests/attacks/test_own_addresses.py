@@ -16,7 +16,7 @@ def guard(*allowed: str, name: str = "") -> AddressGuard:
     async def resolver(_host: str, _port: int) -> list[str]:
         return [name]
 
-    return AddressGuard(allowed, ALL_PORTS, resolver=resolver, own_addresses_of=lambda: OWN)
+    return AddressGuard(allowed, ALL_PORTS, resolver=resolver, own_addresses=lambda: OWN)
 
 
 async def forbidden(checked: AddressGuard, host: str, port: int = 8080) -> bool:
