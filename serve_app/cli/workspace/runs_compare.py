@@ -143,7 +143,7 @@ def _difference(compared: "Compared") -> Difference:
 def _lines(request: "ComparisonRequest", differences: list[Difference], worst: int) -> list[str | Text | Table]:
     run, other = request.run, request.other
     compared = [(difference, words) for difference in differences if (words := difference.words) is not None]
-    spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("said", "all"))
+    spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("reference", "all"))
     share = f"{changed / spoken:.1%}" if spoken else "-"
     steps = Counter(step for difference, _ in compared for step in difference.findings)
     changes = ", ".join(f"{step} in {count}" for step, count in steps.most_common())

@@ -234,7 +234,7 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
     assert len(progress) == 1
     assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it continued"
     monkeypatch.setattr("serve_app.experiments.comparison_cache.MAX_SECONDS", -1.0)
-    with pytest.raises(errors.Conflict, match="It took too long"):
+    with pytest.raises(errors.Conflict, match="The comparison took too long"):
         await asyncio.to_thread(lab.client.compare_run, base, other=tiny)
 
 
