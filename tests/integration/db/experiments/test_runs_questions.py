@@ -22,8 +22,8 @@ from serve_app.settings import Settings
 from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures)
     Engines,
     call,
-    engines,
     create_run,
+    engines,
     result,
     same,
     settings,

@@ -25,8 +25,8 @@ from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures
     PLAIN,
     Engines,
     call,
-    engines,
     create_run,
+    engines,
     settings,
     worked,
 )
