@@ -20,7 +20,7 @@ SUFFIXES = {".py", ".md", ".json", ".yaml", ".toml", ".sh", ".env", ".example", 
 SKIPPED = re.compile(  # vendored and generated files, speech, and the lists of words
     r"^\.ci/language\.py$|/vendor/|^serve_app/demo/samples/|^pipeline/speakers/announcements/|/corpus/"
     r"|^bench/(analysis_cases|training/.*/(rows|turns|calls|windows))/"
-    r"|^bench/training/fixtures/|^bench/real/outputs/|examples/\w+\.json$|^\.ci/language\.py$|^bench/real/figures\.json$|/openapi\.json$"
+    r"|^bench/training/fixtures/|^bench/real/outputs/|examples/\w+\.json$|^\.ci/language\.py$|^bench/real/figures\.json$|/openapi\.json$|^client/src/switchboard/models\.py$|events\.schema\.json$|SETTINGS\.md$"
 )
 PACKS = "pipeline/language/packs/"  # speech, except sections and keys
 KEY = re.compile(r"\[?\w+")

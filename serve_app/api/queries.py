@@ -252,8 +252,8 @@ def _clean(value: str) -> str:
 def _fault(error: Any, model: type[QueryParameters]) -> Fault:
     if error["type"] == "extra_forbidden":
         sent, names = str(error["loc"][0]), ", ".join(_names(model)) or "none"
-        named = f" {sent}" if re.fullmatch("[A-Za-z_]{1,40}", sent) else ""  # anything else may be personal data
-        return Fault("", f"Unknown parameter{named}. Parameters of this path: {names}.")
+        name = f" {sent}" if re.fullmatch("[A-Za-z_]{1,40}", sent) else ""  # anything else may be personal data
+        return Fault("", f"Unknown parameter{name}. Parameters of this path: {names}.")
     if not error["loc"]:  # of several parameters together
         return Fault("", f"{error['msg'].removeprefix('Value error, ')}.")
     name = str(error["loc"][0])

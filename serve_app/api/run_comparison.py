@@ -89,7 +89,7 @@ class RunComparison:
     """
 
     run: str
-    beside: str
+    beside: str  # language: ok
     measured_against: str
     by: str
     calls: int
@@ -176,7 +176,7 @@ def _comparison(
     root = reading.request.scope.get("root_path", "")
     return RunComparison(
         run=comparison.run.name,
-        beside=comparison.baseline,
+        beside=comparison.baseline,  # language: ok
         measured_against=f"{gold_set.name}@{gold_set.version}" if gold_set else comparison.baseline,
         by=by,
         calls=measured.calls,

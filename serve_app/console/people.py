@@ -110,10 +110,10 @@ async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:
     return visit.go(PAGE)
 
 
-def _body(model: type[B], form: Mapping[str, str], **given: Any) -> B:
+def _body(model: type[B], form: Mapping[str, str], **fields: Any) -> B:
     """Validate a form as the API's body. Raises `PageProblem`."""
     try:
-        return model.model_validate({"name": form.get("name", "").replace("\x00", ""), **given})
+        return model.model_validate({"name": form.get("name", "").replace("\x00", ""), **fields})
     except ValidationError:
         raise PageProblem(sentences.FORM_INCOMPLETE, 400) from None
 

@@ -16,7 +16,7 @@
 # - the sender's address is told in X-Switchboard-Source: what the connection says, or the last one in the header that
 #   HAPROXY_SOURCE_HEADER names (X-Forwarded-For, behind a load balancer that writes it);
 # - a request's id that is no plain token is left out: the service makes one, and the answer and the log have the same;
-# - it dies with the process that started it: one that is left over would keep the port, and send calls where nobody is.
+# - it dies with the process that started it: one that is left over would keep the port, and send calls to a dead service.
 umask 077
 side=${HAPROXY_SIDE_ADDRESS:-127.0.0.1}
 listen=${HAPROXY_LISTEN_ADDRESS:-}

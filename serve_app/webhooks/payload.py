@@ -88,7 +88,7 @@ class Agent(_Part):
 
 
 class Tone(_Part):
-    """How somebody sounds: by words, and for customers by voice."""
+    """Sentiment of a party: by words, and for customers also by voice."""
 
     label: str | None = Field(description="negative, neutral or positive.")
     score: float | None = Field(description="-1 to 1.")
@@ -290,7 +290,7 @@ class TrackerData(CompletedData):
 
 
 class TrialData(_Part):
-    """Of an event that somebody asked for with `switchboard webhooks test`."""
+    """Data of a test event, sent by `switchboard webhooks test`."""
 
     endpoint_id: UUID
     message: str
@@ -330,37 +330,37 @@ def _model(kind: EventType) -> type[_Event]:
 
 
 def message_id(event_id: UUID) -> str:
-    """The header `webhook-id`: the same for every attempt, every replay and every endpoint."""
+    """Return the header `webhook-id`, which is the same for every attempt, replay and endpoint."""
     return f"evt_{event_id.hex}"
 
 
 def event_id(text: str) -> UUID:
-    """The event of a `webhook-id`, or of its id as a UUID. ValueError for other text."""
+    """Parse a `webhook-id`, or an event's UUID. Raises ValueError for other text."""
     return UUID(text.removeprefix("evt_"))
 
 
 def body(event: Event, include: Collection[str], max_bytes: int) -> bytes:
-    """The event in JSON: what was written with it, and of the parts beyond ids and times those that are asked for.
+    """Return the event as JSON with the parts that the endpoint includes.
 
-    An event keeps its parts from the moment at which it was written, so that each attempt sends the same; what an
-    endpoint no longer asks for is left out at once. Over `max_bytes` the transcript is left out, then the record.
+    The parts are stored with the event, so that each attempt sends the same; parts that an endpoint no longer includes
+    are omitted at once. Above `max_bytes` the transcript is omitted, then the record.
     """
     parts = {"record": event.record, "transcript": event.transcript}
-    wanted = {name: parts[name] for name in event_types.parts(event.type) if name in include}
+    included = {name: parts[name] for name in event_types.parts(event.type) if name in include}
     omitted: list[str] = []
     while True:
-        data = event.data | wanted | ({"omitted": omitted} if omitted else {})
-        made = _dumped({"type": event.type, "timestamp": _moment(event.at), "data": data})
-        too_large = next((name for name in ("transcript", "record") if wanted.get(name) is not None), None)
-        if len(made) <= max_bytes or too_large is None:
-            return made
-        del wanted[too_large]
+        data = event.data | included | ({"omitted": omitted} if omitted else {})
+        content = _dumped({"type": event.type, "timestamp": _moment(event.at), "data": data})
+        too_large = next((name for name in ("transcript", "record") if included.get(name) is not None), None)
+        if len(content) <= max_bytes or too_large is None:
+            return content
+        del included[too_large]
         omitted.append(too_large)
 
 
 def trial_event(endpoint_id: UUID, at: datetime) -> Event:
-    """An event of no call."""
-    data = {"endpointId": str(endpoint_id), "message": "Somebody asked for a test; nothing happened to any call."}
+    """Return an event without a call."""
+    data = {"endpointId": str(endpoint_id), "message": "This is a test event; no call has changed."}
     return Event(uuid4(), "webhook.test", at, data)
 
 

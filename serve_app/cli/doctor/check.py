@@ -15,7 +15,7 @@ class Check:
 
     name: str
     level: Level
-    found: str
+    found: str  # language: ok
     advice: str = ""
 
 

@@ -33,7 +33,7 @@ class ScoringInput:
 async def score(
     scope: Scope,
     name: SetName,
-    heard: Annotated[
+    heard: Annotated[  # language: ok
         list[Path] | None,
         typer.Option(
             exists=True,

@@ -115,4 +115,4 @@ class AsyncFollowing:
 
 
 def _ignore(_: CallSummary) -> None:
-    """No-op progress callback."""
+    """Ignore progress."""
