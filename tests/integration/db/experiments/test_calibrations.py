@@ -92,7 +92,7 @@ async def test_what_is_handed_in_stays_and_has_to_be_whole(world: World) -> None
     await review(world, ANA, calibration, other, FIRST)
     await hand_in(world, ANA, calibration)
     await hand_in(world, ANA, calibration)
-    with pytest.raises(CalibrationRefused, match="stay as they are"):
+    with pytest.raises(CalibrationRefused, match="submitted and final"):
         await review(world, ANA, calibration, first, {"offered": "yes"})
     async with world.database.transaction(world.workspace_id) as connection:
         changed = await connection.execute(sa.text("UPDATE calibration_reviews SET answers = '{}'"))
