@@ -184,7 +184,7 @@ async def test_the_console_filters_by_answer_and_score_and_saves_that_as_a_view(
     assert await rows(answer="which:Contract") == 4 and await rows(answer="which:Phone, or so") == 0
     text = (await site.get("/calls", params={"score": "service:80-", "answer": "offered:yes"})).text
     seen = " ".join(Parsed(text).seen.split())
-    assert "Score: Service: 80 and more" in seen and "Answer: Was an appointment offered?: Yes" in seen
+    assert "Score: Service: 80 or higher" in seen and "Answer: Was an appointment offered?: Yes" in seen
     assert "Score 100" in seen
     for wrong in ({"score": "service"}, {"score": "service:x-"}, {"score": "service:0-101"}, {"answer": "yes"}):
         assert (await site.get("/calls", params=wrong)).status_code == 400, wrong
@@ -199,7 +199,7 @@ async def test_trends_show_scores_by_team_and_by_agent(site: httpx.AsyncClient, 
     assert page.count("<title>75 · 2 calls</title>") == 1 and page.count("<title>50 · 1 call</title>") == 2
     seen = " ".join(Parsed(page).seen.split())
     assert "Service, by agent" in seen and "Ana66.732" in seen and "Unknown5011" in seen
-    assert f"/calls?member={ana}&amp;score=service:failed" in page
+    assert f"/calls?userId={ana}&amp;score=service:failed" in page
     await signed_in(site, world, world.other_team_id)
     seen = " ".join(Parsed((await site.get("/trends")).text).seen.split())
     assert "Ana" not in seen and "Unknown5011" in seen
@@ -216,7 +216,7 @@ async def test_the_command_line_lists_calls_by_score_and_answer_and_tells_scores
     assert len(json.loads(run(*listed, "--failed"))) == 3
     assert len(json.loads(run(*listed, "--passed", "--question", "offered", "--answer", "yes"))) == 1
     assert len(json.loads(run(*listed, "--limit", "2", "--score-below", "60"))) == 2
-    assert "No call is like that" in run("calls", "list", "--question", "offered", "--answer", "no")
+    assert "No matching calls" in run("calls", "list", "--question", "offered", "--answer", "no")
     assert "need --scorecard" in run("calls", "list", "--failed", code=2)
     assert "given together" in run("calls", "list", "--question", "offered", code=2)
     assert "No question or scorecard 'tea'" in run("calls", "list", "--scorecard", "tea", code=1)

@@ -246,13 +246,13 @@ async def test_the_page_of_a_call_shows_answers_whose_quotes_play_their_second(
     await signed_in(site, world)
     text = (await site.get(f"/calls/{call_id}")).text
     seen = " ".join(Parsed(text).seen.split())
-    for shown in ("Was an appointment offered?Yes", "Why?the price went up", f"{EVIL}Not said"):
+    for shown in ("Was an appointment offered?Yes", "Why?the price went up", f"{EVIL}Not mentioned"):
         assert shown in seen, shown
     assert '<section id="questions"><h2>Questions' in text
-    assert "Is nobody asked?Not asked: no phrases" in seen and "In German?" not in seen
-    assert "cancelsSaid" in seen and "noticeMissing" in seen
+    assert "Is nobody asked?Not evaluated" in seen and "no phrases" in seen and "In German?" not in seen
+    assert "cancelsMentioned" in seen and "noticeMissing" in seen
     evidence = answers["offered"].evidence
     assert evidence is not None and f'data-t="{evidence.start:.2f}"><q>offer you an appointment</q>' in text
     german_page = (await site.get(f"/calls/{call_id}", headers={"Accept-Language": "de"})).text
-    assert '<section id="questions"><h2>Fragen' in german_page and "Nicht gefragt" in german_page
+    assert '<section id="questions"><h2>Fragen' in german_page and "Nicht ausgewertet" in german_page
     assert 'id="questions"' not in (await site.get(f"/calls/{await finished(world)}")).text

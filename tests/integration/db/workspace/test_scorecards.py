@@ -132,4 +132,4 @@ async def test_the_command_line_sets_lists_shows_and_tries_scorecards(
     assert "Service: why" in run("list") and json.loads(run("list", "--json"))[1]["scorecard"]["key"] == "service"
     assert '{question = "why", weight = 2}' in run("show", "service")
     assert "is no question or tracker 'why'" in run("delete", "why", code=2)
-    assert "Removed" in run("delete", "service")
+    assert "Deleted" in run("delete", "service")
