@@ -107,7 +107,7 @@ async def test_the_console_offers_the_choice_where_it_is_switched_on(
     async with browser(postgres_url, tmp_path) as site:
         await signed_in(site, world)
         assert 'name="by"' not in (await site.get("/calls")).text
-        assert "switched off" in (await site.get("/calls", params={"text": "invoice", "by": "meaning"})).text
+        assert "turned off" in (await site.get("/calls", params={"text": "invoice", "by": "meaning"})).text
     monkeypatch.setenv("SWITCHBOARD_EMBEDDING__ENGINE", "e5")
     async with browser(postgres_url, tmp_path) as site:
         await signed_in(site, world)
