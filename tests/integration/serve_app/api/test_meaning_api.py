@@ -121,7 +121,7 @@ async def test_the_console_offers_the_choice_where_it_is_switched_on(
         assert 'hx-trigger="never"' in page, "a question is not embedded again every few seconds"
         await signed_in(site, world, world.other_team_id)
         page = (await site.get("/calls", params={"text": "Who ends the subscription?", "by": "meaning"})).text
-        assert "No call matches" in page and CANCEL[1][1] not in page
+        assert "No matching calls" in page and CANCEL[1][1] not in page
 
 
 def switchboard(*arguments: str) -> str:
