@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from db.records.correct import Current
 from serve_app.api import errors as api_errors
+from serve_app.api.access import Work
 from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.queries import QueryParameters
 from serve_app.http import problems
@@ -299,7 +300,7 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         responses["202"] = {**ok, "description": "The comparison is being measured. Retry after Retry-After."}
     if route.body is not None:
         responses["201"] = {**ok, "description": "Created. 200: an earlier request created it."}
-    if not route.lasts and route.method == "GET":
+    if route.work not in (Work.STREAM, Work.EXPORT) and route.method == "GET":
         responses["304"] = {"description": "Not modified."}
     return {
         "operationId": route.name,

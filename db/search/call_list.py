@@ -1,5 +1,6 @@
+import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,12 +30,13 @@ from db.records import views
 from db.records.views import CallSummary
 from db.search import full_text
 from db.search import scores as outcomes
-from db.search.full_text import Hit
+from db.search.hits import Hit, Offload
 from db.search.scores import FAILED, ScorecardScore
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact
 
 MAX_CHANGES = 2_000  # per query
+MAX_CALLS_WITH_HITS = 50  # on a page; an hour of talk takes 20 ms to search
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,29 @@ _UNFINISHED = sa.literal_column(f"calls.state <> '{COMPLETED}'", sa.Boolean())  
 
 
 async def list_calls(
-    database: Database, reader: Reader, filters: CallFilter = EVERY_CALL, cursor: str | None = None, limit: int = 50
+    database: Database,
+    reader: Reader,
+    filters: CallFilter = EVERY_CALL,
+    cursor: str | None = None,
+    limit: int = 50,
+    offload: Offload = asyncio.to_thread,
 ) -> Page[CallLine]:
     """Return calls, the latest start first; with `updated_after`, in the order of their changes.
 
-    Raises `pages.InvalidCursor`.
+    With `text`, a page has at most `MAX_CALLS_WITH_HITS` calls, whose words `offload` finds. Raises
+    `pages.InvalidCursor`.
     """
     place = Place.decode(cursor, filters, aware)
+    if filters.text is not None:
+        limit = min(limit, MAX_CALLS_WITH_HITS)
     async with database.transaction(reader, snapshot=True) as connection:
         page = await call_page(connection, reader, filters, place, limit)
         next_cursor = None if page.next is None else page.next.encode(filters)
-        return Page(await lines(connection, page.items, filters.text), next_cursor)
+        items = await lines(connection, page.items)
+    if filters.text is not None:
+        hits = await full_text.hits(database, reader, page.items, filters.text, offload)
+        items = tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(page.items, items, strict=True))
+    return Page(items, next_cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,17 +256,16 @@ def _has_transcript(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[boo
 OPEN_TASK = sa.and_(tasks.c.call_pk == calls.c.id, sa.not_(tasks.c.done))
 
 
-async def lines(connection: AsyncConnection, call_pks: Sequence[int], text: str | None = None) -> tuple[CallLine, ...]:
-    """Return the rows of calls in the given order. `text`: the words to highlight."""
+async def lines(connection: AsyncConnection, call_pks: Sequence[int]) -> tuple[CallLine, ...]:
+    """Return the rows of calls in the given order, without hits."""
     if not call_pks:
         return ()
     summaries = dict(zip(call_pks, await views.summaries(connection, call_pks), strict=True))
     has_transcript = sa.and_(calls.c.id.in_(call_pks), _has_transcript())
     facts = {row.id: row for row in await connection.execute(_FACTS.where(has_transcript))}
-    hits = await full_text.hits(connection, list(facts), text) if text else {}
     scores = await outcomes.scores(connection, list(facts))
     return tuple(
-        CallLine(summaries[pk], **_facts(facts[pk]), scores=scores.get(pk, ()), hits=hits.get(pk, ()))
+        CallLine(summaries[pk], **_facts(facts[pk]), scores=scores.get(pk, ()))
         if pk in facts
         else CallLine(summaries[pk])
         for pk in call_pks

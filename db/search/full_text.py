@@ -4,26 +4,23 @@
 candidates, so that a page reads no more than a few thousand rows.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
 from rapidfuzz import fuzz
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.core.database import Database, Reader
 from db.core.pages import Place, gather
 from db.core.tables import PRESENT, call_search, calls, corrections, transcripts
-from pipeline.domain.speech import Word, text_of
+from db.search.hits import Hit, Offload, Spoken, candidate_words, split_words, word_hits
 
 MIN_SIMILARITY = 80.0  # of a name to the requested one, 0..100: one letter of six
-HITS = 3  # per call
-CONTEXT_WORDS = 8  # on either side of a hit
-_BETWEEN = re.compile(r"[\s!-/:-@\[-`{-~]+")  # as search_grams splits
-_WORD = TypeAdapter(Word)
+CALLS_AT_A_TIME = 10  # whose turns are in memory for hits
+MAX_FUZZY = 16  # letters; the terms of the query grow with the square
+MAX_GRAMS = 24  # trigrams per word that the index looks up
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +34,6 @@ class Query:
     started_before: datetime | None = None
     number: str | None = None  # with these digits in one of the numbers, or in a name; callers compare whole numbers
     tone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """Words that match, as spoken: `words` in `start`..`end`, and `quote` around them.
-
-    In semantic search: a passage that begins with this turn, and its similarity to the question.
-    """
-
-    turn: int
-    speaker: str
-    start: float
-    end: float
-    words: str
-    quote: str
-    similarity: float | None = None  # cosine, up to 1; None: found by its words
 
 
 _SEARCH = sa.text(
@@ -133,7 +114,7 @@ def is_named(name: str, names: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    words = [word for word in _BETWEEN.split(name.lower()) if word]
+    words = split_words(name)
     long_words = [word for word in words if len(word) > 2]
     return (long_words or words)[:8]
 
@@ -145,39 +126,42 @@ def _is_fuzzy(word: str) -> bool:
 def _grams_query(word: str) -> str:
     grams = [f"'~{word[at : at + 3]}'" for at in range(max(len(word) - 2, 1))]
     if not _is_fuzzy(word):
-        return " & ".join(dict.fromkeys(grams))
-    # A wrong letter is in max. three consecutive trigrams: any three may be missing.
-    alternatives = [[*grams[:at], *grams[at + 3 :]] for at in range(max(len(grams) - 2, 1))]
-    return " | ".join(
-        dict.fromkeys(f"({' & '.join(kept_grams)})" for kept_grams in alternatives if kept_grams)
-    ) or " & ".join(grams)
+        return " & ".join(dict.fromkeys(grams[:MAX_GRAMS]))
+    if len(word) > MAX_FUZZY:  # one wrong letter leaves one half of the word as it is
+        alternatives = [grams[: len(word) // 2 - 2][:MAX_GRAMS], grams[len(word) // 2 :][:MAX_GRAMS]]
+    else:  # a wrong letter is in max. three consecutive trigrams: any three may be missing
+        alternatives = [[*grams[:at], *grams[at + 3 :]] for at in range(max(len(grams) - 2, 1))]
+    return " | ".join(dict.fromkeys(f"({' & '.join(some)})" for some in alternatives if some)) or " & ".join(grams)
 
 
-async def hits(connection: AsyncConnection, call_pks: Sequence[int], text: str) -> dict[int, tuple[Hit, ...]]:
-    """Return where the words of `text` were said in calls, by the row's id: up to `HITS` of each, the fullest first."""
+async def hits(
+    database: Database, reader: Reader, call_pks: Sequence[int], text: str, offload: Offload
+) -> dict[int, tuple[Hit, ...]]:
+    """Return where the words of `text` were said in calls, by the row's id. Reads a few calls at a time."""
+    positive = " ".join(word for word in text.split() if not word.startswith("-"))
+    places: dict[int, tuple[Hit, ...]] = {}
+    if not split_words(positive):
+        return places
+    for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
+        rows = await database.rows(reader, _spoken(call_pks[begin : begin + CALLS_AT_A_TIME]))
+        spoken = [Spoken(*row) for row in rows]
+        words = await offload(candidate_words, spoken, positive)
+        places |= await offload(word_hits, spoken, await _lexemes(database, reader, words, positive))
+    return places
+
+
+def _spoken(call_pks: Sequence[int]) -> sa.Select[tuple[int, str, str]]:
     of_transcript = sa.and_(
         corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
     )
-    query = (
+    turns = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
+    return (
         sa.select(
-            transcripts.c.call_pk,
-            sa.func.search_config(transcripts.c.language).label("config"),
-            sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"]).label("turns"),
+            transcripts.c.call_pk, sa.func.search_config(transcripts.c.language), sa.cast(turns, sa.Text).label("turns")
         )
         .outerjoin(corrections, of_transcript)
         .where(transcripts.c.call_pk.in_(call_pks))
     )
-    spoken = {row.call_pk: (row.config, row.turns) for row in await connection.execute(query)}
-    initials = {word[0] for word in _BETWEEN.split(text.lower()) if word}
-    words = {
-        (config, word["text"])
-        for config, turns in spoken.values()
-        for turn in turns
-        for word in turn["words"]
-        if _initial(word["text"]) in initials  # a stem begins as the word does
-    }
-    lexemes = await _lexemes(connection, words, text)
-    return {pk: tuple(_best(list(_places(turns, config, lexemes)))) for pk, (config, turns) in spoken.items()}
 
 
 _LEXEMES = sa.text("""
@@ -187,42 +171,9 @@ _LEXEMES = sa.text("""
 """)
 
 
-async def _lexemes(connection: AsyncConnection, words: set[tuple[str, str]], text: str) -> dict[tuple[str, str], str]:
+async def _lexemes(
+    database: Database, reader: Reader, words: set[tuple[str, str]], text: str
+) -> dict[tuple[str, str], str]:
     """Return the lexeme of `text` that each word is a form of, by configuration and word; others are left out."""
-    positive = " ".join(word for word in text.split() if not word.startswith("-"))
-    values = {"configs": [config for config, _ in words], "words": [word for _, word in words], "text": positive}
-    return {(row.config, row.word): row.lexeme for row in await connection.execute(_LEXEMES, values)}
-
-
-def _initial(word: str) -> str:
-    return next((letter for letter in word.lower() if letter.isalnum()), "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    turn: dict[str, Any]
-    first: int  # of the turn's words
-    last: int
-    lexemes: frozenset[str]
-
-
-def _places(turns: Sequence[dict[str, Any]], config: str, lexemes: dict[tuple[str, str], str]) -> Iterator[_Run]:
-    """Yield runs of matching words with max. one other word between two of them."""
-    for turn in turns:
-        matches = [
-            (n, lexeme) for n, word in enumerate(turn["words"]) if (lexeme := lexemes.get((config, word["text"])))
-        ]
-        while matches:
-            size = next((n for n in range(1, len(matches)) if matches[n][0] - matches[n - 1][0] > 2), len(matches))
-            run, matches = matches[:size], matches[size:]
-            yield _Run(turn, run[0][0], run[-1][0], frozenset(lexeme for _, lexeme in run))
-
-
-def _best(runs: list[_Run]) -> Iterator[Hit]:
-    fullest = sorted(runs, key=lambda run: -len(run.lexemes))[:HITS]
-    for run in sorted(fullest, key=lambda run: (run.turn["index"], run.first)):
-        begin = max(0, run.first - CONTEXT_WORDS)
-        around = [_WORD.validate_python(word) for word in run.turn["words"][begin : run.last + 1 + CONTEXT_WORDS]]
-        words = around[run.first - begin : run.last - begin + 1]
-        turn = run.turn
-        yield Hit(turn["index"], turn["speaker"], words[0].start, words[-1].end, text_of(words), text_of(around))
+    values = {"configs": [config for config, _ in words], "words": [word for _, word in words], "text": text}
+    return {(row.config, row.word): row.lexeme for row in await database.rows(reader, _LEXEMES, values)}

@@ -7,6 +7,7 @@ call due in the transaction that changes its words.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -129,12 +130,14 @@ async def claim(database: Database, count: int, lease_seconds: float) -> list[Du
     ]
 
 
-def turns_of(call_pks: Sequence[int]) -> sa.Select[tuple[int, object]]:
-    """Return the query of (call_pk, turns): corrected turns of present recordings, as JSON."""
+def turns_of(call_pks: Sequence[int], as_text: bool = False) -> sa.Select[tuple[int, Any]]:
+    """Return the query of (call_pk, turns): corrected turns of present recordings, as JSON; `as_text`: not parsed."""
     corrected = sa.and_(
         corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
     )
     turns = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
+    if as_text:
+        turns = sa.cast(turns, sa.Text)
     return (
         sa.select(transcripts.c.call_pk, turns.label("turns"))
         .join(calls, sa.and_(calls.c.id == transcripts.c.call_pk, calls.c.job_id == transcripts.c.job_id))

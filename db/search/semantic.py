@@ -4,8 +4,9 @@ Two methods, by how many passages the reader's filters leave: few are compared o
 the HNSW index is scanned until enough are found.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,9 +16,9 @@ from db.core.database import Database, Reader
 from db.core.tables import PRESENT, call_passages, calls, passage_model, passages_due, transcripts
 from db.search import call_list
 from db.search.call_list import CallFilter, CallLine
-from db.search.full_text import HITS, Hit
-from db.search.passages import TURNS, turns_of
-from pipeline.domain.speech import Turn, text_of
+from db.search.full_text import CALLS_AT_A_TIME
+from db.search.hits import HITS, Hit, Offload, SimilarPassage, passage_hits
+from db.search.passages import turns_of
 
 MAX_EXACT = 20_000  # passages that are compared one by one: 20 to 40 ms
 PASSAGES_PER_CALL = 4  # that are examined for each requested call, at first
@@ -36,24 +37,18 @@ class OtherModel(Exception):
         self.stored = stored
 
 
-@dataclass(frozen=True, slots=True)
-class _SimilarPassage:
-    """A passage and its similarity to the question."""
-
-    call_pk: int
-    first_turn: int
-    first_word: int
-    last_turn: int
-    last_word: int
-    similarity: float
-
-
 async def closest_calls(
-    database: Database, reader: Reader, vector: Sequence[float], model: str, filters: CallFilter, limit: int
+    database: Database,
+    reader: Reader,
+    vector: Sequence[float],
+    model: str,
+    filters: CallFilter,
+    limit: int,
+    offload: Offload = asyncio.to_thread,
 ) -> tuple[CallLine, ...]:
     """Return the calls with the passages most similar to a question, the best first, each with its best passages.
 
-    `filters`: conditions on calls, except words and names. Raises `OtherModel`.
+    `filters`: conditions on calls, except words and names. `offload`: see `hits`. Raises `OtherModel`.
     """
     async with database.transaction(reader) as connection:
         stored = await connection.scalar(sa.select(passage_model.c.model))
@@ -61,7 +56,12 @@ async def closest_calls(
             raise OtherModel(stored)
         passages_by_call = await _closest(connection, await _passages(connection, reader, filters), list(vector), limit)
         lines = await call_list.lines(connection, list(passages_by_call))
-        hits = await _hits(connection, passages_by_call)
+    hits: dict[int, tuple[Hit, ...]] = {}
+    call_pks = list(passages_by_call)
+    for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
+        few = call_pks[begin : begin + CALLS_AT_A_TIME]
+        turns = {row.call_pk: row.turns for row in await database.rows(reader, turns_of(few, as_text=True))}
+        hits |= await offload(passage_hits, turns, {pk: passages_by_call[pk] for pk in few})
     return tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(passages_by_call, lines, strict=True))
 
 
@@ -83,7 +83,7 @@ async def _passages(connection: AsyncConnection, reader: Reader, filters: CallFi
 
 async def _closest(
     connection: AsyncConnection, passages: sa.Select[Any], vector: list[float], limit: int
-) -> dict[int, list[_SimilarPassage]]:
+) -> dict[int, list[SimilarPassage]]:
     few = sa.select(sa.func.count()).select_from(passages.limit(MAX_EXACT + 1).subquery())
     exact = (await connection.scalar(few) or 0) <= MAX_EXACT
     count = limit * PASSAGES_PER_CALL
@@ -91,10 +91,10 @@ async def _closest(
         if not exact:
             await connection.execute(sa.text(SCAN_INDEX))
         rows = (await connection.execute(_nearest(passages, vector, count, exact))).all()
-        passages_by_call: dict[int, list[_SimilarPassage]] = {}
+        passages_by_call: dict[int, list[SimilarPassage]] = {}
         for row in rows:
             if row.call_pk in passages_by_call or len(passages_by_call) < limit:
-                passages_by_call.setdefault(row.call_pk, []).append(_SimilarPassage(*row))
+                passages_by_call.setdefault(row.call_pk, []).append(SimilarPassage(*row))
         if len(passages_by_call) >= limit or (exact and len(rows) < count):
             return {pk: best[:HITS] for pk, best in passages_by_call.items()}
         if len(rows) < count:
@@ -112,30 +112,3 @@ def _nearest(passages: sa.Select[Any], vector: list[float], count: int, exact: b
     columns = [*(source.c[name] for name in names), (1 - distance).label("similarity")]
     query = sa.select(*columns) if exact else passages.with_only_columns(*columns)
     return query.order_by(distance).limit(count)
-
-
-async def _hits(
-    connection: AsyncConnection, passages_by_call: dict[int, list[_SimilarPassage]]
-) -> dict[int, tuple[Hit, ...]]:
-    turns_by_call = {
-        row.call_pk: TURNS.validate_python(row.turns)
-        for row in await connection.execute(turns_of(list(passages_by_call)))
-    }
-    return {pk: tuple(_shown(turns_by_call[pk], best)) for pk, best in passages_by_call.items() if pk in turns_by_call}
-
-
-def _shown(turns: Sequence[Turn], passages: Sequence[_SimilarPassage]) -> Iterator[Hit]:
-    by_index = {turn.index: turn for turn in turns}
-    for passage in passages:
-        words = [
-            word
-            for index in range(passage.first_turn, passage.last_turn + 1)
-            if index in by_index
-            for at, word in enumerate(by_index[index].words)
-            if (index, at) >= (passage.first_turn, passage.first_word)
-            and (index, at) <= (passage.last_turn, passage.last_word)
-        ]
-        if words:
-            speaker, text = by_index[passage.first_turn].speaker, text_of(words)
-            start, end = min(word.start for word in words), max(word.end for word in words)
-            yield Hit(passage.first_turn, speaker, start, end, text, text, round(passage.similarity, 4))

@@ -1,33 +1,40 @@
 import hashlib
-import json
-import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 import psycopg
 from sqlalchemy.exc import DBAPIError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from db.core.database import OUTAGES, Database, Reader
 from db.core.pages import InvalidCursor
 from db.workspace import access_log, keys
 from pipeline.domain.call import Sender
+from serve_app.api.bodies import MAX_BODY_BYTES
 from serve_app.api.errors import Busy, InvalidQuery, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
 from serve_app.experiments.configuration import Set, SettingRefused
-from serve_app.http.auth import READ, Authenticator, UnknownKeyLimiter
-from serve_app.http.camel_json import to_camel_json
+from serve_app.http.admission import Admission
+from serve_app.http.auth import Authenticator, UnknownKeyLimiter
+from serve_app.http.camel_json import to_json
 from serve_app.http.json_body import Fault
-from serve_app.http.limits import Buckets, Gate
-from serve_app.http.problems import TooManyRequests
+from serve_app.http.limits import Buckets, LimitOptions, read_body
+from serve_app.http.problems import ResponseCut, TooManyRequests, Unavailable
+from serve_app.http.worker import Worker, WorkerLost
 from serve_app.records.query_embedding import QueryEmbedder
+
+if TYPE_CHECKING:
+    from serve_app.api.routing import Route
 
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
@@ -47,6 +54,7 @@ class ApiRequest(Generic[Q]):
     sounds: SoundFolder
     check_run: "CheckRun"
     comparisons: ComparisonCache
+    worker: Worker
 
     @property
     def call_id(self) -> UUID:
@@ -59,13 +67,14 @@ class ApiRequest(Generic[Q]):
         key, request_id = self.sender.key_id, self.request.state.request_id
         await access_log.note(self.database, self.reader, key, call_ids, what, detail, request_id)
 
-    async def may_still_read(self) -> bool:
-        """Return whether the key of a long-lived request is still valid."""
+    async def may_still_read(self, scope: str) -> bool:
+        """Return whether the key of a long response still has its scope and team."""
         try:
             secret = self.request.headers["authorization"].split()[-1]
-            return await keys.find(self.database, secret) is not None
+            sender = await keys.find(self.database, secret)
         except UNAVAILABLE:
             return True
+        return sender is not None and scope in sender.scopes and sender.team_id == self.sender.team_id
 
 
 CheckRun = Callable[[Set], Set]
@@ -82,8 +91,31 @@ def no_runs(changes: Set) -> Set:
 Handler = Callable[[ApiRequest[Any]], Awaitable[Response]]
 
 
+class Work(Enum):
+    """Kinds of work, each with its places."""
+
+    READ = auto()
+    SEARCH = auto()
+    SOUND = auto()
+    WRITE = auto()  # receiving a body
+    STREAM = auto()
+    EXPORT = auto()
+
+
+class Held(Response):
+    """A response that holds places until it is sent, or its client is gone."""
+
+    def __init__(self, response: Response, places: AsyncExitStack) -> None:
+        self._response, self._places = response, places
+        self.status_code = response.status_code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._places:
+            await self._response(scope, receive, send)
+
+
 class Authorizer:
-    """Authorizes requests, and limits their rate per key and their number at a time."""
+    """Authorizes requests, limits their rate per key, and shares the places of each kind of work."""
 
     def __init__(
         self,
@@ -93,13 +125,23 @@ class Authorizer:
         sounds: SoundFolder,
         source: Callable[[Request], str],
         check_run: "CheckRun",
+        worker: Worker,
     ) -> None:
         self._database = database
         self._options = options
-        self._shared = (options, questions, sounds, check_run, ComparisonCache())
+        self._shared = (options, questions, sounds, check_run, ComparisonCache(), worker)
         self._source = source
-        self._gate = Gate(options.CONCURRENCY, options.RETRY_AFTER_SECONDS)
-        self._streams = Gate(options.STREAMS, options.RETRY_AFTER_SECONDS)
+        self._places = {
+            work: Admission(places, options.RETRY_AFTER_SECONDS)
+            for work, places in {
+                Work.READ: options.READS,
+                Work.SEARCH: options.SEARCHES,
+                Work.SOUND: options.SOUNDS,
+                Work.WRITE: options.WRITES,
+                Work.STREAM: options.STREAMS,
+                Work.EXPORT: options.EXPORTS,
+            }.items()
+        }
         self._buckets = Buckets(options.per_minute, options.burst)
         self._keys = Authenticator(
             self._find,
@@ -108,42 +150,70 @@ class Authorizer:
             is_malformed=keys.is_malformed,
         )
 
-    async def enter(
-        self, request: Request, model: type[QueryParameters], handle: Handler, lasts: bool = False, scope: str = READ
-    ) -> Response:
-        """Return the response of `handle` if the key has the scope. `lasts`: the response is a stream, which counts
-        against the limit of streams until it ends."""
-        with self._gate.passage():
-            sender = await self._keys.sender(request.headers.getlist("authorization"), self._source(request), scope)
-            try:
-                allowance = self._buckets.take(sender.key_id)
-            except TooManyRequests as refused:
-                raise TooManyReads(refused.headers) from None
-            query = read_query(request.query_params, model)
-            reader = Reader(sender.workspace_id, sender.team_id, self._options.QUERY_SECONDS)
-            reading = ApiRequest(request, query, self._database, reader, sender, *self._shared)
+    async def enter(self, request: Request, route: "Route") -> Response:
+        """Return the response of a route's handler if the key has the scope.
+
+        A place is held while the handler runs, and by a stream until it ends.
+        """
+        headers = request.headers.getlist("authorization")
+        sender = await self._keys.sender(headers, self._source(request), route.scope)
+        try:
+            allowance = self._buckets.take(sender.key_id)
+        except TooManyRequests as refused:
+            raise TooManyReads(refused.headers) from None
+        query = read_query(request.query_params, route.query)
+        if request.method not in ("GET", "HEAD"):
+            await self._receive(request, sender)
+        seconds = self._options.SEARCH_SECONDS if query.searches else self._options.QUERY_SECONDS
+        reader = Reader(sender.workspace_id, sender.team_id, seconds)
+        reading = ApiRequest(request, query, self._database, reader, sender, *self._shared)
+        work = Work.SEARCH if query.searches and route.work is Work.READ else route.work
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._place(work, sender))
             async with self._answered():
-                answer = await handle(reading)
-        if lasts and isinstance(answer, StreamingResponse):
-            answer.body_iterator = self._within(answer.body_iterator)
-        if request.method == "HEAD" and isinstance(answer, StreamingResponse):
-            answer = Response(None, answer.status_code, dict(answer.headers))  # HEAD: do not generate the body
-        for name, value in allowance.headers().items():
-            answer.headers[name] = value
-        answer.headers.setdefault("Cache-Control", "private, no-cache")
-        answer.headers.setdefault("X-Content-Type-Options", "nosniff")
+                answer = await route.handler(reading)
+            if request.method == "HEAD" and isinstance(answer, StreamingResponse):
+                answer = Response(None, answer.status_code, dict(answer.headers))  # HEAD: do not generate the body
+            for name, value in allowance.headers().items():
+                answer.headers[name] = value
+            answer.headers.setdefault("Cache-Control", "private, no-cache")
+            answer.headers.setdefault("X-Content-Type-Options", "nosniff")
+            if isinstance(answer, StreamingResponse):
+                answer.body_iterator = self._guarded(answer.body_iterator, reading, route)
+                answer = Held(answer, stack.pop_all())
         return answer
 
-    async def _within(self, body: Any) -> AsyncIterator[Any]:
-        """Yield the stream, counted against the limit of streams."""
-        with self._streams.passage():
-            async for part in body:
-                yield part
+    async def _receive(self, request: Request, sender: Sender) -> None:
+        """Read the body before the request takes a place of those that read: a slow body keeps nobody waiting."""
+        async with self._place(Work.WRITE, sender):
+            body = await read_body(request, LimitOptions(), MAX_BODY_BYTES)
+        request._body = body  # where Starlette keeps it for the handler
 
-    def refuse_streams(self) -> None:
-        """Raise `Busy` if the limit of streams is reached."""
-        if self._streams.inside >= self._options.STREAMS:
-            raise Busy(self._options.RETRY_AFTER_SECONDS, "Too many open streams. Retry later.")
+    @asynccontextmanager
+    async def _place(self, work: "Work", sender: Sender) -> AsyncIterator[None]:
+        try:
+            place = self._places[work].place(sender.workspace_id, sender.key_id)
+            await place.__aenter__()
+        except Unavailable:
+            raise Busy(self._options.RETRY_AFTER_SECONDS) from None
+        try:
+            yield
+        finally:
+            await place.__aexit__(None, None, None)
+
+    async def _guarded(self, body: Any, reading: ApiRequest[Any], route: "Route") -> AsyncIterator[Any]:
+        """Yield a stream for a limited time, and while its key may read; else cut it off."""
+        ends = time.monotonic() + self._options.EXPORT_SECONDS
+        checked = time.monotonic()
+        async for part in body:
+            now = time.monotonic()
+            if now - checked > self._options.KEY_SECONDS:
+                checked = now
+                if not await reading.may_still_read(route.scope):
+                    raise ResponseCut("its key may no longer read")
+            if now > ends:
+                raise ResponseCut("its time is over")
+            yield part
 
     async def _find(self, secret: str) -> Sender | None:
         async with self._answered():
@@ -158,6 +228,8 @@ class Authorizer:
         except InvalidCursor as error:
             fault = Fault("/cursor", f"cursor is {error}. Omit it to start from the first page.")
             raise InvalidQuery([fault]) from None
+        except WorkerLost as error:
+            raise TooSlow(retry) from error
         except UNAVAILABLE as error:
             raise (TooSlow(retry) if _canceled(error) else Busy(retry)) from error
 
@@ -171,24 +243,6 @@ def json_answer(reading: ApiRequest[Any], data: Any, same: Any = None) -> Respon
     """Return data as JSON, or 304 if the ETag matches. `same`: the part that the ETag covers; None: all."""
     body = to_json(data)
     return tagged(reading, body, "application/json", same=body if same is None else to_json(same))
-
-
-def to_json(data: Any) -> bytes:
-    """Return data as one line of JSON with names in camelCase; NaN and infinity become null."""
-    shown = to_camel_json(data)
-    try:
-        text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(shown), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
-
-
-def _finite(shown: Any) -> Any:
-    if isinstance(shown, dict):
-        return {key: _finite(value) for key, value in shown.items()}
-    if isinstance(shown, list):
-        return [_finite(value) for value in shown]
-    return None if isinstance(shown, float) and not math.isfinite(shown) else shown
 
 
 def tagged(

@@ -20,8 +20,8 @@ from db.search.task_list import TaskLine
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import administration, audio, calibrations, calls, editing, questions, runs, stream
-from serve_app.api.access import Authorizer, CheckRun, no_runs
+from serve_app.api import administration, audio, calibrations, calls, editing, export, questions, runs, stream
+from serve_app.api.access import Authorizer, CheckRun, Work, no_runs
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
 from serve_app.api.errors import MethodNotAllowed, NoSuchPath
@@ -42,6 +42,7 @@ from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
 from serve_app.http import problems
 from serve_app.http.auth import source_of
+from serve_app.http.worker import Worker
 from serve_app.records.query_embedding import QueryEmbedder
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
@@ -83,6 +84,7 @@ ROUTES = (
         AudioQuery,
         "Recording as fetched, or one channel as WAV; supports Range requests",
         media=("audio/*", "application/octet-stream"),
+        work=Work.SOUND,
     ),
     Route(
         f"{CALL}/events",
@@ -108,11 +110,11 @@ ROUTES = (
     Route("/queue", calls.show_queue, NoQuery, "Show the queue by team", Page[TeamQueue]),
     Route(
         "/export",
-        stream.export_calls,
+        export.export_calls,
         ExportQuery,
         "Export all calls that match a filter",
         media=("application/x-ndjson", "text/csv", PARQUET),
-        lasts=True,
+        work=Work.EXPORT,
     ),
     Route(
         "/events/stream",
@@ -120,7 +122,7 @@ ROUTES = (
         StreamQuery,
         "Stream changes of calls as server-sent events, each at least once",
         media=("text/event-stream",),
-        lasts=True,
+        work=Work.STREAM,
     ),
 )
 
@@ -164,18 +166,16 @@ def build_api(
             embedder = QueryEmbedder(embedding or EmbeddingOptions(), store)
             embedder.start()
             stack.callback(embedder.close)
-            authorizers[:] = [
-                Authorizer(database, options, embedder, sounds, partial(source_of, header=source_header), check_run)
-            ]
+            worker = Worker()
+            stack.push_async_callback(worker.close)
+            source = partial(source_of, header=source_header)
+            authorizers[:] = [Authorizer(database, options, embedder, sounds, source, check_run, worker)]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             (authorizer,) = authorizers
-            route = routes["GET" if request.method == "HEAD" else request.method]
-            if route.lasts:
-                authorizer.refuse_streams()
-            return await authorizer.enter(request, route.query, route.handler, route.lasts, route.scope)
+            return await authorizer.enter(request, routes["GET" if request.method == "HEAD" else request.method])
 
         return answer
 

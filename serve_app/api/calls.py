@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -47,7 +48,9 @@ async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
     # No transaction that was open at that moment is still running, so none can commit an earlier change.
     as_of = await now(reading) - timedelta(seconds=ANSWER_SECONDS)
     page = (
-        await call_list.list_calls(reading.database, reading.reader, query.to_filter(), query.cursor, query.limit)
+        await call_list.list_calls(
+            reading.database, reading.reader, query.to_filter(), query.cursor, query.limit, reading.worker.run
+        )
         if query.meaning is None
         else await _by_meaning(reading, query.meaning)
     )
@@ -62,7 +65,10 @@ async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page
     try:
         model, vector = await reading.questions.vector(question)
         filters = query.to_filter()
-        return Page(await semantic.closest_calls(reading.database, reading.reader, vector, model, filters, query.limit))
+        run = reading.worker.run
+        return Page(
+            await semantic.closest_calls(reading.database, reading.reader, vector, model, filters, query.limit, run)
+        )
     except SwitchedOff:
         raise MeaningOff from None
     except OtherModel as error:
@@ -93,7 +99,7 @@ async def show_call(reading: ApiRequest[VersionQuery]) -> Response:
     call_record = await record(reading)
     if call_record.transcript is not None:
         await reading.note("record", [reading.call_id])
-    return json_answer(reading, call_record)
+    return await asyncio.to_thread(json_answer, reading, call_record)
 
 
 async def show_transcript(reading: ApiRequest[VersionQuery]) -> Response:
@@ -104,8 +110,8 @@ async def show_transcript(reading: ApiRequest[VersionQuery]) -> Response:
         raise NotReady
     await reading.note("transcript", [reading.call_id], form)
     if form == "json":
-        return json_answer(reading, transcript)
-    body = transcripts.FORMATS[form](transcript).encode("utf-8", "replace")
+        return await asyncio.to_thread(json_answer, reading, transcript)
+    body = (await asyncio.to_thread(transcripts.FORMATS[form], transcript)).encode("utf-8", "replace")
     headers = {
         "Content-Disposition": f'inline; filename="{reading.call_id}.{form}"',
         "X-Content-Type-Options": "nosniff",

@@ -2,6 +2,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serve_app.http.admission import Places
 from serve_app.http.limits import burst
 
 
@@ -13,15 +14,24 @@ class ApiOptions(BaseModel):
     BURST_SECONDS: ClassVar[float] = 15.0  # burst of an idle key: its rate over this time
     RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0  # as for submissions
-    STREAMS: ClassVar[int] = 128  # of events and exports at once; more get 503
     STREAM_SECONDS: ClassVar[float] = 600.0  # then a stream of events ends; the client resumes it
+    EXPORT_SECONDS: ClassVar[float] = 3600.0  # then an export or a download is cut off
+    KEY_SECONDS: ClassVar[float] = 5.0  # between two checks that the key of a stream is still valid
     POLL_SECONDS: ClassVar[float] = 1.0  # between two polls for changes
     SOUND_WAIT_SECONDS: ClassVar[float] = 15.0  # max. wait for decoded audio; then 503 while decoding continues
     MEASURE_WAIT_SECONDS: ClassVar[float] = 5.0  # max. wait for a comparison; then 202 while it continues
     DECODERS: ClassVar[int] = 2  # recordings decoded at once
-    CONCURRENCY: ClassVar[int] = 32  # concurrent requests of a replica; more get 503
-    POOL_SIZE: ClassVar[int] = 4  # PostgreSQL connections of a replica
+    POOL_SIZE: ClassVar[int] = 12  # PostgreSQL connections of a replica, of each of two pools
     QUERY_SECONDS: ClassVar[float] = 5.0  # max. time of a query; then 503
+    SEARCH_SECONDS: ClassVar[float] = 3.0  # max. time of a query with words or names
+    REQUESTS: ClassVar[int] = 1024  # that Serve passes on to a replica; those without a place wait or are refused
+    # Places per kind of work, so that neither a workspace nor a key can take all.
+    READS: ClassVar[Places] = Places(total=8, per_workspace=6, per_key=4, waiting=32, seconds=5.0)
+    SEARCHES: ClassVar[Places] = Places(total=3, per_workspace=2, per_key=2, waiting=8, seconds=5.0)
+    SOUNDS: ClassVar[Places] = Places(total=64, per_workspace=48, per_key=12, waiting=12, seconds=5.0)
+    WRITES: ClassVar[Places] = Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0)
+    STREAMS: ClassVar[Places] = Places(total=128, per_workspace=96, per_key=16, waiting=0, seconds=0.0)
+    EXPORTS: ClassVar[Places] = Places(total=4, per_workspace=3, per_key=2, waiting=0, seconds=0.0)
     SOUND_BYTES: ClassVar[int] = 2 << 30  # cache of decoded audio of a replica
 
     per_minute: float = Field(

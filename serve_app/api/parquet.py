@@ -1,20 +1,19 @@
 """Parquet export as a stream of row groups. A truncated file has no footer, so readers reject it."""
 
+import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from db.search.call_list import CallLine
 from serve_app.http.camel_json import camel, to_camel_json
 
 MEDIA_TYPE = "application/vnd.apache.parquet"
 GROUP_ROWS = 1000  # in a row group; fewer make a file large and slow to read
-GROUP_WORDS = 200_000  # in a row group, so that one of long calls fits in memory
+GROUP_BYTES = 32 << 20  # in a row group, so that one of long calls fits in memory
 
 _TIMES = ("start_time", "created_at", "updated_at", "completed_at")
 _TYPES = {
@@ -36,53 +35,35 @@ _WORD = pa.struct(
     }
 )
 
-Row = Mapping[str, Any]
-Transcripts = Callable[[Sequence[CallLine]], Awaitable[Mapping[UUID, Any]]]
 
-
-async def parquet(
-    columns: Sequence[str],
-    pages: AsyncIterator[tuple[CallLine, ...]],
-    flat: Callable[[CallLine], Row],
-    transcripts: Transcripts | None,
-) -> AsyncIterator[bytes]:
-    """Yield the file in pieces: one row per call with `columns`, named in camelCase.
-
-    `flat` returns the row of a call. `transcripts` returns the JSON transcripts of a page of calls for the column
-    `words`, which is null for a call without a transcript.
-    """
+async def parquet(schema: pa.Schema, tables: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the file in pieces. `tables`: Arrow streams of `schema`."""
     sink = _Sink()
-    fields = [pa.field(camel(name), _TYPES.get(name, pa.string())) for name in columns]
-    schema = pa.schema([*fields, pa.field("words", pa.list_(_WORD))] if transcripts else fields)
-    rows: list[dict[str, Any]] = []
-    words = 0
+    group: list[pa.Table] = []
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        async for page in pages:
-            page_transcripts = await transcripts(page) if transcripts else {}
-            for line in page:
-                row = {camel(name): _cell(value) for name, value in flat(line).items()}
-                if (transcript := page_transcripts.get(line.call.call_id)) is not None:
-                    row["words"] = list(_words(transcript))
-                    words += len(row["words"])
-                rows.append(row)
-            if len(rows) >= GROUP_ROWS or words >= GROUP_WORDS:
-                writer.write_table(pa.Table.from_pylist(rows, schema))
-                rows, words = [], 0
+        async for stream in tables:
+            group.append(pa.ipc.open_stream(stream).read_all())
+            if sum(table.num_rows for table in group) >= GROUP_ROWS or sum(t.nbytes for t in group) >= GROUP_BYTES:
+                await asyncio.to_thread(writer.write_table, pa.concat_tables(group))
+                group = []
                 yield sink.taken()
-        if rows:
-            writer.write_table(pa.Table.from_pylist(rows, schema))
+        if group:
+            await asyncio.to_thread(writer.write_table, pa.concat_tables(group))
     yield sink.taken()
 
 
-def _cell(value: Any) -> Any:
+def schema_of(columns: Sequence[str], words: bool) -> pa.Schema:
+    """Return the schema: one row per call with `columns`, named in camelCase.
+
+    `words`: also a column with the words of the transcript, which is null for a call without one.
+    """
+    fields = [pa.field(camel(name), _TYPES.get(name, pa.string())) for name in columns]
+    return pa.schema([*fields, pa.field("words", pa.list_(_WORD))] if words else fields)
+
+
+def to_cell(value: Any) -> Any:
+    """Return the value of a cell."""
     return value if isinstance(value, datetime) else to_camel_json(value)
-
-
-def _words(transcript: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for turn in transcript["turns"]:
-        for word in turn["words"]:
-            fields = {name: word[name] for name in ("start", "end", "text", "confidence", "doubtful")}
-            yield {"turn": turn["index"], "speaker": turn["speaker"], **fields}
 
 
 class _Sink(io.RawIOBase):

@@ -49,6 +49,11 @@ class QueryParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=camel)
 
+    @property
+    def searches(self) -> bool:
+        """Whether the query looks for words, which costs more than a look-up."""
+        return any(getattr(self, name, None) is not None for name in ("text", "name", "meaning"))
+
 
 class NoQuery(QueryParameters):
     """No parameters."""

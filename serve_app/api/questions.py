@@ -21,9 +21,9 @@ from db.workspace.questions import StoredQuestion, StoredScorecard
 from serve_app.api.access import ApiRequest, json_answer, tagged
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, QuestionRefusal
+from serve_app.api.export_rows import csv_table
 from serve_app.api.queries import NoQuery, ScoreQuery
 from serve_app.api.routing import Route
-from serve_app.api.stream import csv_rows
 from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import NotAuthenticated
@@ -72,7 +72,7 @@ async def list_scores(reading: ApiRequest[ScoreQuery]) -> Response:
     if query.format == "json":
         return json_answer(reading, Page(tuple(weeks)))
     names = dict.fromkeys(field.name for field in fields(ScoreWeek))
-    body = csv_rows([names], header=True) + csv_rows([{name: getattr(week, name) for name in names} for week in weeks])
+    body = csv_table(names, ([getattr(week, name) for name in names] for week in weeks))
     disposition = {"Content-Disposition": f'attachment; filename="{key}.csv"'}
     return tagged(reading, body, "text/csv; charset=utf-8", disposition)
 

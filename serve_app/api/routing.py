@@ -4,7 +4,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from db.workspace.admin_log import ADMIN
-from serve_app.api.access import Handler
+from serve_app.api.access import Handler, Work
 from serve_app.api.queries import QueryParameters
 from serve_app.http.auth import EDIT, READ
 
@@ -13,7 +13,8 @@ from serve_app.http.auth import EDIT, READ
 class Route:
     """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
 
-    Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is accepted.
+    `work`: whose places it takes. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
+    accepted.
     """
 
     path: str
@@ -22,7 +23,7 @@ class Route:
     summary: str
     answer: Any = None
     media: tuple[str, ...] = ()
-    lasts: bool = False
+    work: Work = Work.READ
     method: str = "GET"
     body: Any = None
     admin: bool = False

@@ -14,7 +14,7 @@ from db.experiments import gold_sets, runs
 from db.experiments.gold_sets import GoldSet
 from pipeline.evaluation.compare import Slice, SystemVerdict
 from pipeline.evaluation.report import Rate
-from serve_app.api.access import ApiRequest, json_answer, to_json
+from serve_app.api.access import ApiRequest, json_answer
 from serve_app.api.errors import Busy, InvalidQuery, RunRefusal
 from serve_app.api.queries import RunComparisonQuery
 from serve_app.experiments import compare_runs
@@ -26,6 +26,7 @@ from serve_app.experiments.comparison_cache import (
     MeasuredMetric,
     MeasuredSet,
 )
+from serve_app.http.camel_json import to_json
 from serve_app.http.json_body import Fault
 
 COMMAND = "`switchboard runs compare` measures all of them."

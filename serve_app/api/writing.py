@@ -3,8 +3,9 @@ from typing import Any
 from starlette.responses import Response
 
 from db.workspace.admin_log import Actor
-from serve_app.api.access import ApiRequest, to_json
+from serve_app.api.access import ApiRequest
 from serve_app.api.errors import OutsideTeam
+from serve_app.http.camel_json import to_json
 
 
 def actor(writing: ApiRequest[Any]) -> Actor:

@@ -1,6 +1,7 @@
 """Reads corrected calls and machine results in the form that `evaluation` compares."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -12,12 +13,14 @@ from db.experiments.gold_sets import GoldSet
 from db.queue import stage_times
 from db.records import annotations, views
 from db.records.annotations import CallAnnotations
+from db.records.views import StoredTranscript
 from pipeline.domain.insight import Contact, Task
+from pipeline.domain.speech import Transcript
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, from_hypothesis, from_transcript
 from serve_app.operations.estimates import engine_work, whole_cost
 from serve_app.operations.scaling_options import ScalingOptions
 
-PAGE = 100  # calls read in one transaction
+PAGE = 20  # calls read in one transaction
 READ_SECONDS = 60.0  # per statement
 
 _CALL = TypeAdapter(TrueCall)
@@ -50,11 +53,11 @@ async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence
     calls: list[TrueCall] = []
     async for page in _pages(call_ids):
         async with database.transaction(with_long_timeout(reader), snapshot=True) as connection:
-            transcripts = await views.transcripts_of(connection, page)
+            stored = await views.stored_transcripts(connection, page)
             corrections = await annotations.annotations_of(connection, page)
         calls += [
             _with_corrections(from_transcript(str(call_id), transcript), corrections[call_id])
-            for call_id, transcript in transcripts
+            async for call_id, transcript in _parsed(stored, lambda call: call.edited().transcript)
         ]
     return calls
 
@@ -70,14 +73,14 @@ async def live_calls(
     facts: dict[str, dict[str, str]] = {}
     async for page in _pages(call_ids):
         async with database.transaction(with_long_timeout(reader), snapshot=True) as connection:
-            transcripts = await views.transcripts_of(connection, page, machine=True)
+            stored = await views.stored_transcripts(connection, page)
             findings = await annotations.findings_of(connection, page)
             ids = [
                 item.value.get("contact_id") for all_ in findings.values() for item in all_ if item.step == "contacts"
             ]
             people = {key: as_contact(item) for key, item in (await annotations.contacts_of(connection, ids)).items()}
             worked = await stage_times.worked_of(connection, page)
-        for call_id, transcript in transcripts:
+        async for call_id, transcript in _parsed(stored, lambda call: call.machine()):
             work = engine_work(worked.get(call_id, ()), scaling)
             seconds = sum(item.seconds for item in work) if work else None
             calls.append(
@@ -85,6 +88,14 @@ async def live_calls(
             )
             facts[str(call_id)] = {"layout": str(transcript.layout.kind)}
     return calls, facts
+
+
+async def _parsed(
+    stored: Sequence[StoredTranscript], parse: Callable[[StoredTranscript], Transcript | None]
+) -> AsyncIterator[tuple[UUID, Transcript]]:
+    for call in stored:
+        if (transcript := await asyncio.to_thread(parse, call)) is not None:
+            yield call.call_id, transcript
 
 
 async def agents(database: Database, workspace_id: UUID, gold_set: GoldSet) -> dict[str, dict[str, str]]:

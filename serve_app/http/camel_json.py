@@ -1,4 +1,6 @@
 import dataclasses
+import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -25,6 +27,24 @@ def to_camel_json(value: Any, keys_are_names: bool = True) -> Any:
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
         return [to_camel_json(item, keys_are_names) for item in value]
     return _scalar(value)
+
+
+def to_json(data: Any) -> bytes:
+    """Return data as one line of JSON with names in camelCase; NaN and infinity become null."""
+    shown = to_camel_json(data)
+    try:
+        text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(shown), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def _finite(shown: Any) -> Any:
+    if isinstance(shown, dict):
+        return {key: _finite(value) for key, value in shown.items()}
+    if isinstance(shown, list):
+        return [_finite(value) for value in shown]
+    return None if isinstance(shown, float) and not math.isfinite(shown) else shown
 
 
 def fields(value: Any) -> dict[str, Any]:

@@ -44,6 +44,10 @@ class Refusal(Exception):
         self.more: dict[str, Any] = {}  # further members of the problem
 
 
+class ResponseCut(Exception):
+    """A response that has begun is cut off, so that its reader notices: the reason."""
+
+
 class BodyRefused(Refusal):
     """The request body is invalid; errors lists every fault."""
 
@@ -114,6 +118,10 @@ class TooManyRequests(Refusal):
 
     def __init__(self, retry_after: int, headers: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(None, {"Retry-After": str(retry_after), **headers})
+
+
+class TooManyAtOnce(TooManyRequests):
+    """Too many requests of this key or address at the same time. Retry later."""
 
 
 class BacklogFull(Refusal):
@@ -258,6 +266,9 @@ class RequestIds:
         try:
             with work_context(work):
                 await self._app(scope, receive, stamped)
+        except ResponseCut as reason:
+            log.warning("request %s was cut off: %s", request_id.decode(), reason)
+            raise
         except Exception as error:
             log.error("request %s crashed: %s", request_id.decode(), logs.places(error))
             if started:

@@ -1,0 +1,122 @@
+"""Admission of requests: places for one kind of work, shared fairly between workspaces and their keys.
+
+No workspace and no key can hold all places. A request that finds none waits for a short time; a place that becomes
+free goes to the workspace that holds the fewest, then to the key that holds the fewest. A party that asks for more than
+its share gets 429; 503 means that all places are taken by several others.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from serve_app.http.problems import TooManyAtOnce, Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Limits of one kind of work in a process. `waiting`: requests of a key that may wait, for up to `seconds`."""
+
+    total: int
+    per_workspace: int
+    per_key: int
+    waiting: int
+    seconds: float
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    workspace: Hashable
+    key: Hashable
+    granted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Admission:
+    """The places of one kind of work. Belongs to one event loop."""
+
+    def __init__(self, places: Places, retry_after: int) -> None:
+        self._places = places
+        self._retry_after = retry_after
+        self._inside = 0
+        self._of_workspace: Counter[Hashable] = Counter()
+        self._of_key: Counter[tuple[Hashable, Hashable]] = Counter()
+        self._waiters: list[_Waiter] = []  # in order of arrival
+
+    @asynccontextmanager
+    async def place(self, workspace: Hashable, key: Hashable) -> AsyncIterator[None]:
+        """Hold a place. Raises `TooManyAtOnce` where the key or workspace has its share, else `Unavailable`."""
+        await self._enter(workspace, key)
+        try:
+            yield
+        finally:
+            self._leave(workspace, key)
+
+    async def _enter(self, workspace: Hashable, key: Hashable) -> None:
+        if self._is_free(workspace, key):
+            self._take(workspace, key)
+            return
+        if sum((waiter.workspace, waiter.key) == (workspace, key) for waiter in self._waiters) >= self._places.waiting:
+            raise self._refusal(workspace, key)
+        waiter = _Waiter(workspace, key)
+        self._waiters.append(waiter)
+        try:
+            await asyncio.wait_for(asyncio.shield(waiter.granted), self._places.seconds)
+        except TimeoutError:
+            if not waiter.granted.done():  # else granted in the same turn of the loop
+                self._waiters.remove(waiter)
+                raise self._refusal(workspace, key) from None
+        except asyncio.CancelledError:
+            if waiter.granted.done():
+                self._leave(workspace, key)
+            else:
+                self._waiters.remove(waiter)
+            raise
+
+    def _is_free(self, workspace: Hashable, key: Hashable) -> bool:
+        places = self._places
+        return (
+            self._inside < places.total
+            and self._of_workspace[workspace] < places.per_workspace
+            and self._of_key[workspace, key] < places.per_key
+        )
+
+    def _refusal(self, workspace: Hashable, key: Hashable) -> TooManyAtOnce | Unavailable:
+        """Blame the key or workspace that holds its share, or an equal part of what all hold."""
+        places = self._places
+        share = math.ceil(places.total / max(1, len(self._of_workspace)))
+        if (
+            self._of_key[workspace, key] >= places.per_key
+            or self._of_workspace[workspace] >= min(places.per_workspace, share)
+            or places.waiting == 0
+        ):
+            return TooManyAtOnce(self._retry_after)
+        return Unavailable(self._retry_after)
+
+    def _take(self, workspace: Hashable, key: Hashable) -> None:
+        self._inside += 1
+        self._of_workspace[workspace] += 1
+        self._of_key[workspace, key] += 1
+
+    def _leave(self, workspace: Hashable, key: Hashable) -> None:
+        self._inside -= 1
+        for counter, name in ((self._of_workspace, workspace), (self._of_key, (workspace, key))):
+            counter[name] -= 1
+            if not counter[name]:
+                del counter[name]
+        self._grant()
+
+    def _grant(self) -> None:
+        """Give free places to waiting requests, fewest places first."""
+        while eligible := [waiter for waiter in self._waiters if self._is_free(waiter.workspace, waiter.key)]:
+            waiter = min(
+                eligible,
+                key=lambda waiter: (
+                    self._of_workspace[waiter.workspace],
+                    self._of_key[waiter.workspace, waiter.key],
+                ),
+            )
+            self._waiters.remove(waiter)
+            self._take(waiter.workspace, waiter.key)
+            waiter.granted.set_result(None)

@@ -1,0 +1,123 @@
+"""A process for the CPU-bound work of requests: long transcripts must not stop the event loop of others.
+
+The process starts with the first job, at a low priority, and works on one job at a time. It ends with its parent, whose
+end closes the pipe between them. A lost process is replaced.
+"""
+
+import asyncio
+import importlib
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_SECONDS = 60.0  # of one job; then the process is replaced
+NICE = 10
+_LENGTH = struct.Struct(">Q")
+
+
+class WorkerLost(Exception):
+    """The process ended twice during a job, or the job took longer than `MAX_SECONDS`."""
+
+
+class Worker:
+    """Runs functions in one other process. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._jobs: set[asyncio.Task[object]] = set()
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of a function of a module; arguments, result and exceptions are pickled.
+
+        Raises what the function raises, and `WorkerLost`. A canceled caller does not wait for the rest of the job.
+        """
+        job: asyncio.Task[T] = asyncio.create_task(self._run(function, args, kwargs))
+        self._jobs.add(job)
+        job.add_done_callback(self._ended)
+        return await asyncio.shield(job)
+
+    async def close(self) -> None:
+        """Stop the process."""
+        for job in list(self._jobs):
+            job.cancel()
+        await self._stop()
+
+    def _ended(self, job: asyncio.Task[object]) -> None:
+        self._jobs.discard(job)
+        if not job.cancelled():
+            job.exception()  # the caller may be gone
+
+    async def _run(self, function: Callable[P, T], args: object, kwargs: object) -> T:
+        request = pickle.dumps((function.__module__, function.__qualname__, args, kwargs))
+        async with self._turn:
+            for last in (False, True):
+                try:
+                    async with asyncio.timeout(MAX_SECONDS):
+                        answer = await self._exchange(request)
+                    break
+                except TimeoutError:
+                    await self._stop()
+                    raise WorkerLost from None
+                except (OSError, asyncio.IncompleteReadError):
+                    await self._stop()
+                    if last:
+                        raise WorkerLost from None
+                except asyncio.CancelledError:
+                    await self._stop()  # its answer would be that of the next job
+                    raise
+        succeeded, result = pickle.loads(answer)  # noqa: S301
+        if not succeeded:
+            raise result
+        return result  # type: ignore[no-any-return]
+
+    async def _exchange(self, request: bytes) -> bytes:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                __name__,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+            )
+        source, sink = self._process.stdout, self._process.stdin
+        assert source is not None and sink is not None
+        sink.write(_LENGTH.pack(len(request)))
+        sink.write(request)
+        await sink.drain()
+        (length,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
+        return await source.readexactly(length)
+
+    async def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer jobs until the parent closes the pipe."""
+    while len(head := source.read(_LENGTH.size)) == _LENGTH.size:
+        module, name, args, kwargs = pickle.loads(source.read(_LENGTH.unpack(head)[0]))  # noqa: S301
+        try:
+            answer = (True, getattr(importlib.import_module(module), name)(*args, **kwargs))
+        except Exception as error:
+            answer = (False, error)
+        packed = pickle.dumps(answer)
+        sink.write(_LENGTH.pack(len(packed)))
+        sink.write(packed)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    os.nice(NICE)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    serve(sys.stdin.buffer, answers)
