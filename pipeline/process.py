@@ -131,7 +131,6 @@ async def _run(run: CallRun, llm: LlmClient | None) -> Outcome:
 
 
 async def _recognize(run: CallRun) -> RecognizedCall:
-    """Run the stages that need sound."""
     run.recordings.stored = await run.stage(Stage.FETCH, run.recordings.fetch)
     if run.call.recording_url2 and len(run.recordings.stored) == 1 and not run.warnings:  # in an earlier attempt
         run.warnings.append("One of the two recordings could not be fetched.")

@@ -134,7 +134,6 @@ def _needed(value: str | None, info: ValidationInfo) -> str | None:
 
 
 def load(options: AnalysisOptions) -> Engine:
-    """Return the engine that the options select."""
     make: Any = _class_of(options)
     return cast(Engine, make(options))
 
@@ -149,7 +148,6 @@ def analyze(material: Material, options: AnalysisOptions | None = None) -> tuple
 
 
 def asks_model(options: AnalysisOptions) -> bool:
-    """Return whether the engine queries a language model."""
     return issubclass(_class_of(options), AsksModel)
 
 

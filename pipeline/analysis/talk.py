@@ -95,7 +95,6 @@ def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[S
 
 
 def other(role: Role) -> str | None:
-    """Return the opposite party's role; None for an unknown role."""
     return {Role.REP: "customer", Role.CUSTOMER: "rep"}.get(role)
 
 

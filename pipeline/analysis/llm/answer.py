@@ -27,8 +27,6 @@ class _Stated(BaseModel):
 
 
 def _line(max_length: int) -> BeforeValidator:
-    """Return a validator that cuts a value to one line of printable text."""
-
     def clean(value: Any) -> Any:
         if not isinstance(value, str):
             return value

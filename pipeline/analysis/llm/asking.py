@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 
 def key_of(options: AnalysisOptions, messages: Sequence[Message]) -> str:
-    """Return the cache key of an answer: model, token limit and messages."""
     return digest_of(options.model, options.max_tokens, list(messages))
 
 
@@ -85,7 +84,6 @@ def _schema(request: ModelRequest) -> Callable[[bool], dict[str, Any]]:
 
 
 def _check(request: ModelRequest, text: ModelText) -> None:
-    """Raise `NoAnswer` or `UnreadableAnswer` if the text cannot be used."""
     if request.topic == "call":
         read(text)
     else:

@@ -97,7 +97,6 @@ def example_of(language: str | None) -> Example:
 
 
 def tokens(text: str) -> int:
-    """Return an upper estimate of the number of tokens."""
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
@@ -168,7 +167,6 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
 
 
 def repair(asked: Sequence[Message], answer: str, fault: str) -> list[Message]:
-    """Return the conversation with an unreadable answer and its fault."""
     return [
         *asked,
         {"role": "assistant", "content": answer[:MAX_REPAIRED]},

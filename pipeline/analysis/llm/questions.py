@@ -66,7 +66,6 @@ class AskedQuestion:
 
 
 def asked(material: Material) -> list[AskedQuestion]:
-    """Return the questions that apply to this call."""
     asked_questions: list[AskedQuestion] = []
     for question in material.roster.questions:
         turns = asked_turns(question, material) if question.type != "tracker" else None
@@ -76,7 +75,6 @@ def asked(material: Material) -> list[AskedQuestion]:
 
 
 def schema(questions: Sequence[AskedQuestion]) -> dict[str, Any]:
-    """Return the JSON schema of the answers: one for each question, or null."""
     quote = {
         "type": "object",
         "properties": {"turn": {"type": "integer"}, "text": {"type": "string"}},
@@ -204,7 +202,6 @@ def _answer(asked: AskedQuestion, data: Any, grounding: Grounding, material: Mat
 def _value(
     question: Question, answer: str | float, evidence: Evidence, turn: SpokenTurn, material: Material
 ) -> str | float | None:
-    """Return the answer in its type if the quote supports it; None otherwise."""
     text = " ".join(str(answer).split())[:MAX_ANSWER]
     if question.type == "yes/no":
         return text.lower() if text.lower() in ("yes", "no") else None

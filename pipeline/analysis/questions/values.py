@@ -27,7 +27,6 @@ class SpokenValue:
 
 
 def sentence_of(turn: SpokenTurn, first: int) -> Sentence | None:
-    """Return the sentence of a turn that contains the character `first`."""
     return next((sentence for sentence in turn.sentences if sentence.first <= first < sentence.last), None)
 
 

@@ -87,7 +87,6 @@ def _shape(language: str, word: str) -> str:
 
 @cache
 def _endings(language: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the endings of verbs by form, most specific first."""
     return tuple((form, tuple(endings)) for form, endings in pack(language).get("tasks", "endings", []))
 
 
@@ -155,7 +154,6 @@ def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
 
 
 def _around(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> Iterator[str]:
-    """Yield features of the turns before and after: the question, and the other party's reply."""
     last = candidate.number == len(candidate.turn.sentences) - 1
     yield from (f"answer {verdict.answer} {candidate.form}", f"last sentence {last}")
     before = turns[candidate.at - 1] if candidate.at else None
@@ -191,7 +189,6 @@ def _of_reply(candidate: Candidate, after: SpokenTurn, last: bool) -> Iterator[s
 
 
 def _of_neighbors(candidate: Candidate) -> Iterator[str]:
-    """Yield features of the sentences next to it in the same turn."""
     sentences, words = candidate.turn.sentences, candidate.words
     if candidate.number + 1 < len(sentences):
         following = sentences[candidate.number + 1].text

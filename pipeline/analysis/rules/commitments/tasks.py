@@ -66,7 +66,6 @@ def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
 
 
 def _owner(candidate: Candidate, roster: Roster) -> tuple[str, str | None]:
-    """Return owner and beneficiary: the speaker of a commitment, the other party of a request."""
     role = candidate.sentence.role
     mine, theirs = (role.value if role is not Role.UNKNOWN else "unknown"), other(role)
     if candidate.actor == LISTENER:

@@ -148,7 +148,6 @@ def _introduces_speaker(turn: SpokenTurn) -> SpokenName | None:
 
 
 def _greets(turn: SpokenTurn) -> bool:
-    """Return whether the turn begins with a greeting: "Hello", "Guten Tag"."""
     words = " ".join(word.strip(".,!?¿¡") for word in turn.text.lower().split()[:2])
     greetings = turn.pack.words("people", "greetings")
     return words in greetings or words.partition(" ")[0] in greetings

@@ -53,7 +53,6 @@ def _as_answer(before: SpokenTurn | None, turn: SpokenTurn) -> Fact | None:
 
 
 def _first_words(turn: SpokenTurn) -> Fact | None:
-    """Return the company in the first words of a call ("Nordlack, Meinhardt.")."""
     answering = firm_and_name(turn) if turn.turn.index == 0 else None
     return Fact(answering[0].quote.rstrip(","), answering[0]) if answering else None
 
@@ -80,7 +79,6 @@ def _asks_for_company_or_name(before: SpokenTurn) -> bool:
 
 
 def _first_capitalized(turn: SpokenTurn) -> Fact | None:
-    """Return the first capitalized words of an answer that are neither a greeting nor an article."""
     for sentence in turn.sentences:
         for match in re.finditer(_LONG_FIRM, sentence.text):
             if (span := _without_articles(match, turn.pack)) is not None:

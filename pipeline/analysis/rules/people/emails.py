@@ -48,7 +48,6 @@ def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
 
 
 def _blanked(text: str, aside: re.Pattern[str]) -> str:
-    """Blank out remarks about the address, and the pauses around them."""
     for match in aside.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
         start = len(before.rstrip(" ")) - before.rstrip(" ").endswith(",")
@@ -227,7 +226,6 @@ def _pause_ends_domain(items: tuple[Item, ...], at: int, taken: list[Item]) -> b
 
 
 def _ends_domain(item: Item, taken: list[Item]) -> bool:
-    """Return whether the domain ends before this item, which is no pause."""
     if item.kind in ("at", "end"):
         return True
     if not _dotted(taken):
@@ -238,7 +236,6 @@ def _ends_domain(item: Item, taken: list[Item]) -> bool:
 
 
 def _is_certain(item: Item) -> bool:
-    """Return whether the item can only be part of an address or a spelling."""
     return item.kind in ("letter", "figure", "joint", "dot")
 
 

@@ -51,7 +51,6 @@ def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
 
 
 def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    """Return whole names and their first and last parts."""
     whole = [contact.name for contact in contacts if contact.name]
     return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
 
@@ -167,7 +166,6 @@ def _numbers_in_turns(turns: Turns, region: str | None) -> Iterator[tuple[int, F
 
 
 def _dictated_numbers(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
-    """Yield numbers that span several turns."""
     for dictation in _dictations(turns):
         first = dictation.turns[0][1]
         score = _number_kind(turns, turns.index(first))
@@ -194,7 +192,6 @@ def _tails(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
 
 
 def _in_address(sentence: Sentence, at: int) -> bool:
-    """Return whether the place is in an address: a house number or a post code."""
     matches = (pattern.search(sentence.text) for pattern in sentence.pack.patterns("contact", "address"))
     return any(match.start("address") <= at < match.end("address") for match in matches if match)
 

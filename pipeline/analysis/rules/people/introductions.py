@@ -38,7 +38,6 @@ def introductions(turn: SpokenTurn) -> Iterator[SpokenName]:
 
 
 def addresses(turn: SpokenTurn) -> Iterator[SpokenName]:
-    """Yield names by which the speaker addresses the other party."""
     yield from _names_by(turn, "addressed")
 
 
@@ -127,7 +126,6 @@ def plausible(name: str, source: str, words: Pack) -> bool:
 
 
 def _holds_figure(name: str, words: Pack) -> bool:
-    """Return whether a part is a number, or an abbreviation: VAT, IBAN."""
     return any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in name.split())
 
 
@@ -328,7 +326,6 @@ def fuller(turn: SpokenTurn, spoken: SpokenName) -> Iterator[SpokenName]:
 
 
 def mentioned(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
-    """Yield known names anywhere in this turn."""
     names = sorted({name for name in known_names if name}, key=len, reverse=True)
     pattern = rf"\b(?:{'|'.join(map(re.escape, names))})\b"
     for sentence in turn.sentences if names else ():

@@ -295,7 +295,6 @@ def _spelled(name: str, letters: str, asked: bool) -> str | None:
 
 
 def _remarked(name: str, turns: Turns) -> str:
-    """Apply remarks about the name: "with a K", "ohne h"."""
     for before, turn in zip((None, *turns), turns, strict=False):
         if turn.role is not Role.CUSTOMER:
             continue

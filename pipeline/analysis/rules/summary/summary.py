@@ -57,7 +57,6 @@ def _value(material: Material, step: str) -> dict[str, Any]:
 
 
 def _names(material: Material) -> frozenset[str]:
-    """Return the parts of known and mentioned names, in lower case."""
     members = (name for member in material.roster.members for name in (member.name, *member.aliases))
     contacts = (contact.name for contact in material.roster.contacts if contact.name)
     spoken = _value(material, "contacts").get("heard", {}).get("name")
@@ -77,7 +76,6 @@ def _parts(
 
 
 def _quoted(part: str, quotes: list[Evidence], names: dict[str, str], material: Material) -> SummaryPart:
-    """Return a part that quotes sentences with their speaker."""
     label = next(turn.speaker for turn in material.transcript.turns if turn.index == quotes[0].turn)
     role = next((speaker.role.value for speaker in material.transcript.speakers if speaker.label == label), "")
     text = " ".join(evidence.quote for evidence in quotes)
