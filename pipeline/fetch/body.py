@@ -120,6 +120,8 @@ async def _as_sent(
 class LongerThanDeclared(RecordingTruncated):
     """More bytes arrived than declared: the length of the recording is unknown."""
 
+    code = RecordingTruncated.code
+
 
 def declared_length(headers: httpx.Headers) -> int | None:
     """Return Content-Length if it applies (RFC 9112, 6.3)."""

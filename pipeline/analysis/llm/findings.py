@@ -25,7 +25,7 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
     """
     if reading.stated["tasks"] and not reading.tasks:
         return None
-    agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
+    agent = material.value_of("agent").get("user_id")
     listed = []
     for timed in reading.tasks:
         day, owner_id = timed.task.due_date, agent if timed.task.owner == "rep" else None

@@ -81,11 +81,7 @@ def _phrases(turns: Turns, keys: tuple[str, ...]) -> Iterator[CueMatch]:
 
 
 def _matches(turn: SpokenTurn, key: str) -> Iterator[Evidence]:
-    for sentence in turn.sentences:
-        for pattern in turn.pack.patterns("direction", key):
-            match = pattern.search(sentence.text)
-            if match:
-                yield sentence.evidence(match.span())
+    return (sentence.evidence(match.span()) for sentence, match in turn.searches("direction", key))
 
 
 def _first_turns(turns: Turns, contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:

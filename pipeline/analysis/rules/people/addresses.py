@@ -20,13 +20,11 @@ def address_of(turns: Turns, refers_to_caller: RefersToCaller) -> Fact | None:
 def _numbered(street: Fact, turns: Turns, refers_to_caller: RefersToCaller) -> Fact:
     """Add a house number from another sentence ("Orchard Terrace." - "Number twelve?")."""
     for at, turn in enumerate(turns):
-        for sentence in turn.sentences:
-            for pattern in turn.pack.patterns("contact", "house_number"):
-                match = pattern.search(sentence.text)
-                if match and refers_to_caller(turns, at, sentence):
-                    figures = in_figures(match["number"], sentence)
-                    first = turn.pack.get("contact", "number_first", False)
-                    return replace(street, text=f"{figures} {street.text}" if first else f"{street.text} {figures}")
+        for sentence, match in turn.searches("contact", "house_number"):
+            if refers_to_caller(turns, at, sentence):
+                figures = in_figures(match["number"], sentence)
+                first = turn.pack.get("contact", "number_first", False)
+                return replace(street, text=f"{figures} {street.text}" if first else f"{street.text} {figures}")
     return street
 
 

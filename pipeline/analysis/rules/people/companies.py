@@ -58,14 +58,12 @@ def _first_words(turn: SpokenTurn) -> Fact | None:
 
 
 def _calling_from(turn: SpokenTurn) -> Fact | None:
-    for sentence in turn.sentences:
-        for pattern in turn.pack.patterns("people", "calling_from"):
-            match = pattern.search(sentence.text)
-            if match is None or not _may_be_company_of_person(match, turn.pack):
-                continue
-            if name := _company_name(match["company"], turn.pack):
-                first = match.start("company") + match["company"].index(name)
-                return Fact(name, sentence.evidence((first, first + len(name))))
+    for sentence, match in turn.searches("people", "calling_from"):
+        if not _may_be_company_of_person(match, turn.pack):
+            continue
+        if name := _company_name(match["company"], turn.pack):
+            first = match.start("company") + match["company"].index(name)
+            return Fact(name, sentence.evidence((first, first + len(name))))
     return None
 
 

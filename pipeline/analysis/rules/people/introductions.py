@@ -231,11 +231,9 @@ def given_after(turn: SpokenTurn, surname: str) -> str | None:
 
 def beside_street(turn: SpokenTurn) -> Iterator[SpokenName]:
     """Yield the name before the speaker's street ("Ja, Wimmers, Neusser Straße.")."""
-    for sentence in turn.sentences:
-        for pattern in turn.pack.patterns("contact", "address"):
-            match = pattern.search(sentence.text)
-            if match and match.groupdict().get("name") and (spoken := _clean(match, sentence)):
-                yield spoken
+    for sentence, match in turn.searches("contact", "address"):
+        if match.groupdict().get("name") and (spoken := _clean(match, sentence)):
+            yield spoken
 
 
 def firm_and_name(turn: SpokenTurn) -> tuple[Evidence, SpokenName] | None:

@@ -56,10 +56,5 @@ def _voicemail(turns: Turns) -> Evidence | None:
 
 
 def _cue(turns: Turns, key: str, roles: tuple[Role, ...] = tuple(Role)) -> Evidence | None:
-    for turn in turns:
-        for sentence in turn.sentences if turn.role in roles else ():
-            for pattern in turn.pack.patterns("summary", key):
-                match = pattern.search(sentence.text)
-                if match:
-                    return sentence.evidence(match.span())
-    return None
+    places = (place for turn in turns if turn.role in roles for place in turn.searches("summary", key))
+    return next((sentence.evidence(match.span()) for sentence, match in places), None)

@@ -28,13 +28,13 @@ class SummaryStep:
                 {"text": "", "sentences": [], "outcome": "no_speech", "outcome_evidence": None, "topics": []},
                 note="no speech in this call",
             )
-        tasks = _value(material, "tasks").get("tasks", [])
+        tasks = material.value_of("tasks").get("tasks", [])
         promises = frozenset(Evidence(**task["evidence"]) for task in tasks)
         names = _names(material)
         how = outcome(turns, tasks)
         template = material.roster.summary
         alone = template is not None and template.most("reason") == 1
-        why = reason(turns, _value(material, "direction").get("outgoing"), promises, names, alone)
+        why = reason(turns, material.value_of("direction").get("outgoing"), promises, names, alone)
         ending = how.evidence if how and how.name in ENDINGS else None
         usual = pack(material.transcript.language).get("summary", "template", REASON_ALONE)
         lines = lines_of(template, usual) if template else usual
@@ -52,14 +52,10 @@ class SummaryStep:
         return Finding(self.name, self.version, value, evidence, note=note)
 
 
-def _value(material: Material, step: str) -> dict[str, Any]:
-    return material.findings[step].value if step in material.findings else {}
-
-
 def _names(material: Material) -> frozenset[str]:
     members = (name for member in material.roster.members for name in (member.name, *member.aliases))
     contacts = (contact.name for contact in material.roster.contacts if contact.name)
-    spoken = _value(material, "contacts").get("heard", {}).get("name")
+    spoken = material.value_of("contacts").get("heard", {}).get("name")
     names = (*members, *contacts, *([spoken["value"]] if spoken else []))
     return frozenset(part.lower() for name in names for part in name.split())
 
@@ -90,9 +86,9 @@ def _parties(material: Material) -> dict[str, str]:
     Empty for unknown roles: the summary then uses the labels of speakers.
     """
     names = dict(pack(material.transcript.language).get("summary", "parties", {}))
-    if name := _value(material, "agent").get("name"):
+    if name := material.value_of("agent").get("name"):
         names["rep"] = name
-    if spoken := _value(material, "contacts").get("heard", {}).get("name"):
+    if spoken := material.value_of("contacts").get("heard", {}).get("name"):
         names["customer"] = spoken["value"]
     return names
 
