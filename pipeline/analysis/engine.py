@@ -1,5 +1,3 @@
-"""Interface of analysis engines, their registry and their options."""
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -124,13 +122,9 @@ class AnalysisOptions(BaseModel):
     @field_validator("base_url", "model")
     @classmethod
     def _require_for_llm(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value or _needed(None, info)
-
-
-def _needed(value: str | None, info: ValidationInfo) -> str | None:
-    if value is None and info.data.get("engine") == "llm":
-        raise ValueError("required by the engine llm")
-    return value
+        if not value and info.data.get("engine") == "llm":
+            raise ValueError("required by the engine llm")
+        return value or None
 
 
 def load(options: AnalysisOptions) -> Engine:

@@ -1,5 +1,3 @@
-"""Findings, which point at their seconds of audio, and what is known before the analysis."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, time

@@ -1,5 +1,3 @@
-"""Detection of files that are not audio, from their first bytes."""
-
 import re
 
 HEAD_BYTES = 4096

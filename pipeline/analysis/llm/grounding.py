@@ -1,5 +1,3 @@
-"""Checks statements against the transcript: quote, date, owner, letters and digits."""
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

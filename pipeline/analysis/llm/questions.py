@@ -1,5 +1,3 @@
-"""Answers a workspace's questions by a model in one request; only answers that the transcript supports count."""
-
 import hashlib
 import json
 from collections import Counter

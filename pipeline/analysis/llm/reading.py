@@ -1,5 +1,3 @@
-"""Keeps the statements of a model's answers that the transcript supports, and merges those of parts."""
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,3 @@
-"""Calls that a question applies to, and the part of them: party and minutes."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,3 @@
-"""Reads the value next to a phrase: a number, a date, or the words that follow."""
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

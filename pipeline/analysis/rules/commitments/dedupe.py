@@ -1,5 +1,3 @@
-"""Merges commitments of a call that are the same task."""
-
 from dataclasses import dataclass, replace
 
 from pipeline.analysis.rules.commitments.clauses import LISTENER, Candidate, has

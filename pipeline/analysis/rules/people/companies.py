@@ -1,5 +1,3 @@
-"""Extracts the other party's company: where they call from, next to their name, or a contact's company."""
-
 import re
 from collections.abc import Iterator
 from functools import cache

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 
 from pipeline.analysis.rules.numbers import TOKEN, TextMatch, number_at
 from pipeline.analysis.rules.people.email_tokens import Item, corrected, spelled
+from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.rules.people.spelling import letter_at
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
@@ -252,8 +253,6 @@ def _text(items: list[Item]) -> str:
 
 def _ascii(address: str, pack: Pack) -> str:
     """Transliterate umlauts and accents: ü is ue in German, é is e elsewhere."""
-    from pipeline.analysis.rules.people.phonetics import folded
-
     for sign, plain in pack.get("contact", "ascii", {}).items():
         address = address.replace(sign, plain)
     return folded(address).replace("'", "")

@@ -1,10 +1,9 @@
-"""Extracts facts about the other party: name, company, e-mail, call-back number, address."""
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pipeline.analysis.evidence import quote
 from pipeline.analysis.rules.numbers import MIN_PHONE_DIGITS, digit_runs
 from pipeline.analysis.rules.people.addresses import address_of
 from pipeline.analysis.rules.people.companies import company_of, known_companies
@@ -39,7 +38,7 @@ def extract(
         "company": company_of(turns, contacts),
         "email": email,
         "phone": _phone(turns, region),
-        "address": address_of(turns, refers_to_caller),
+        "address": address_of(turns),
     }
     return {field: fact for field, fact in facts.items() if fact}
 
@@ -75,8 +74,6 @@ class _Dictation:
         """Return the evidence in the turn that contains most of it."""
         best = max(self.turns, key=lambda item: min(last, item[0] + len(item[1].text)) - max(first, item[0]))
         start, turn = best
-        from pipeline.analysis.evidence import quote
-
         return quote(turn.turn, max(0, first - start), min(len(turn.text), last - start))
 
 

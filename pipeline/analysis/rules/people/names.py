@@ -1,5 +1,3 @@
-"""Extracts the other party's name: claims in the talk, the best of them, and remarks about its spelling."""
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,3 @@
-"""Fills a template of a summary: reason for the call, agreements, open tasks, next step."""
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
