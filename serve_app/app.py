@@ -26,7 +26,7 @@ from ray.serve.handle import DeploymentHandle
 from pipeline.observability import logs, tracing
 from pipeline.runtime.actors import Diarizer, RayWorkers, Transcriber
 from serve_app.operations.autoscaling import autoscaling, gpu_share, replica_config
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")

@@ -39,7 +39,7 @@ from serve_app.conductor.job_runner import InternalError
 from serve_app.conductor.journal import RunJournal
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.machine import is_dead, worker_name
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.spending import ModelSpending
 from serve_app.experiments.configuration import (
     RunOptions,

@@ -20,7 +20,8 @@ from pipeline.observability import tracing
 from serve_app.http import problems
 from serve_app.http.auth import Authenticator, UnknownKeyLimiter, source_of
 from serve_app.http.json_body import InvalidBody
-from serve_app.http.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
+from serve_app.http.limits import Allowance, Buckets, Gate, check_media_type, read_body
+from serve_app.http.options import LimitOptions
 from serve_app.http.problems import BacklogFull, BodyRefused, InternalError, Refusal, Unavailable
 from serve_app.intake import health
 from serve_app.intake.schemas import ParsedBody, parse_body
