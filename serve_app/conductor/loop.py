@@ -145,7 +145,6 @@ class ConductorLoop(LeaseLoop[Lease]):
         await self._ends.settle_lost()
 
     async def _listen(self) -> None:
-        """Wake the claiming loop as soon as a job is announced."""
         async for _ in jobs.wakes(self._database):
             self._wake.set()
 
