@@ -53,7 +53,8 @@ class ConductorReplica:
         # Separate connections: many receivers that answer at once must not delay the renewal of a lease.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
         self._create_loops(settings, transcriber, diarizer)
-        for loop in (self._loop, self._events, self._passages, self._runs):
+        await self._loop.start()
+        for loop in self._other_loops.values():
             await loop.start()
         self._facts = DatabaseMetrics(self._events_database, settings.scaling)
         self._facts.start()
@@ -64,6 +65,7 @@ class ConductorReplica:
         ]
 
     def _create_loops(self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
+        from serve_app.conductor.lease_loop import LeaseLoop
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
         from serve_app.conductor.runs import RunLoop
@@ -85,6 +87,11 @@ class ConductorReplica:
         compute = workers.of("passages").compute
         self._passages = PassageLoop(events, compute, settings.embedding, settings.checkpoints)
         self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
+        self._other_loops: dict[str, LeaseLoop[Any]] = {
+            "event": self._events,
+            "passage": self._passages,
+            "run": self._runs,
+        }
 
     async def _store_fixed_replicas(self, settings: Settings) -> None:
         """Store the number of replicas of deployments with a fixed number, for which no scaling policy does.
@@ -104,7 +111,7 @@ class ConductorReplica:
     async def check_health(self) -> None:
         if not self._loop.alive:
             raise RuntimeError("The job loop has stopped or is stuck.")
-        for name, loop in (("event", self._events), ("passage", self._passages), ("run", self._runs)):
+        for name, loop in self._other_loops.items():
             if not loop.alive:
                 raise RuntimeError(f"The {name} loop has stopped.")
 
