@@ -103,8 +103,8 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
 async def of_record(database: Database, lease: Lease) -> Mapping[Stage, str]:
     """Return the producers of the call's record by stage; empty if the call has no transcript."""
     query = sa.select(transcripts.c.producers).where(transcripts.c.call_pk == lease.call_pk)
-    row = await database.first(lease.workspace_id, query)
-    return {} if row is None else {stage: row.producers[stage] for stage in Stage if stage in row.producers}
+    producers = next(iter(await database.column(lease.workspace_id, query)), None)
+    return {} if producers is None else {stage: producers[stage] for stage in Stage if stage in producers}
 
 
 async def record(
