@@ -19,7 +19,7 @@ from serve_app.api.queries import QueryParameters
 from serve_app.http import problems
 from serve_app.http.camel_json import camel, camelize_schema
 from serve_app.http.json_body import Fault
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.http.problems import Refusal, problem_type
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 

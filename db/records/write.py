@@ -110,7 +110,6 @@ async def _fill(connection: AsyncConnection, contact_id: UUID, facts: dict[str, 
 
 
 def _contact_fields(value: dict[str, Any]) -> dict[str, str]:
-    """Return the available values of name, company, email and phone (E.164)."""
     facts = {field: fact["value"] for field, fact in value.get("heard", {}).items() if fact}
     facts["phone"] = value.get("number") or value.get("heard_number")
     return {field: str(facts[field]) for field in ("name", "company", "email", "phone") if facts.get(field)}

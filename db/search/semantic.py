@@ -38,8 +38,6 @@ class OtherModel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _SimilarPassage:
-    """A passage and its similarity to the question."""
-
     call_pk: int
     first_turn: int
     first_word: int

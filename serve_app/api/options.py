@@ -2,7 +2,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve_app.http.limits import burst
+from serve_app.http.options import burst
 
 
 class ApiOptions(BaseModel):

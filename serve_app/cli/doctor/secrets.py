@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from serve_app.cli.doctor.check import Check, good, warn
-from serve_app.service.data_folder import KEY_FILE
+from serve_app.data_folder import KEY_FILE
 
 
 def sealing(settings: Any) -> Iterator[Check]:

@@ -117,7 +117,7 @@ def verify(
 
 def configured_keys(settings: "Settings") -> tuple[str, ...]:
     """Return the keys of the settings and of the data folder; creates none."""
-    from serve_app.service import data_folder
+    from serve_app import data_folder
 
     keys = tuple(key.get_secret_value() for key in settings.secrets_keys)
     folder_key = None if settings.database_url else data_folder.find_key(settings.data_dir)

@@ -82,8 +82,8 @@ def _embedded(settings: "Settings") -> str:
 
 def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
     """Return the configured keys; store the backup's only key in a data folder without a key."""
+    from serve_app import data_folder
     from serve_app.backup.manifest import KEYS
-    from serve_app.service import data_folder
 
     backup_keys = (backup / KEYS).read_text(encoding="ascii").split() if (backup / KEYS).is_file() else []
     if len(backup_keys) == 1 and not settings.database_url and data_folder.find_key(settings.data_dir) is None:

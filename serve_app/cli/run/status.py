@@ -108,7 +108,7 @@ def _answers(submit_url: str) -> bool:
 
 def _database(settings: "Settings") -> str:
     from db.server import embedded
-    from serve_app.service import data_folder
+    from serve_app import data_folder
 
     if settings.database_url is not None:
         return "PostgreSQL server of SWITCHBOARD_DATABASE_URL"

@@ -60,7 +60,7 @@ async def _opened(url: str, work: Work[T]) -> T:
 
 
 def _not_running(settings: "Settings") -> CommandError:
-    from serve_app.service import data_folder
+    from serve_app import data_folder
 
     if elsewhere := service_elsewhere(settings):
         return elsewhere
@@ -75,7 +75,8 @@ def _not_running(settings: "Settings") -> CommandError:
 def service_elsewhere(settings: "Settings") -> CommandError | None:
     """Return an error if the data folder has no database, but a service of this user runs in another folder."""
     from db.server import embedded
-    from serve_app.service import data_folder, run_folder
+    from serve_app import data_folder
+    from serve_app.service import run_folder
 
     if data_folder.has_database(settings.data_dir):
         return None

@@ -243,7 +243,7 @@ def test_the_defaults_use_the_cores_that_are_there(
     cores: int, batches: int, threads: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
-    from serve_app.conductor.retry import ProcessingOptions
+    from serve_app.conductor.options import ProcessingOptions
 
     arguments: dict[str, int] = {}
 
