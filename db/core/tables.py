@@ -40,18 +40,56 @@ metadata = sa.MetaData()
 for _name, _body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="utf-8")):
     sa.Table(_name, metadata, *(sa.Column(column, TYPES[kind]) for column, kind in _COLUMN.findall(_body)))
 
+admin_changes = metadata.tables["admin_changes"]
+api_keys = metadata.tables["api_keys"]
+calibration_calls = metadata.tables["calibration_calls"]
+calibration_reviews = metadata.tables["calibration_reviews"]
+calibrations = metadata.tables["calibrations"]
+call_contacts = metadata.tables["call_contacts"]
+call_outcomes = metadata.tables["call_outcomes"]
+call_passages = metadata.tables["call_passages"]
+call_search = metadata.tables["call_search"]
+calls = metadata.tables["calls"]
+console_links = metadata.tables["console_links"]
+console_sessions = metadata.tables["console_sessions"]
+contacts = metadata.tables["contacts"]
+corrections = metadata.tables["corrections"]
+edits = metadata.tables["edits"]
+engines = metadata.tables["engines"]
+events = metadata.tables["events"]
+findings = metadata.tables["findings"]
+gold_calls = metadata.tables["gold_calls"]
+gold_sets = metadata.tables["gold_sets"]
+host_credentials = metadata.tables["host_credentials"]
+jobs = metadata.tables["jobs"]
+members = metadata.tables["members"]
+paces = metadata.tables["paces"]
+model_usage = metadata.tables["model_usage"]
+passage_model = metadata.tables["passage_model"]
+passages_due = metadata.tables["passages_due"]
+questions = metadata.tables["questions"]
+reads = metadata.tables["reads"]
+recordings = metadata.tables["recordings"]
+run_calls = metadata.tables["run_calls"]
+runs = metadata.tables["runs"]
+saved_views = metadata.tables["saved_views"]
+stage_results = metadata.tables["stage_results"]
+submissions = metadata.tables["submissions"]
+task_marks = metadata.tables["task_marks"]
+tasks = metadata.tables["tasks"]
+teams = metadata.tables["teams"]
+transcripts = metadata.tables["transcripts"]
+voice_centroids = metadata.tables["voice_centroids"]
+voiceprint_events = metadata.tables["voiceprint_events"]
+voiceprints = metadata.tables["voiceprints"]
+waveforms = metadata.tables["waveforms"]
+webhook_attempts = metadata.tables["webhook_attempts"]
+webhook_deliveries = metadata.tables["webhook_deliveries"]
+webhook_endpoints = metadata.tables["webhook_endpoints"]
+workspaces = metadata.tables["workspaces"]
 
-def __getattr__(name: str) -> sa.Table:
-    """Return a table for `from db.core.tables import NAME`."""
-    if name not in metadata.tables:
-        raise AttributeError(f"the schema has no table {name!r}")
-    return metadata.tables[name]
-
-
-_calls, _tasks, _transcripts = (metadata.tables[name] for name in ("calls", "tasks", "transcripts"))
-
-PRESENT = sa.and_(_transcripts.c.call_pk == _calls.c.id, _transcripts.c.job_id == _calls.c.job_id)
+PRESENT = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
 """A call's transcript, if it is of its present recording: what another one gave is not shown."""
 
 
-TASK_ID = sa.func.task_id(_tasks.c.call_pk, _tasks.c.title, _tasks.c.evidence, type_=sa.Uuid())
+TASK_ID = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
