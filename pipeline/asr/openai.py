@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from pipeline.asr import edges, fallback, openai_client, vocabulary
+from pipeline.asr import decoding, edges, fallback, openai_client
 from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.answers import Transcription, read
 from pipeline.asr.engine import AsrOptions, Samples
@@ -179,16 +179,9 @@ class OpenAI:
                 request.cancel()
 
     def _prompt(self, terms: Sequence[str]) -> str:
-        """Return names and terms as preceding text; whole terms, in the order of the list."""
         if self._options.vocabulary == "off":
             return ""
-        text = ""
-        for term in vocabulary.terms(terms):
-            longer = f"{text}, {term}" if text else term
-            if len(longer) > PROMPT_CHARACTERS:
-                break
-            text = longer
-        return text
+        return decoding.prompt(terms, lambda text: len(text) <= PROMPT_CHARACTERS)
 
     def _with_fallback(self, samples: Samples, chunk: Chunk, prompt: str) -> ChunkText:
         """Decode one chunk without the prompt, in two parts and piece by piece; servers do not sample repeatably."""

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeline.domain.speech import ChunkText
-from pipeline.language.identification import of_chunk
-from pipeline.language.names import name
+from pipeline.language.identification import name, of_chunk
 
 MIN_LOG_PROB = (
     -0.6

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pipeline.engines.fingerprint import identity_of
+from pipeline.engines.registry import identity_of
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
 from pipeline.observability import logs, tracing
 from pipeline.observability.context import WorkContext, work_context

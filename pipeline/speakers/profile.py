@@ -4,6 +4,7 @@ A profile is a function of the set of samples, never of their order or of an ear
 no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from its own matches.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy.typing as npt
 
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Profile, Standing, Verdict, VoiceSample
+from pipeline.speakers.roles import RoleOptions
+from pipeline.speakers.voiceprint import clearest
 from pipeline.voice.calibration import VoiceCalibration
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
@@ -151,3 +154,28 @@ def _centroid(group: Sequence[VoiceSample]) -> Centroid:
 
 def _vectors(prints: Sequence[Voiceprint]) -> Vectors:
     return np.array([voiceprint.vector for voiceprint in prints], np.float64)
+
+
+class Voices:
+    """The calibrated rules of voices; see `pipeline.domain.voices.VoicePolicy`."""
+
+    def __init__(self, options: RoleOptions | None = None) -> None:
+        self._options = options or RoleOptions()
+
+    def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
+        return centroids_of(samples, self._calibration(samples))
+
+    def learn(self, samples: Sequence[VoiceSample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
+        return learn(samples, others, self._calibration(samples))
+
+    def whose(self, similarities: Mapping[str, float], model: str) -> str | None:
+        best = clearest(similarities, self._options.calibration_of(model))
+        return best.name if best else None
+
+    def fit(self, model: str) -> float:
+        calibration = self._options.calibration_of(model)
+        return math.inf if calibration is None else calibration.fit
+
+    def _calibration(self, samples: Sequence[VoiceSample]) -> VoiceCalibration | None:
+        """Return the calibration of the samples' common embedder."""
+        return self._options.calibration_of(samples[0].voiceprint.model) if samples else None

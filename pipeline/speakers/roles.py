@@ -19,7 +19,7 @@ from pipeline.domain.insight import Roster
 from pipeline.domain.speech import BY_VOICE, CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
 from pipeline.language.pack import pack
 from pipeline.speakers import name_evidence
-from pipeline.speakers.plain import plain
+from pipeline.speakers.announcement_score import plain
 from pipeline.speakers.voiceprint import VoiceMatch, clearest, match
 from pipeline.voice.calibration import VoiceCalibration, calibration_of
 
