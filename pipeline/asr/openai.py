@@ -31,8 +31,6 @@ PROBE_SECONDS = 5.0
 
 
 class OpenAIOptions(AsrOptions):
-    """Options of this engine."""
-
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     base_url: Address = Field(
@@ -90,7 +88,6 @@ class _Response:
 
     @property
     def written(self) -> Chunk:
-        """The chunk with the language of its text."""
         return replace(self.chunk, language=self.language)
 
 

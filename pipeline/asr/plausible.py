@@ -118,7 +118,6 @@ def _neighbors(texts: Sequence[str], part: range, period: int) -> tuple[Sequence
 
 
 def _rate(words: Sequence[Word], part: range) -> float:
-    """Return words per second."""
     return len(part) / max(1e-6, words[part[-1]].end - words[part[0]].start)
 
 
@@ -129,7 +128,6 @@ def inside(spans: Sequence[Span], start: float, end: float) -> list[Span]:
 
 
 def seconds(spans: Sequence[Span]) -> float:
-    """Return the total duration."""
     return sum(span.duration for span in spans)
 
 

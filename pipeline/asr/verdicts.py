@@ -62,7 +62,6 @@ class WindowVerdict:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """All reasons, in the order of `REASONS`."""
         return ordered(self.reason_names)
 
     def doubt(self, reason: str, words: Iterable[int]) -> None:
@@ -85,7 +84,6 @@ class WindowVerdict:
 
 
 def ordered(reasons: set[str]) -> tuple[str, ...]:
-    """Sort reasons in the order of `REASONS`."""
     return tuple(name for name in REASONS if name in reasons)
 
 
@@ -279,6 +277,5 @@ class _Labels:
         self._spans = _Spans([Span(label.start, label.end) for label in labels if not label.kind.speech])
 
     def share_without_speech(self, word: Word) -> float:
-        """Return the share of the word's time without speech, 0..1."""
         span = word.end - word.start
         return plausible.seconds(self._spans.inside(word.start, word.end)) / span if span > 0 else 0.0

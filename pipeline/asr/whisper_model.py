@@ -35,8 +35,6 @@ FIRST_MERGE = ["Ġ", "t"]
 
 
 class FasterWhisperOptions(AsrOptions):
-    """Options of this engine."""
-
     model_config = ConfigDict(extra="forbid")
 
     compute_type: str = Field(

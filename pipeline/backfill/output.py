@@ -81,17 +81,14 @@ class Output:
         return run
 
     def renew(self, run: str) -> None:
-        """Renew the ownership of `run`."""
         process = psutil.Process()
         owner = {"run": run, "host": socket.gethostname(), "pid": process.pid, "began": process.create_time()}
         self._write_json(OWNER, owner | {"at": time.time()})
 
     def owned_by(self, run: str) -> bool:
-        """Return whether `run` owns the folder."""
         return (self._json(OWNER) or {}).get("run") == run
 
     def release(self, run: str) -> None:
-        """Release the folder."""
         if self.owned_by(run):
             self._with_storage_errors(lambda: self._fs.rm_file(self._at(OWNER)))
 
@@ -110,7 +107,6 @@ class Output:
     # The parts
 
     def done(self) -> Done:
-        """Return the recordings of all runs so far."""
         paths: set[str] = set()
         failed: dict[str, str] = {}
         for part in self._parts():

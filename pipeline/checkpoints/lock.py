@@ -55,12 +55,10 @@ class LockedCheckpoint:
 
     @property
     def size(self) -> int:
-        """Total bytes of its files."""
         return sum(file.size for file in self.files)
 
 
 def locked() -> Mapping[str, LockedCheckpoint]:
-    """Return every checkpoint of the lock by name."""
     return read(LOCK)
 
 

@@ -134,7 +134,6 @@ class EngineOptions(BaseModel):
         return values
 
     def secrets(self) -> dict[str, str]:
-        """Return the secrets among the chosen engine's options, by name."""
         extra = self.model_extra or {}
         return {name: value.get_secret_value() for name, value in extra.items() if isinstance(value, SecretStr)}
 
@@ -145,7 +144,6 @@ class EngineOptions(BaseModel):
 
     @classmethod
     def of_engines(cls) -> Iterator[tuple[str, type["EngineOptions"]]]:
-        """Yield each engine's name and options class, a subclass of this one."""
         for name, engine in engine_classes(cls.ENGINES):
             yield name, engine.Options
 

@@ -95,7 +95,6 @@ class ScoredCall:
 
     @property
     def worst(self) -> float:
-        """The largest value."""
         return max((value for value in self.values if value is not None), default=0.0)
 
 
@@ -114,7 +113,6 @@ class Comparison:
         return [metric for metric in METRICS if any(self.rate(system.name, metric) for system in self.systems)]
 
     def rate(self, system: str, metric: str) -> Rate | None:
-        """Return a metric of a system over all its calls."""
         return pooled(self._scores(system), metric)
 
     def verdict(self, system: str, metric: str) -> SystemVerdict | None:
@@ -216,7 +214,6 @@ def facts_of(truth: TrueCall, outputs: Sequence[TrueCall | None] = ()) -> dict[s
 
 
 def figure(value: float, metric: str) -> str:
-    """Format a metric's value."""
     return f"{100 * value:.1f} %" if metric in SHARES else f"{value:.{_digits(metric)}f}"
 
 

@@ -367,7 +367,6 @@ def _label(turn: TrueTurn) -> str:
 
 
 def _channel(turn: TrueTurn) -> int:
-    """Return the channel number in files, which count from 1."""
     return 1 if turn.channel is None else turn.channel + 1
 
 

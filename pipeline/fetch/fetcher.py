@@ -107,7 +107,6 @@ class Fetcher:
     async def fetch(
         self, url: str, channel: int, folder: str, access: Access | None = None, name: str | None = None
     ) -> Recording:
-        """See `fetch`."""
         target = self._guard.check(url)
         source = await self._with_credential(_Source(url, target), access)
         store = Store(folder)

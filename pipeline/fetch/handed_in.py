@@ -88,7 +88,6 @@ def _no_room(folder: Path, size: int, free: int) -> NoRoom:
 
 
 def withdraw(folder: Path, url: str, call_id: UUID) -> None:
-    """Remove a copy whose submission was refused."""
     with contextlib.suppress(OSError, RecordingGone):
         _copy_of(folder, url, call_id).unlink()
 

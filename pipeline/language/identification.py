@@ -109,7 +109,6 @@ def _stretches(evidence: Sequence[ChunkLanguages]) -> tuple[LanguageStretch, ...
 
 
 def _most_likely(evidence: Sequence[ChunkLanguages]) -> str:
-    """Return the language of the whole call; ties go to the first alphabetically, so that runs are repeatable."""
     mass: dict[str, float] = defaultdict(float)
     for chunk in evidence:
         for code, probability in chunk.probabilities.items():
@@ -118,7 +117,6 @@ def _most_likely(evidence: Sequence[ChunkLanguages]) -> str:
 
 
 def _path(evidence: Sequence[ChunkLanguages], of_call: str) -> list[str]:
-    """Return the cheapest sequence of languages, one per chunk (Viterbi)."""
     codes = sorted({code for chunk in evidence for code in chunk.probabilities})
     cost = {code: 0.0 if code == of_call else PRIOR for code in codes}
     steps: list[dict[str, str]] = []

@@ -42,7 +42,6 @@ ApiKey = Annotated[SecretStr | None, AfterValidator(_sendable), PlainSerializer(
 
 
 def below(base_url: str, path: str) -> str:
-    """Return the URL of `path` below `base_url`."""
     return base_url.rstrip("/") + path
 
 

@@ -25,7 +25,6 @@ _present: ContextVar[WorkContext] = ContextVar("work_context", default=_NOTHING)
 
 
 def current_context() -> WorkContext:
-    """Return the context of the work that runs now."""
     return _present.get()
 
 

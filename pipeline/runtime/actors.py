@@ -222,7 +222,6 @@ class RayWorkers:
         return await self._described(self._diarizer, "identity")  # type: ignore[no-any-return]
 
     async def _described(self, replicas: DeploymentHandle, method: str) -> Any:
-        """Return what a replica reports about itself."""
         while True:  # it does not use the engine, so no replica dies of it
             try:
                 return await _unwrapped(getattr(replicas, method).remote())
@@ -311,7 +310,6 @@ TaskContext = tuple[bool, WorkContext]
 
 
 def task_context() -> TaskContext:
-    """Return the context for a task that is started now."""
     return logs.as_json(), current_context()
 
 

@@ -77,7 +77,6 @@ class OnDemand:
         return actor
 
     def close(self) -> None:
-        """End the process."""
         if self._actor is not None:
             ray.kill(self._actor)
             self._actor = None
@@ -110,7 +109,6 @@ class Processes:
                 self._idle.append(actor)
 
     def close(self) -> None:
-        """End the idle processes."""
         while self._idle:
             ray.kill(self._idle.pop())
 
@@ -133,7 +131,6 @@ class BackgroundWorkers(RayWorkers):
         return sum(isinstance(engine, OnDemand) for engine in (self._transcriber, self._diarizer))
 
     def close(self) -> None:
-        """End everything that was started for this work."""
         self._processes.close()
         for engine in (self._transcriber, self._diarizer):
             if isinstance(engine, OnDemand):

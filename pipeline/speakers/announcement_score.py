@@ -69,7 +69,6 @@ def evidence(text: str, language: str, learned: bool = True) -> AnnouncementScor
 
 @cache
 def patterns_of(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
-    """Return the patterns of a language by kind; empty without a file."""
     path = FOLDER / f"{language}.json"
     if not path.is_file():
         return {}

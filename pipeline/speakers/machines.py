@@ -189,7 +189,6 @@ def _is_notice_only(piece: Piece) -> bool:
 
 
 def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> MachinePassage:
-    """Build a passage that reaches to the middle of the pauses around it."""
     first, last = run[0], run[-1]
     start, end = pieces[first].start, pieces[last].end
     before = pieces[first - 1].end if first else 0.0
@@ -283,7 +282,6 @@ def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float
 
 
 def _painted(labels: Sequence[Label], passages: Sequence[MachinePassage]) -> tuple[Label, ...]:
-    """Paint the passages over the labels."""
     painted: list[Label] = []
     for label in labels:
         if label.kind is not LabelKind.SPEECH:

@@ -76,7 +76,6 @@ def centroids_of(samples: Sequence[VoiceSample], calibration: VoiceCalibration |
 
 
 def _in_order(samples: Sequence[VoiceSample]) -> list[VoiceSample]:
-    """Return samples that are approved or without quality issues, in a fixed order."""
     return sorted((s for s in samples if s.approved or not s.voiceprint.quality_issues), key=lambda s: s.key)
 
 
@@ -177,5 +176,4 @@ class Voices:
         return math.inf if calibration is None else calibration.fit
 
     def _calibration(self, samples: Sequence[VoiceSample]) -> VoiceCalibration | None:
-        """Return the calibration of the samples' common embedder."""
         return self._options.calibration_of(samples[0].voiceprint.model) if samples else None

@@ -74,7 +74,6 @@ class Talk:
 
 
 def by_channel(user_id: str | None) -> tuple[Speaker, Speaker]:
-    """Return the speakers of channel 0 and channel 1 of separated channels."""
     rep = Speaker("rep", Role.REP, 1.0, "channel", user_id)
     customer = Speaker("customer", Role.CUSTOMER, 1.0, "channel")
     return (rep, customer) if (REP, CUSTOMER) == (0, 1) else (customer, rep)
@@ -104,7 +103,6 @@ def assign(
 
 
 def _words_by_speaker(turns: Sequence[Turn]) -> Counter[str]:
-    """Count words per speaker, in order of first appearance."""
     words: Counter[str] = Counter()
     for turn in turns:
         words[turn.speaker] += len(turn.words)
@@ -247,7 +245,6 @@ def _patterns(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
 
 @cache
 def _words(language: str) -> dict[str, frozenset[str]]:
-    """Return the word lists of a language in the form of `plain`."""
     return {kind: frozenset(map(plain, phrases)) for kind, phrases in _phrases(language).items() if kind not in WEIGHTS}
 
 

@@ -49,7 +49,6 @@ class WhisperAligner:
 
     @staticmethod
     def device_of(options: AlignmentOptions) -> str:
-        """See `pipeline.asr.alignment.Aligner`."""
         return FasterWhisper.device_of(FasterWhisperOptions(device=options.device))
 
     def align(

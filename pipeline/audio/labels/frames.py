@@ -116,7 +116,6 @@ def _neighbors(bins: int) -> npt.NDArray[np.float32]:
 
 
 def _widened(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Extend a mask by one bin on both sides."""
     wide = mask.copy()
     wide[:, 1:] |= mask[:, :-1]
     wide[:, :-1] |= mask[:, 1:]
