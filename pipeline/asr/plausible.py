@@ -112,7 +112,6 @@ def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | N
 
 
 def _neighbors(texts: Sequence[str], part: range, period: int) -> tuple[Sequence[str], Sequence[str]]:
-    """Return as many words as `part` has, `period` words before it and after it."""
     before, after = part.start - period, part.start + period
     return texts[max(0, before) : max(0, before + len(part))], texts[after : after + len(part)]
 

@@ -151,7 +151,6 @@ def _mark(text: ChunkText, verdict: WindowVerdict) -> ChunkText:
 
 
 def _doubts(text: ChunkText, verdict: WindowVerdict) -> list[Doubt]:
-    """Return doubts for removed words, marked words and missing words."""
     doubts = [
         _doubt(
             text, [text.words[i] for i in run], verdicts.ordered({reason for i in run for reason in marked[i]}), is_kept

@@ -226,8 +226,7 @@ def _by_echo(
 ) -> None:
     owners = [[(i, k) for i in by_channel.get(c, []) for k in range(len(texts[i].words))] for c in (0, 1)]
     words = [[texts[i].words[k] for i, k in channel] for channel in owners]
-    found_echoes = echoes.find(audio, words)
-    for echo in found_echoes:
+    for echo in echoes.find(audio, words):
         for position in echo.words:
             i, k = owners[echo.channel][position]
             if echo.proof is Proof.ECHO:

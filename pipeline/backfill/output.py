@@ -117,7 +117,6 @@ class Output:
         return Done(frozenset(paths), failed)
 
     def remove_rows(self, paths: Iterable[str]) -> None:
-        """Remove the rows of these recordings from the parts."""
         removed = pa.array(sorted(paths), pa.string())
         for part in self._parts():
             table = self._read(part)
@@ -130,7 +129,6 @@ class Output:
                 self._with_storage_errors(lambda part=part: self._fs.rm_file(self._at(part)))
 
     def part(self, block: str) -> pa.Table | None:
-        """Return the rows of a written block, or None."""
         name = f"{block}.parquet"
         self._fs.invalidate_cache(self._root)  # another process may have written it
         return self._read(name) if self._with_storage_errors(lambda: self._fs.exists(self._at(name))) else None
@@ -146,7 +144,6 @@ class Output:
     # Started blocks, to find the recording that kills its process
 
     def started(self, block: str, run: str) -> dict[str, Any] | None:
-        """Return this run's note on a block that it has started before, or None."""
         note = self._json(f"{STARTED}/{block}.json")
         return note if note is not None and note["run"] == run else None
 
@@ -154,7 +151,6 @@ class Output:
         self._write_json(f"{STARTED}/{block}.json", {"run": run, "alone": alone, "deaths": dict(deaths)})
 
     def remove_started(self) -> None:
-        """Remove the notes, at the end of a run."""
         folder = self._at(STARTED)
         self._with_storage_errors(lambda: self._fs.rm(folder, recursive=True) if self._fs.exists(folder) else None)
 

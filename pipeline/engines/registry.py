@@ -46,7 +46,6 @@ class Registry(dict[str, str]):
         self.stage, self.group, self.attributes = stage, group, attributes
 
     def names(self) -> list[str]:
-        """Return the names of the installed engines, built-in ones first."""
         return [*self, *sorted(installed(self.group).keys() - self.keys())]
 
     def find(self, name: str) -> EntryPoint:
@@ -70,7 +69,6 @@ class Registry(dict[str, str]):
 
 @cache
 def installed(group: str) -> dict[str, list[EntryPoint]]:
-    """Return the entry points of a group by name: several if packages use the same name."""
     points = defaultdict(list)
     for point in entry_points(group=group):
         points[point.name].append(point)

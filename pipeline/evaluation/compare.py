@@ -205,7 +205,6 @@ def compare(
 
 
 def facts_of(truth: TrueCall, outputs: Sequence[TrueCall | None] = ()) -> dict[str, str]:
-    """Return language, layout and duration of a call, as far as the truth or an output has them."""
     end = truth.duration or max((turn.end for turn in truth.turns), default=0.0)
     is_separated = bool(truth.turns) and all(turn.channel is not None for turn in truth.turns)
     languages = [call.language for call in (truth, *outputs) if call is not None and call.language]

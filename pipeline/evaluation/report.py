@@ -72,7 +72,6 @@ MORE_IS_BETTER = {"task_f1", "contact_f1", "rtfx"}
 
 
 def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
-    """Return a metric over calls; None if no call has it."""
     parts = _parts(scores, metric)
     if parts.size == 0 or parts[:, 1].sum() == 0:
         return None

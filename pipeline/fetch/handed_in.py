@@ -160,7 +160,6 @@ def _opened(copy: Path) -> IO[bytes]:
 
 
 def _taken(copy: Path, channel: int) -> Recording | None:
-    """Return what an earlier job stored of the copy, if anything."""
     try:
         with _opened(copy.with_name(copy.name + TAKEN)) as note:
             recording = Recording(**(json.load(note) | {"channel": channel}))

@@ -46,7 +46,6 @@ def below(base_url: str, path: str) -> str:
 
 
 def bearer(key: SecretStr | None) -> dict[str, str]:
-    """Return the authorization header of a key; empty without a key."""
     return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
 
 

@@ -57,7 +57,6 @@ class Counter(Metric):
     KIND = "counter"
 
     def inc(self, value: float = 1.0, **labels: str) -> None:
-        """Add `value`, unless it is 0."""
         if value > 0:
             self.record(value, labels)
 

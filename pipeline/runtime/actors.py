@@ -345,12 +345,12 @@ def _run_and_signal(about: TaskContext, fn: Callable[..., T], *args: Any) -> tup
     return _run(about, fn, *args), None
 
 
-async def _await_or_kill(task: Any) -> Any:
-    """Return the result of a CPU task. When the caller is canceled, the task's process is killed."""
+async def _await_or_kill(task: Any, kill: Callable[[], None] | None = None) -> Any:
+    """Return the result of a CPU task. When the caller is canceled, `kill` or Ray ends the task's process."""
     try:
         return await _unwrapped(task)
     except asyncio.CancelledError:
-        ray.cancel(task, force=True)
+        kill() if kill else ray.cancel(task, force=True)
         await asyncio.wait([asyncio.ensure_future(_ended(task))], timeout=KILLED_SECONDS)
         raise
 

@@ -199,7 +199,6 @@ def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> Machi
 
 
 def _place(pieces: Sequence[Piece], at: int, labels: Sequence[Label], other: Sequence[Piece]) -> float:
-    """Return the log odds for a machine by the position of a piece."""
     piece = pieces[at]
     odds = LOG_ODDS_NO_CUE if piece.evidence.score <= 0 else 0.0
     if piece.evidence.score > 0 and _is_distinctive(piece):
@@ -251,7 +250,6 @@ def _by_voice(pieces: Sequence[Piece], place_odds: Sequence[float]) -> list[floa
 
 
 def _likeliest(pieces: Sequence[Piece], place_odds: Sequence[float], other: Sequence[Piece]) -> list[bool]:
-    """Return whether each piece is a machine's, in the likeliest sequence."""
     if not pieces:
         return []
     person, machine = 0.0, BEGINS + place_odds[0] + pieces[0].evidence.score

@@ -108,7 +108,7 @@ def _enrolled(
     """
     if not samples:
         return []
-    groups = sorted(_alike(samples, calibration.fit), key=lambda group: (-len(group), group[0].key))
+    groups = _alike(samples, calibration.fit)
     if not _enough(groups[0], seconds) or 2 * len(groups[0]) <= len(samples):
         return []
     main = _centroid(groups[0]).voiceprint.vector
@@ -119,10 +119,7 @@ def _enrolled(
             chosen.append(group)
     enrolled = {sample.key for group in chosen for sample in group}
     approved = [sample for sample in samples if sample.approved and sample.key not in enrolled]
-    further = (
-        sorted(_alike(approved, calibration.fit), key=lambda group: (-len(group), group[0].key)) if approved else []
-    )
-    return chosen + further[: max(0, MAX_CENTROIDS - len(chosen))]
+    return chosen + _alike(approved, calibration.fit)[: max(0, MAX_CENTROIDS - len(chosen))]
 
 
 def _enough(group: Sequence[VoiceSample], seconds: float) -> bool:
@@ -130,7 +127,7 @@ def _enough(group: Sequence[VoiceSample], seconds: float) -> bool:
 
 
 def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]]:
-    """Cluster samples: groups join while their mean cosine is at least `fit` (average linkage)."""
+    """Cluster samples, the largest group first: groups join up to a mean cosine of `fit` (average linkage)."""
     if len(samples) < 2:
         return [[sample] for sample in samples]
     from scipy.cluster.hierarchy import fcluster, linkage
@@ -140,7 +137,8 @@ def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]
     distances = np.clip(1 - vectors @ vectors.T, 0, 2)
     np.fill_diagonal(distances, 0)
     labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - fit, "distance")
-    return [[s for s, cluster in zip(samples, labels, strict=True) if cluster == label] for label in np.unique(labels)]
+    groups = [[s for s, at in zip(samples, labels, strict=True) if at == label] for label in np.unique(labels)]
+    return sorted(groups, key=lambda group: (-len(group), group[0].key))
 
 
 def _centroid(group: Sequence[VoiceSample]) -> Centroid:

@@ -163,8 +163,8 @@ def member_by_voice(
     enrolled: dict[str, list[Voiceprint]] = {}
     for entry in roster.voiceprints:
         enrolled.setdefault(entry.user_id, []).append(entry.voiceprint)
-    if user_id in enrolled:
-        enrolled = {user_id: enrolled[user_id]} if user_id is not None else enrolled
+    if user_id is not None and user_id in enrolled:
+        enrolled = {user_id: enrolled[user_id]}
     candidates = {label: voiceprints[label] for label in labels if label in voiceprints}
     calibrations = {label: options.calibration_of(voiceprint.model) for label, voiceprint in candidates.items()}
     matched = {label: match(voiceprint, enrolled, calibrations[label]) for label, voiceprint in candidates.items()}

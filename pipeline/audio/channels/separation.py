@@ -268,7 +268,6 @@ def _as_leg(sound: Audio, source: int) -> ArrangedTrack:
 
 
 def _placed(legs: Sequence[Arranged], alignment: Alignment) -> Arranged:
-    """Put both legs on one time line that begins with the earlier one."""
     offset = round(alignment.offset * SAMPLE_RATE)
     pace = 1 / (1 + alignment.drift)
     first = replace(legs[0].tracks[0], start=max(0, -offset))
