@@ -51,10 +51,8 @@ def check_encoding(headers: httpx.Headers) -> bool:
     compressions = [name for name in map(str.strip, encodings) if name in SUPPORTED or name in UNSUPPORTED]
     if not compressions:
         return False
-    if (
-        len(compressions) == 1 and compressions[0] in SUPPORTED
-    ):  # not requested, but object stores send objects as uploaded
-        return True
+    if len(compressions) == 1 and compressions[0] in SUPPORTED:
+        return True  # not requested, but object stores send objects as uploaded
     raise RecordingEncoded(
         f"The server sent the recording in a compression that was not requested: {', '.join(compressions)}."
     )

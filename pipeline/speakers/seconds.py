@@ -126,7 +126,6 @@ def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
 
 
 def no_speech_reason(analysis: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
-    """Explain why no party says a word."""
     other = _listed(labels)
     if any(text.words for text in recognized.texts):
         return f"No party speaks; the call contains only {other}." if other else "No party speaks."
@@ -142,7 +141,6 @@ def no_speech_reason(analysis: AudioAnalysis, recognized: Recognized, labels: La
 
 
 def _kinds(labels: Labels) -> list[LabelKind]:
-    """Return the kinds to mention, in order of their start."""
     seconds: dict[LabelKind, float] = defaultdict(float)
     for label in sorted((label for channel in labels for label in channel), key=lambda label: label.start):
         seconds[label.kind] += label.end - label.start

@@ -9,7 +9,6 @@ from pipeline.steps.call_run import NO_ENGINE, CallRun
 
 
 async def diarize(run: CallRun, audio: AudioAnalysis) -> Diarization:
-    """Return who spoke when in a mixed channel."""
     if not audio.chunks:
         return Diarization((), {}, "none: no speech was found")
     return await run.workers.diarize(await run.sound.get())

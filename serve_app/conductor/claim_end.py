@@ -18,7 +18,7 @@ from db.records.complete import complete as complete_call
 from pipeline.errors import CallError, LeaseLost, StorageError
 from pipeline.observability import tracing
 from pipeline.process import Outcome
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.steps.provenance import Producers
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.retry import decide

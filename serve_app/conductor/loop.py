@@ -23,7 +23,7 @@ from db.secrets.recording_urls import UrlSealer
 from db.server import readiness
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Workers
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import producers
 from serve_app.conductor.claim_end import ClaimEnd

@@ -12,7 +12,7 @@ from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, complete
 from pipeline.analysis.llm.client import EndpointDown, ModelClient, NoAnswer
 from pipeline.analysis.llm.prompt import Message, repair
 from pipeline.domain.insight import ModelRequest, ModelText, Topic, Unanswered
-from pipeline.engines.fingerprint import digest_of
+from pipeline.engines.registry import digest_of
 
 T = TypeVar("T")
 BUDGET_REACHED = "budget_reached"

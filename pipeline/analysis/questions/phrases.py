@@ -12,7 +12,7 @@ import snowballstemmer
 
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import SpokenTurn
-from pipeline.language.names import name
+from pipeline.language.identification import name
 from pipeline.language.pack import straighten
 
 MAX_BETWEEN = 5  # words that `...` stands for

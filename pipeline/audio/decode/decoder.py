@@ -97,7 +97,6 @@ class Decoded:
 
     @property
     def duration(self) -> float:
-        """Length in seconds."""
         return self.audio.duration
 
     @property
@@ -310,7 +309,6 @@ def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
 
 
 def _places(facts: Facts) -> str:
-    """List the longest gaps and count the others."""
     longest = sorted(facts.gaps, key=lambda gap: gap[1] - gap[2])[:MAX_LISTED_GAPS]
     places = ", ".join(f"{start:.1f} to {end:.1f} s" for _, start, end in sorted(longest, key=lambda gap: gap[1:]))
     more = len(facts.gaps) - len(longest)

@@ -8,7 +8,7 @@ import typer
 
 from db.voices import voiceprints
 from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import Workspace, parse_id

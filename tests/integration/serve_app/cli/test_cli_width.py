@@ -31,7 +31,7 @@ from pipeline.domain.call import Submission
 from pipeline.domain.edits import EditKind
 from pipeline.domain.speech import Voiceprint
 from pipeline.errors import NotAudio, RecordingUnreachable
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.speakers.roles import RoleOptions
 from serve_app.cli import COMMANDS, app
 from serve_app.cli.doctor import command as doctor

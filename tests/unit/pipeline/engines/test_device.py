@@ -242,7 +242,8 @@ def test_the_quota_of_a_container_or_unit_counts_as_its_cores(
 def test_the_defaults_use_the_cores_that_are_there(
     cores: int, batches: int, threads: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
+    from pipeline.asr.faster_whisper import FasterWhisper
+    from pipeline.asr.whisper_model import FasterWhisperOptions
     from serve_app.conductor.options import ProcessingOptions
 
     arguments: dict[str, int] = {}
