@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.analysis.llm.answer import schema
+from pipeline.analysis.llm.answer import OUTCOMES, schema
 from pipeline.domain.speech import Role, Transcript, Turn, Word, text_of
 
 Message = dict[str, str]  # role, content
@@ -46,9 +47,7 @@ said. Never the rep's own. Write e-mail and number as they would be typed, with 
 summary: at most {sentences} sentences: why there is a call, what was agreed, how it ended.
 topics: at most 5 things that the call is about.
 tones: for each speaker, the tone of their words overall.
-outcome: voicemail (a machine answered and nobody else), wrong_number, follow_up (something is left to do), refused
-(the customer declines what the call is about), resolved (settled, nothing left); null if none fits or this part does
-not tell.
+{outcome}
 
 An example. These are the lines of another call:
 {lines}
@@ -60,6 +59,7 @@ The JSON schema of the object:
 {schema}"""  # language: ok
 
 SENTENCES = 4
+MAX_LINE = 119  # characters of a line of the instructions
 
 MAX_REPAIRED = 20_000  # characters of an answer in a repair request
 REPAIR = """\
@@ -156,6 +156,7 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     instructions = INSTRUCTIONS.format(
         sentences=SENTENCES if of == 1 else 2,
         lines="\n".join(example.lines),
+        outcome=_outcome_instruction(),
         example=json.dumps(example.answer, ensure_ascii=False),
         language=f"the language {language}" if language else "the language of the call",
         schema=json.dumps(schema(), ensure_ascii=False),
@@ -165,6 +166,12 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
         {"role": "system", "content": instructions},
         {"role": "user", "content": f"{which}BEGIN {mark}\n{text}\nEND {mark}"},
     ]
+
+
+@cache
+def _outcome_instruction() -> str:
+    listed = ", ".join(f"{outcome} ({meaning})" if meaning else outcome for outcome, meaning in OUTCOMES.items())
+    return textwrap.fill(f"outcome: {listed}; null if none fits or this part does not tell.", MAX_LINE)
 
 
 def repair(asked: Sequence[Message], answer: str, fault: str) -> list[Message]:
