@@ -1,7 +1,4 @@
-"""Fixed vocabularies of a call's record.
-
-The members are names, in the order in which lists show them; their texts are written where they are shown.
-"""
+"""Fixed vocabularies of a call's record: names only, whose texts are written where they are shown."""
 
 from enum import StrEnum
 

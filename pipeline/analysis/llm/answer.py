@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
@@ -31,7 +31,10 @@ OUTCOMES: Mapping[CallOutcome, str] = {
     CallOutcome.RESOLVED: "settled, nothing left",
 }
 """What a model may state, explained where the name does not do it. A new entry is a new version of the findings."""
-OutcomeName = Literal[tuple(outcome.value for outcome in OUTCOMES)]  # type: ignore[valid-type]
+if TYPE_CHECKING:
+    OutcomeName = str
+else:
+    OutcomeName = Literal[tuple(outcome.value for outcome in OUTCOMES)]
 
 
 class _Stated(BaseModel):
