@@ -19,7 +19,9 @@ from db.core.tables import calls, jobs, stage_results, submissions
 from db.queue.charges import ChargedSlot, UsedSlot, settle
 from pipeline.domain.call import Call, Job
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import CallError, LeaseLost, RecordingError
+from pipeline.record_texts import warning_text
 
 WAKE_CHANNEL = "switchboard_jobs"
 DELAY_EVENT_AFTER_SECONDS = 60.0  # of a wait; shorter ones are usual while a PBX still writes
@@ -278,9 +280,7 @@ async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> 
     await change(connection, lease, **_ended("failed"), **_reason(error))
     await _drop_voices(connection, lease)
     if lease.job.kind == "analyze":
-        warning = (
-            f"Reanalysis after a change of the call's data failed; the findings are from before it: {error.message}"
-        )
+        warning = warning_text(CallWarning.REANALYSIS_FAILED, problem=error.message)
         changes: dict[str, Any] = {"analysis_warnings": [warning]}
     else:
         changes = {"state": "failed", "failed_at": sa.func.now()}

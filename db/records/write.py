@@ -14,6 +14,8 @@ from db.queue.jobs import Lease
 from pipeline.domain.insight import Finding, Task
 from pipeline.domain.speech import Transcript
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
+from pipeline.record_texts import warning_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ async def _write_tasks(connection: AsyncConnection, lease: Lease | Owner, findin
         found_tasks = _TASKS.validate_python(finding.value.get("tasks", ()) if finding else ())
     except ValidationError as error:
         # Never withhold a transcript because of a finding; the finding itself is stored unchanged.
-        return [f"The tasks could not be stored: {error.error_count()} invalid values."]
+        return [warning_text(CallWarning.TASKS_NOT_STORED, count=error.error_count())]
     rows = [{"call_pk": lease.call_pk, "position": at, **columns(task)} for at, task in enumerate(found_tasks)]
     if rows:
         await connection.execute(sa.insert(tasks), rows)

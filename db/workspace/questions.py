@@ -165,7 +165,8 @@ async def set_questions(
             keys_by_action[action].append(question.key)
         for key in removed:
             await _remove(change, key)
-        return QuestionChanges(*map(tuple, keys_by_action.values()), removed)
+        by_action = {action: tuple(changed_keys) for action, changed_keys in keys_by_action.items()}
+        return QuestionChanges(by_action["created"], by_action["changed"], by_action["unchanged"], removed)
 
 
 async def _set(

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.analysis.llm.answer import schema
+from pipeline.analysis.llm.answer import OUTCOMES, schema
 from pipeline.domain.insight import Topic
 from pipeline.domain.speech import Role, Transcript, Turn, Word, text_of
 
@@ -23,6 +24,7 @@ EXAMPLES = Path(__file__).parent / "examples"  # one file for each language
 INSTRUCTIONS = Path(__file__).parent / "instructions"  # one file for each topic
 
 SENTENCES = 4
+MAX_LINE = 119  # characters of a line of the instructions
 
 MAX_REPAIRED = 20_000  # characters of an answer in a repair request
 REPAIR = """\
@@ -124,6 +126,7 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     instructions = instructions_of("call").format(
         sentences=SENTENCES if of == 1 else 2,
         lines="\n".join(example.lines),
+        outcome=_outcome_instruction(),
         example=json.dumps(example.answer, ensure_ascii=False),
         language=f"the language {language}" if language else "the language of the call",
         schema=json.dumps(schema(), ensure_ascii=False),
@@ -133,6 +136,12 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
         {"role": "system", "content": instructions},
         {"role": "user", "content": f"{which}BEGIN {mark}\n{text}\nEND {mark}"},
     ]
+
+
+@cache
+def _outcome_instruction() -> str:
+    listed = ", ".join(f"{outcome} ({meaning})" if meaning else outcome for outcome, meaning in OUTCOMES.items())
+    return textwrap.fill(f"outcome: {listed}; null if none fits or this part does not tell.", MAX_LINE)
 
 
 def repair(asked: Sequence[Message], answer: str, fault: str) -> list[Message]:

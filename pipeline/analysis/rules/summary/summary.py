@@ -7,9 +7,10 @@ from pipeline.analysis.rules.summary.template import SummaryPart, fill, lines_of
 from pipeline.analysis.rules.summary.topics import topics
 from pipeline.analysis.talk import Sentence, read
 from pipeline.domain.insight import Evidence, Finding, Material
+from pipeline.domain.vocabulary import CallOutcome
 from pipeline.language.pack import missing, pack
 
-ENDINGS = frozenset({"refused", "wrong_number"})  # outcomes whose sentence belongs in a summary
+ENDINGS = frozenset({CallOutcome.REFUSED, CallOutcome.WRONG_NUMBER})  # outcomes whose sentence belongs in a summary
 REASON_ALONE = ("{reason}.",)  # the template of a language without a pack
 
 
@@ -25,7 +26,13 @@ class SummaryStep:
             return Finding(
                 self.name,
                 self.version,
-                {"text": "", "sentences": [], "outcome": "no_speech", "outcome_evidence": None, "topics": []},
+                {
+                    "text": "",
+                    "sentences": [],
+                    "outcome": CallOutcome.NO_SPEECH.value,
+                    "outcome_evidence": None,
+                    "topics": [],
+                },
                 note="no speech in this call",
             )
         tasks = material.value_of("tasks").get("tasks", [])
@@ -42,7 +49,7 @@ class SummaryStep:
         value = {
             "text": " ".join(line for line, _ in parts),
             "sentences": [_sentence(*item) for item in parts],
-            "outcome": how.name if how else None,
+            "outcome": how.name.value if how else None,
             "outcome_evidence": asdict(how.evidence) if how and how.evidence else None,
             "topics": topics(turns, why, tasks, names),
         }
