@@ -29,16 +29,7 @@ if TYPE_CHECKING:
 WATCH_SECONDS = 1.0
 MAX_PAGE = 200  # calls per page
 
-app = Group("""Calls: their state, records and corrections.
-
-    Examples:
-
-      switchboard calls list --status failed
-
-      switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-
-      switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format srt > call.srt
-""")
+app = Group("Calls: their state, records and corrections.")
 
 
 class TranscriptFormat(StrEnum):
@@ -180,10 +171,6 @@ async def reads(
     """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
 
     Commands on this machine are not listed: they read the database directly.
-
-    Example:
-
-      switchboard calls reads 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
     from db.core.database import EVERY_WORKSPACE
     from db.workspace import access_log

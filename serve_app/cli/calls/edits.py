@@ -89,12 +89,7 @@ async def answer(
 
 
 async def edits(scope: Scope, call_id: CallId) -> Result:
-    """List what people corrected in a call, undone corrections too, the earliest first.
-
-    Example:
-
-      switchboard calls edits 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """List what people corrected in a call, undone corrections too, the earliest first."""
     from db.core.database import Reader
     from db.records import correct
 
@@ -114,12 +109,7 @@ async def edits(scope: Scope, call_id: CallId) -> Result:
 
 
 async def undo(scope: Scope, call_id: CallId, edit_id: EditId) -> Result:
-    """Undo a correction of a call; it stays in the list of corrections, with the person's name.
-
-    Example:
-
-      switchboard calls undo 3f0c1d5e-... 71c701e4-...
-    """
+    """Undo a correction of a call; it stays in the list of corrections, with the person's name."""
     from db.core.database import Reader
     from db.records import correct
 

@@ -30,16 +30,7 @@ STYLES = {
     "superseded": "dim",
 }
 
-app = Group("""Jobs: each processes a call.
-
-    Examples:
-
-      switchboard jobs list
-
-      switchboard jobs failed
-
-      switchboard jobs retry --code storage_error
-""")
+app = Group("Jobs: each processes a call.")
 
 Code = Annotated[str | None, typer.Option("--code", help="Only failures with this code.")]
 Since = Annotated[
@@ -180,12 +171,7 @@ async def show(
         UUID, typer.Argument(metavar="ID", parser=parse_id("`switchboard jobs list` shows the ids."), help="A job.")
     ],
 ) -> Result:
-    """Show one job: state, stage, worker, attempts, the last error and what to do about it.
-
-    Example:
-
-      switchboard jobs show 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
-    """
+    """Show one job: state, stage, worker, attempts, the last error and what to do about it."""
     job = await views.show_job(database, id_)
     if job is None:
         raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)

@@ -68,12 +68,6 @@ def queue(
 
     Real-time factors are measured on finished calls; until then, those of the settings are assumed. Costs need
     SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR (and DIARIZER, CONDUCTOR).
-
-    Examples:
-
-      switchboard queue
-
-      switchboard queue --json
     """
     from serve_app.settings import Settings
 

@@ -21,12 +21,6 @@ WAIT_SECONDS = 1.0  # for calls that a running service has claimed
 app = Group("""Search by meaning: index stored calls, show progress, remove the index.
 
     The service indexes new calls and corrections itself if SWITCHBOARD_EMBEDDING__ENGINE is set.
-
-    Examples:
-
-      SWITCHBOARD_EMBEDDING__ENGINE=e5 switchboard search index
-
-      switchboard search status
 """)
 
 
@@ -62,12 +56,7 @@ def index(
 
 @app.reads()
 async def status(database: "Database") -> Result:
-    """Show which model search uses, how many calls are indexed, and how many are due.
-
-    Example:
-
-      switchboard search status --json
-    """
+    """Show which model search uses, how many calls are indexed, and how many are due."""
     from db.search import passages
 
     state = await passages.state(database)
@@ -77,12 +66,7 @@ async def status(database: "Database") -> Result:
 
 @app.writes()
 async def remove(database: "Database") -> Result:
-    """Delete all passages. The next service with an embedding engine, or `index`, creates them again.
-
-    Example:
-
-      switchboard search remove
-    """
+    """Delete all passages. The next service with an embedding engine, or `index`, creates them again."""
     from db.search import passages
 
     count = await passages.switch_off(database)

@@ -28,11 +28,7 @@ def doctor(
     Nothing is changed, started or downloaded. Exit code 1 if there is a problem (X); a warning (!) does not matter in
     every installation.
 
-    Examples:
-
-      switchboard doctor
-
-      switchboard doctor --json
+    Example:
 
       switchboard doctor --node --gpus 1
     """

@@ -20,16 +20,7 @@ KEYS_ADVICE = "store SWITCHBOARD_SECRETS_KEYS, or secrets.key of the data folder
 Within = Annotated[str, typer.Option(metavar="TIME", help="Time limit: 45m, 12h, 2d.")]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
-app = Group("""Backups: the database of one moment, with its recordings.
-
-    Examples:
-
-      switchboard backup create /backups
-
-      switchboard backup verify /backups/2026-11-24T093000Z --drill
-
-      switchboard restore /backups/2026-11-24T093000Z
-""")
+app = Group("Backups: the database of one moment, with its recordings.")
 
 
 @app.command()

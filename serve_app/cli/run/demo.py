@@ -70,9 +70,7 @@ def demo(
     On a terminal, the service then keeps running until Ctrl-C and prints a link to the console. Another demo processes
     the same calls again in the same workspace.
 
-    Examples:
-
-      switchboard demo
+    Example:
 
       switchboard demo 01 08 --no-keep
     """

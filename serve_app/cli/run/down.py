@@ -27,9 +27,7 @@ def down(
     Also stops an embedded PostgreSQL that another command started. Nothing is killed: after --timeout the exit code is
     1, and the shutdown continues.
 
-    Examples:
-
-      switchboard down
+    Example:
 
       SWITCHBOARD_DATA_DIR=/srv/calls switchboard down --timeout 300
     """

@@ -39,9 +39,7 @@ def status(json_: Json = False) -> None:
 
     Nothing is started. Exit code 0 if it is up, 3 if not.
 
-    Examples:
-
-      switchboard status
+    Example:
 
       SWITCHBOARD_DATA_DIR=/srv/calls switchboard status --json
     """

@@ -118,7 +118,13 @@ def _root(
 def make_app(entries: Sequence[Entry]) -> typer.Typer:
     group = type("Commands", (LazyGroup,), {"entries": {entry.name: entry for entry in entries}})
     app = typer.Typer(
-        cls=group, help=HELP, epilog=EPILOG, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        name="switchboard",
+        cls=group,
+        help=HELP,
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
     )
     app.callback()(_root)
     return app

@@ -23,16 +23,6 @@ app = Group(
 
     Events are signed according to Standard Webhooks 1.0; any of its libraries can verify them. No events are stored
     before an endpoint exists.
-
-    Examples:
-
-      switchboard webhooks create https://crm.example/hooks/calls --workspace acme
-
-      switchboard webhooks test ID
-
-      switchboard webhooks deliveries --failed
-
-      switchboard webhooks replay ID --failed
 """,
     {ValueError: ("", USAGE)},
 )

@@ -75,12 +75,7 @@ async def create(
 
 @app.reads()
 async def list_(database: "Database", workspace: Workspace = None) -> Result:
-    """List endpoints: state, progress, and why one fails or is disabled.
-
-    Example:
-
-      switchboard webhooks list --workspace acme
-    """
+    """List endpoints: state, progress, and why one fails or is disabled."""
     workspace_id = await lookup.workspace_id(database, workspace)
     progress = await event_views.standings(database, workspace_id)
     endpoints = [
@@ -102,12 +97,7 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
 
 @app.reads()
 async def show(database: "Database", endpoint: Id) -> Result:
-    """Show one endpoint in full, except its secret.
-
-    Example:
-
-      switchboard webhooks show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """Show one endpoint in full, except its secret."""
     match = await find(database, endpoint)
     progress = await event_views.standings(database, match.workspace_id)
     standing = progress.get(match.endpoint_id, event_views.EndpointProgress())
@@ -148,12 +138,7 @@ async def update(
 
 @app.writes()
 async def delete(database: "Database", endpoint: Id) -> Result:
-    """Delete an endpoint with its queued events and its log.
-
-    Example:
-
-      switchboard webhooks delete 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """Delete an endpoint with its queued events and its log."""
     removed = await webhooks.remove(database, await find(database, endpoint))
     return Result({"endpoint_id": endpoint, "removed": removed}, f"Deleted {endpoint}.")
 

@@ -37,12 +37,7 @@ async def enable(
         bool, typer.Option("--pass-over", help="Skip the events queued so far; `webhooks replay` can send them.")
     ] = False,
 ) -> Result:
-    """Enable an endpoint; its events are sent, oldest first. Failed deliveries need `webhooks replay`.
-
-    Example:
-
-      switchboard webhooks enable 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """Enable an endpoint; its events are sent, oldest first. Failed deliveries need `webhooks replay`."""
     enabled = require_endpoint(await webhooks.enable(database, await find(database, endpoint), pass_over))
     return Result(enabled, f"Enabled {enabled.endpoint_id}.")
 
@@ -71,12 +66,7 @@ async def rotate_secret(
 
 @app.reads()
 async def test(database: "Database", endpoint: Id) -> Result:
-    """Send a signed event of type webhook.test now and show the response; also to a disabled endpoint.
-
-    Example:
-
-      switchboard webhooks test 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """Send a signed event of type webhook.test now and show the response; also to a disabled endpoint."""
     match, sealer = await find(database, endpoint), Settings().sealer()
     secrets = [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(database, match)]
     clock = await database.clock()

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 app = Group("""The console: pages with calls, transcripts and tasks, at /console of the service.
 
     People sign in with a key of scope read, or with a link from here.
-
-    Examples:
-
-      switchboard console link --workspace acme --for "Ana in sales"
-
-      switchboard console sessions
 """)
 
 
@@ -37,9 +31,7 @@ async def link(
 ) -> Result:
     """Issue a link that signs in one browser, once. Without --team, it shows the calls of all teams.
 
-    Examples:
-
-      switchboard console link
+    Example:
 
       switchboard console link --workspace acme --team support --for Ana --edit --hours 24
     """
@@ -58,12 +50,7 @@ def link_url(console_url: str, secret: str) -> str:
 
 @app.reads()
 async def sessions(scope: Scope) -> Result:
-    """List signed-in browsers, the last used first.
-
-    Example:
-
-      switchboard console sessions --workspace acme
-    """
+    """List signed-in browsers, the last used first."""
     return listing(
         await console_sessions.list_sessions(scope.database, scope.id),
         ("!session", "signed in as", "!last used", "!ends", "browser"),
@@ -83,12 +70,7 @@ async def revoke(
     database: "Database",
     session: Annotated[UUID, typer.Argument(metavar="SESSION", help="An id from `console sessions`.")],
 ) -> Result:
-    """End a session; its browser must sign in again.
-
-    Example:
-
-      switchboard console revoke 3f0c1d5e-...
-    """
+    """End a session; its browser must sign in again."""
     if not await console_sessions.revoke(database, session):
         raise CommandError(f"No open session {session}.", "`switchboard console sessions` lists them.", USAGE)
     return Result({"sessionId": session, "revoked": True}, f"Ended session {session}.")

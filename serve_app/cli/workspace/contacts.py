@@ -28,14 +28,7 @@ OTHER_NAMES = {
 }
 
 app = Group(
-    """Contacts: people who call. A call is linked to a contact by its number or a name mentioned in it.
-
-    Examples:
-
-      switchboard contacts create "Ana Costa" --phone +14155550100 --company Costa
-
-      switchboard contacts import people.csv
-""",
+    "Contacts: people who call. A call is linked to a contact by its number or a name mentioned in it.",
     {ValueError: (NUMBERS, USAGE)},
 )
 
@@ -89,12 +82,7 @@ async def update(
 
 @app.writes()
 async def delete(scope: Scope, contact: ContactArgument) -> Result:
-    """Delete a contact. Calls keep their content but lose the link.
-
-    Example:
-
-      switchboard contacts delete "Ana Costa"
-    """
+    """Delete a contact. Calls keep their content but lose the link."""
     match = await lookup.contact(scope.database, scope.id, contact)
     await directory.remove_contact(scope.database, scope.id, UUID(match.contact_id))
     return Result({"removed": match}, f"Deleted contact {match.name!r}.")
@@ -102,12 +90,7 @@ async def delete(scope: Scope, contact: ContactArgument) -> Result:
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the contacts of a workspace.
-
-    Example:
-
-      switchboard contacts list --workspace acme
-    """
+    """List the contacts of a workspace."""
     return listing(
         await directory.list_contacts(scope.database, scope.id),
         ("name", "!id", "!phone", "company", "email"),
@@ -131,10 +114,6 @@ async def import_(
 
     The whole file is read before anything is stored. Rows identical to a stored contact are skipped, so an import can
     be repeated. Rows with an invalid number are rejected; the others are stored.
-
-    Example:
-
-      switchboard contacts import people.csv --workspace acme
     """
     rows = read_rows(file)
     stored = {_key(_fields(contact)) for contact in await directory.list_contacts(scope.database, scope.id)}

@@ -43,16 +43,6 @@ app = Group(
 
     Create a set from corrected calls, or import annotations. Every measurement reports the set, its version and its
     digest.
-
-    Examples:
-
-      switchboard gold create returns --since 30d
-
-      switchboard gold score returns
-
-      switchboard gold export returns --format stm --out returns.stm
-
-      switchboard gold import bench annotated/
 """,
     {UnreadableFile: ("Nothing was imported.", USAGE), ValueError: ("", FAILED)},
 )
@@ -92,10 +82,6 @@ async def import_(
 
     Calls are identified by their callId; submit missing recordings first. Facts that a format lacks are reported, and
     measurements that need them are rejected.
-
-    Example:
-
-      switchboard gold import bench annotated.stm
     """
     with libraries():
         calls = formats.read(path)
@@ -121,12 +107,7 @@ app.reads()(gold_score.score)
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List gold sets with their versions, the latest first.
-
-    Example:
-
-      switchboard gold list
-    """
+    """List gold sets with their versions, the latest first."""
     return listing(
         await gold_sets.list_sets(scope.database, scope.id),
         ("!name", "#version", "#calls", "source", "!created", "by", "!digest"),
@@ -141,12 +122,7 @@ async def list_(scope: Scope) -> Result:
 
 @app.reads()
 async def show(scope: Scope, name: SetName) -> Result:
-    """Show a version: its size, what is annotated, and whether its digest still matches.
-
-    Example:
-
-      switchboard gold show returns@2
-    """
+    """Show a version: its size, what is annotated, and whether its digest still matches."""
     gold, calls = await load_gold_set(scope.database, scope.workspace, name)
     turns = [turn for call in calls for turn in call.turns]
     facts: dict[str, Any] = {
@@ -210,12 +186,7 @@ async def export(
 
 @app.writes()
 async def delete(scope: Scope, name: SetName) -> Result:
-    """Delete one version. Calls and other versions stay.
-
-    Example:
-
-      switchboard gold delete returns@1
-    """
+    """Delete one version. Calls and other versions stay."""
     gold = await find_gold_set(scope.database, scope.workspace, name)
     await gold_sets.remove(scope.database, scope.id, gold)
     return Result({"removed": gold}, f"Deleted {gold.name}@{gold.version}.")

@@ -27,20 +27,7 @@ ORDER = {
     False: "as sent: the agent comes first",
 }
 
-app = Group("""API keys of a workspace, which telephony systems send with their calls.
-
-    Examples:
-
-      switchboard keys create --workspace acme
-
-      switchboard keys create --workspace acme --team support --scope submit --name "pbx in Berlin"
-
-      switchboard keys list
-
-      switchboard keys rotate 3f0c1d5e-...
-
-      switchboard keys revoke 3f0c1d5e-...
-""")
+app = Group("API keys of a workspace, which telephony systems send with their calls.")
 
 
 def _scope(name: str) -> str:
@@ -170,10 +157,6 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
     """List keys with their last use (to the minute) and expiry; of all workspaces without --workspace.
 
     Secrets are not stored and cannot be shown.
-
-    Example:
-
-      switchboard keys list --workspace acme
     """
     owners = {owner.workspace_id: owner.name for owner in await directory.list_workspaces(database)}
     for team in await directory.list_teams(database):
@@ -256,12 +239,7 @@ async def update(
 
 @app.writes()
 async def revoke(database: "Database", key_id: KeyId) -> Result:
-    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed.
-
-    Example:
-
-      switchboard keys revoke 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed."""
     revoked = await keys.revoke(database, key_id)
     unknown = f"No valid key has the id {key_id}: it does not exist, or was revoked before."
     return Result(

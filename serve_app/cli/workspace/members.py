@@ -8,14 +8,7 @@ from serve_app.cli.ui import lookup
 from serve_app.cli.ui.options import Rename, Team, parse_id
 from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
-app = Group("""Members: the people who handle calls. Submissions identify them by userId.
-
-    Examples:
-
-      switchboard members create "Dana Wolf" --team support --alias Dana
-
-      switchboard members update "Dana Wolf" --name "Dana Wolf-Berg"
-""")
+app = Group("Members: the people who handle calls. Submissions identify them by userId.")
 
 MemberArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
 Aliases = Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.")]
@@ -80,12 +73,7 @@ async def update(
 
 @app.writes()
 async def delete(scope: Scope, member: MemberArgument) -> Result:
-    """Delete a member and their voice profile. Calls keep the userId.
-
-    Example:
-
-      switchboard members delete "Dana Wolf"
-    """
+    """Delete a member and their voice profile. Calls keep the userId."""
     match = await lookup.member(scope.database, scope.id, member)
     await directory.remove_member(scope.database, match)
     return Result({"removed": match}, f"Deleted member {match.name!r}; calls keep the userId {match.user_id}.")
@@ -93,12 +81,7 @@ async def delete(scope: Scope, member: MemberArgument) -> Result:
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the members of a workspace.
-
-    Example:
-
-      switchboard members list --json
-    """
+    """List the members of a workspace."""
     teams = await scope.team_names()
     return listing(
         await directory.list_members(scope.database, scope.id),

@@ -31,14 +31,6 @@ app = Group(
     """Questions about every call, trackers (which raise the event tracker.matched), and scorecards.
 
     They are defined in a TOML or JSON file; docs/questions.md describes the fields.
-
-    Examples:
-
-      switchboard questions try questions.toml --call 6f1c0a52-...
-
-      switchboard questions set questions.toml
-
-      switchboard questions list
 """,
     {ScorecardUnfit: ("Change or delete the scorecard first.", USAGE), TooManyQuestions: ("", USAGE)},
 )
@@ -56,10 +48,6 @@ async def set_(
     """Store the questions, trackers and scorecards of a file; changed ones become a new version.
 
     They apply to calls analyzed from now on. `switchboard runs create` applies them to stored calls.
-
-    Example:
-
-      switchboard questions set questions.toml --workspace acme
     """
     definitions = await _read(scope, file, only)
     changes = await questions.set_questions(scope.database, scope.id, definitions, only=only)
@@ -71,12 +59,7 @@ async def set_(
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the current questions, trackers and scorecards.
-
-    Example:
-
-      switchboard questions list --workspace acme
-    """
+    """List the current questions, trackers and scorecards."""
     return listing(
         await questions.list_defined(scope.database, scope.id, scope.id),
         ("!key", "!version", "!type", "!party", "question"),
@@ -112,12 +95,7 @@ async def show(scope: Scope, key: Key) -> Result:
 
 @app.writes()
 async def delete(scope: Scope, key: Key) -> Result:
-    """Delete a question or scorecard. Existing answers are kept; if set again, it gets the next version.
-
-    Example:
-
-      switchboard questions delete appointment_offered
-    """
+    """Delete a question or scorecard. Existing answers are kept; if set again, it gets the next version."""
     try:
         await questions.remove(scope.database, scope.id, key)
     except NoSuchQuestion:

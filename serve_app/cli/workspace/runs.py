@@ -36,16 +36,6 @@ app = Group(
 
     A run is processed while no call is waiting. Unchanged stages are not repeated. Compare its results with the
     records, make them live (promote), or restore the old records (rollback).
-
-    Examples:
-
-      switchboard runs create tiny --set asr.model=whisper-tiny.en --since 30d --limit 200
-
-      switchboard runs show tiny --watch
-
-      switchboard runs compare tiny --gold returns
-
-      switchboard runs promote tiny
 """,
     {RunRefused: ("", FAILED)},
 )
@@ -127,12 +117,7 @@ async def create(
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List runs, the latest first.
-
-    Example:
-
-      switchboard runs list
-    """
+    """List runs, the latest first."""
     return listing(
         await runs.list_runs(scope.database, scope.id),
         ("!run", "status", "#calls", "#failed", "sets", "!created", "by"),
@@ -174,10 +159,6 @@ async def promote(scope: Scope, name: RunName) -> Result:
 
     A correction is kept if the corrected words still exist. Each call gets a call.promoted event. `runs rollback`
     undoes the promotion.
-
-    Example:
-
-      switchboard runs promote tiny
     """
     run = await require_run(scope.database, scope.workspace, name)
     return _promotion_result(await promotion.promote(scope.database, scope.id, run.run_id), "is now live for")
@@ -185,24 +166,14 @@ async def promote(scope: Scope, name: RunName) -> Result:
 
 @app.writes()
 async def rollback(scope: Scope, name: RunName) -> Result:
-    """Restore the records that a promotion replaced, all at once.
-
-    Example:
-
-      switchboard runs rollback tiny
-    """
+    """Restore the records that a promotion replaced, all at once."""
     run = await require_run(scope.database, scope.workspace, name)
     return _promotion_result(await promotion.roll_back(scope.database, scope.id, run.run_id), "is no longer live for")
 
 
 @app.writes()
 async def cancel(scope: Scope, name: RunName) -> Result:
-    """Cancel a run. Finished calls stay, and can be compared and promoted.
-
-    Example:
-
-      switchboard runs cancel tiny
-    """
+    """Cancel a run. Finished calls stay, and can be compared and promoted."""
     match = await require_run(scope.database, scope.workspace, name)
     run = await runs.cancel(scope.database, scope.id, match.run_id)
     return Result(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} done.")
@@ -210,12 +181,7 @@ async def cancel(scope: Scope, name: RunName) -> Result:
 
 @app.writes()
 async def delete(scope: Scope, name: RunName) -> Result:
-    """Delete a run and its results. Calls and their records stay; a promoted run is rolled back first.
-
-    Example:
-
-      switchboard runs delete tiny
-    """
+    """Delete a run and its results. Calls and their records stay; a promoted run is rolled back first."""
     match = await require_run(scope.database, scope.workspace, name)
     run = await runs.delete(scope.database, scope.id, match.run_id)
     return Result({"deleted": run}, f"Deleted run {run.name}.")

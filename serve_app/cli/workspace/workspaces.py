@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from pipeline.domain.summaries import TemplatePart
 
 app = Group(
-    """Workspaces: each has its own calls, teams, members, contacts and keys.
-
-    Example:
-
-      switchboard workspaces create acme --country DE --time-zone Europe/Berlin
-
-      switchboard workspaces update acme --time-zone America/New_York
-""",
+    "Workspaces: each has its own calls, teams, members, contacts and keys.",
     {ValueError: ("", USAGE)},
 )
 
@@ -135,12 +128,7 @@ async def delete(database: "Database", workspace: WorkspaceArgument, yes: Yes = 
 
 @app.reads()
 async def list_(database: "Database") -> Result:
-    """List workspaces.
-
-    Example:
-
-      switchboard workspaces list
-    """
+    """List workspaces."""
     return listing(
         await directory.list_workspaces(database),
         ("name", "!id", "!country", "!time zone", "terms"),
@@ -160,12 +148,7 @@ async def changes(
     scope: Scope,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50,
 ) -> Result:
-    """List changes of the workspace, its teams, members, contacts and keys, and their authors; newest first.
-
-    Example:
-
-      switchboard workspaces changes --workspace acme
-    """
+    """List changes of the workspace, its teams, members, contacts and keys, and their authors; newest first."""
     page = await admin_log.list_changes(scope.database, scope.id, scope.id, limit=limit)
     return listing(
         page.items,
