@@ -100,7 +100,7 @@ async def show(database: "Database", call_id: CallId, workspace: Workspace = Non
 
 @app.writes()
 async def remove(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
-    """Remove a sample, for example if the wrong person spoke or channels were swapped. It is stored but has no effect."""
+    """Remove a sample, such as of a wrong person or swapped channels. It is stored but has no effect."""
     return _result(await voiceprints.remove(database, call_id, *await _editing(database, workspace)))
 
 
