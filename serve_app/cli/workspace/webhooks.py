@@ -7,8 +7,8 @@ import typer
 from rich.text import Text
 
 from db.events import deliveries as event_views
-from db.events import endpoints, upkeep
 from db.events import endpoints as webhooks
+from db.events import upkeep
 from db.events.types import type_names
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
