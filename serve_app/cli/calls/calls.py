@@ -14,7 +14,7 @@ from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import Workspace, parse_id
-from serve_app.cli.ui.output import Json, counted, fields, moment, out, print_json
+from serve_app.cli.ui.output import Json, counted, fields, out, print_json
 from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.cli.ui.table import Table, table
 
@@ -66,8 +66,7 @@ async def answer(
         str, typer.Option("--comment", "-c", metavar="WHY", parser=_reason, help="Stored with the answer.")
     ],
     old: Annotated[
-        str | None,
-        typer.Option("--old", metavar="ANSWER", help="Change nothing unless this is the current answer."),
+        str | None, typer.Option("--old", metavar="ANSWER", help="Change nothing unless this is the current answer.")
     ] = None,
 ) -> Result:
     """Correct the machine's answer to a question of a call, and say why. Scores follow; `undo` reverts it.
@@ -124,7 +123,7 @@ async def edits(scope: Scope, call_id: CallId) -> Result:
         corrections,
         ("!edit", "!when", "!kind", "!status", "who", "what"),
         lambda edit: (
-            *(str(edit.edit_id), moment(edit.made_at), str(edit.kind), str(edit.state), edit.made_by),
+            *(edit.edit_id, edit.made_at, edit.kind, edit.state, edit.made_by),
             _change(edit) + (f" ({edit.comment})" if edit.comment else ""),
         ),
         f"Call {call_id} has no corrections.",
@@ -317,7 +316,7 @@ async def reads(
     return listing(
         await access_log.list_reads(database, scope, call_id, limit),
         ("!when", "who", "!what", "how", "request"),
-        lambda read: (moment(read.at), read.name or str(read.key_id), read.what, read.detail, read.request_id or ""),
+        lambda read: (read.at, read.name or read.key_id, read.what, read.detail, read.request_id),
         f"No reads of call {call_id}.",
     )
 
@@ -417,14 +416,9 @@ def summary_table(calls: "Sequence[CallSummary]") -> Table:
     lines = table("!call", "!status", "!started", "!lang", "!from -> to", "about")
     for call in calls:
         about = f"{call.failure.code}: {call.failure.message}" if call.failure else status_line(call)
-        lines.add_row(
-            str(call.call_id),
-            Text(call.state, style=STATE_STYLES.get(call.state, "")),
-            moment(call.start_time),
-            call.language or "",
-            f"{call.from_number} -> {call.to_number}",
-            Text(about),
-        )
+        state = Text(call.state, style=STATE_STYLES.get(call.state, ""))
+        parties = f"{call.from_number} -> {call.to_number}"
+        lines.add_row(call.call_id, state, call.start_time, call.language, parties, about)
     return lines
 
 

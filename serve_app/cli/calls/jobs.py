@@ -62,8 +62,8 @@ async def list_(
         await views.list_jobs(database, workspace_id, "failed" if failed else None, limit),
         ("!job", "!status", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
-            *(str(job.job_id), Text(job.state, style=STYLES.get(job.state, "")), str(job.attempts)),
-            *(moment(job.created_at), str(job.call_id), job.kind, about(job)),
+            *(job.job_id, Text(job.state, style=STYLES.get(job.state, "")), job.attempts),
+            *(job.created_at, job.call_id, job.kind, about(job)),
         ),
         "No job failed." if failed else "No jobs yet.",
     )
@@ -104,9 +104,7 @@ async def failed(
     answer = listing(
         jobs,
         ("!job", "!code", "!failed", "!call", "!kind", "why"),
-        lambda job: (
-            *(str(job.job_id), Text(job.code, "red"), moment(job.failed_at), str(job.call_id), job.kind, job.message),
-        ),
+        lambda job: (job.job_id, Text(job.code, "red"), job.failed_at, job.call_id, job.kind, job.message),
         "No job failed.",
         [{**fields(job), "advice": advice(job.code)} for job in jobs],
     )
@@ -176,13 +174,9 @@ async def show(
     if job is None:
         raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)
     names = ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")
-    rows = [
-        ("status" if name == "state" else name, str(getattr(job, name)))
-        for name in names
-        if getattr(job, name) is not None
-    ]
-    times = ("created_at", "started_at", "next_try", "finished_at")
-    rows += [(name, moment(value)) for name in times if (value := getattr(job, name)) is not None]
+    names += ("created_at", "started_at", "next_try", "finished_at")
+    values = ((name, getattr(job, name)) for name in names)
+    rows = [("status" if name == "state" else name, value) for name, value in values if value is not None]
     if job.error and job.state != "done":
         to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)
         rows += [("error", f"{job.error.code}: {job.error.message}"), ("what to do", to_do)]

@@ -71,8 +71,7 @@ def submit(
         ),
     ] = None,
     second: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file."),
+        str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file.")
     ] = None,
     from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
     to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
@@ -84,8 +83,7 @@ def submit(
     ] = None,
     duration: Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")] = None,
     team: Annotated[
-        str | None,
-        typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key."),
+        str | None, typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="userId of the member who handled the call.")] = None,
     call_id: Annotated[

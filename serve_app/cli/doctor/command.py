@@ -54,8 +54,7 @@ MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BA
 
 def doctor(
     node: Annotated[
-        bool,
-        typer.Option("--node", help="Check what a cluster node needs before Ray starts; its GPU must be usable."),
+        bool, typer.Option("--node", help="Check what a cluster node needs before Ray starts; its GPU must be usable.")
     ] = False,
     gpus: Annotated[
         int | None, typer.Option(min=0, help="GPUs that this machine must have; `ray up` sets it.", metavar="N")

@@ -160,11 +160,7 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     except migrate.DatabaseUnfit as error:
         yield bad("migrations", *str(error).split(". ", 1))
     else:
-        yield warn(
-            "migrations",
-            "the schema is not this version's",
-            "Run `switchboard migrate`, or `switchboard up`.",
-        )
+        yield warn("migrations", "the schema is not this version's", "Run `switchboard migrate`, or `switchboard up`.")
 
 
 def _isolation(url: str) -> Check:

@@ -206,8 +206,7 @@ def migrate() -> None:
 
 def down(
     timeout: Annotated[
-        float | None,
-        typer.Option(min=0, help="Seconds to wait.", show_default="drain_seconds and a minute"),
+        float | None, typer.Option(min=0, help="Seconds to wait.", show_default="drain_seconds and a minute")
     ] = None,
 ) -> None:
     """Stop the service of this data folder: running calls finish or are requeued, then Ray and PostgreSQL stop.

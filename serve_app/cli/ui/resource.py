@@ -78,7 +78,7 @@ class Result:
 def listing(
     items: Sequence[T],
     columns: Sequence[str],
-    cells: Callable[[T], Sequence[str | Text]],
+    cells: Callable[[T], Sequence[Any]],
     when_empty: str,
     data: Any = None,
 ) -> Result:
@@ -89,7 +89,8 @@ def listing(
     return Result(items if data is None else data, lines if items else (), () if items else (when_empty,))
 
 
-def details(rows: Iterable[tuple[str, str | Text]]) -> Table:
+def details(rows: Iterable[tuple[str, Any]]) -> Table:
+    """Return a table of names and values without a header."""
     lines = table("!what", "value")
     lines.show_header = False
     for name, value in rows:

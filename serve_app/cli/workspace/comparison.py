@@ -117,10 +117,7 @@ def _cells(rates: "Iterable[Rate | None]", verdicts: "Iterable[SystemVerdict | N
     for rate in rates:
         ends = interval(rate, metric)
         cells.append("-" if rate is None else figure(rate.value, metric) + (f" ({ends})" if ends else ""))
-    return [
-        *cells,
-        *(Text(format_difference(each.rate if each else None, metric), _style(each)) for each in verdicts),
-    ]
+    return [*cells, *(Text(format_difference(each.rate if each else None, metric), _style(each)) for each in verdicts)]
 
 
 def _style(verdict: "SystemVerdict | None") -> str:

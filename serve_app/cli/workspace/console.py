@@ -1,4 +1,5 @@
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -54,13 +55,7 @@ async def sessions(scope: Scope) -> Result:
     return listing(
         await console_sessions.list_sessions(scope.database, scope.id),
         ("!session", "signed in as", "!last used", "!ends", "browser"),
-        lambda session: (
-            str(session.session_id),
-            session.name,
-            moment(session.last_used_at),
-            moment(session.expires_at),
-            session.user_agent,
-        ),
+        attrgetter("session_id", "name", "last_used_at", "expires_at", "user_agent"),
         "No browser is signed in. `switchboard console link` issues a link.",
     )
 

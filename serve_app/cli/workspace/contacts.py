@@ -1,4 +1,5 @@
 import csv
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -94,21 +95,14 @@ async def list_(scope: Scope) -> Result:
     return listing(
         await directory.list_contacts(scope.database, scope.id),
         ("name", "!id", "!phone", "company", "email"),
-        lambda contact: (
-            contact.name or "",
-            contact.contact_id,
-            contact.phone or "",
-            contact.company or "",
-            contact.email or "",
-        ),
+        attrgetter("name", "contact_id", "phone", "company", "email"),
         "No contacts yet: `switchboard contacts create NAME` or `contacts import FILE`.",
     )
 
 
 @app.writes()
 async def import_(
-    scope: Scope,
-    file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)],
+    scope: Scope, file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)]
 ) -> Result:
     """Import contacts from a CSV file: columns name, company, email, phone (others are ignored), UTF-8.
 

@@ -248,9 +248,8 @@ async def list_(scope: Scope) -> Result:
         await gold_sets.list_sets(scope.database, scope.id),
         ("!name", "#version", "#calls", "source", "!created", "by", "!digest"),
         lambda gold: (
-            *(gold.name, str(gold.version)),
-            str(gold.calls) if gold.left == gold.calls else f"{gold.left} of {gold.calls}",
-            *(gold.source, moment(gold.made_at), gold.made_by, gold.digest[:12]),
+            *(gold.name, gold.version, gold.calls if gold.left == gold.calls else f"{gold.left} of {gold.calls}"),
+            *(gold.source, gold.made_at, gold.made_by, gold.digest[:12]),
         ),
         "No gold sets yet: correct calls in the console, then `switchboard gold create NAME`.",
     )

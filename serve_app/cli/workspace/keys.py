@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 SCOPES = ("submit", "read", "edit", "admin")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
 COPY_NOTE = "Only its hash is stored: copy it now, it cannot be shown again."
-ORDER = {
-    None: "as for the team",
-    True: "swapped: the customer comes first",
-    False: "as sent: the agent comes first",
-}
+ORDER = {None: "as for the team", True: "swapped: the customer comes first", False: "as sent: the agent comes first"}
 
 app = Group("API keys of a workspace, which telephony systems send with their calls.")
 
@@ -165,9 +161,8 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
         await keys.list_keys(database, await lookup.workspace_id(database, workspace)),
         ("name", "!id", "!scopes", "!begins", "of", "!last used", "!ends"),
         lambda key: (
-            *(key.name, str(key.key_id), " ".join(sorted(key.scopes)), f"{key.prefix}..."),
-            owners.get(key.team_id or key.workspace_id, ""),
-            *(moment(key.last_used_at) or "never", _ends(key)),
+            *(key.name, key.key_id, " ".join(sorted(key.scopes)), f"{key.prefix}..."),
+            *(owners.get(key.team_id or key.workspace_id), key.last_used_at or "never", _ends(key)),
         ),
         "No keys yet: `switchboard keys create --workspace NAME` creates one.",
     )

@@ -86,9 +86,6 @@ async def list_(scope: Scope) -> Result:
     return listing(
         await directory.list_members(scope.database, scope.id),
         ("name", "!user id", "also called", "team"),
-        lambda member: (
-            *(member.name, str(member.user_id), ", ".join(member.aliases)),
-            teams[member.team_id] if member.team_id else "",
-        ),
+        lambda member: (member.name, member.user_id, member.aliases, member.team_id and teams[member.team_id]),
         "No members yet: `switchboard members create NAME` creates one.",
     )

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -68,8 +68,8 @@ async def list_(scope: Scope) -> Result:
     )
 
 
-def _cells(defined: "Defined") -> tuple[str, str, str, str, str]:
-    shared = (defined.key, str(defined.version), defined.type)
+def _cells(defined: "Defined") -> tuple[Any, ...]:
+    shared = (defined.key, defined.version, defined.type)
     if defined.type == "scorecard":
         return *shared, "", f"{defined.title}: {', '.join(item.question for item in defined.items)}"
     return *shared, defined.party, defined.question or ", ".join(defined.phrases[:3])
@@ -128,8 +128,8 @@ async def scores(
         await score_weeks.score_weeks(scope.database, Reader(scope.id), time_zone, weeks, by.value, key),
         ("!week", str(by), "#calls", "#score", "#passed", "#failed", "#automatically"),
         lambda week: (
-            *(str(week.week), week.name or "unknown", str(week.calls), f"{week.score:.1f}"),
-            *(str(week.passed), str(week.failed), str(week.auto_failed)),
+            *(week.week, week.name or "unknown", week.calls, f"{week.score:.1f}"),
+            *(week.passed, week.failed, week.auto_failed),
         ),
         f"No call is scored by {key!r} yet.",
     )
@@ -137,9 +137,7 @@ async def scores(
 
 @app.reads()
 async def try_(
-    scope: Scope,
-    file: File,
-    call: Annotated[UUID, typer.Option("--call", metavar="CALLID", help="A completed call.")],
+    scope: Scope, file: File, call: Annotated[UUID, typer.Option("--call", metavar="CALLID", help="A completed call.")]
 ) -> Result:
     """Try a file on one stored call: answer its questions by phrases, and score the call. Nothing is stored.
 

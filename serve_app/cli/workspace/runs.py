@@ -219,8 +219,7 @@ async def create(
     gold: Annotated[str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.")] = None,
     call: CallIds = None,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000"),
+        int | None, typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000")
     ] = None,
     watch: Watch = False,
 ) -> Result:
@@ -274,8 +273,8 @@ async def list_(scope: Scope) -> Result:
         await runs.list_runs(scope.database, scope.id),
         ("!run", "status", "#calls", "#failed", "sets", "!created", "by"),
         lambda run: (
-            *(run.name, "promoted" if run.promoted_at else _state(run), str(run.calls), str(run.failed or "")),
-            *(_set(run), moment(run.made_at), run.made_by),
+            *(run.name, "promoted" if run.promoted_at else _state(run), run.calls, run.failed or ""),
+            *(_set(run), run.made_at, run.made_by),
         ),
         "No runs yet: `switchboard runs create NAME --set asr.model=...` creates one from stored calls.",
     )

@@ -57,6 +57,6 @@ async def list_(scope: Scope) -> Result:
     return listing(
         await directory.list_teams(scope.database, scope.id),
         ("name", "!id", "!channels"),
-        lambda team: (team.name, str(team.team_id), "swapped" if team.channels_swapped else ""),
+        lambda team: (team.name, team.team_id, "swapped" if team.channels_swapped else ""),
         "No teams yet: `switchboard teams create NAME` creates one.",
     )

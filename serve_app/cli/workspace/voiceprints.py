@@ -41,10 +41,7 @@ app = Group(
     {NoVoiceprint: (LIST_HINT, FAILED)},
 )
 
-CallId = Annotated[
-    UUID,
-    typer.Argument(metavar="CALL_ID", parser=parse_id(LIST_HINT), help="The call of the sample."),
-]
+CallId = Annotated[UUID, typer.Argument(metavar="CALL_ID", parser=parse_id(LIST_HINT), help="The call of the sample.")]
 UserId = Annotated[
     UUID,
     typer.Argument(
@@ -80,8 +77,8 @@ async def list_(
         [sample for sample in samples if state in (None, sample.state)],
         ("!call", "!status", "#speech", "!since", "member", "why"),
         lambda sample: (
-            *(str(sample.call_id), sample.state, f"{sample.speech_seconds:.0f} s", moment(sample.created_at)),
-            *(sample.name or str(sample.user_id or ""), _reasons(sample)),
+            *(sample.call_id, sample.state, f"{sample.speech_seconds:.0f} s", sample.created_at),
+            *(sample.name or sample.user_id, _reasons(sample)),
         ),
         "No such voiceprints: calls with one channel per party create them.",
     )

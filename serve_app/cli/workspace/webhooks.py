@@ -134,8 +134,7 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
         endpoints,
         ("!id", "!status", "#unsent", "#failed", "!delivered", "url", "about"),
         lambda row: (
-            *(str(row[0].endpoint_id), _state(row[0])),
-            *(str(row[1].unsent), str(row[1].failed), moment(row[1].delivered_at)),
+            *(row[0].endpoint_id, _state(row[0]), row[1].unsent, row[1].failed, row[1].delivered_at),
             *(row[0].url, _about(row[0])),
         ),
         "No endpoints yet: `switchboard webhooks create URL` creates one.",
@@ -354,12 +353,9 @@ async def deliveries(
         items,
         ("!event", "!status", "#tries", "!occurred", "!type", "!call", "about"),
         lambda delivery: (
-            *(
-                payload.message_id(delivery.event_id),
-                Text(SHOWN.get(delivery.state, delivery.state), STYLES[delivery.state]),
-                str(delivery.attempts),
-            ),
-            *(moment(delivery.at), delivery.type, str(delivery.call_id), _about(delivery)),
+            payload.message_id(delivery.event_id),
+            Text(SHOWN.get(delivery.state, delivery.state), STYLES[delivery.state]),
+            *(delivery.attempts, delivery.at, delivery.type, delivery.call_id, _last_response(delivery)),
         ),
         "No delivery failed." if failed else "No deliveries yet.",
         [fields(delivery) | {"webhook_id": payload.message_id(delivery.event_id)} for delivery in items],
@@ -413,7 +409,7 @@ async def replay(
     )
 
 
-def _about(delivery: "DeliverySummary") -> str:
+def _last_response(delivery: "DeliverySummary") -> str:
     if delivery.state == "behind":
         return "waits for an earlier event of the call"
     parts = [delivery.log[-1].outcome] if delivery.log else []

@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,6 @@ from db.workspace import settings as workspace_settings
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
-from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, data_line, deleted, drop_none, listing
 from serve_app.settings import Settings
 
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from db.core.database import Database
     from pipeline.domain.summaries import TemplatePart
 
-app = Group(
-    "Workspaces: each has its own calls, teams, members, contacts and keys.",
-    {ValueError: ("", USAGE)},
-)
+app = Group("Workspaces: each has its own calls, teams, members, contacts and keys.", {ValueError: ("", USAGE)})
 
 NONE = "none"  # no limit of the budget
 WorkspaceArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")]
@@ -132,36 +129,21 @@ async def list_(database: "Database") -> Result:
     return listing(
         await directory.list_workspaces(database),
         ("name", "!id", "!country", "!time zone", "terms"),
-        lambda workspace: (
-            workspace.name,
-            str(workspace.workspace_id),
-            workspace.default_country or "",
-            workspace.time_zone,
-            _shortened(workspace.terms),
-        ),
+        lambda item: (item.name, item.workspace_id, item.default_country, item.time_zone, _shortened(item.terms)),
         "No workspaces yet: `switchboard workspaces create NAME` creates one.",
     )
 
 
 @app.reads()
 async def changes(
-    scope: Scope,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50,
+    scope: Scope, limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50
 ) -> Result:
     """List changes of the workspace, its teams, members, contacts and keys, and their authors; newest first."""
     page = await admin_log.list_changes(scope.database, scope.id, scope.id, limit=limit)
     return listing(
         page.items,
         ("!at", "who", "!action", "!kind", "name", "!id", "detail"),
-        lambda change: (
-            moment(change.at),
-            change.who,
-            change.action,
-            change.kind,
-            change.name,
-            change.object_id,
-            change.detail,
-        ),
+        attrgetter("at", "who", "action", "kind", "name", "object_id", "detail"),
         "No changes yet.",
     )
 
