@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -66,10 +66,16 @@ class Registry(dict[str, str]):
 
 
 @cache
+def every_entry_point() -> EntryPoints:
+    """Return the entry points of all packages; reading them takes longer than the rest of the settings."""
+    return entry_points()
+
+
+@cache
 def installed(group: str) -> dict[str, list[EntryPoint]]:
     """Return the entry points of a group by name: several if packages use the same name."""
     points = defaultdict(list)
-    for point in entry_points(group=group):
+    for point in every_entry_point().select(group=group):
         points[point.name].append(point)
     return dict(points)
 
