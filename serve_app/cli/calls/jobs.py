@@ -143,8 +143,6 @@ async def retry(
 
     Examples:
 
-      switchboard jobs retry 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
-
       switchboard jobs retry --code storage_error --since 6h --dry-run
 
       switchboard jobs retry --waiting --code recording_unreachable

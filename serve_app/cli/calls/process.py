@@ -64,8 +64,6 @@ def process(
 
     Examples:
 
-      switchboard process call.wav
-
       switchboard process rep.wav --second customer.wav --outgoing --json
 
       switchboard process serve_app/demo/samples/*/call.flac --model base
@@ -154,7 +152,6 @@ async def _process_one(
 
 
 def summary(stage: Stage, result: Any) -> str:
-    """Return a short description of a stage's result; empty for stages that have none."""
     return SUMMARIES.get(stage, lambda _: "")(result)
 
 
@@ -200,7 +197,6 @@ def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
 
 
 def check_models(settings: "Settings") -> None:
-    """Raise `CommandError` (2) for an invalid model name."""
     from pipeline.checkpoints.resolve import check_name
     from pipeline.errors import CheckpointMissing
     from serve_app.service.configured_models import configured_models

@@ -34,8 +34,6 @@ class StageLine:
 
 @dataclass(frozen=True, slots=True)
 class TeamLine:
-    """The backlog of one team."""
-
     workspace: str
     team: str
     live: bool
@@ -47,8 +45,6 @@ class TeamLine:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The whole queue."""
-
     waiting_calls: int
     running_calls: int
     later_calls: int
@@ -81,7 +77,6 @@ def queue(
 def queue_view(
     backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings", team: str | None = None
 ) -> QueueView:
-    """Return the queue as figures, from the backlog, its lanes and the settings."""
     from serve_app.operations.estimates import STAGES, Estimate
 
     estimate = Estimate(backlog, settings.scaling.assumed_rtfx)
@@ -104,7 +99,6 @@ def queue_view(
 
 
 def _engine_seconds(stages: Sequence[StageLine], settings: "Settings") -> tuple[float, float]:
-    """Return seconds on GPU and on CPU per hour of audio."""
     engines = [stage for stage in stages if stage.deployment != "Conductor"]
     hours = {stage.deployment: stage.replica_seconds_per_audio_hour for stage in engines}
     gpus = {name: _gpus(name, settings) for name in hours}

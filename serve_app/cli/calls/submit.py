@@ -40,8 +40,6 @@ class CommandProblem:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission and its outcome: `reply` if it was accepted, else `problem`."""
-
     name: str
     call_id: str
     body: dict[str, Any]
@@ -106,8 +104,6 @@ def submit(
       switchboard submit call.wav --wait
 
       switchboard submit rep.wav --second customer.wav --from +4930123456 --to +34911234567 --outgoing
-
-      switchboard submit https://pbx.example.com/recordings/17.mp3 --team 5f0c... --key sb_...
     """
     from serve_app.settings import Settings
 
@@ -274,7 +270,6 @@ def show(sent: Sequence[Submission]) -> None:
 
 
 def _wait(sent: Sequence[Submission], key: str, timeout: float, service: this_machine.LocalService | None) -> list[Any]:
-    """Wait until the accepted calls have ended; return their records."""
     from serve_app.cli.calls.follow import follow_calls
 
     call_ids = [UUID(each.call_id) for each in sent if each.reply and "jobId" in each.reply]
@@ -292,7 +287,6 @@ def _check_files(names: Sequence[str]) -> None:
 
 
 def _address(name: str | None) -> str | Path | None:
-    """Return the URL of a recording, or the path of a local file."""
     return name if name is None or _is_url(name) else Path(name).resolve()
 
 

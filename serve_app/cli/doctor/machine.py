@@ -92,7 +92,6 @@ def _against_requirements() -> tuple[list[str], list[str]]:
 
 
 def _against_lock() -> list[str]:
-    """Return installed packages whose version is not the locked one."""
     from packaging.requirements import Requirement
 
     differing = []

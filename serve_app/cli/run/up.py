@@ -164,7 +164,6 @@ def _about_jobs(endpoints: Any) -> str:
 
 
 def print_engines(report: "EngineReport") -> None:
-    """Print the models in use, preferred models that are not available, and why an engine has none."""
     if report.models or not report.problems:
         err().print("[green]Engines ready[/green]")
     for stage, model in report.models.items():
@@ -177,7 +176,6 @@ def print_engines(report: "EngineReport") -> None:
 
 
 def _event(**facts: Any) -> None:
-    """Print an event as one line of JSON, for programs that wait for it."""
     print(json.dumps(to_camel_json(facts)), flush=True)
 
 

@@ -3,6 +3,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -91,6 +92,17 @@ class LazyGroup(TyperGroup):
             if debugging():
                 raise
             raise typer.Exit(errors.report(error)) from None
+
+
+class LazyModule(ModuleType):
+    """A module that is imported when a command first uses it, so that help and wrong usage stay fast."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def lazy(*names: str) -> tuple[LazyModule, ...]:
+    return tuple(map(LazyModule, names))
 
 
 def debugging() -> bool:

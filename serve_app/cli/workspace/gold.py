@@ -95,8 +95,6 @@ app = Group(
 
 @dataclass(frozen=True, slots=True)
 class ScoringInput:
-    """A set, its calls, the transcripts of each system, and facts about the calls."""
-
     gold: "GoldSet"
     truths: "list[TrueCall]"
     sides: "dict[str, list[TrueCall]]"
@@ -130,9 +128,7 @@ async def score(
     the worst calls. `--heard` measures other systems, or an earlier export, instead of this service; with several
     systems, it reports which is better, by how much, and where.
 
-    Examples:
-
-      switchboard gold score returns
+    Example:
 
       switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl
     """
@@ -160,7 +156,6 @@ async def score(
 
 
 def _name(path: Path, among: Sequence[Path]) -> str:
-    """Return the name of a system: its file name, or its path if several files have this name."""
     return path.stem if sum(other.stem == path.stem for other in among) == 1 else str(path)
 
 
@@ -358,7 +353,6 @@ async def _add_version(scope: Scope, name: str, source: str, calls: "Sequence[Tr
 
 
 def _annotated(calls: "Sequence[TrueCall]") -> str:
-    """Return a note on what is annotated in all calls, and what is not."""
     facts = {
         "words": all(call.has_words for call in calls),
         "times of words": all(call.words_timed for call in calls),

@@ -88,15 +88,9 @@ async def create(
 
     Examples:
 
-      switchboard keys create --workspace acme
-
       switchboard keys create --workspace acme --team support --expires 90d
 
       switchboard keys create --workspace acme --scope read --name reports
-
-      switchboard keys create --workspace acme --scope read --scope edit --name Ana
-
-      switchboard keys create --workspace acme --scope read --scope admin --name "Ana, admin"
     """
     scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
     match = await lookup.workspace(database, workspace, create=True)
@@ -126,7 +120,6 @@ def _secret(secret: str) -> tuple[Text, str]:
 
 
 def list_command(secret: str, what: str = "calls") -> str:
-    """Return a curl command that lists calls or keys with this key."""
     return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/{what}"
 
 
@@ -189,9 +182,7 @@ async def rotate(
 
     The new secret has a new id in `keys list`; workspace, team, scopes and name stay.
 
-    Examples:
-
-      switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    Example:
 
       switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --now
     """

@@ -89,8 +89,6 @@ async def compare(
 
     Examples:
 
-      switchboard runs compare tiny
-
       switchboard runs compare tiny --gold returns --csv calls.csv
 
       switchboard runs compare tiny base --gold returns
@@ -122,7 +120,6 @@ async def compare(
 
 
 async def require_run(database: "Database", workspace: "Workspace", name: str) -> "Run":
-    """Return the run with this name or id. Raises `CommandError`."""
     try:
         return await runs.find(database, workspace.workspace_id, name)
     except runs.NoSuchRun:
@@ -233,8 +230,6 @@ async def create(
       switchboard runs create tiny --set asr.model=whisper-tiny.en --since 7d
 
       switchboard runs create checked --gold returns --set asr.beam_size=1
-
-      switchboard runs create again --team sales --language en --limit 100 --watch
     """
     try:
         changes = check(parse(set_ or []), Settings())
@@ -284,9 +279,7 @@ async def list_(scope: Scope) -> Result:
 async def show(scope: Scope, name: RunName, watch: Watch = False) -> Result:
     """Show a run's progress, speed, remaining time and failures.
 
-    Examples:
-
-      switchboard runs show tiny
+    Example:
 
       switchboard runs show tiny --watch
     """
@@ -344,7 +337,6 @@ def _promotion_result(result: "PromotionResult", outcome: str) -> Result:
 
 
 async def _watch(database: "Database", workspace: "Workspace", run: "Run") -> "Run":
-    """Show the run's progress on stderr until it has ended."""
     console, printed = err(), time.monotonic()
     with progress_bar(disable=not console.is_terminal) as bar:
         task = bar.add_task(run.name, total=run.calls)

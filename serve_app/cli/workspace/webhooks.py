@@ -105,9 +105,7 @@ async def create(
     By default, an event has the call's id and state; no content leaves the service. --include record adds summary,
     tone, tasks, contact and statistics to call.completed; --include transcript adds the words.
 
-    Examples:
-
-      switchboard webhooks create https://crm.example/hooks/calls --workspace acme
+    Example:
 
       switchboard webhooks create https://crm.example/hooks --event call.completed --include record --team support
     """
@@ -396,8 +394,6 @@ async def replay(
       switchboard webhooks replay ID --failed
 
       switchboard webhooks replay ID --since 12h
-
-      switchboard webhooks replay ID --event evt_0f4c3b1e6d8a4b0b9b8a3d1c2e5f7a90
     """
     match, start = await find(database, endpoint), await moment_of(database, since)
     count = await upkeep.replay(database, match.workspace_id, match.endpoint_id, event, start, failed)

@@ -161,9 +161,7 @@ async def terms(
 
     They apply to calls transcribed from now on.
 
-    Examples:
-
-      switchboard workspaces terms "Metro Cable" Gigabox --workspace acme
+    Example:
 
       switchboard workspaces terms Gigabox --remove
     """
@@ -214,9 +212,7 @@ async def hosts(
     Names, addresses and networks (CIDR), with or without a port. They apply to this workspace only;
     SWITCHBOARD_FETCH__ALLOWED_HOSTS applies to all of them. Public addresses need no entry.
 
-    Examples:
-
-      switchboard workspaces hosts pbx.local:8088 --workspace acme
+    Example:
 
       switchboard workspaces hosts 10.1.0.0/16 --remove --workspace acme
     """
@@ -279,9 +275,7 @@ async def budget(
     When a limit is reached, calls are analyzed by rules until the next day, which their records show.
     SWITCHBOARD_PROCESSING__MODEL_PRICES sets token prices; without them a cost limit has no effect.
 
-    Examples:
-
-      switchboard workspaces budget --workspace acme
+    Example:
 
       switchboard workspaces budget --tokens 2000000 --cost 5 --requests none --workspace acme
     """
@@ -329,8 +323,6 @@ async def summary(
     calls analyzed from now on; `switchboard runs create NAME` applies it to stored calls.
 
     Examples:
-
-      switchboard workspaces summary reason:1 "next_step=What comes next" open:5
 
       switchboard workspaces summary agreed= open --team support
 
