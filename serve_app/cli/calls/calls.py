@@ -14,7 +14,7 @@ from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
-from serve_app.cli.ui.options import Workspace, parse_id
+from serve_app.cli.ui.options import Words, Workspace, parse_id
 from serve_app.cli.ui.output import Json, counted, fields, out, print_json
 from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.cli.ui.table import Table, table
@@ -246,7 +246,7 @@ def list_(
 @app.command()
 def show(
     call_id: CallId,
-    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    words: Words = False,
     workspace: Workspace = None,
     json_: Json = False,
 ) -> None:

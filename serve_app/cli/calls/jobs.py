@@ -6,10 +6,9 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from db.queue import retries
-from db.records import views
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Time, Workspace, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, fields, moment
 from serve_app.cli.ui.resource import Group, Result, details, listing
@@ -18,8 +17,12 @@ from serve_app.records.advice import advice, waiting_advice
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.queue import retries
     from db.queue.retries import FailedJob, WaitingJob
+    from db.records import views
     from db.records.views import JobSummary
+else:
+    retries, views = lazy("db.queue.retries", "db.records.views")
 
 STYLES = {
     "fetching": "cyan",

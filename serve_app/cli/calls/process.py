@@ -17,7 +17,7 @@ from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError, explain
-from serve_app.cli.ui.options import Country, TimeZone
+from serve_app.cli.ui.options import Country, FromNumber, Outgoing, TimeZone, ToNumber, Words
 from serve_app.cli.ui.output import Json, err, out, print_json
 from serve_app.intake.values import MAX_NUMBER
 
@@ -42,11 +42,9 @@ def process(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its file."),
     ] = None,
-    from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
-    to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
-    outgoing: Annotated[
-        bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
-    ] = None,
+    from_number: FromNumber = "anonymous",
+    to_number: ToNumber = "anonymous",
+    outgoing: Outgoing = None,
     start_time: Annotated[
         datetime | None,
         typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
@@ -55,7 +53,7 @@ def process(
     time_zone: TimeZone = "UTC",
     model: Model = None,
     pipeline: Pipeline = None,
-    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    words: Words = False,
     json_: Json = False,
 ) -> None:
     """Run the pipeline on local files and show the results. Nothing is stored.

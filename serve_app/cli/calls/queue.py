@@ -166,8 +166,8 @@ def render(view: QueueView) -> None:
     for stage in view.stages:
         lines.add_row(
             stage.deployment,
-            str(stage.calls),
-            "?" if stage.replicas is None else str(stage.replicas),
+            stage.calls,
+            "?" if stage.replicas is None else stage.replicas,
             duration(stage.drain_seconds),
             duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (assumed)"),
             "" if stage.cost_per_audio_hour is None else f"{stage.cost_per_audio_hour:.4f}",
@@ -179,6 +179,6 @@ def render(view: QueueView) -> None:
         for line in view.teams:
             kind = "live" if line.live else "backfill"
             waits = duration(line.waiting_audio_seconds)
-            figures = (str(line.waiting_calls), waits, str(line.running_calls))
+            figures = (line.waiting_calls, waits, line.running_calls)
             teams.add_row(line.team, line.workspace, kind, f"{line.share:g}", *figures)
         out().print(teams)

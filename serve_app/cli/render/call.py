@@ -13,8 +13,7 @@ from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Doubt, Label, LabelKind, Layout, Role, Speaker, Transcript, Turn, Word
 from pipeline.domain.stage import Stage
 from serve_app.cli.render.findings import NO_NAMES, Names, render_finding
-from serve_app.cli.ui.output import duration, moment
-from serve_app.cli.ui.terminal import wrapped
+from serve_app.cli.ui.output import duration, moment, wrapped
 from serve_app.records.advice import advice, waiting_advice
 from serve_app.records.transcripts import MOMENTS, NON_SPEECH, UNSURE, clock, non_speech_stretches, who
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.output import Json, counted, duration, err, out, print_json
+from serve_app.cli.ui.output import Json, counted, duration, err
 from serve_app.cli.ui.resource import Group, Result
 
 if TYPE_CHECKING:
@@ -156,9 +156,8 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
 
 def _created_lines(path: Path, manifest: "Manifest") -> list[str]:
     recordings, secrets = manifest.recordings, manifest.secrets
-    calls = manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
     lines = [
-        f"{path}: {counted(calls, 'call')}, database {_megabytes(_size(manifest))}, "
+        f"{path}: {counted(_calls(manifest), 'call')}, database {_megabytes(_size(manifest))}, "
         f"{counted(recordings.count, 'recording')} {recordings.how} ({_megabytes(recordings.bytes)}), "
         f"in {duration(manifest.seconds)}."
     ]
@@ -192,6 +191,10 @@ def _verified_lines(verified: "Verified") -> list[str]:
 
 def _sealed(manifest: "Manifest") -> str:
     return ", ".join(f"{count} sealed {kind}" for kind, count in manifest.secrets.sealed.items() if count)
+
+
+def _calls(manifest: "Manifest") -> int:
+    return manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
 
 
 def _size(manifest: "Manifest") -> int:
@@ -242,21 +245,17 @@ def restore(
             settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
         )
         done = restore_backup(backup.absolute(), target, steps)
-    if json_:
-        print_json(
-            {
-                "backup": done.manifest.name,
-                "taken_at": done.manifest.taken_at,
-                "tables": len(done.manifest.tables),
-                "recordings_copied": done.recordings,
-                "recordings_moved": done.moved,
-                "recordings_lost": done.unavailable,
-                "missing_keys": list(done.missing_keys),
-                "seconds": round(done.seconds, 3),
-            }
-        )
-    else:
-        _print_restored(done)
+    data = {
+        "backup": done.manifest.name,
+        "taken_at": done.manifest.taken_at,
+        "tables": len(done.manifest.tables),
+        "recordings_copied": done.recordings,
+        "recordings_moved": done.moved,
+        "recordings_lost": done.unavailable,
+        "missing_keys": list(done.missing_keys),
+        "seconds": round(done.seconds, 3),
+    }
+    Result(data, *_restored(done)).print(json_)
 
 
 def _embedded(settings: "Settings") -> str:
@@ -281,26 +280,25 @@ def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
     return configured_keys(settings)
 
 
-def _print_restored(done: "Restored") -> None:
-    manifest, console = done.manifest, out()
-    calls = manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
-    console.print(
-        f"Restored {manifest.name} in {duration(done.seconds)}: {counted(calls, 'call')}, "
-        f"{len(manifest.tables)} tables equal to the backup, {counted(done.recordings, 'recording')} copied.",
-        markup=False,
-    )
+def _restored(done: "Restored") -> tuple[list[str], list[str]]:
+    """Return lines about a restored backup, and notes on what is missing."""
+    manifest, notes = done.manifest, []
+    lines = [
+        f"Restored {manifest.name} in {duration(done.seconds)}: {counted(_calls(manifest), 'call')}, "
+        f"{len(manifest.tables)} tables equal to the backup, {counted(done.recordings, 'recording')} copied."
+    ]
     if manifest.recordings.how == "listed":
-        console.print(f"Recordings are read from {manifest.recordings.storage}, as before.", markup=False)
+        lines.append(f"Recordings are read from {manifest.recordings.storage}, as before.")
     if done.unavailable:
-        err().print(
+        notes.append(
             f"{counted(done.unavailable, 'recording')} of these are missing or changed: restore their earlier "
-            "versions in the bucket. `switchboard backup verify BACKUP` lists them.",
-            markup=False,
+            "versions in the bucket. `switchboard backup verify BACKUP` lists them."
         )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
-        err().print(
+        notes.append(
             f"The backup contains sealed secrets ({sealed}), but these of its keys are not set: "
             f"{', '.join(done.missing_keys)} (fingerprints). Add them to SWITCHBOARD_SECRETS_KEYS, or copy "
             "secrets.key of the former data folder into this one."
         )
+    return lines, notes

@@ -224,7 +224,7 @@ async def _follow(
     database_url: str, workspace_id: UUID, results: list[DemoResult], seconds: float
 ) -> "dict[str, CallRecord]":
     from db.core.database import Database
-    from serve_app.cli.calls.follow import follow
+    from serve_app.cli.calls.submit import follow
 
     async with await Database.open(database_url, pool_size=2) as database:
         names = {UUID(result.call_id): result.name for result in results}
@@ -308,16 +308,9 @@ def _summary(calls: list[dict[str, Any]]) -> Table:
     summary = table("!sample", "!status", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
     for row in calls:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
-        summary.add_row(
-            row["name"],
-            row["state"],
-            row.get("layout", "-"),
-            row.get("language") or "-",
-            wrong,
-            str(row.get("words_doubtful", "-")),
-            str(row.get("tasks", "-")),
-            VOICES[row["voices"]],
-        )
+        about = (row.get("layout", "-"), row.get("language") or "-", wrong)
+        counts = (row.get("words_doubtful", "-"), row.get("tasks", "-"))
+        summary.add_row(row["name"], row["state"], *about, *counts, VOICES[row["voices"]])
     return summary
 
 

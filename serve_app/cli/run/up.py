@@ -15,7 +15,7 @@ from rich.text import Text
 from serve_app.cli.run.status import services
 from serve_app.cli.ui.errors import FAILED, CommandError
 from serve_app.cli.ui.output import Json, duration, err, out, to_camel_json
-from serve_app.cli.ui.table import table
+from serve_app.cli.ui.resource import details
 
 if TYPE_CHECKING:
     from serve_app.service.service import EngineReport
@@ -137,24 +137,24 @@ def _print_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         return
     console = out()
     console.print(f"[green bold]ready[/green bold] after {endpoints.seconds:.1f} s")
-    lines = table("!what", "value")
-    lines.show_header = False
-    lines.add_row("submit calls to", endpoints.submit_url)
-    if endpoints.console_url:
-        lines.add_row("read them at", f"{endpoints.console_url}   (sign in: `switchboard console link`)")
-    lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
-    lines.add_row("Ray", f"{endpoints.ray_address} (token: {token})")
-    lines.add_row("state", _database_label(settings))
-    lines.add_row("recordings", str(settings.storage_url))
-    if endpoints.logs:
-        lines.add_row("logs", str(endpoints.logs))
-    if endpoints.metrics_url:
-        lines.add_row("metrics", f"{endpoints.metrics_url}   (for Prometheus)")
-    if endpoints.dashboard:
-        lines.add_row("dashboard", f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})")
-    lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
-    console.print(lines)
+    database = "PostgreSQL server of SWITCHBOARD_DATABASE_URL"
+    rows = [
+        ("submit calls to", endpoints.submit_url),
+        (
+            "read them at",
+            endpoints.console_url and f"{endpoints.console_url}   (sign in: `switchboard console link`)",
+        ),
+        ("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)"),
+        ("Ray", f"{endpoints.ray_address} (token: {token})"),
+        ("state", database if settings.database_url else f"{settings.data_dir} (embedded)"),
+        ("recordings", settings.storage_url),
+        ("logs", endpoints.logs),
+        ("metrics", endpoints.metrics_url and f"{endpoints.metrics_url}   (for Prometheus)"),
+        ("dashboard", endpoints.dashboard and f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})"),
+        ("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)"),
+    ]
+    console.print(details(row for row in rows if row[1]))
 
 
 def _about_jobs(endpoints: Any) -> str:
@@ -177,12 +177,6 @@ def print_engines(report: "EngineReport") -> None:
 
 def _event(**facts: Any) -> None:
     print(json.dumps(to_camel_json(facts)), flush=True)
-
-
-def _database_label(settings: Any) -> str:
-    return (
-        "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
-    )
 
 
 def migrate() -> None:

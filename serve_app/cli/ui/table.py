@@ -13,8 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from serve_app.cli.ui.output import moment
-from serve_app.cli.ui.terminal import units, wrapped
+from serve_app.cli.ui.output import moment, units, wrapped
 
 GAP = 2  # spaces between columns, and before the cells below a row
 TEXT_WIDTH = 24  # minimum width of free text: no error code is longer

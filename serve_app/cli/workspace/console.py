@@ -5,16 +5,19 @@ from uuid import UUID
 
 import typer
 
-from db.workspace import sessions as console_sessions
 from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Team
 from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, Scope, data_line, listing
-from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import sessions as console_sessions
+    from serve_app import settings
+else:
+    console_sessions, settings = lazy("db.workspace.sessions", "serve_app.settings")
 
 app = Group("""The console: pages with calls, transcripts and tasks, at /console of the service.
 
@@ -39,7 +42,7 @@ async def link(
     secret, expires = await console_sessions.issue_link(
         scope.database, scope.id, await scope.team_id(team), name, timedelta(hours=hours), edit
     )
-    url = link_url(f"{this_machine.url_of(Settings())}/console", secret)
+    url = link_url(f"{this_machine.url_of(settings.Settings())}/console", secret)
     shown = data_line(f"\n  {url}\n", "bold green")
     return Result({"url": url, "expiresAt": expires}, (shown, f"It works once, until {moment(expires)}."))
 

@@ -6,14 +6,17 @@ from uuid import UUID
 
 import typer
 
-from db.workspace import directory
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Rename
 from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
 if TYPE_CHECKING:
+    from db.workspace import directory
     from pipeline.domain.insight import Contact
+else:
+    (directory,) = lazy("db.workspace.directory")
 
 COLUMNS = ("name", "company", "email", "phone")
 NUMBERS = "Write numbers in international form (+49 30 123456), or set the country of the workspace."

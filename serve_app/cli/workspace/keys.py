@@ -9,14 +9,18 @@ from rich.text import Text
 from db.workspace import directory, keys
 from serve_app.cli.ui import lookup, this_machine
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Time, Workspace, parse_id, parse_time
 from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, data_line, drop_none, listing
-from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import directory, keys
     from db.workspace.keys import KeyInfo
+    from serve_app import settings
+else:
+    directory, keys, settings = lazy("db.workspace.directory", "db.workspace.keys", "serve_app.settings")
 
 SCOPES = ("submit", "read", "edit", "admin")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
@@ -120,7 +124,7 @@ def _secret(secret: str) -> tuple[Text, str]:
 
 
 def list_command(secret: str, what: str = "calls") -> str:
-    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/{what}"
+    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(settings.Settings())}/api/v1/{what}"
 
 
 def submit_command(secret: str, team_id: UUID | None) -> str:
@@ -134,7 +138,7 @@ def submit_command(secret: str, team_id: UUID | None) -> str:
     }
     fields = ",\n       ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in body.items())
     return (
-        f"curl -i {this_machine.url_of(Settings())}/submit \\\n"
+        f"curl -i {this_machine.url_of(settings.Settings())}/submit \\\n"
         f"  -H 'Authorization: Bearer {secret}' \\\n"
         f"  -H 'Content-Type: application/json' \\\n"
         f"  -d '{{{fields}}}'"

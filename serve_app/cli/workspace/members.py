@@ -1,12 +1,18 @@
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from db.workspace import directory
 from serve_app.cli.ui import lookup
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Rename, Team, parse_id
 from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
+
+if TYPE_CHECKING:
+    from db.workspace import directory
+else:
+    (directory,) = lazy("db.workspace.directory")
+
 
 app = Group("Members: the people who handle calls. Submissions identify them by userId.")
 

@@ -1,10 +1,17 @@
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from db.workspace import directory, removal
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing
+
+if TYPE_CHECKING:
+    from db.workspace import directory, removal
+else:
+    directory, removal = lazy("db.workspace.directory", "db.workspace.removal")
+
 
 app = Group("Teams of a workspace: every call belongs to one.")
 

@@ -6,16 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from db.workspace import admin_log, directory, llm_usage, removal
-from db.workspace import settings as workspace_settings
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, data_line, deleted, drop_none, listing
-from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import admin_log, directory, llm_usage, removal
+    from db.workspace import settings as workspace_settings
     from pipeline.domain.summaries import TemplatePart
+    from serve_app import settings
+else:
+    admin_log, directory, llm_usage, removal, workspace_settings, settings = lazy(
+        "db.workspace.admin_log",
+        "db.workspace.directory",
+        "db.workspace.llm_usage",
+        "db.workspace.removal",
+        "db.workspace.settings",
+        "serve_app.settings",
+    )
 
 app = Group("Workspaces: each has its own calls, teams, members, contacts and keys.", {ValueError: ("", USAGE)})
 
@@ -286,7 +297,7 @@ async def budget(
     else:
         usage = await llm_usage.usage_today(scope.database, scope.id)
     budget, warnings = usage.budget, []
-    if budget.cost is not None and not any(Settings().processing.model_prices):
+    if budget.cost is not None and not any(settings.Settings().processing.model_prices):
         warnings.append(
             "The cost limit has no effect, since no prices are set. Set "
             "SWITCHBOARD_PROCESSING__MODEL_PRICES, such as 0.15,0.6, and restart the service."
