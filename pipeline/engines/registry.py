@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -66,7 +66,7 @@ class Registry(dict[str, str]):
 
 
 @cache
-def every_entry_point() -> EntryPoints:
+def every_entry_point() -> Any:
     """Return the entry points of all packages; reading them takes longer than the rest of the settings."""
     return entry_points()
 

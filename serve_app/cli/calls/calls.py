@@ -18,7 +18,6 @@ from serve_app.cli.ui.options import Words, Workspace, parse_id
 from serve_app.cli.ui.output import Json, counted, fields, out, print_json
 from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.cli.ui.table import Table, table
-from serve_app.records import transcripts
 
 if TYPE_CHECKING:
     from db.core import database as core
@@ -289,6 +288,8 @@ def export(
 
       switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format vtt > call.vtt
     """
+    from serve_app.records import transcripts
+
     record = databases.run(lambda database: _load(database, call_id, workspace))
     if format_ is TranscriptFormat.JSON:
         print_json(record)
