@@ -175,8 +175,8 @@ async def show(
     if job is None:
         raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)
     names = ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")
-    names += ("created_at", "started_at", "next_try", "finished_at")
-    values = ((name, getattr(job, name)) for name in names)
+    times = ("created_at", "started_at", "next_try", "finished_at")
+    values = ((name, getattr(job, name)) for name in (*names, *times))
     rows = [("status" if name == "state" else name, value) for name, value in values if value is not None]
     if job.error and job.state != "done":
         to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)

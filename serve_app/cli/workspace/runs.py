@@ -109,7 +109,7 @@ async def compare(
             if csv_ is not None:
                 report.write_csv(comparison, csv_)
         against = None if comparison is None else report.as_json(comparison, by, worst)
-        lines = _lines(request, differences, worst if comparison is None else 0)
+        lines = _compared_lines(request, differences, worst if comparison is None else 0)
         notes = []
         if replaced := sum(difference.words is None for difference in differences):
             notes.append(f"{counted(replaced, 'call')} left out: the recording was replaced.")
@@ -159,7 +159,9 @@ def _difference(compared: "Compared") -> Difference:
     return Difference(compared.call_id, result.normalized, changed_findings(compared), compared.corrected)
 
 
-def _lines(request: "ComparisonRequest", differences: list[Difference], worst: int) -> list[str | Text | Table]:
+def _compared_lines(
+    request: "ComparisonRequest", differences: list[Difference], worst: int
+) -> list[str | Text | Table]:
     run, other = request.run, request.other
     compared = [(difference, words) for difference in differences if (words := difference.words) is not None]
     spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("reference", "all"))
