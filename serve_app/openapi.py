@@ -105,7 +105,6 @@ _SAMPLES: dict[type[Refusal], Refusal] = {
 
 
 def submit_document() -> dict[str, Any]:
-    """Return the document of /submit."""
     return _document(
         "Switchboard: submit a call",
         "Submits telephone calls for transcription and analysis. Send a call once, or when it starts "
@@ -118,7 +117,6 @@ def submit_document() -> dict[str, Any]:
 
 
 def api_document() -> dict[str, Any]:
-    """Return the document of the API."""
     schemas: dict[str, Any] = {}
     responses: dict[str, Any] = {}
     paths: dict[str, Any] = {}

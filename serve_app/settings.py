@@ -285,7 +285,6 @@ class Settings(BaseSettings):
         return self.roles.model_copy(update={"calibration": path.absolute()})
 
     def process_options(self) -> "ProcessOptions":
-        """Return the options of the stages."""
         from pipeline.options import ProcessOptions
 
         return ProcessOptions(
@@ -310,8 +309,6 @@ def asr_secrets(base_url: str | None = None) -> dict[str, str]:
 
 
 class Documented(NamedTuple):
-    """One setting in the documentation."""
-
     variable: str
     default: str
     description: str

@@ -68,9 +68,15 @@ class Registry(dict[str, str]):
 
 
 @cache
+def every_entry_point() -> Any:
+    """Return the entry points of all packages; reading them takes longer than the rest of the settings."""
+    return entry_points()
+
+
+@cache
 def installed(group: str) -> dict[str, list[EntryPoint]]:
     points = defaultdict(list)
-    for point in entry_points(group=group):
+    for point in every_entry_point().select(group=group):
         points[point.name].append(point)
     return dict(points)
 

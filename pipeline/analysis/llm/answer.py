@@ -24,7 +24,7 @@ _CHARACTERS = {"title": MAX_TITLE, "value": MAX_TITLE, "text": _SENTENCE, "speak
 Party = Literal["rep", "customer", "other", "unknown"]
 Mood = Literal["negative", "neutral", "positive"]
 OUTCOMES: Mapping[CallOutcome, str] = {
-    CallOutcome.VOICEMAIL: "a machine answered and nobody else",
+    CallOutcome.VOICEMAIL: "a machine answered and nobody else",  # language: ok
     CallOutcome.WRONG_NUMBER: "",
     CallOutcome.FOLLOW_UP: "something is left to do",
     CallOutcome.REFUSED: "the customer declines what the call is about",

@@ -35,7 +35,7 @@ from pipeline.speakers.profile import Voices
 from pipeline.speakers.roles import RoleOptions
 from serve_app.cli import COMMANDS, app
 from serve_app.cli.doctor import command as doctor
-from serve_app.cli.doctor.check import bad, good, warn
+from serve_app.cli.doctor.command import bad, good, warn
 from serve_app.cli.run import demo, up
 from serve_app.cli.ui import database as state
 from serve_app.cli.ui.output import out

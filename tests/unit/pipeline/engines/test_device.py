@@ -16,8 +16,8 @@ from pipeline.engines import device
 from pipeline.errors import DeviceUnavailable, EngineUnavailable
 from pipeline.runtime.actors import TranscriberReplica
 from serve_app.cli import app
-from serve_app.cli.doctor import gpu as doctor
-from serve_app.cli.doctor.check import Check, Level
+from serve_app.cli.doctor import machine as doctor
+from serve_app.cli.doctor.command import Check, Level
 from tests import fixture_checkpoints
 
 OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  12.2.0\n"

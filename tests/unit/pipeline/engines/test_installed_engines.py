@@ -51,6 +51,7 @@ class LengthStep:
 
 
 def forget() -> None:
+    registry.every_entry_point.cache_clear()
     registry.installed.cache_clear()
     analysis_step.all_steps.cache_clear()
     importlib.invalidate_caches()
