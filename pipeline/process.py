@@ -20,9 +20,11 @@ from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Material, Roster
 from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import TimedOut
 from pipeline.journal import Journal, MemoryJournal
 from pipeline.options import ProcessOptions
+from pipeline.record_texts import warning_text
 from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.attribute import attribute
@@ -131,10 +133,9 @@ async def _run(run: CallRun, llm: LlmClient | None) -> Outcome:
 
 
 async def _recognize(run: CallRun) -> RecognizedCall:
-    """Run the stages that need sound."""
     run.recordings.stored = await run.stage(Stage.FETCH, run.recordings.fetch)
     if run.call.recording_url2 and len(run.recordings.stored) == 1 and not run.warnings:  # in an earlier attempt
-        run.warnings.append("One of the two recordings could not be fetched.")
+        run.warnings.append(warning_text(CallWarning.RECORDING_MISSING))
     audio = await run.stage(Stage.AUDIO, lambda: analyze_recordings(run), run.max_audio_seconds)
     run.seconds = audio.duration
     recognition = run.stage(Stage.RECOGNITION, lambda: recognize_call(run, audio))
@@ -206,14 +207,14 @@ async def _identify_speakers(
 
 def _skipped_windows(recognized: Recognized) -> tuple[str, ...]:
     undone = recognized.undone
-    return (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
+    return (warning_text(CallWarning.WINDOWS_NOT_DECODED_AGAIN, count=undone),) if undone else ()
 
 
 def _unmarked_words(recognized: Recognized) -> tuple[str, ...]:
     """Return a warning if the recognizer has no calibration, which says which of its words are probably wrong."""
     if not recognized.texts or doubt.calibration_of(recognized.engine) is not None:
         return ()
-    return (f"Words are not marked one by one as unsure: there is no calibration for {recognized.engine!r}.",)
+    return (warning_text(CallWarning.WORDS_NOT_MARKED, engine=recognized.engine),)
 
 
 def _unmatched_voices(recognized_call: RecognizedCall, options: ProcessOptions) -> tuple[str, ...]:
@@ -222,7 +223,7 @@ def _unmatched_voices(recognized_call: RecognizedCall, options: ProcessOptions) 
     voiceprints += recognized_call.diarization.voiceprints.values() if recognized_call.diarization else []
     models = {voiceprint.model for voiceprint in voiceprints}
     unknown = sorted(model for model in models if options.roles.calibration_of(model) is None)
-    return tuple(f"Voices are not matched: there is no calibration for {model!r}." for model in unknown)
+    return tuple(warning_text(CallWarning.VOICES_NOT_MATCHED, model=model) for model in unknown)
 
 
 async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:

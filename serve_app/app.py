@@ -26,7 +26,7 @@ from ray.serve.handle import DeploymentHandle
 from pipeline.observability import logs, tracing
 from pipeline.runtime.actors import Diarizer, RayWorkers, Transcriber
 from serve_app.operations.autoscaling import autoscaling, gpu_share, replica_config
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
@@ -43,46 +43,19 @@ class ConductorReplica:
     ) -> None:
         """`scaling`: the `ScalingOptions` that the application was deployed with, which may differ from the node's."""
         from db.core.database import Database
-        from serve_app.conductor.loop import ConductorLoop
-        from serve_app.conductor.passages import PassageLoop
-        from serve_app.conductor.runs import RunLoop
-        from serve_app.conductor.webhooks import WebhookDispatcher
-        from serve_app.experiments.engines import ClusterEngines
         from serve_app.operations.database_metrics import DatabaseMetrics, report_connections
 
         logs.install()
         tracing.start("conductor")
         settings = Settings(scaling=ScalingOptions(**scaling))
+        self._drain_seconds = settings.processing.drain_seconds
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.POOL_SIZE)
-        workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
-        sealer = settings.sealer()
-        engines = ClusterEngines(settings, transcriber, diarizer, recognizer_environment())
-
-        def set_peer_count(sharing: int) -> None:
-            workers.set_peer_count(sharing)
-            engines.set_peer_count(sharing)
-
-        self._loop = ConductorLoop(
-            self._database,
-            workers,
-            settings.processing,
-            settings.process_options(),
-            sealer,
-            set_peer_count,
-            settings.url_sealer(),
-        )
         # Separate connections: many receivers that answer at once must not delay the renewal of a lease.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
-        self._events = WebhookDispatcher(self._events_database, settings.webhooks, sealer, settings.fetch.ca_file)
-        self._passages = PassageLoop(
-            self._events_database, workers.of("passages").compute, settings.embedding, settings.checkpoints
-        )
-        self._drain_seconds = settings.processing.drain_seconds
+        self._create_loops(settings, transcriber, diarizer)
         await self._loop.start()
-        await self._events.start()
-        self._runs = RunLoop(self._events_database, engines, settings, settings.processing, self._loop.llm)
-        await self._passages.start()
-        await self._runs.start()
+        for loop in self._other_loops.values():
+            await loop.start()
         self._facts = DatabaseMetrics(self._events_database, settings.scaling)
         self._facts.start()
         self._reports = [
@@ -90,6 +63,35 @@ class ConductorReplica:
             asyncio.create_task(report_connections(self._database, "Conductor")),
             asyncio.create_task(report_connections(self._events_database, "Events")),
         ]
+
+    def _create_loops(self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
+        from serve_app.conductor.lease_loop import LeaseLoop
+        from serve_app.conductor.loop import ConductorLoop
+        from serve_app.conductor.passages import PassageLoop
+        from serve_app.conductor.runs import RunLoop
+        from serve_app.conductor.webhooks import WebhookDispatcher
+        from serve_app.experiments.engines import ClusterEngines
+
+        workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
+        engines = ClusterEngines(settings, transcriber, diarizer, recognizer_environment())
+
+        def set_peer_count(sharing: int) -> None:
+            workers.set_peer_count(sharing)
+            engines.set_peer_count(sharing)
+
+        process, events, sealer = settings.process_options(), self._events_database, settings.sealer()
+        self._loop = ConductorLoop(
+            self._database, workers, settings.processing, process, sealer, set_peer_count, settings.url_sealer()
+        )
+        self._events = WebhookDispatcher(events, settings.webhooks, sealer, settings.fetch.ca_file)
+        compute = workers.of("passages").compute
+        self._passages = PassageLoop(events, compute, settings.embedding, settings.checkpoints)
+        self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
+        self._other_loops: dict[str, LeaseLoop[Any]] = {
+            "event": self._events,
+            "passage": self._passages,
+            "run": self._runs,
+        }
 
     async def _store_fixed_replicas(self, settings: Settings) -> None:
         """Store the number of replicas of deployments with a fixed number, for which no scaling policy does.
@@ -109,12 +111,9 @@ class ConductorReplica:
     async def check_health(self) -> None:
         if not self._loop.alive:
             raise RuntimeError("The job loop has stopped or is stuck.")
-        if not self._events.alive:
-            raise RuntimeError("The event loop has stopped.")
-        if not self._passages.alive:
-            raise RuntimeError("The passage loop has stopped.")
-        if not self._runs.alive:
-            raise RuntimeError("The run loop has stopped.")
+        for name, loop in self._other_loops.items():
+            if not loop.alive:
+                raise RuntimeError(f"The {name} loop has stopped.")
 
     async def pid(self) -> int:
         """Return the number of this process, for operators and fault tests."""

@@ -20,7 +20,7 @@ from serve_app.api.queries import QueryParameters
 from serve_app.http import problems
 from serve_app.http.camel_json import camel, camelize_schema
 from serve_app.http.json_body import Fault
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.http.problems import Refusal, problem_type
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 
@@ -106,7 +106,6 @@ _SAMPLES: dict[type[Refusal], Refusal] = {
 
 
 def submit_document() -> dict[str, Any]:
-    """Return the document of /submit."""
     return _document(
         "Switchboard: submit a call",
         "Submits telephone calls for transcription and analysis. Send a call once, or when it starts "
@@ -119,7 +118,6 @@ def submit_document() -> dict[str, Any]:
 
 
 def api_document() -> dict[str, Any]:
-    """Return the document of the API."""
     schemas: dict[str, Any] = {}
     responses: dict[str, Any] = {}
     paths: dict[str, Any] = {}

@@ -50,11 +50,11 @@ from pipeline.fetch.fetcher import FetchOptions
 from pipeline.net.endpoint import REVEAL
 from pipeline.speakers.roles import RoleOptions
 from pipeline.voice import calibration as voice_calibration
+from serve_app import data_folder
 from serve_app.api.options import ApiOptions
-from serve_app.conductor.retry import ProcessingOptions
-from serve_app.http.limits import LimitOptions
-from serve_app.operations.scaling_options import ScalingOptions
-from serve_app.service import data_folder
+from serve_app.conductor.options import ProcessingOptions
+from serve_app.http.options import LimitOptions
+from serve_app.operations.options import ScalingOptions
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
@@ -285,7 +285,6 @@ class Settings(BaseSettings):
         return self.roles.model_copy(update={"calibration": path.absolute()})
 
     def process_options(self) -> "ProcessOptions":
-        """Return the options of the stages."""
         from pipeline.options import ProcessOptions
 
         return ProcessOptions(
@@ -310,8 +309,6 @@ def asr_secrets(base_url: str | None = None) -> dict[str, str]:
 
 
 class Documented(NamedTuple):
-    """One setting in the documentation."""
-
     variable: str
     default: str
     description: str

@@ -12,7 +12,7 @@ from pipeline.analysis.llm import questions
 from pipeline.analysis.llm.findings import VERSION
 from pipeline.analysis.llm.prompt import Message, messages, parts, repair
 from pipeline.domain.questions import Question
-from pipeline.engines.fingerprint import digest_of
+from pipeline.engines.registry import digest_of
 from tests.support.calls_by_hand import call
 
 FOLDER = Path(__file__).parent / "fixtures" / "prompts"

@@ -12,7 +12,7 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
 from serve_app.experiments.configuration import check
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api as build_intake
 from serve_app.settings import Settings

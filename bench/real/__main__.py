@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
 
 def load(system: str, model: str, args: argparse.Namespace) -> Switchboard | Raw:
     """Load the system with its checkpoint."""
-    from pipeline.asr.faster_whisper import CHECKPOINTS
+    from pipeline.asr.whisper_model import CHECKPOINTS
     from pipeline.checkpoints import resolve
 
     name = model if args.checkpoints is None else str(args.checkpoints / MODELS[model])

@@ -200,6 +200,24 @@ class Database:
         async with self.transaction(scope, snapshot) as connection:
             return (await connection.execute(statement, values)).all()
 
+    async def first(self, scope: Scope, statement: sa.Executable, values: Mapping[str, Any] | None = None) -> Any:
+        """Return the first row as `rows` does, or None."""
+        rows = await self.rows(scope, statement, values)
+        return rows[0] if rows else None
+
+    async def column(
+        self, scope: Scope, statement: sa.Executable, values: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        """Return the first column as `rows` does."""
+        return [row[0] for row in await self.rows(scope, statement, values)]
+
+    async def change(
+        self, scope: Scope, statement: sa.Executable, values: Mapping[str, Any] | Sequence[Any] | None = None
+    ) -> int:
+        """Run a statement without results in a separate transaction; return the number of rows that it changed."""
+        async with self.transaction(scope) as connection:
+            return (await connection.execute(statement, values)).rowcount
+
     async def wakes(self, channel: str) -> AsyncIterator[None]:
         """Yield once at the start and at each notification on `channel`, over a separate connection.
 

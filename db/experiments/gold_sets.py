@@ -47,12 +47,7 @@ class UnknownCalls(LookupError):
 
 
 async def add_version(
-    database: Database,
-    workspace_id: UUID,
-    name: str,
-    source: str,
-    digest: str,
-    truths: dict[UUID, Any],
+    database: Database, workspace_id: UUID, name: str, source: str, digest: str, truths: dict[UUID, Any]
 ) -> tuple[GoldSet, bool]:
     """Create the next version of a set and return it with True; if the latest is equal, return that with False.
 
@@ -83,9 +78,9 @@ async def add_version(
         )
         (row,) = await change.run(inserted.returning(gold_sets.c.id, gold_sets.c.version))
         shared = {"set_id": row.id, "workspace_id": workspace_id}
-        for batch in _batches(list(truths.items())):
-            values = [shared | {"call_pk": pk_by_call_id[call_id], "truth": truth} for call_id, truth in batch]
-            await change.connection.execute(sa.insert(gold_calls), values)
+        values = [shared | {"call_pk": pk_by_call_id[call_id], "truth": truth} for call_id, truth in truths.items()]
+        for start in range(0, len(values), PAGE):
+            await change.connection.execute(sa.insert(gold_calls), values[start : start + PAGE])
         await change.note("created", "gold set", row.id, f"{name} v{row.version}", f"{len(truths)} calls")
         return (await _versions(change.connection, workspace_id, name))[0], True
 
@@ -116,9 +111,7 @@ async def truths(database: Database, workspace_id: UUID, gold_set: GoldSet) -> A
     )
     last: UUID | None = None
     while True:
-        async with database.transaction(workspace_id) as connection:
-            next_page = query if last is None else query.where(calls.c.call_id > last)
-            rows = (await connection.execute(next_page)).all()
+        rows = await database.rows(workspace_id, query if last is None else query.where(calls.c.call_id > last))
         if rows:
             yield [(row.call_id, row.truth) for row in rows]
         if len(rows) < PAGE:
@@ -158,7 +151,3 @@ async def _versions(connection: AsyncConnection, workspace_id: UUID, name: str |
         query = query.where(gold_sets.c.name == name)
     rows = await connection.execute(query.order_by(gold_sets.c.name, gold_sets.c.version.desc()))
     return [read(GoldSet, row) for row in rows]
-
-
-def _batches(rows: list[tuple[UUID, Any]]) -> list[list[tuple[UUID, Any]]]:
-    return [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]

@@ -77,8 +77,8 @@ def digest_of(transcript: Transcript | None, findings: Sequence[Finding]) -> str
 
 async def jobs_at_work(database: Database) -> bool:
     """Return whether a job of the queue is due or running."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return bool(await connection.scalar(_IS_BUSY))
+    (busy,) = await database.column(EVERY_WORKSPACE, _IS_BUSY)
+    return bool(busy)
 
 
 async def claim(database: Database, worker: str, count: int, ttl: float) -> list[RunLease]:
@@ -108,20 +108,22 @@ async def claim(database: Database, worker: str, count: int, ttl: float) -> list
         keys = [tuple(row) for row in await connection.execute(claimed)]
         if not keys:
             return []
-        rows = await connection.execute(
-            sa.select(
-                run_calls,
-                *(runs.c[name] for name in ("settings", "configuration", "made_at")),
-                *CALL_COLUMNS,
-                *(calls.c[name] for name in ("channels_swapped",)),
-                calls.c.metadata_version.label("version"),
-            )
-            .join(runs, runs.c.id == run_calls.c.run_id)
-            .join(calls, calls.c.id == run_calls.c.call_pk)
-            .where(sa.tuple_(run_calls.c.run_id, run_calls.c.call_pk).in_(keys))
-            .order_by(runs.c.made_at, run_calls.c.call_pk)
-        )
-        return [_lease(row) for row in rows]
+        of_keys = sa.tuple_(run_calls.c.run_id, run_calls.c.call_pk).in_(keys)
+        return [_lease(row) for row in await connection.execute(_CLAIMED.where(of_keys))]
+
+
+_CLAIMED: sa.Select[Any] = (
+    sa.select(
+        run_calls,
+        *(runs.c[name] for name in ("settings", "configuration", "made_at")),
+        *CALL_COLUMNS,
+        calls.c.channels_swapped,
+        calls.c.metadata_version.label("version"),
+    )
+    .join(runs, runs.c.id == run_calls.c.run_id)
+    .join(calls, calls.c.id == run_calls.c.call_pk)
+    .order_by(runs.c.made_at, run_calls.c.call_pk)
+)
 
 
 def _lease(row: sa.Row[Any]) -> RunLease:
@@ -148,8 +150,7 @@ async def renew(database: Database, leases: Sequence[RunLease], ttl: float) -> s
 async def workers(database: Database) -> list[str]:
     """Return the workers that hold calls of runs."""
     query = sa.select(run_calls.c.worker).distinct().where(run_calls.c.state == "running")
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return [name for name in (await connection.execute(query)).scalars() if name]
+    return [name for name in await database.column(EVERY_WORKSPACE, query) if name]
 
 
 async def abandon(database: Database, workers: Sequence[str]) -> None:
@@ -157,8 +158,8 @@ async def abandon(database: Database, workers: Sequence[str]) -> None:
     if not workers:
         return
     of_dead = sa.and_(run_calls.c.state == "running", run_calls.c.worker.in_(workers))
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(run_calls).where(of_dead).values(not_before=sa.func.now(), worker=None))
+    ended = {"not_before": sa.func.now(), "worker": None}
+    await database.change(EVERY_WORKSPACE, sa.update(run_calls).where(of_dead).values(ended))
 
 
 async def release(database: Database, leases: Sequence[RunLease]) -> None:
@@ -229,14 +230,11 @@ async def end_emptied(database: Database) -> None:
     """Complete runs whose remaining calls were erased."""
     has_open_calls = sa.exists().where(run_calls.c.run_id == runs.c.id, run_calls.c.state.in_(("waiting", "running")))
     update = sa.update(runs).where(runs.c.state == "running", ~has_open_calls)
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(update.values(state="completed", finished_at=sa.func.clock_timestamp()))
+    await database.change(EVERY_WORKSPACE, update.values(state="completed", finished_at=sa.func.clock_timestamp()))
 
 
 async def _hold(connection: AsyncConnection, lease: RunLease) -> None:
-    if (
-        await connection.execute(sa.select(run_calls.c.call_pk).where(_is_held(lease)).with_for_update())
-    ).first() is None:
+    if await connection.scalar(sa.select(run_calls.c.call_pk).where(_is_held(lease)).with_for_update()) is None:
         raise LeaseLost().with_facts(job_id=str(lease.lease.job.job_id), run=lease.claims)
 
 

@@ -12,17 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Scope
 from db.core.pages import Page, Place
 from db.core.rows import read
-from db.core.tables import (
-    call_search,
-    calls,
-    corrections,
-    edits,
-    findings,
-    gold_calls,
-    members,
-    run_calls,
-    transcripts,
-)
+from db.core.tables import call_search, calls, corrections, edits, findings, gold_calls, members, run_calls, transcripts
 from db.records import corrections as corrected
 from pipeline.domain.insight import Evidence, Finding
 from pipeline.domain.speech import Transcript
@@ -110,8 +100,7 @@ async def list_calls(
 async def show(database: Database, scope: Scope, run_id: UUID, call_id: UUID) -> RunResult | None:
     """Return a run's result of one call; None if the call is not of the run."""
     query = _CALLS.add_columns(*(run_calls.c[name] for name in ("transcript", "findings", "warnings")))
-    async with database.transaction(scope) as connection:
-        row = (await connection.execute(query.where(run_calls.c.run_id == run_id, calls.c.call_id == call_id))).first()
+    row = await database.first(scope, query.where(run_calls.c.run_id == run_id, calls.c.call_id == call_id))
     if row is None:
         return None
     transcript = None if row.transcript is None else _TRANSCRIPT.validate_python(row.transcript)
@@ -124,8 +113,8 @@ async def count_compared(
 ) -> int:
     """Return how many calls `compared` yields."""
     query = sa.select(sa.func.count()).select_from(run_calls).where(*_conditions(run_id, other_id, set_id))
-    async with database.transaction(scope) as connection:
-        return int(await connection.scalar(query) or 0)
+    (count,) = await database.column(scope, query)
+    return int(count)
 
 
 async def compared(

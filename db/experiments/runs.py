@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -107,26 +107,23 @@ async def create(
         )
         if not rows:
             raise RunRefused("None of the calls is completed: a run needs calls with a record.")
-        values: dict[str, Any] = {"workspace_id": workspace_id, "name": name, "settings": settings, "calls": len(rows)}
-        values |= {"id": run_id} if run_id else {}
-        (inserted,) = await change.run(sa.insert(runs).values(**values, made_by=change.by.name).returning(runs.c.id))
-        shared = {"run_id": inserted.id, "workspace_id": workspace_id}
-        await change.connection.execute(
-            sa.insert(run_calls), [shared | {"call_pk": row.id, "job_id": row.job_id} for row in rows]
-        )
-        await change.note("created", "run", inserted.id, name, f"{len(rows)} calls")
+        new_id = run_id or uuid4()
+        values = {"id": new_id, "workspace_id": workspace_id, "name": name, "settings": settings, "calls": len(rows)}
+        await change.run(sa.insert(runs).values(**values, made_by=change.by.name))
+        shared = {"run_id": new_id, "workspace_id": workspace_id}
+        calls_of_run = [shared | {"call_pk": row.id, "job_id": row.job_id} for row in rows]
+        await change.connection.execute(sa.insert(run_calls), calls_of_run)
+        await change.note("created", "run", new_id, name, f"{len(rows)} calls")
         included = {row.call_id for row in rows}
-        return await _one(change.connection, runs.c.id == inserted.id), [
-            call_id for call_id in call_ids if call_id not in included
-        ]
+        left_out = [call_id for call_id in call_ids if call_id not in included]
+        return await _one(change.connection, runs.c.id == new_id), left_out
 
 
 async def list_runs(database: Database, scope: Scope, name: str | None = None) -> list[Run]:
     """Return all runs that the scope may see, or those with a name; the latest first."""
-    async with database.transaction(scope) as connection:
-        query = _QUERY if name is None else _QUERY.where(runs.c.name == name)
-        rows = await connection.execute(query.order_by(runs.c.made_at.desc(), runs.c.id))
-        return [read(Run, row) for row in rows]
+    query = _QUERY if name is None else _QUERY.where(runs.c.name == name)
+    rows = await database.rows(scope, query.order_by(runs.c.made_at.desc(), runs.c.id))
+    return [read(Run, row) for row in rows]
 
 
 async def find(database: Database, scope: Scope, name_or_id: str | UUID) -> Run:
@@ -194,8 +191,7 @@ async def note_promotion(connection: AsyncConnection, run_id: UUID, who: str | N
 async def calls_of_gold_set(database: Database, scope: Scope, set_id: UUID) -> list[UUID]:
     """Return the stored calls of a version of a gold set."""
     query = sa.select(calls.c.call_id).join(gold_calls, gold_calls.c.call_pk == calls.c.id)
-    async with database.transaction(scope) as connection:
-        return list((await connection.execute(query.where(gold_calls.c.set_id == set_id))).scalars())
+    return await database.column(scope, query.where(gold_calls.c.set_id == set_id))
 
 
 async def _one(connection: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> Run:

@@ -47,8 +47,6 @@ _UNREACHABLE: tuple[type[Exception], ...] = (*OUTAGES, psycopg.InterfaceError)
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A submission and the future of its answer."""
-
     sender: Sender
     submission: Submission
     values: dict[str, Any]
@@ -81,8 +79,6 @@ class _Batch:
 
 @dataclass(eq=False, slots=True)
 class _WorkspaceQueue:
-    """The submissions of one workspace."""
-
     waiting: deque[_Waiting] = field(default_factory=deque)
     running: _Batch | None = None
 
@@ -143,7 +139,6 @@ class GroupCommitter:
             raise
 
     def _send_next(self, workspace_id: UUID, queue: _WorkspaceQueue) -> None:
-        """Send the next batch unless one is running."""
         if queue.running is not None:
             self._limit_wait(workspace_id, queue, queue.running)
             return

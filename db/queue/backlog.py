@@ -196,8 +196,7 @@ async def ages(database: Database) -> dict[str, float]:
         for condition in _AGES.values()
     )
     query = sa.text(f"SELECT {oldest} FROM jobs WHERE {in_states()} AND {_DUE}")  # noqa: S608 (of constants)
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return dict(zip(_AGES, (await connection.execute(query)).one(), strict=True))
+    return dict(zip(_AGES, await database.first(EVERY_WORKSPACE, query), strict=True))
 
 
 async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
@@ -237,8 +236,7 @@ async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
         .group_by(teams.c.workspace_id)
         .having(sa.func.sum(by_team.c.calls) >= limit)
     )
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return frozenset((await connection.execute(query)).scalars())
+    return frozenset(await database.column(EVERY_WORKSPACE, query))
 
 
 async def place(database: Database, job_id: UUID) -> QueuePlace | None:
@@ -271,9 +269,8 @@ async def place(database: Database, job_id: UUID) -> QueuePlace | None:
             "(mine.state = 'running' OR mine.state IN ('fetching', 'queued') AND mine.not_before <= now())"
         ),
     )
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        row = (await connection.execute(query)).one_or_none()
-        return None if row is None else read(QueuePlace, row)
+    row = await database.first(EVERY_WORKSPACE, query)
+    return None if row is None else read(QueuePlace, row)
 
 
 async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> None:
@@ -293,18 +290,17 @@ async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> N
     fade = sa.func.power(0.5, sa.case(done, value=new.excluded.stage) / RTFX_HALF_LIFE)
     sums = ("calls", "audio_seconds", "worked_seconds")
     added = {name: paces.c[name] * fade + new.excluded[name] for name in sums}
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(
-            new.on_conflict_do_update(index_elements=["stage", "channels"], set_=added | {"updated_at": sa.func.now()})
-        )
+    updated = added | {"updated_at": sa.func.now()}
+    await database.change(
+        EVERY_WORKSPACE, new.on_conflict_do_update(index_elements=["stage", "channels"], set_=updated)
+    )
 
 
 async def note_replicas(database: Database, name: str, replicas: int, requested: int) -> None:
     """Store how many replicas a scaling policy sees and requests."""
     values: Mapping[str, Any] = {"replicas": replicas, "wanted": requested, "seen_at": sa.func.now()}
     new = insert(engines).values(name=name, **values)
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=values))
+    await database.change(EVERY_WORKSPACE, new.on_conflict_do_update(index_elements=["name"], set_=values))
 
 
 def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:

@@ -19,7 +19,9 @@ from db.core.tables import calls, jobs, stage_results, submissions
 from db.queue.charges import ChargedSlot, UsedSlot, settle
 from pipeline.domain.call import Call, Job
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import CallError, LeaseLost, RecordingError
+from pipeline.record_texts import warning_text
 
 WAKE_CHANNEL = "switchboard_jobs"
 DELAY_EVENT_AFTER_SECONDS = 60.0  # of a wait; shorter ones are usual while a PBX still writes
@@ -123,25 +125,14 @@ async def claim(
     merely expired is taken over: the caller has just reconnected, as their holders may have.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "quarantine_after": quarantine_after}
-    values |= {
-        "suspects": suspects,
-        "take_over": take_over,
-        "quarantine": QUARANTINE,
-        "backfill": backfill,
-        "guests": guests,
-    }
+    values |= {"suspects": suspects, "take_over": take_over, "quarantine": QUARANTINE}
+    values |= {"backfill": backfill, "guests": guests}
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return await _leases(connection, await connection.execute(_CLAIM, values))
 
 
 async def claim_fetches(
-    database: Database,
-    worker: str,
-    count: int,
-    ttl: float,
-    per_workspace: int,
-    per_host: int,
-    take_over: bool = True,
+    database: Database, worker: str, count: int, ttl: float, per_workspace: int, per_host: int, take_over: bool = True
 ) -> list[Lease]:
     """Claim up to `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
 
@@ -174,9 +165,7 @@ async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[
     values: dict[str, Any] = {"ids": [lease.job.job_id for lease in leases], "ttl": ttl}
     values |= {"calls": [lease.call_pk for lease in leases], "runs": [lease.job.run for lease in leases]}
     values["fetching"] = [lease.fetching for lease in leases]
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        renewed = set((await connection.execute(_RENEW, values)).scalars())
-    return {lease.job.job_id for lease in leases} - renewed
+    return {lease.job.job_id for lease in leases} - set(await database.column(EVERY_WORKSPACE, _RENEW, values))
 
 
 async def workers(database: Database) -> list[str]:
@@ -187,8 +176,7 @@ async def workers(database: Database) -> list[str]:
     """
     recent = jobs.c.lease_until > sa.func.now() - sa.text("interval '1 minute'")
     query = sa.select(jobs.c.worker).distinct().where(_LEASED, jobs.c.worker.is_not(None), recent)
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return list((await connection.execute(query)).scalars())
+    return await database.column(EVERY_WORKSPACE, query)
 
 
 async def abandon(database: Database, workers: Sequence[str]) -> None:
@@ -196,8 +184,8 @@ async def abandon(database: Database, workers: Sequence[str]) -> None:
     if not workers:
         return
     is_leased = sa.and_(_LEASED, jobs.c.worker.in_(workers))
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(jobs).where(is_leased).values(lease_until=sa.func.now(), worker=None))
+    ended = {"lease_until": sa.func.now(), "worker": None}
+    await database.change(EVERY_WORKSPACE, sa.update(jobs).where(is_leased).values(ended))
 
 
 async def stage(database: Database, lease: Lease, stage: str) -> None:
@@ -292,9 +280,7 @@ async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> 
     await change(connection, lease, **_ended("failed"), **_reason(error))
     await _drop_voices(connection, lease)
     if lease.job.kind == "analyze":
-        warning = (
-            f"Reanalysis after a change of the call's data failed; the findings are from before it: {error.message}"
-        )
+        warning = warning_text(CallWarning.REANALYSIS_FAILED, problem=error.message)
         changes: dict[str, Any] = {"analysis_warnings": [warning]}
     else:
         changes = {"state": "failed", "failed_at": sa.func.now()}
@@ -338,9 +324,8 @@ async def lock(connection: AsyncConnection, lease: Lease) -> sa.Row[Any]:
 
 async def hold(connection: AsyncConnection, lease: Lease) -> None:
     """Lock the job for this transaction. Raises LeaseLost."""
-    if (
-        await connection.execute(sa.select(jobs.c.id).where(_held(lease)).with_for_update(key_share=True))
-    ).first() is None:
+    query = sa.select(jobs.c.id).where(_held(lease)).with_for_update(key_share=True)
+    if await connection.scalar(query) is None:
         raise lost(lease)
 
 
@@ -413,5 +398,4 @@ async def traces(database: Database, workspace_id: UUID, call_pk: int) -> list[s
     query = sa.select(submissions.c.traceparent).where(
         submissions.c.call_pk == call_pk, submissions.c.traceparent.is_not(None)
     )
-    async with database.transaction(workspace_id) as connection:
-        return list((await connection.execute(query.order_by(submissions.c.id))).scalars())
+    return await database.column(workspace_id, query.order_by(submissions.c.id))

@@ -120,8 +120,7 @@ async def waiting(
 async def try_now(database: Database, job_id: UUID) -> bool:
     """Make the next attempt of a waiting job due now; return False if it no longer waits."""
     due = sa.update(jobs).where(jobs.c.id == job_id, _WAITS).values(not_before=sa.func.now())
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return (await connection.execute(due)).rowcount == 1
+    return await database.change(EVERY_WORKSPACE, due) == 1
 
 
 async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = None) -> Retried | None:
@@ -159,17 +158,11 @@ async def _begin(connection: AsyncConnection, row: Any) -> UUID:
 
 
 async def _matching(
-    database: Database,
-    query: sa.Select[Any],
-    workspace_id: UUID | None,
-    code: str | None,
-    ids: Sequence[UUID] | None,
+    database: Database, query: sa.Select[Any], workspace_id: UUID | None, code: str | None, ids: Sequence[UUID] | None
 ) -> Sequence[sa.Row[Any]]:
     query = filter_by(query, calls.c.workspace_id, workspace_id)
     if code is not None:
         query = query.where(jobs.c.error_code == code)
     if ids is not None:
         query = query.where(sa.or_(jobs.c.id.in_(ids), calls.c.call_id.in_(ids)))
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
-        return rows
+    return await database.rows(workspace_id or EVERY_WORKSPACE, query)

@@ -76,11 +76,8 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
         legs, settled = await _legs(connection, lease)
         if not legs or not settled:
             return {Stage.LEG: legs} if legs else {}
-        fetched = legs
         keys = [
-            sa.and_(
-                stage_results.c.stage == stage, stage_results.c.content_key == _key(fetched, lease, stage, producers)
-            )
+            sa.and_(stage_results.c.stage == stage, stage_results.c.content_key == _key(legs, lease, stage, producers))
             for stage in _ADAPTERS
         ]
         rows = await connection.execute(
@@ -89,7 +86,7 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
             )
         )
         stored = {row.stage: row.result for row in rows}
-    results: dict[Stage, Any] = {Stage.FETCH: fetched, Stage.LEG: fetched}
+    results: dict[Stage, Any] = {Stage.FETCH: legs, Stage.LEG: legs}
     for stage in _ADAPTERS.keys() & stored:
         try:
             results[stage] = _ADAPTERS[stage].validate_python(stored[stage])
@@ -106,18 +103,12 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
 async def of_record(database: Database, lease: Lease) -> Mapping[Stage, str]:
     """Return the producers of the call's record by stage; empty if the call has no transcript."""
     query = sa.select(transcripts.c.producers).where(transcripts.c.call_pk == lease.call_pk)
-    async with database.transaction(lease.workspace_id) as connection:
-        producers = await connection.scalar(query)
+    producers = next(iter(await database.column(lease.workspace_id, query)), None)
     return {} if producers is None else {stage: producers[stage] for stage in Stage if stage in producers}
 
 
 async def record(
-    database: Database,
-    lease: Lease,
-    stage: Stage,
-    result: Any,
-    worked_seconds: float | None = None,
-    producer: str = "",
+    database: Database, lease: Lease, stage: Stage, result: Any, worked_seconds: float | None = None, producer: str = ""
 ) -> None:
     """Store the result of `stage`; replaces an earlier one. `worked_seconds`: replica time it took.
 

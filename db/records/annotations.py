@@ -11,17 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.rows import read
-from db.core.tables import (
-    PRESENT,
-    call_search,
-    calls,
-    contacts,
-    corrections,
-    findings,
-    task_marks,
-    tasks,
-    transcripts,
-)
+from db.core.tables import PRESENT, call_search, calls, contacts, corrections, findings, task_marks, tasks, transcripts
 from db.records import corrections as edits
 from pipeline.domain.edits import corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task

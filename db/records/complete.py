@@ -53,11 +53,8 @@ async def complete(
         await stage_results.drop_voices(connection, lease, call, transcript, producers)
         await corrections.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
-        await connection.execute(
-            sa.update(calls)
-            .where(calls.c.id == lease.call_pk)
-            .values(_completed(lease, [*warnings, *notes], analysis_warnings))
-        )
+        values = _completed(lease, [*warnings, *notes], analysis_warnings)
+        await connection.execute(sa.update(calls).where(calls.c.id == lease.call_pk).values(values))
         await voiceprints.follow(connection, lease)
         await settle(connection, used)
     return None
@@ -74,14 +71,5 @@ def _completed(lease: Lease, warnings: list[str], analysis_warnings: Sequence[st
     if lease.job.kind == "analyze":  # warnings about the recording stay
         return values | {"analysis_warnings": [*warnings, *analysis_warnings]}
     failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
-    return (
-        values
-        | failure
-        | {
-            "state": "completed",
-            "completed_at": now,
-            "warnings": warnings,
-            "analysis_warnings": list(analysis_warnings),
-            "promoted_run": None,
-        }
-    )
+    completed = {"state": "completed", "completed_at": now, "promoted_run": None}
+    return values | failure | completed | {"warnings": warnings, "analysis_warnings": list(analysis_warnings)}

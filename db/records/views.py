@@ -38,6 +38,8 @@ from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
 from pipeline.domain.scorecards import ScorecardResult
 from pipeline.domain.speech import Layout, Recording, Transcript
+from pipeline.domain.vocabulary import CallWarning
+from pipeline.record_texts import warning_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +448,4 @@ def reversion_warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) 
 
 def _reversion_warning(at: datetime, fields: list[str]) -> str:
     when = at.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
-    return (
-        f"The submission of {when} set {', '.join(fields)} back to an earlier value. If it was an older body that "
-        "arrived late, resubmit the newest one."
-    )
+    return warning_text(CallWarning.FIELDS_REVERTED, time=when, fields=", ".join(fields))

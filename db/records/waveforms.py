@@ -16,8 +16,7 @@ async def find(database: Database, scope: Scope, call_id: UUID) -> Peaks | None:
     query = sa.select(waveforms.c.channels, waveforms.c.peaks).join(
         calls, sa.and_(calls.c.id == waveforms.c.call_pk, calls.c.job_id == waveforms.c.job_id)
     )
-    async with database.transaction(scope) as connection:
-        row = (await connection.execute(query.where(calls.c.call_id == call_id))).one_or_none()
+    row = await database.first(scope, query.where(calls.c.call_id == call_id))
     return None if row is None else np.frombuffer(row.peaks, np.uint8).reshape(row.channels, -1)
 
 
@@ -32,5 +31,4 @@ async def keep(database: Database, scope: Scope, call_id: UUID, job_id: UUID, pe
     ).where(calls.c.call_id == call_id, calls.c.job_id == job_id)
     statement = insert(waveforms).from_select(["call_pk", "job_id", "channels", "seconds", "peaks"], source)
     replaced = {name: statement.excluded[name] for name in ("job_id", "channels", "seconds", "peaks")}
-    async with database.transaction(scope) as connection:
-        await connection.execute(statement.on_conflict_do_update(index_elements=["call_pk"], set_=replaced))
+    await database.change(scope, statement.on_conflict_do_update(index_elements=["call_pk"], set_=replaced))

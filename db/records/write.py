@@ -14,6 +14,8 @@ from db.queue.jobs import Lease
 from pipeline.domain.insight import Finding, Task
 from pipeline.domain.speech import Transcript
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
+from pipeline.record_texts import warning_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ async def _write_tasks(connection: AsyncConnection, lease: Lease | Owner, findin
         found_tasks = _TASKS.validate_python(finding.value.get("tasks", ()) if finding else ())
     except ValidationError as error:
         # Never withhold a transcript because of a finding; the finding itself is stored unchanged.
-        return [f"The tasks could not be stored: {error.error_count()} invalid values."]
+        return [warning_text(CallWarning.TASKS_NOT_STORED, count=error.error_count())]
     rows = [{"call_pk": lease.call_pk, "position": at, **columns(task)} for at, task in enumerate(found_tasks)]
     if rows:
         await connection.execute(sa.insert(tasks), rows)
@@ -110,7 +112,6 @@ async def _fill(connection: AsyncConnection, contact_id: UUID, facts: dict[str, 
 
 
 def _contact_fields(value: dict[str, Any]) -> dict[str, str]:
-    """Return the available values of name, company, email and phone (E.164)."""
     facts = {field: fact["value"] for field, fact in value.get("heard", {}).items() if fact}
     facts["phone"] = value.get("number") or value.get("heard_number")
     return {field: str(facts[field]) for field in ("name", "company", "email", "phone") if facts.get(field)}

@@ -144,7 +144,7 @@ async def hits(
         return places
     for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
         rows = await database.rows(reader, _spoken(call_pks[begin : begin + CALLS_AT_A_TIME]))
-        spoken = [Spoken(*row) for row in rows]
+        spoken = [Spoken(row[0], row[1], row[2]) for row in rows]
         words = await offload(candidate_words, spoken, positive)
         places |= await offload(word_hits, spoken, await _lexemes(database, reader, words, positive))
     return places

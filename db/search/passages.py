@@ -135,9 +135,8 @@ def turns_of(call_pks: Sequence[int], as_text: bool = False) -> sa.Select[tuple[
     corrected = sa.and_(
         corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
     )
-    turns = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
-    if as_text:
-        turns = sa.cast(turns, sa.Text)
+    stored = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
+    turns: sa.ColumnElement[Any] = sa.cast(stored, sa.Text) if as_text else stored
     return (
         sa.select(transcripts.c.call_pk, turns.label("turns"))
         .join(calls, sa.and_(calls.c.id == transcripts.c.call_pk, calls.c.job_id == transcripts.c.job_id))
@@ -182,12 +181,10 @@ async def postpone(database: Database, due: DueCall) -> None:
     """Return a claimed call that could not be embedded, with a growing delay of up to an hour."""
     later = from_now(min(MAX_PAUSE_SECONDS, 2.0 ** min(due.attempts, 12)))
     is_due = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(passages_due).where(is_due).values(not_before=later))
+    await database.change(EVERY_WORKSPACE, sa.update(passages_due).where(is_due).values(not_before=later))
 
 
 async def release(database: Database, due: Sequence[DueCall]) -> None:
     """Return claimed calls at once."""
     is_due = passages_due.c.call_pk.in_([call.call_pk for call in due])
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(passages_due).where(is_due).values(not_before=sa.func.now()))
+    await database.change(EVERY_WORKSPACE, sa.update(passages_due).where(is_due).values(not_before=sa.func.now()))

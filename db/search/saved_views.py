@@ -64,18 +64,15 @@ async def rename(database: Database, reader: Reader, view_id: UUID, name: str) -
     """Rename a view; return False if it does not exist. Raises ValueError, NameTaken."""
     update = sa.update(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
     try:
-        async with database.transaction(reader) as connection:
-            result = await connection.execute(update.values(name=tidy_name(name)))
+        return await database.change(reader, update.values(name=tidy_name(name))) == 1
     except IntegrityError as error:
         raise NameTaken(f"a view named {name!r} exists") from error
-    return result.rowcount == 1
 
 
 async def remove(database: Database, reader: Reader, view_id: UUID) -> bool:
     """Remove a view; return False if it does not exist."""
-    async with database.transaction(reader) as connection:
-        deletion = sa.delete(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
-        return (await connection.execute(deletion)).rowcount == 1
+    deletion = sa.delete(saved_views).where(_shared_with(reader), saved_views.c.id == view_id)
+    return await database.change(reader, deletion) == 1
 
 
 def tidy_name(name: str) -> str:

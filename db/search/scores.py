@@ -56,6 +56,15 @@ async def scores(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[i
     return scores_by_call
 
 
+_FIGURES = (
+    sa.func.count().label("calls"),
+    sa.func.round(sa.cast(sa.func.avg(call_outcomes.c.score), sa.Numeric()), 1).label("score"),
+    sa.func.count().filter(call_outcomes.c.outcome == "passed").label("passed"),
+    sa.func.count().filter(call_outcomes.c.outcome.in_(FAILED)).label("failed"),
+    sa.func.count().filter(call_outcomes.c.outcome == "auto-failed").label("auto_failed"),
+)
+
+
 async def score_weeks(
     database: Database, reader: Reader, zone: str, weeks: int = 12, by: By = "team", key: str | None = None
 ) -> list[ScoreWeek]:
@@ -73,11 +82,7 @@ async def score_weeks(
             week.label("week"),
             sa.cast(team, sa.Uuid()).label("team_id"),
             sa.cast(user, sa.Uuid()).label("user_id"),
-            sa.func.count().label("calls"),
-            sa.func.round(sa.cast(sa.func.avg(call_outcomes.c.score), sa.Numeric()), 1).label("score"),
-            sa.func.count().filter(call_outcomes.c.outcome == "passed").label("passed"),
-            sa.func.count().filter(call_outcomes.c.outcome.in_(FAILED)).label("failed"),
-            sa.func.count().filter(call_outcomes.c.outcome == "auto-failed").label("auto_failed"),
+            *_FIGURES,
         )
         .select_from(calls)
         .join(call_outcomes, call_outcomes.c.call_pk == calls.c.id)

@@ -77,19 +77,16 @@ async def put(database: Database, workspace_id: UUID, server: Server, new: NewCr
 async def list_credentials(database: Database, workspace_id: UUID, sealer: Sealer) -> list[CredentialInfo]:
     """Return all credentials of a workspace, by host and port."""
     query = sa.select(host_credentials).where(host_credentials.c.workspace_id == workspace_id)
-    async with database.transaction(workspace_id) as connection:
-        rows = await connection.execute(query.order_by(host_credentials.c.host, host_credentials.c.port))
-        return [
-            CredentialInfo(Server(row.host, row.port), row.kind, row.name, row.created_at, sealer.is_fresh(row.secret))
-            for row in rows
-        ]
+    query = query.order_by(host_credentials.c.host, host_credentials.c.port)
+    return [
+        CredentialInfo(Server(row.host, row.port), row.kind, row.name, row.created_at, sealer.is_fresh(row.secret))
+        for row in await database.rows(workspace_id, query)
+    ]
 
 
 async def remove(database: Database, workspace_id: UUID, server: Server) -> bool:
     """Remove the credential for `server`; return False if there is none."""
-    async with database.transaction(workspace_id) as connection:
-        result = await connection.execute(sa.delete(host_credentials).where(*_at(workspace_id, server)))
-    return result.rowcount == 1
+    return await database.change(workspace_id, sa.delete(host_credentials).where(*_at(workspace_id, server))) == 1
 
 
 async def reseal(database: Database, workspace_id: UUID, sealer: Sealer) -> int:
@@ -112,8 +109,7 @@ async def reseal(database: Database, workspace_id: UUID, sealer: Sealer) -> int:
 async def find(database: Database, workspace_id: UUID, sealer: Sealer, host: str, port: int) -> Credential | None:
     """Return the opened credential that the workspace presents to exactly this server. Raises `SecretSealed`."""
     columns = (host_credentials.c.kind, host_credentials.c.name, host_credentials.c.secret)
-    async with database.transaction(workspace_id) as connection:
-        row = (await connection.execute(sa.select(*columns).where(*_at(workspace_id, Server(host, port))))).first()
+    row = await database.first(workspace_id, sa.select(*columns).where(*_at(workspace_id, Server(host, port))))
     return None if row is None else _as_header(row.kind, row.name, sealer.open(row.secret))
 
 

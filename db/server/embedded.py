@@ -10,6 +10,8 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,8 +26,6 @@ from urllib.parse import quote
 import psutil
 import psycopg
 from psycopg import sql
-
-from db.server.acl import grant_traverse
 
 DATABASE = "switchboard"
 SYSTEM_USER = "pgserver"  # runs the server if this process is root, which PostgreSQL rejects
@@ -46,6 +46,14 @@ os.execv(program[0], program)
 """  # becomes the server
 MAX_SOCKET_PATH_LENGTH = 100  # bytes; the kernel's limit is 107, 103 on macOS
 
+
+# POSIX.1e, as stored in an extended attribute
+ACL_ATTRIBUTE = "system.posix_acl_access"
+ACL_VERSION = struct.Struct("<I")
+ACL_ENTRY = struct.Struct("<HHI")  # tag, permissions, number of the user or group
+OWNER, USER, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20  # tags, in the order required by the kernel
+NO_NUMBER = 0xFFFFFFFF  # in entries without a user or group
+TRAVERSE = 1  # without reading
 
 _children: list[subprocess.Popen[bytes]] = []  # servers that end with this process
 
@@ -322,6 +330,35 @@ def _prepare(data_dir: Path) -> Path:
                     f"Choose another data folder, run as another user, or open the folder: chmod o+x {path}"
                 ) from error
     return folder
+
+
+def grant_traverse(folder: Path, user: int) -> None:
+    """Let the user with this number traverse `folder` if they cannot yet, by an access control list (POSIX.1e).
+
+    No other user gains access.
+
+    Raises `OSError` if the file system has no access control lists, or the folder belongs to another user.
+    """
+    status = folder.stat()
+    if status.st_uid == user or status.st_mode & TRAVERSE:
+        return
+    entries = _acl_entries(folder, status.st_mode)
+    permissions = {(tag, number): permission for tag, permission, number in entries}
+    permissions[USER, user] = permissions.get((USER, user), 0) | TRAVERSE
+    # The mask limits users and groups of the list: without a mask, the limit is the group's permission.
+    mask = permissions.get((MASK, NO_NUMBER), permissions[GROUP, NO_NUMBER])
+    permissions[MASK, NO_NUMBER] = mask | TRAVERSE
+    packed = (ACL_ENTRY.pack(tag, permissions[tag, number], number) for tag, number in sorted(permissions))
+    os.setxattr(folder, ACL_ATTRIBUTE, ACL_VERSION.pack(2) + b"".join(packed))
+
+
+def _acl_entries(folder: Path, mode: int) -> list[tuple[int, int, int]]:
+    try:
+        raw = os.getxattr(folder, ACL_ATTRIBUTE)
+    except OSError:
+        bits = stat.S_IMODE(mode)
+        return [(OWNER, bits >> 6 & 7, NO_NUMBER), (GROUP, bits >> 3 & 7, NO_NUMBER), (OTHERS, bits & 7, NO_NUMBER)]
+    return [ACL_ENTRY.unpack_from(raw, offset) for offset in range(ACL_VERSION.size, len(raw), ACL_ENTRY.size)]
 
 
 def _make_private(folder: Path, user: str | None) -> None:

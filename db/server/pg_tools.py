@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,38 +52,52 @@ class Programs:
             target, password = connection_string(url)
             arguments = ["--dbname", target, "--no-password", *arguments]
             environment |= {"PGPASSWORD": password} if password else {}
-        began, error_lines, output = time.monotonic(), list[str](), list[str]()
-        with subprocess.Popen(
-            [str(self.folder / program), *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=environment,
-            umask=0o077,
-        ) as process:
-            assert process.stdout is not None and process.stderr is not None
-            deadline = threading.Timer(seconds, process.kill)
-            reader = threading.Thread(target=output.extend, args=(process.stdout,), daemon=True)
-            deadline.start()
-            reader.start()
-            try:
-                for line in process.stderr:
-                    error_lines = [*error_lines[-9:], line.rstrip()]
-                    on_line(line.rstrip())
-                code = process.wait()
-            finally:
-                deadline.cancel()
-                process.kill()
-                reader.join()
+        began, error_lines = time.monotonic(), list[str]()
+
+        def on_error_line(line: str) -> None:
+            error_lines[:] = [*error_lines[-9:], line]
+            on_line(line)
+
+        command = [str(self.folder / program), *map(str, arguments)]
+        code, output = _run(command, environment, seconds, on_error_line)
         if code != 0:
             reason = f"timed out after {seconds:.0f} s" if time.monotonic() - began >= seconds else f"exit code {code}"
             errors = "\n".join(line for line in error_lines if "error" in line.lower() or "detail" in line.lower())
             raise ProgramFailed(
                 f"{program} failed ({reason}): {errors or (error_lines[-1] if error_lines else 'no output')}"
             )
-        return "".join(output)
+        return output
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float, on_error_line: Callable[[str], None]
+) -> tuple[int, str]:
+    """Return the exit code and stdout; the program is killed after `seconds`."""
+    output = list[str]()
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        umask=0o077,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        deadline = threading.Timer(seconds, process.kill)
+        reader = threading.Thread(target=output.extend, args=(process.stdout,), daemon=True)
+        deadline.start()
+        reader.start()
+        try:
+            for line in process.stderr:
+                on_error_line(line.rstrip())
+            code = process.wait()
+        finally:
+            deadline.cancel()
+            process.kill()
+            reader.join()
+    return code, "".join(output)
 
 
 def connection_string(url: str) -> tuple[str, str | None]:

@@ -43,8 +43,7 @@ async def heartbeat(database: Database) -> None:
         "INSERT INTO engines (name, replicas, wanted, heartbeat_at) VALUES (:name, 1, 1, now())"
         " ON CONFLICT (name) DO UPDATE SET heartbeat_at = now()"
     )
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(beat, {"name": CONDUCTOR})
+    await database.change(EVERY_WORKSPACE, beat, {"name": CONDUCTOR})
 
 
 @cache

@@ -57,11 +57,7 @@ async def hold(connection: AsyncConnection, workspace_id: UUID) -> None:
 
 
 async def refresh(
-    connection: AsyncConnection,
-    workspace_id: UUID,
-    model: str,
-    members: Iterable[UUID | None],
-    policy: VoicePolicy,
+    connection: AsyncConnection, workspace_id: UUID, model: str, members: Iterable[UUID | None], policy: VoicePolicy
 ) -> None:
     """Recompute the profiles of `members` and of members with similar samples, and name unassigned voices."""
     book = _WorkspaceVoices(connection, workspace_id, model, policy)
@@ -103,8 +99,6 @@ async def requeue_analysis(connection: AsyncConnection, call_pk: int) -> None:
 
 
 class _WorkspaceVoices:
-    """The voices of one workspace by one model."""
-
     def __init__(self, connection: AsyncConnection, workspace_id: UUID, model: str, policy: VoicePolicy) -> None:
         self._connection = connection
         self._workspace_id = workspace_id

@@ -167,12 +167,7 @@ async def restore(
 
 
 async def assign(
-    database: Database,
-    call_id: UUID,
-    user_id: UUID,
-    who: str,
-    policy: VoicePolicy,
-    workspace_id: UUID | None = None,
+    database: Database, call_id: UUID, user_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
     """Assign a voice to a member. It persists, whatever the call's sender submits later. Raises `NoVoiceprint`."""
     values = {"user_id": user_id, "named_by": "person"}

@@ -39,8 +39,7 @@ async def note(
         return
     row = {"workspace_id": reader.workspace_id, "key_id": key_id, "what": what, "detail": detail}
     rows = [row | {"call_id": call_id, "request_id": request_id} for call_id in call_ids]
-    async with database.transaction(reader) as connection:
-        await connection.execute(sa.insert(reads), rows)
+    await database.change(reader, sa.insert(reads), rows)
 
 
 async def list_reads(database: Database, scope: Scope, call_id: UUID, limit: int = 100) -> list[Read]:

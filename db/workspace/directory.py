@@ -4,7 +4,7 @@ Each change takes its actor (`by`; None: the operator of this process) and is lo
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import IntegrityError
 
-from db.core.database import EVERY_WORKSPACE, Database, Reader, Scope
+from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.identity import e164
 from db.core.rows import filter_by, read
 from db.core.tables import contacts, members, teams, voice_centroids, workspaces
@@ -100,11 +100,7 @@ def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
 
 
 async def create_workspace(
-    database: Database,
-    name: str,
-    default_country: str | None = None,
-    time_zone: str = "UTC",
-    terms: Iterable[str] = (),
+    database: Database, name: str, default_country: str | None = None, time_zone: str = "UTC", terms: Iterable[str] = ()
 ) -> Workspace:
     """Create a workspace. `terms`: see `set_terms`."""
     workspace = Workspace(uuid4(), name, default_country, time_zone, tidy_terms(terms))
@@ -129,7 +125,7 @@ async def find_workspace(database: Database, workspace_id: UUID) -> Workspace:
 
 async def list_workspaces(database: Database) -> list[Workspace]:
     """Return all workspaces, oldest first."""
-    rows = await execute(database, EVERY_WORKSPACE, sa.select(workspaces).order_by(workspaces.c.created_at))
+    rows = await database.rows(EVERY_WORKSPACE, sa.select(workspaces).order_by(workspaces.c.created_at))
     return [_workspace(row) for row in rows]
 
 
@@ -158,9 +154,7 @@ async def update_team(database: Database, team: Team, changes: Mapping[str, Any]
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
     """Return all teams, or those of a workspace, oldest first."""
-    query = filter_by(sa.select(teams), teams.c.workspace_id, workspace_id).order_by(teams.c.created_at)
-    rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
-    return [_team(row) for row in rows]
+    return [_team(row) for row in await _list(database, teams, "created_at", workspace_id)]
 
 
 async def add_member(
@@ -211,9 +205,7 @@ async def remove_member(database: Database, member: DirectoryMember, by: Actor |
 
 async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
     """Return all members, or those of a workspace, by name."""
-    query = filter_by(sa.select(members), members.c.workspace_id, workspace_id).order_by(members.c.name)
-    rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
-    return [_member(row) for row in rows]
+    return [_member(row) for row in await _list(database, members, "name", workspace_id)]
 
 
 async def add_contact(
@@ -262,9 +254,12 @@ async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUI
 
 async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
     """Return all contacts, or those of a workspace, by name."""
-    query = filter_by(sa.select(contacts), contacts.c.workspace_id, workspace_id).order_by(contacts.c.name)
-    rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
-    return [_contact(row) for row in rows]
+    return [_contact(row) for row in await _list(database, contacts, "name", workspace_id)]
+
+
+async def _list(database: Database, table: sa.Table, order: str, workspace_id: UUID | None) -> Sequence[sa.Row[Any]]:
+    query = filter_by(sa.select(table), table.c.workspace_id, workspace_id).order_by(table.c[order])
+    return await database.rows(workspace_id or EVERY_WORKSPACE, query)
 
 
 async def number(database: Database, workspace_id: UUID, phone: str | None) -> str | None:
@@ -278,21 +273,21 @@ async def number(database: Database, workspace_id: UUID, phone: str | None) -> s
 
 async def find_team(database: Database, reader: Reader, team_id: UUID) -> Team | None:
     """Return the team, if the reader may see it."""
-    rows = await execute(database, reader, sa.select(teams).where(is_team(reader.workspace_id, team_id)))
+    rows = await database.rows(reader, sa.select(teams).where(is_team(reader.workspace_id, team_id)))
     return _team(rows[0]) if rows else None
 
 
 async def find_member(database: Database, reader: Reader, user_id: UUID) -> DirectoryMember | None:
     """Return the member, if the reader may see it."""
     is_member = sa.and_(members.c.workspace_id == reader.workspace_id, members.c.user_id == user_id)
-    rows = await execute(database, reader, sa.select(members).where(is_member))
+    rows = await database.rows(reader, sa.select(members).where(is_member))
     return _member(rows[0]) if rows else None
 
 
 async def find_contact(database: Database, reader: Reader, contact_id: UUID) -> Contact | None:
     """Return the contact, if the reader may see it."""
     is_contact = sa.and_(contacts.c.workspace_id == reader.workspace_id, contacts.c.id == contact_id)
-    rows = await execute(database, reader, sa.select(contacts).where(is_contact))
+    rows = await database.rows(reader, sa.select(contacts).where(is_contact))
     return _contact(rows[0]) if rows else None
 
 
@@ -385,17 +380,7 @@ async def set_columns(database: Database, workspace_id: UUID, by: Actor | None =
 
 async def workspace_row(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:
     """Return the workspace's row of a SELECT. Raises NotInDirectory."""
-    rows = await execute(database, workspace_id, statement.where(workspaces.c.id == workspace_id))
-    if not rows:
+    row: sa.Row[Any] | None = await database.first(workspace_id, statement.where(workspaces.c.id == workspace_id))
+    if row is None:
         raise NotInDirectory(f"no workspace {workspace_id}")
-    return rows[0]
-
-
-async def execute(database: Database, scope: Scope, statement: sa.Executable) -> list[sa.Row[Any]]:
-    """Return the rows of a statement in a separate transaction. Raises NotInDirectory."""
-    try:
-        async with database.transaction(scope) as connection:
-            result = await connection.execute(statement)
-            return list(result.all()) if result.returns_rows else []
-    except IntegrityError as error:
-        raise NotInDirectory("workspace or team not found") from error
+    return row

@@ -91,17 +91,21 @@ async def create(
         values["id"] = key_id
     try:
         async with changing(database, workspace_id, by) as change:
-            insertion = insert(api_keys).values(**values).on_conflict_do_nothing(index_elements=["id"])
-            rows = await change.run(insertion.returning(*_COLUMNS))
-            if not rows:
-                raise KeyExists
-            key = _info(rows[0])
-            if ADMIN in requested:
-                await _check_end(change, key)
-            await _note(change, "created", key, f"scopes {', '.join(key.scopes)}")
+            return await _insert(change, values), secret
     except (IntegrityError, NotInDirectory) as error:
         raise UnknownTeam from error
-    return key, secret
+
+
+async def _insert(change: Changing, values: dict[str, Any]) -> KeyInfo:
+    insertion = insert(api_keys).values(**values).on_conflict_do_nothing(index_elements=["id"])
+    rows = await change.run(insertion.returning(*_COLUMNS))
+    if not rows:
+        raise KeyExists
+    key = _info(rows[0])
+    if ADMIN in key.scopes:
+        await _check_end(change, key)
+    await _note(change, "created", key, f"scopes {', '.join(key.scopes)}")
+    return key
 
 
 async def rotate(
@@ -231,10 +235,8 @@ async def _note(change: Changing, action: str, key: KeyInfo, detail: str = "") -
 
 
 async def _workspace_of(database: Database, key_id: UUID) -> UUID | None:
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        query = sa.select(api_keys.c.workspace_id).where(api_keys.c.id == key_id)
-        workspace_id: UUID | None = (await connection.execute(query)).scalar()
-        return workspace_id
+    query = sa.select(api_keys.c.workspace_id).where(api_keys.c.id == key_id)
+    return next(iter(await database.column(EVERY_WORKSPACE, query)), None)
 
 
 _COLUMNS = (

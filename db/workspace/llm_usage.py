@@ -99,8 +99,9 @@ async def settle(
     difference = ModelTokens(
         used.prompt - expected.prompt, used.completion - expected.completion, used.cost - expected.cost
     )
-    async with database.transaction(workspace_id) as connection:
-        await connection.execute(_add(workspace_id, day, difference, requests=0, estimated=0 if estimated else -1))
+    await database.change(
+        workspace_id, _add(workspace_id, day, difference, requests=0, estimated=0 if estimated else -1)
+    )
 
 
 async def usage_today(database: Database, workspace_id: UUID) -> ModelUsage:
@@ -137,11 +138,7 @@ def _usage(row: sa.Row[Any], budget: ModelBudget) -> ModelUsage:
 
 
 def _with_reached(usage: ModelUsage) -> ModelUsage:
-    used = {
-        "requests": usage.requests,
-        "tokens": usage.prompt_tokens + usage.completion_tokens,
-        "cost": usage.cost,
-    }
+    used = {"requests": usage.requests, "tokens": usage.prompt_tokens + usage.completion_tokens, "cost": usage.cost}
     limits = {name: getattr(usage.budget, name) for name in used}
     reached = tuple(name for name, limit in limits.items() if limit is not None and used[name] >= limit)
     return replace(usage, reached=reached)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -136,11 +136,7 @@ async def definition_of(connection: AsyncConnection, call_pk: int, key: str, ver
 
 
 async def set_questions(
-    database: Database,
-    workspace_id: UUID,
-    definitions: Sequence[Defined],
-    by: Actor | None = None,
-    only: bool = False,
+    database: Database, workspace_id: UUID, definitions: Sequence[Defined], by: Actor | None = None, only: bool = False
 ) -> QuestionChanges:
     """Add or change questions; `only`: and remove all others. Unchanged ones keep their version.
 
@@ -161,27 +157,33 @@ async def set_questions(
             | {item.key: item for item in definitions}
         )
         next_position = max((row.position for row in rows), default=-1) + 1
-        created: list[str] = []
-        changed: list[str] = []
-        unchanged: list[str] = []
+        keys_by_action: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": []}
         for offset, question in enumerate(definitions):
-            previous, definition = active.get(question.key), plain(question)
+            previous = active.get(question.key)
             position = offset if only else previous.position if previous is not None else next_position + offset
-            if previous is not None and previous.definition == definition:
-                unchanged.append(question.key)
-                await _place(change, question.key, position)
-                continue
-            if previous is not None:
-                await _retire(change, question.key)
-            version = latest.get(question.key, 0) + 1
-            values = {"key": question.key, "version": version, "position": position, "definition": definition}
-            await change.run(sa.insert(questions).values(workspace_id=workspace_id, made_by=change.by.name, **values))
-            (created if previous is None else changed).append(question.key)
-            action = "created" if previous is None else "changed"
-            await change.note(action, _kind(question), question.key, question.key, f"version {version}")
+            action = await _set(change, question, previous, position, latest.get(question.key, 0) + 1)
+            keys_by_action[action].append(question.key)
         for key in removed:
             await _remove(change, key)
-        return QuestionChanges(tuple(created), tuple(changed), tuple(unchanged), removed)
+        by_action = {action: tuple(changed_keys) for action, changed_keys in keys_by_action.items()}
+        return QuestionChanges(by_action["created"], by_action["changed"], by_action["unchanged"], removed)
+
+
+async def _set(
+    change: Changing, question: Defined, previous: sa.Row[Any] | None, position: int, version: int
+) -> Literal["created", "changed", "unchanged"]:
+    values = {"key": question.key, "version": version, "position": position, "definition": plain(question)}
+    if previous is not None and previous.definition == values["definition"]:
+        update = sa.update(questions).where(_current(change, question.key))
+        await change.run(update.values(position=position))
+        return "unchanged"
+    if previous is not None:
+        await _retire(change, question.key)
+    row = {"workspace_id": change.workspace_id, "made_by": change.by.name, **values}
+    await change.run(sa.insert(questions).values(row))
+    action: Literal["created", "changed"] = "created" if previous is None else "changed"
+    await change.note(action, _kind(question), question.key, question.key, f"version {version}")
+    return action
 
 
 async def remove(database: Database, workspace_id: UUID, key: str, by: Actor | None = None) -> None:
@@ -220,10 +222,6 @@ async def _retire(change: Changing, key: str) -> Mapping[str, Any] | None:
     statement = sa.update(questions).where(_current(change, key)).values(**values).returning(questions.c.definition)
     rows = await change.run(statement)
     return rows[0].definition if rows else None
-
-
-async def _place(change: Changing, key: str, position: int) -> None:
-    await change.run(sa.update(questions).where(_current(change, key)).values(position=position))
 
 
 def plain(defined: Defined) -> dict[str, Any]:

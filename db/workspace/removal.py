@@ -61,8 +61,7 @@ async def contents(database: Database, workspace_id: UUID, team_id: UUID | None 
             "contacts": of(contacts, contacts.c.workspace_id),
             "credentials": of(host_credentials, host_credentials.c.workspace_id),
         }
-    async with database.transaction(workspace_id) as connection:
-        row = (await connection.execute(sa.select(*(count.label(name) for name, count in counts.items())))).one()
+    row = await database.first(workspace_id, sa.select(*(count.label(name) for name, count in counts.items())))
     return Contents(**row._mapping)
 
 
@@ -150,7 +149,6 @@ async def _remove_keys(
 
 
 async def _delete_keys(change: Changing, condition: sa.ColumnElement[bool]) -> None:
-    """Delete keys; each adds an entry to the change log."""
     columns = (api_keys.c.id, api_keys.c.name, api_keys.c.prefix, api_keys.c.team_id)
     for key in await change.run(sa.delete(api_keys).where(condition).returning(*columns)):
         await change.note("removed", "key", key.id, key.name, f"began with {key.prefix}", key.team_id)

@@ -78,11 +78,10 @@ async def issue_link(
         **values, secret_sha256=_digest(secret), expires_at=sa.func.now() + life
     )
     try:
-        async with database.transaction(workspace_id) as connection:
-            expires: datetime = (await connection.execute(insertion.returning(console_links.c.expires_at))).scalar_one()
+        row = await database.first(workspace_id, insertion.returning(console_links.c.expires_at))
     except IntegrityError as error:
         raise UnknownTeam from error
-    return secret, expires
+    return secret, row.expires_at
 
 
 async def open_by_link(database: Database, secret: str, user_agent: str) -> str | None:
@@ -145,9 +144,8 @@ async def revoke(
     is_open = sa.and_(console_sessions.c.id == session_id, console_sessions.c.revoked_at.is_(None))
     if viewer is not None:
         is_open = sa.and_(is_open, _same_key(viewer))
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        result = await connection.execute(sa.update(console_sessions).where(is_open).values(revoked_at=sa.func.now()))
-    return result.rowcount == 1
+    update = sa.update(console_sessions).where(is_open).values(revoked_at=sa.func.now())
+    return await database.change(workspace_id or EVERY_WORKSPACE, update) == 1
 
 
 async def end(database: Database, viewer: Viewer, session_id: UUID) -> bool:

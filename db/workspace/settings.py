@@ -55,8 +55,8 @@ async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Itera
 async def allowed_hosts(database: Database, workspace_id: UUID) -> tuple[str, ...]:
     """Return the hosts of `set_allowed_hosts`; empty for an unknown workspace."""
     query = sa.select(workspaces.c.allowed_hosts).where(workspaces.c.id == workspace_id)
-    rows = await directory.execute(database, workspace_id, query)
-    return tuple(rows[0].allowed_hosts) if rows else ()
+    row = await database.first(workspace_id, query)
+    return tuple(row.allowed_hosts) if row else ()
 
 
 _DROP_FORMER_DIGITS = sa.text("""
@@ -72,19 +72,16 @@ async def _drop_digits(database: Database, workspace_id: UUID) -> None:
     """Remove digits in batches, so that no call of the workspace waits."""
     batch = sa.select(calls.c.id).where(calls.c.workspace_id == workspace_id).order_by(calls.c.id).limit(500)
     last = -1
-    while ids := [row.id for row in await directory.execute(database, workspace_id, batch.where(calls.c.id > last))]:
+    while ids := await database.column(workspace_id, batch.where(calls.c.id > last)):
         last = ids[-1]
         for table, column in ((stage_results, "result"), (transcripts, "content"), (run_calls, "transcript")):
             value = table.c[column]
             with_digits = sa.and_(table.c.call_pk.in_(ids), value != sa.func.without_digits(value))
             if table is stage_results:
                 with_digits &= table.c.stage.in_((Stage.AUDIO, Stage.SPEAKERS))
-            await directory.execute(
-                database,
-                workspace_id,
-                sa.update(table).where(with_digits).values({column: sa.func.without_digits(value)}),
-            )
-        await directory.execute(database, workspace_id, _DROP_FORMER_DIGITS.bindparams(ids=ids))
+            update = sa.update(table).where(with_digits).values({column: sa.func.without_digits(value)})
+            await database.change(workspace_id, update)
+        await database.change(workspace_id, _DROP_FORMER_DIGITS, {"ids": ids})
 
 
 async def set_priority(
@@ -107,7 +104,7 @@ async def set_priority(
             await directory.update(change, teams, directory.is_team(workspace_id, team_id), {"priority": value}, "team")
     workspace = await directory.workspace_row(database, workspace_id, sa.select(workspaces))
     query = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
-    shares = await directory.execute(database, workspace_id, query)
+    shares = await database.rows(workspace_id, query)
     return Priorities(
         workspace.name, workspace.priority, workspace.live_seconds, {row.name: row.priority for row in shares}
     )

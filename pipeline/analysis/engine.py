@@ -1,5 +1,3 @@
-"""Interface of analysis engines, their registry and their options."""
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -60,7 +58,7 @@ class AsksModel(Protocol):
 
 
 ENGINES = Registry(
-    {"rules": "pipeline.analysis.step:Rules", "llm": "pipeline.analysis.llm:LanguageModel"},
+    {"rules": "pipeline.analysis.step:Rules", "llm": "pipeline.analysis.llm.engine:LanguageModel"},
     stage="analysis",
     group="switchboard.analysis",
     attributes=(),
@@ -124,17 +122,12 @@ class AnalysisOptions(BaseModel):
     @field_validator("base_url", "model")
     @classmethod
     def _require_for_llm(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value or _needed(None, info)
-
-
-def _needed(value: str | None, info: ValidationInfo) -> str | None:
-    if value is None and info.data.get("engine") == "llm":
-        raise ValueError("required by the engine llm")
-    return value
+        if not value and info.data.get("engine") == "llm":
+            raise ValueError("required by the engine llm")
+        return value or None
 
 
 def load(options: AnalysisOptions) -> Engine:
-    """Return the engine that the options select."""
     make: Any = _class_of(options)
     return cast(Engine, make(options))
 
@@ -149,7 +142,6 @@ def analyze(material: Material, options: AnalysisOptions | None = None) -> tuple
 
 
 def asks_model(options: AnalysisOptions) -> bool:
-    """Return whether the engine queries a language model."""
     return issubclass(_class_of(options), AsksModel)
 
 

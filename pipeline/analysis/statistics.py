@@ -164,7 +164,6 @@ def measure(spoken: SpokenSpans, duration: float, other: tuple[Span, ...] = ()) 
 
 
 def _dead_air(inner: Span, covered: tuple[Span, ...]) -> tuple[float, ...]:
-    """Return the long silences in `inner`, the time from the first speech to the last."""
     return tuple(gap.duration for gap in outside((inner,), covered) if gap.duration >= DEAD_AIR)
 
 

@@ -41,6 +41,13 @@ class SpokenTurn:
     sentences: tuple[Sentence, ...]
     pack: Pack
 
+    def searches(self, section: str, key: str) -> Iterator[tuple[Sentence, re.Match[str]]]:
+        """Yield the first match of each pattern of the pack's list in each sentence."""
+        for sentence in self.sentences:
+            for pattern in self.pack.patterns(section, key):
+                if match := pattern.search(sentence.text):
+                    yield sentence, match
+
     @property
     def by_customer(self) -> bool:
         return self.role is Role.CUSTOMER and not self.turn.machine
@@ -95,7 +102,6 @@ def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[S
 
 
 def other(role: Role) -> str | None:
-    """Return the opposite party's role; None for an unknown role."""
     return {Role.REP: "customer", Role.CUSTOMER: "rep"}.get(role)
 
 

@@ -12,7 +12,7 @@ from pipeline.asr.plausible import plain
 from pipeline.asr.words import in_words
 from pipeline.domain.speech import Word
 from pipeline.errors import EngineError
-from pipeline.language.names import NAMES
+from pipeline.language.identification import NAMES
 
 UNKNOWN_CONFIDENCE = 0.5  # of a word without probability
 CODES = {name.lower(): code for code, name in NAMES.items()} | {code: code for code in NAMES}

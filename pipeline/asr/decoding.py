@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from pipeline.asr.words import in_words
 
 NO_REPEAT = {"repetition_penalty": 1.1, "no_repeat_ngram_size": 3}
 MAX_PASSES = 8  # per sampled window: each costs one decoding
+MAX_VOCABULARY = 223  # tokens: half of Whisper's 448, less <|startofprev|>, as OpenAI limits text before a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +147,32 @@ def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
     selected = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)].contiguous()
     torch.cuda.current_stream(encoded.device_index).synchronize()  # CTranslate2 reads it in its own stream
     return ctranslate2.StorageView.from_array(selected)
+
+
+def terms(vocabulary: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct terms, ignoring case, in their order, without blanks and control characters."""
+    by_folded: dict[str, str] = {}
+    for term in vocabulary:
+        plain = " ".join("".join(c if c.isprintable() else " " for c in term).split())
+        if plain:
+            by_folded.setdefault(plain.casefold(), plain)
+    return tuple(by_folded.values())
+
+
+def prompt(vocabulary: Iterable[str], fits: Callable[[str], bool]) -> str:
+    """Return "Ada Lovelace, Grundig, ..." up to the first term that does not fit: the most important come first."""
+    text = ""
+    for term in terms(vocabulary):
+        longer = f"{text}, {term}" if text else term
+        if not fits(longer):
+            break
+        text = longer
+    return text
+
+
+def vocabulary_tokens(
+    vocabulary: Sequence[str], encode: Callable[[str], list[int]], limit: int = MAX_VOCABULARY
+) -> list[int]:
+    """Return the tokens of names and terms, which Whisper takes as text that came before (`<|startofprev|>`)."""
+    text = prompt(vocabulary, lambda longer: len(encode(f" {longer}")) <= limit)
+    return encode(f" {text}") if text else []

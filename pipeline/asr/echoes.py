@@ -61,7 +61,6 @@ def find(audio: Audio, words: Sequence[Sequence[Word]]) -> list[Echo]:
 
 
 def _runs(first: Sequence[Word], second: Sequence[Word]) -> Iterator[list[tuple[int, int]]]:
-    """Yield runs of equal words at about the same time that follow each other closely."""
     run: list[tuple[int, int]] = []
     for pair in _pairs(first, second):
         if run and not (

@@ -109,7 +109,6 @@ def _mean(db: npt.NDArray[np.float64], start: float, end: float) -> float:
 
 
 def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the level of each whole frame in dB of full scale."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     db: npt.NDArray[np.float64] = 10 * np.log10(np.mean(frames**2, axis=1) + 10 ** (QUIETEST_DB / 10))
     return db

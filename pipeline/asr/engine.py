@@ -109,7 +109,6 @@ class AsrOptions(EngineOptions):
 
 
 def engine_class(options: AsrOptions) -> type[Engine]:
-    """Return the class of the engine in the options."""
     return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 

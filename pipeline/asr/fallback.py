@@ -154,7 +154,6 @@ def _rank(text: ChunkText, samples: npt.NDArray[np.float32]) -> tuple[bool, floa
 
 
 def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the root mean square of each 50 ms, shape (frames,)."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     levels: npt.NDArray[np.float64] = np.sqrt(np.mean(frames**2, axis=1))
     return levels

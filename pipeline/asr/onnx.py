@@ -30,8 +30,6 @@ PATTERNS = ("config.json", "vocab.txt", "vocab.json", "added_tokens.json", "*.on
 
 
 class OnnxOptions(AsrOptions):
-    """Options of this engine."""
-
     model_config = ConfigDict(extra="forbid")
 
     language: str = Field(
@@ -46,7 +44,6 @@ class OnnxOptions(AsrOptions):
 
 
 def repositories() -> Mapping[str, str]:
-    """Return the hub repositories of onnx-asr's named models."""
     from onnx_asr.resolver import model_repos
 
     return {name: repository for name, repository in model_repos.items() if name != "silero"}
@@ -94,7 +91,6 @@ class Onnx:
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """See `pipeline.asr.Engine`."""
         return device_of(options.device)
 
     def transcribe(

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from pipeline.asr import edges, fallback, openai_client, vocabulary
+from pipeline.asr import decoding, edges, fallback, openai_client
 from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.answers import Transcription, read
 from pipeline.asr.engine import AsrOptions, Samples
@@ -31,8 +31,6 @@ PROBE_SECONDS = 5.0
 
 
 class OpenAIOptions(AsrOptions):
-    """Options of this engine."""
-
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     base_url: Address = Field(
@@ -90,7 +88,6 @@ class _Response:
 
     @property
     def written(self) -> Chunk:
-        """The chunk with the language of its text."""
         return replace(self.chunk, language=self.language)
 
 
@@ -179,16 +176,9 @@ class OpenAI:
                 request.cancel()
 
     def _prompt(self, terms: Sequence[str]) -> str:
-        """Return names and terms as preceding text; whole terms, in the order of the list."""
         if self._options.vocabulary == "off":
             return ""
-        text = ""
-        for term in vocabulary.terms(terms):
-            longer = f"{text}, {term}" if text else term
-            if len(longer) > PROMPT_CHARACTERS:
-                break
-            text = longer
-        return text
+        return decoding.prompt(terms, lambda text: len(text) <= PROMPT_CHARACTERS)
 
     def _with_fallback(self, samples: Samples, chunk: Chunk, prompt: str) -> ChunkText:
         """Decode one chunk without the prompt, in two parts and piece by piece; servers do not sample repeatably."""

@@ -112,13 +112,11 @@ def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | N
 
 
 def _neighbors(texts: Sequence[str], part: range, period: int) -> tuple[Sequence[str], Sequence[str]]:
-    """Return as many words as `part` has, `period` words before it and after it."""
     before, after = part.start - period, part.start + period
     return texts[max(0, before) : max(0, before + len(part))], texts[after : after + len(part)]
 
 
 def _rate(words: Sequence[Word], part: range) -> float:
-    """Return words per second."""
     return len(part) / max(1e-6, words[part[-1]].end - words[part[0]].start)
 
 
@@ -129,7 +127,6 @@ def inside(spans: Sequence[Span], start: float, end: float) -> list[Span]:
 
 
 def seconds(spans: Sequence[Span]) -> float:
-    """Return the total duration."""
     return sum(span.duration for span in spans)
 
 

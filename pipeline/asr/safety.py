@@ -26,8 +26,6 @@ UNSURE = {"improbable", "no_speech"}  # not "loop": a fixed loop has nothing in 
 
 
 class SafetyOptions(BaseModel):
-    """Options for suspect windows."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     second_pass: bool = Field(
@@ -105,14 +103,12 @@ def settle(
 
 
 def _clear(text: ChunkText, analysis: AudioAnalysis) -> ChunkText:
-    """Move words out of gaps in the recording."""
     labels = analysis.labels[text.chunk.channel] if text.chunk.channel < len(analysis.labels) else ()
     gaps = [Span(label.start, label.end) for label in labels if label.kind is LabelKind.GAP]
     return replace(text, words=clear_of(text.words, gaps)) if gaps else text
 
 
 def _unsure(text: ChunkText, calibration: DoubtCalibration) -> list[int]:
-    """Return the indices of words that are probably wrong."""
     return [i for i, risk in enumerate(doubt.risks(text, calibration)) if risk >= calibration.threshold]
 
 
@@ -155,7 +151,6 @@ def _mark(text: ChunkText, verdict: WindowVerdict) -> ChunkText:
 
 
 def _doubts(text: ChunkText, verdict: WindowVerdict) -> list[Doubt]:
-    """Return doubts for removed words, marked words and missing words."""
     doubts = [
         _doubt(
             text, [text.words[i] for i in run], verdicts.ordered({reason for i in run for reason in marked[i]}), is_kept

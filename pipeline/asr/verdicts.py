@@ -62,7 +62,6 @@ class WindowVerdict:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """All reasons, in the order of `REASONS`."""
         return ordered(self.reason_names)
 
     def doubt(self, reason: str, words: Iterable[int]) -> None:
@@ -85,7 +84,6 @@ class WindowVerdict:
 
 
 def ordered(reasons: set[str]) -> tuple[str, ...]:
-    """Sort reasons in the order of `REASONS`."""
     return tuple(name for name in REASONS if name in reasons)
 
 
@@ -228,8 +226,7 @@ def _by_echo(
 ) -> None:
     owners = [[(i, k) for i in by_channel.get(c, []) for k in range(len(texts[i].words))] for c in (0, 1)]
     words = [[texts[i].words[k] for i, k in channel] for channel in owners]
-    found_echoes = echoes.find(audio, words)
-    for echo in found_echoes:
+    for echo in echoes.find(audio, words):
         for position in echo.words:
             i, k = owners[echo.channel][position]
             if echo.proof is Proof.ECHO:
@@ -279,6 +276,5 @@ class _Labels:
         self._spans = _Spans([Span(label.start, label.end) for label in labels if not label.kind.speech])
 
     def share_without_speech(self, word: Word) -> float:
-        """Return the share of the word's time without speech, 0..1."""
         span = word.end - word.start
         return plausible.seconds(self._spans.inside(word.start, word.end)) / span if span > 0 else 0.0

@@ -11,7 +11,9 @@ from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode
 from pipeline.audio.labels import keypad_digits, labeling
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import Audio, AudioAnalysis, Layout, Recording
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import RecordingError, StorageError
+from pipeline.record_texts import warning_text
 
 MIN_SECONDS = 0.5  # of a whole recording; for less, Whisper returns "you" or "Sorry" whatever the sound
 MAX_SKIPPED_PAUSE = 30.0  # seconds; the longest pause that a chunk may skip
@@ -108,6 +110,6 @@ def analyze_audio(
     cut = chunks.cut(speech, max_chunk_seconds, audio, skipped, events, gaps=gaps)
     if audio.duration < MIN_SECONDS:
         cut = ()
-        warnings += (f"The recording is only {audio.duration:.2f} s long, too short to transcribe.",)
+        warnings += (warning_text(CallWarning.RECORDING_TOO_SHORT, seconds=audio.duration),)
     labels = keypad_digits.without_digits(labeled, keep_digits)
     return AudioAnalysis(loaded.layout, audio.duration, speech, cut, warnings, labels)

@@ -88,7 +88,6 @@ def _gathered(
     events: Sequence[Span],
     gaps: Sequence[Span],
 ) -> list[list[Span]]:
-    """Return the pieces of each chunk."""
     groups: list[list[Span]] = []
     seconds = 0.0  # of sound in the last group
     for piece in pieces:

@@ -81,17 +81,14 @@ class Output:
         return run
 
     def renew(self, run: str) -> None:
-        """Renew the ownership of `run`."""
         process = psutil.Process()
         owner = {"run": run, "host": socket.gethostname(), "pid": process.pid, "began": process.create_time()}
         self._write_json(OWNER, owner | {"at": time.time()})
 
     def owned_by(self, run: str) -> bool:
-        """Return whether `run` owns the folder."""
         return (self._json(OWNER) or {}).get("run") == run
 
     def release(self, run: str) -> None:
-        """Release the folder."""
         if self.owned_by(run):
             self._with_storage_errors(lambda: self._fs.rm_file(self._at(OWNER)))
 
@@ -110,7 +107,6 @@ class Output:
     # The parts
 
     def done(self) -> Done:
-        """Return the recordings of all runs so far."""
         paths: set[str] = set()
         failed: dict[str, str] = {}
         for part in self._parts():
@@ -121,7 +117,6 @@ class Output:
         return Done(frozenset(paths), failed)
 
     def remove_rows(self, paths: Iterable[str]) -> None:
-        """Remove the rows of these recordings from the parts."""
         removed = pa.array(sorted(paths), pa.string())
         for part in self._parts():
             table = self._read(part)
@@ -134,7 +129,6 @@ class Output:
                 self._with_storage_errors(lambda part=part: self._fs.rm_file(self._at(part)))
 
     def part(self, block: str) -> pa.Table | None:
-        """Return the rows of a written block, or None."""
         name = f"{block}.parquet"
         self._fs.invalidate_cache(self._root)  # another process may have written it
         return self._read(name) if self._with_storage_errors(lambda: self._fs.exists(self._at(name))) else None
@@ -150,7 +144,6 @@ class Output:
     # Started blocks, to find the recording that kills its process
 
     def started(self, block: str, run: str) -> dict[str, Any] | None:
-        """Return this run's note on a block that it has started before, or None."""
         note = self._json(f"{STARTED}/{block}.json")
         return note if note is not None and note["run"] == run else None
 
@@ -158,7 +151,6 @@ class Output:
         self._write_json(f"{STARTED}/{block}.json", {"run": run, "alone": alone, "deaths": dict(deaths)})
 
     def remove_started(self) -> None:
-        """Remove the notes, at the end of a run."""
         folder = self._at(STARTED)
         self._with_storage_errors(lambda: self._fs.rm(folder, recursive=True) if self._fs.exists(folder) else None)
 

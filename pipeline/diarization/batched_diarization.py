@@ -42,7 +42,6 @@ class BatchedSpeakerDiarization(SpeakerDiarization):  # type: ignore[misc]
 
     @cached_property
     def cutter(self) -> Cutter:
-        """The window size and sample rates of this pipeline."""
         segmentation = self._segmentation
         size, step = segmentation.duration * SAMPLE_RATE, segmentation.step * SAMPLE_RATE
         return Cutter(round(size), round(step), self._embedding.sample_rate)
@@ -68,7 +67,6 @@ class BatchedSpeakerDiarization(SpeakerDiarization):  # type: ignore[misc]
         return self.apply(file, min_speakers=min_speakers, max_speakers=max_speakers)
 
     def get_segmentations(self, file: Any, hook: Any = None) -> Any:
-        """Return the segmentations from `infer`."""
         return file[SEGMENTATIONS]
 
     def get_embeddings(self, file: Any, *_: Any, **__: Any) -> npt.NDArray[np.float32]:

@@ -40,7 +40,6 @@ class CAMPlusPlus(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """The device of its weights."""
         return self.head.conv1.weight.device
 
     def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -279,7 +278,6 @@ def _backbone(channels: int) -> nn.Sequential:
 
 
 def _normalized(channels: int) -> nn.Sequential:
-    """Build batch normalization and ReLU."""
     return _named(batchnorm=nn.BatchNorm1d(channels), relu=nn.ReLU(inplace=True))
 
 

@@ -36,7 +36,6 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
 
     @property
     def dimension(self) -> int:
-        """Length of an embedding."""
         return DIMENSION
 
     def forward(self, waveforms: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -31,8 +31,6 @@ MARGIN = SAMPLE_RATE // 10  # samples on either side of a run of speech, embedde
 
 
 class ClusteringOptions(DiarizationOptions):
-    """Options of this engine: only the common ones."""
-
     model_config = ConfigDict(extra="forbid")
 
 
@@ -84,7 +82,6 @@ class Clustering(TorchEngine):
 
     @staticmethod
     def name_of(checkpoint: str) -> str:
-        """See `pipeline.diarization.Engine`."""
         return f"clustering {checkpoint}"
 
     def parts(self, sound: Samples | Audio) -> Iterator[SpeechWindow]:
@@ -114,7 +111,6 @@ class Clustering(TorchEngine):
         return [(part.region, vector) for part, vector in zip(parts, vectors, strict=True)]
 
     def finalize(self, inferred: Sequence[tuple[Region, npt.NDArray[np.float32]]]) -> Diarization:
-        """See `pipeline.diarization.Engine`."""
         regions = [region for region, _ in inferred]
         vectors = np.array([vector for _, vector in inferred], np.float32)
         spans, means = diarized(
@@ -129,13 +125,11 @@ class Clustering(TorchEngine):
 
     @property
     def min_samples(self) -> int:
-        """See `Voiceprints`."""
         from pipeline.diarization.campplus import MIN_FRAMES
 
         return (MIN_FRAMES + 2) * HOP  # a frame of the filterbank is 25 ms
 
     def embedded(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float64]:
-        """See `TorchEngine`."""
         return self._vectors(sounds).astype(np.float64)
 
     def _vectors(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float32]:

@@ -111,7 +111,6 @@ class DiarizationOptions(EngineOptions):
 
 
 def engine_class(options: DiarizationOptions) -> type[Engine]:
-    """Return the class of the engine in the options."""
     return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 

@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 
 class PyannoteOptions(DiarizationOptions):
-    """Options of this engine."""
-
     model_config = ConfigDict(extra="forbid")
 
     trust_checkpoint: bool = Field(
@@ -96,7 +94,6 @@ class Pyannote(TorchEngine):
 
     @staticmethod
     def name_of(checkpoint: str) -> str:
-        """See `pipeline.diarization.Engine`."""
         return f"pyannote {checkpoint}"
 
     def parts(self, sound: Samples | Audio) -> "Iterator[Window]":
@@ -105,14 +102,12 @@ class Pyannote(TorchEngine):
         return self._pipeline.cutter.cut(sound) if length >= MIN_SAMPLES else iter(())
 
     def infer(self, parts: "Sequence[Window]") -> "list[WindowOutput]":
-        """See `pipeline.diarization.Engine`."""
         try:
             return list(self._pipeline.infer(parts))
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
 
     def finalize(self, inferred: "Sequence[WindowOutput]") -> Diarization:
-        """See `pipeline.diarization.Engine`."""
         if not inferred:
             return Diarization((), {}, self.name)
         try:
@@ -139,11 +134,9 @@ class Pyannote(TorchEngine):
 
     @property
     def min_samples(self) -> int:
-        """See `Voiceprints`."""
         return int(self._pipeline._embedding.min_num_samples)
 
     def embedded(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float64]:
-        """See `TorchEngine`."""
         try:
             vectors = np.asarray(self._vectors(sounds), dtype=np.float64)
         except (RuntimeError, ValueError) as error:

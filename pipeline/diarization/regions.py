@@ -30,7 +30,6 @@ class Region:
 
     @property
     def duration(self) -> float:
-        """Length in seconds."""
         return self.end - self.start
 
 

@@ -27,7 +27,6 @@ class TorchEngine(ABC):
 
     @staticmethod
     def device_of(options: DiarizationOptions) -> str:
-        """See `pipeline.diarization.Engine`."""
         import torch
 
         if options.device != "auto":
@@ -44,7 +43,6 @@ class TorchEngine(ABC):
         return device
 
     def diarize(self, sound: Samples | Audio) -> Diarization:
-        """See `pipeline.diarization.Engine`."""
         parts = self.parts(sound)
         inferred: list[Any] = []
         while batch := list(islice(parts, self.batch_size)):
@@ -86,7 +84,6 @@ class TorchEngine(ABC):
         return voiceprint and replace(voiceprint, agreement=_agreement(vectors))
 
     def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
-        """See `pipeline.diarization.Engine`."""
         voiceprints: list[Voiceprint | None] = [None] * len(spoken)
         enough = [at for at, piece in enumerate(spoken) if len(piece) >= self.min_samples]
         if enough:

@@ -1,5 +1,3 @@
-"""Agreement of reviewers who answered the same questions about the same calls independently."""
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

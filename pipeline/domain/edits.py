@@ -105,7 +105,6 @@ class Corrected:
         return _anchor(self.machine, self.machine.turns[turn], first, last)
 
     def turn_anchor(self, turn: int) -> Anchor:
-        """Return the anchor of a whole machine turn."""
         machine_turn = self.machine.turns[turn]
         return _anchor(self.machine, machine_turn, 0, len(machine_turn.words) - 1)
 
@@ -270,7 +269,6 @@ class _Work:
 
 
 def channel_of(transcript: Transcript, label: str) -> int:
-    """Return the channel of the layout with this speaker."""
     if not transcript.layout.kind.separated:
         return 0
     role = next((speaker.role for speaker in transcript.speakers if speaker.label == label), Role.UNKNOWN)
@@ -356,7 +354,6 @@ def corrected_owner(owner: str, owner_user_id: str | None, fields: Fields) -> tu
 
 
 def corrected_task(task: T, fields: Fields) -> T:
-    """Return the task with its corrected owner."""
     owner, owner_user_id = corrected_owner(task.owner, task.owner_user_id, fields)
     return replace(task, owner=owner, owner_user_id=owner_user_id)
 

@@ -1,5 +1,3 @@
-"""Findings, which point at their seconds of audio, and what is known before the analysis."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -176,3 +174,13 @@ class Material:
     findings: dict[str, Finding] = field(default_factory=dict)
     prosody: Prosody | None = None
     tone_by_voice: ToneByVoice = "customers"
+
+    def value_of(self, step: str) -> dict[str, Any]:
+        """Return the value of an earlier step's finding; {} without one."""
+        return self.findings[step].value if step in self.findings else {}
+
+    @property
+    def outgoing(self) -> bool | None:
+        """Whether the call is outgoing: as sent, else as inferred; None if unknown."""
+        inferred: bool | None = self.value_of("direction").get("outgoing")
+        return inferred if self.call.outgoing is None else self.call.outgoing

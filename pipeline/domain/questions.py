@@ -1,5 +1,3 @@
-"""Questions of a workspace about its calls: questions in plain words, trackers, and scorecards."""
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal

@@ -1,5 +1,3 @@
-"""Scorecards: the points of each answer and the resulting score."""
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -35,5 +35,4 @@ def outside(spans: Sequence[Span], taken: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def seconds(spans: Iterable[Span]) -> float:
-    """Return the total duration."""
     return sum(span.duration for span in spans)

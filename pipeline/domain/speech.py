@@ -74,7 +74,6 @@ class Span:
 
     @property
     def duration(self) -> float:
-        """Seconds."""
         return self.end - self.start
 
 
@@ -106,7 +105,6 @@ class Audio(ABC):
 
     @property
     def duration(self) -> float:
-        """Seconds."""
         return self.length / SAMPLE_RATE
 
     def cut(self, channel: int, start: float, end: float) -> npt.NDArray[np.float32]:
@@ -197,7 +195,6 @@ class Chunk:
 
     @property
     def seconds(self) -> float:
-        """Seconds of its sound."""
         return sum(span.duration for span in self.sound)
 
     @property

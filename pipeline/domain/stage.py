@@ -24,7 +24,6 @@ class Stage(StrEnum):
     display_name: str
 
     def __new__(cls, name: str, result: Any, display_name: str) -> "Stage":
-        """Return the member of this name."""
         member = str.__new__(cls, name)
         member._value_, member.result, member.display_name = name, result, display_name
         return member

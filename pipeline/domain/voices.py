@@ -50,7 +50,7 @@ class Profile:
 
 
 class VoicePolicy(Protocol):
-    """Rules of voice learning; implemented by `pipeline.speakers.policy.Voices`."""
+    """Rules of voice learning; implemented by `pipeline.speakers.profile.Voices`."""
 
     def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
         """Return a member's centroids from their own calls alone; empty while too few agree."""

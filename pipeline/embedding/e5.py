@@ -55,7 +55,6 @@ class E5:
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return "cpu": a passage takes tens of milliseconds."""
         return "cpu"
 
     def passages(self, texts: Sequence[str]) -> Vectors:

@@ -66,12 +66,10 @@ class EmbeddingOptions(EngineOptions):
 
     @property
     def on(self) -> bool:
-        """Whether an engine is set."""
         return self.engine != OFF
 
 
 def engine_class(options: EmbeddingOptions) -> type[Engine]:
-    """Return the engine class of the options."""
     return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 

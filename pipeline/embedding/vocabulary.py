@@ -19,8 +19,6 @@ MAX_TOKENS = 512  # including the start and end tokens
 
 
 class Vocabulary:
-    """Tokenizer of the model."""
-
     def __init__(self, path: Path) -> None:
         """Raise `CheckpointDamaged` if `path` is not a model file."""
         try:

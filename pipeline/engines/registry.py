@@ -1,5 +1,8 @@
 """Finds the engines of a stage: built-in ones in its registry, others by the entry points of installed packages."""
 
+import contextlib
+import hashlib
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +46,6 @@ class Registry(dict[str, str]):
         self.stage, self.group, self.attributes = stage, group, attributes
 
     def names(self) -> list[str]:
-        """Return the names of the installed engines, built-in ones first."""
         return [*self, *sorted(installed(self.group).keys() - self.keys())]
 
     def find(self, name: str) -> EntryPoint:
@@ -66,10 +68,15 @@ class Registry(dict[str, str]):
 
 
 @cache
+def every_entry_point() -> Any:
+    """Return the entry points of all packages; reading them takes longer than the rest of the settings."""
+    return entry_points()
+
+
+@cache
 def installed(group: str) -> dict[str, list[EntryPoint]]:
-    """Return the entry points of a group by name: several if packages use the same name."""
     points = defaultdict(list)
-    for point in entry_points(group=group):
+    for point in every_entry_point().select(group=group):
         points[point.name].append(point)
     return dict(points)
 
@@ -131,7 +138,6 @@ class EngineOptions(BaseModel):
         return values
 
     def secrets(self) -> dict[str, str]:
-        """Return the secrets among the chosen engine's options, by name."""
         extra = self.model_extra or {}
         return {name: value.get_secret_value() for name, value in extra.items() if isinstance(value, SecretStr)}
 
@@ -142,7 +148,6 @@ class EngineOptions(BaseModel):
 
     @classmethod
     def of_engines(cls) -> Iterator[tuple[str, type["EngineOptions"]]]:
-        """Yield each engine's name and options class, a subclass of this one."""
         for name, engine in engine_classes(cls.ENGINES):
             yield name, engine.Options
 
@@ -183,3 +188,28 @@ def load_engine(options: EngineOptions, store: Path | None) -> Any:
     if point.dist is not None:
         engine.package = package_of(point)
     return engine
+
+
+def identity_of(engine: Any) -> str:
+    """Return a digest of an engine: its name, options, checkpoint by content, package, and aligner, if it has them.
+
+    It is computed once per engine; a checkpoint of gigabytes takes seconds.
+    """
+    cached: str | None = getattr(engine, "_identity", None)
+    if cached is not None:
+        return cached
+    options, checkpoint = getattr(engine, "options", None), getattr(engine, "checkpoint", None)
+    values = options.model_dump(mode="json") if options is not None else None
+    aligner = getattr(engine, "aligner", None)
+    more = () if aligner is None else (identity_of(aligner),)
+    more += tuple(filter(None, [getattr(engine, "package", None)]))
+    identity = digest_of(type(engine).__name__, engine.name, values, checkpoint.digest() if checkpoint else "", *more)
+    with contextlib.suppress(AttributeError):  # a class with slots
+        engine._identity = identity
+    return identity
+
+
+def digest_of(*facts: Any) -> str:
+    """Return a digest of facts that JSON can represent: 32 hexadecimal digits."""
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

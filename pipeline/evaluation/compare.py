@@ -95,7 +95,6 @@ class ScoredCall:
 
     @property
     def worst(self) -> float:
-        """The largest value."""
         return max((value for value in self.values if value is not None), default=0.0)
 
 
@@ -114,7 +113,6 @@ class Comparison:
         return [metric for metric in METRICS if any(self.rate(system.name, metric) for system in self.systems)]
 
     def rate(self, system: str, metric: str) -> Rate | None:
-        """Return a metric of a system over all its calls."""
         return pooled(self._scores(system), metric)
 
     def verdict(self, system: str, metric: str) -> SystemVerdict | None:
@@ -207,7 +205,6 @@ def compare(
 
 
 def facts_of(truth: TrueCall, outputs: Sequence[TrueCall | None] = ()) -> dict[str, str]:
-    """Return language, layout and duration of a call, as far as the truth or an output has them."""
     end = truth.duration or max((turn.end for turn in truth.turns), default=0.0)
     is_separated = bool(truth.turns) and all(turn.channel is not None for turn in truth.turns)
     languages = [call.language for call in (truth, *outputs) if call is not None and call.language]
@@ -216,7 +213,6 @@ def facts_of(truth: TrueCall, outputs: Sequence[TrueCall | None] = ()) -> dict[s
 
 
 def figure(value: float, metric: str) -> str:
-    """Format a metric's value."""
     return f"{100 * value:.1f} %" if metric in SHARES else f"{value:.{_digits(metric)}f}"
 
 

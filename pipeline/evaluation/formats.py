@@ -81,7 +81,6 @@ def write(calls: Sequence[TrueCall], kind: str, path: Path) -> list[Path]:
 
 
 def format_of(file: Path) -> str | None:
-    """Return the format by a file's name, a key of `FORMATS`, or None."""
     name = file.name.lower()
     return next((kind for kind, entry in FORMATS.items() if name.endswith(entry.suffix.lower())), None)
 
@@ -315,7 +314,6 @@ def turns_of(words: Iterable[TrueWord], speaker: str | None, channel: int | None
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield non-empty lines with their numbers; comments begin with a semicolon."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith(";"):
             yield number, line
@@ -367,7 +365,6 @@ def _label(turn: TrueTurn) -> str:
 
 
 def _channel(turn: TrueTurn) -> int:
-    """Return the channel number in files, which count from 1."""
     return 1 if turn.channel is None else turn.channel + 1
 
 

@@ -38,13 +38,11 @@ ALIKE_WORDS = (
 
 
 def folded(text: str | None) -> str:
-    """Return the text in lower case without accents."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text or "") if not unicodedata.combining(c))
     return plain.lower().replace("ß", "ss")
 
 
 def stem(word: str) -> str:
-    """Return the beginning of a word, without an English ending."""
     return re.sub(r"^(.{4,}?)(ing|ed|es|s)$", r"\1", word)[:5]
 
 

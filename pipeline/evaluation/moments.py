@@ -36,6 +36,10 @@ class Moment:
     speaker: str | None
     outputs: tuple[SystemTurn, ...]
 
+    @property
+    def wrong(self) -> int:
+        return max(output.wrong for output in self.outputs)
+
 
 def moments(truth: TrueCall, outputs: Mapping[str, TrueCall], max_moments: int) -> list[Moment]:
     """Return the turns with the most wrong words in any system, by time. Ignores case and punctuation."""
@@ -47,15 +51,9 @@ def moments(truth: TrueCall, outputs: Mapping[str, TrueCall], max_moments: int) 
             for reference, output in streams(truth, call):
                 for start, speaker, pieces, wrong in _of_stream(reference, output):
                     turns[start, speaker].append(SystemTurn(system, _joined(pieces), wrong))
-    worst = sorted(turns.items(), key=lambda item: (-max(system_turn.wrong for system_turn in item[1]), item[0][0]))[
-        :max_moments
-    ]
-    result = [
-        Moment(start, speaker, tuple(system_turns))
-        for (start, speaker), system_turns in worst
-        if any(system_turn.wrong for system_turn in system_turns)
-    ]
-    return sorted(result, key=lambda moment: moment.start)
+    all_moments = [Moment(start, speaker, tuple(outputs)) for (start, speaker), outputs in turns.items()]
+    worst = sorted(all_moments, key=lambda moment: (-moment.wrong, moment.start))[:max_moments]
+    return sorted((moment for moment in worst if moment.wrong), key=lambda moment: moment.start)
 
 
 def _of_stream(
@@ -67,11 +65,8 @@ def _of_stream(
     reference_words, output_words = plain_words(reference), plain_words(output)
     if not reference_words:  # no speech in the truth
         first = next((turn.start for turn in output if turn.words), 0.0)
-        return (
-            [(first, None, [TurnPiece(word.text, "heard") for _, word in output_words], len(output_words))]
-            if output_words
-            else []
-        )
+        pieces_heard = [TurnPiece(word.text, "heard") for _, word in output_words]
+        return [(first, None, pieces_heard, len(output_words))] if output_words else []
     turn_of = [at for at, turn in enumerate(reference) for _ in plain_words([turn])]
     (chunks,) = jiwer.process_words(
         " ".join(text for text, _ in reference_words), " ".join(text for text, _ in output_words)

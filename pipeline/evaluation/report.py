@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.evaluation.extraction import MatchCounts
 from pipeline.evaluation.score import CallScore, Errors
@@ -9,6 +10,7 @@ from pipeline.evaluation.score import CallScore, Errors
 RESAMPLES, SEED = 1000, 7
 MIN_CALLS = 5  # for a meaningful interval
 
+Floats = npt.NDArray[np.float64]
 Parts = tuple[float, float]  # of a ratio: numerator, denominator
 Metric = Callable[[CallScore], Parts | None]
 
@@ -70,7 +72,6 @@ MORE_IS_BETTER = {"task_f1", "contact_f1", "rtfx"}
 
 
 def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
-    """Return a metric over calls; None if no call has it."""
     parts = _parts(scores, metric)
     if parts.size == 0 or parts[:, 1].sum() == 0:
         return None
@@ -86,48 +87,42 @@ def difference(baseline: Sequence[CallScore], other: Sequence[CallScore], metric
     before, after = (_parts([pair[side] for pair in pairs], metric) for side in (0, 1))
     if not pairs or before[:, 1].sum() == 0 or after[:, 1].sum() == 0:
         return None
-    low, high = (
-        _interval(_resampled(after) - _resampled(before)) if len(pairs) >= MIN_CALLS else (None, None)
-    )  # paired: the same samples for both
+    low = high = None
+    if len(pairs) >= MIN_CALLS:
+        low, high = _interval(_resampled(after) - _resampled(before))  # paired: the same samples for both
     return Rate(_ratio(after) - _ratio(before), low, high, len(pairs))
 
 
 def value_of(score: CallScore, metric: str) -> float | None:
-    """Return a metric of one call, or None."""
     part = METRICS[metric](score)
     return part[0] / part[1] if part and part[1] else None
 
 
 def duration_band(seconds: float) -> str:
-    """Return the duration slice of a call."""
     for limit, name in ((60, "under 1 min"), (300, "1 to 5 min"), (900, "5 to 15 min")):
         if seconds < limit:
             return name
     return "15 min and more"
 
 
-def _parts(scores: Sequence[CallScore], metric: str) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+def _parts(scores: Sequence[CallScore], metric: str) -> Floats:
     parts = [part for score in scores if (part := METRICS[metric](score)) is not None]
     return np.array(parts, dtype=np.float64).reshape(-1, 2)
 
 
-def _ratio(parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> float:
+def _ratio(parts: Floats) -> float:
     return float(parts[:, 0].sum() / parts[:, 1].sum())
 
 
-def _resampled(
-    parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
-) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return the ratio of `RESAMPLES` bootstrap samples of calls, shape (RESAMPLES,); the same samples for the same
-    count.
-    """
+def _resampled(parts: Floats) -> Floats:
+    """Return the ratio of `RESAMPLES` bootstrap samples of calls; the same samples for the same number of calls."""
     samples = np.random.default_rng(SEED).integers(0, len(parts), (RESAMPLES, len(parts)))
     sums = parts[samples].sum(axis=1)
-    ratios: np.ndarray[tuple[int], np.dtype[np.float64]] = np.zeros(RESAMPLES)
+    ratios: Floats = np.zeros(RESAMPLES)
     np.divide(sums[:, 0], sums[:, 1], out=ratios, where=sums[:, 1] > 0)
     return ratios
 
 
-def _interval(ratios: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> tuple[float, float]:
+def _interval(ratios: Floats) -> tuple[float, float]:
     low, high = np.percentile(ratios, [2.5, 97.5])
     return float(low), float(high)

@@ -30,7 +30,6 @@ class Errors:
 
     @property
     def all(self) -> int:
-        """The number of wrong, missing and invented words."""
         return self.substituted + self.deleted + self.inserted
 
     def __add__(self, other: "Errors") -> "Errors":

@@ -19,7 +19,6 @@ class TrueWord:
 
     @property
     def timed(self) -> bool:
-        """Whether the word has times."""
         return self.start is not None and self.end is not None
 
 
@@ -40,7 +39,6 @@ class TrueTurn:
 
     @property
     def text(self) -> str:
-        """The words, separated by spaces."""
         return " ".join(word.text for word in self.words or ())
 
 
@@ -88,17 +86,14 @@ class TrueCall:
 
     @property
     def has_words(self) -> bool:
-        """Whether every turn has words."""
         return all(turn.words is not None for turn in self.turns)
 
     @property
     def words_timed(self) -> bool:
-        """Whether every word has times."""
         return self.has_words and all(word.timed for turn in self.turns for word in turn.words or ())
 
     @property
     def speakers_known(self) -> bool:
-        """Whether every turn has a speaker."""
         return all(turn.speaker is not None for turn in self.turns)
 
 

@@ -104,7 +104,6 @@ class Target:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host from the system's resolver."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     answers = await asyncio.get_running_loop().run_in_executor(_lookups(), ask)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))

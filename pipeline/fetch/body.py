@@ -51,10 +51,8 @@ def check_encoding(headers: httpx.Headers) -> bool:
     compressions = [name for name in map(str.strip, encodings) if name in SUPPORTED or name in UNSUPPORTED]
     if not compressions:
         return False
-    if (
-        len(compressions) == 1 and compressions[0] in SUPPORTED
-    ):  # not requested, but object stores send objects as uploaded
-        return True
+    if len(compressions) == 1 and compressions[0] in SUPPORTED:
+        return True  # not requested, but object stores send objects as uploaded
     raise RecordingEncoded(
         f"The server sent the recording in a compression that was not requested: {', '.join(compressions)}."
     )
@@ -119,6 +117,8 @@ async def _as_sent(
 
 class LongerThanDeclared(RecordingTruncated):
     """More bytes arrived than declared: the length of the recording is unknown."""
+
+    code = RecordingTruncated.code
 
 
 def declared_length(headers: httpx.Headers) -> int | None:

@@ -24,7 +24,6 @@ from pipeline.errors import (
 from pipeline.fetch import body, outcomes, partial
 from pipeline.fetch.address import REFUSED_PORTS, AddressGuard, AllowedHosts, Ports, Resolver, Target, resolve
 from pipeline.fetch.partial import RangeRefused
-from pipeline.fetch.redirects import REDIRECTS, follow
 from pipeline.fetch.storage import Incoming, Store
 from pipeline.fetch.transport import GuardedBackend, trust
 
@@ -108,7 +107,6 @@ class Fetcher:
     async def fetch(
         self, url: str, channel: int, folder: str, access: Access | None = None, name: str | None = None
     ) -> Recording:
-        """See `fetch`."""
         target = self._guard.check(url)
         source = await self._with_credential(_Source(url, target), access)
         store = Store(folder)
@@ -158,7 +156,7 @@ class Fetcher:
             outcome = await self._request(source, incoming)
             if not isinstance(outcome, _Moved):
                 return outcome
-            url = follow(source.url, source.target, outcome.location, self._options.insecure_redirects)
+            url = outcomes.follow(source.url, source.target, outcome.location, self._options.insecure_redirects)
             target = self._guard.check(url)
             # Credentials are for the server that the sender named; once dropped, they are not sent again.
             stays = target.origin == source.target.origin
@@ -203,7 +201,7 @@ class Fetcher:
 
     async def _take(self, response: httpcore.Response, source: _Source, incoming: Incoming) -> "_Moved | str | None":
         headers = httpx.Headers(response.headers)
-        if response.status in REDIRECTS and "location" in headers:
+        if response.status in outcomes.REDIRECTS and "location" in headers:
             return _Moved(str(headers["location"]))
         if incoming.can_resume and response.status == 416:
             raise RangeRefused

@@ -52,7 +52,6 @@ class _Source:
         self._buffer, self._sent = head, sent
 
     async def line(self) -> bytes:
-        """Return the next line without its line end."""
         while b"\r\n" not in self._buffer:
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise _damaged()

@@ -88,7 +88,6 @@ def _no_room(folder: Path, size: int, free: int) -> NoRoom:
 
 
 def withdraw(folder: Path, url: str, call_id: UUID) -> None:
-    """Remove a copy whose submission was refused."""
     with contextlib.suppress(OSError, RecordingGone):
         _copy_of(folder, url, call_id).unlink()
 
@@ -161,7 +160,6 @@ def _opened(copy: Path) -> IO[bytes]:
 
 
 def _taken(copy: Path, channel: int) -> Recording | None:
-    """Return what an earlier job stored of the copy, if anything."""
     try:
         with _opened(copy.with_name(copy.name + TAKEN)) as note:
             recording = Recording(**(json.load(note) | {"channel": channel}))

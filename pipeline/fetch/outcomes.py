@@ -1,11 +1,13 @@
 import ssl
 import zlib
 from typing import Any
+from urllib.parse import urljoin
 
 import httpcore
 import httpx
 
 from pipeline.errors import (
+    AddressForbidden,
     CallError,
     CredentialsRefused,
     RecordingError,
@@ -13,9 +15,12 @@ from pipeline.errors import (
     RecordingNotReady,
     RecordingTruncated,
     RecordingUnreachable,
+    RedirectInsecure,
 )
-from pipeline.net.retry_after import retry_after
+from pipeline.fetch.address import UNUSUAL_CHARACTERS, Target
+from pipeline.net.post import retry_after
 
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # 202 and 204 are how some telephony systems say "still being written"; others use the rest for "not published yet".
 NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 423, 425, 429})
 
@@ -99,3 +104,26 @@ def is_tls(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def follow(url: str, target: Target, location: str, insecure: bool) -> str:
+    """Return the URL of a redirect from `url` (checked: `target`) to `location`.
+
+    Raises `AddressForbidden` for an invalid URL, and `RedirectInsecure` for one that leaves TLS unless `insecure`.
+    """
+    if UNUSUAL_CHARACTERS.search(location):  # joining would silently drop tabs and line ends
+        raise _no_url()
+    try:
+        onward = urljoin(url, location)
+    except ValueError:
+        raise _no_url() from None
+    if target.scheme == "https" and onward[:5].lower() == "http:" and not insecure:
+        raise RedirectInsecure(
+            f"{target.host} redirects from https to http, where the recording can be read and changed in "
+            "transit. To allow it, set SWITCHBOARD_FETCH__INSECURE_REDIRECTS=true."
+        ).with_facts(host=target.host)
+    return onward
+
+
+def _no_url() -> AddressForbidden:
+    return AddressForbidden("The recording's address redirects to something that is not a valid URL.")

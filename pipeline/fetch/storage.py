@@ -71,7 +71,6 @@ class Incoming:
         self.size += len(data)
 
     def tail(self) -> bytes:
-        """Return the last `partial.OVERLAP` bytes."""
         with _writing():
             assert self._file is not None
             self._file.seek(max(0, self.size - partial.OVERLAP))

@@ -109,7 +109,6 @@ def _stretches(evidence: Sequence[ChunkLanguages]) -> tuple[LanguageStretch, ...
 
 
 def _most_likely(evidence: Sequence[ChunkLanguages]) -> str:
-    """Return the language of the whole call; ties go to the first alphabetically, so that runs are repeatable."""
     mass: dict[str, float] = defaultdict(float)
     for chunk in evidence:
         for code, probability in chunk.probabilities.items():
@@ -118,7 +117,6 @@ def _most_likely(evidence: Sequence[ChunkLanguages]) -> str:
 
 
 def _path(evidence: Sequence[ChunkLanguages], of_call: str) -> list[str]:
-    """Return the cheapest sequence of languages, one per chunk (Viterbi)."""
     codes = sorted({code for chunk in evidence for code in chunk.probabilities})
     cost = {code: 0.0 if code == of_call else PRIOR for code in codes}
     steps: list[dict[str, str]] = []
@@ -148,3 +146,26 @@ def _stretch(evidence: Sequence[ChunkLanguages], code: str) -> LanguageStretch:
         language=code,
         probability=round(min(1.0, mass), 4) if any(any(chunk.probabilities.values()) for chunk in evidence) else None,
     )
+
+
+# English names of the languages that recognizers distinguish.
+_TABLE = """
+af Afrikaans, am Amharic, ar Arabic, as Assamese, az Azerbaijani, ba Bashkir, be Belarusian, bg Bulgarian, bn Bengali,
+bo Tibetan, br Breton, bs Bosnian, ca Catalan, cs Czech, cy Welsh, da Danish, de German, el Greek, en English, es
+Spanish, et Estonian, eu Basque, fa Persian, fi Finnish, fo Faroese, fr French, gl Galician, gu Gujarati, ha Hausa,
+haw Hawaiian, he Hebrew, hi Hindi, hr Croatian, ht Haitian Creole, hu Hungarian, hy Armenian, id Indonesian, is
+Icelandic, it Italian, ja Japanese, jw Javanese, ka Georgian, kk Kazakh, km Khmer, kn Kannada, ko Korean, la Latin, lb
+Luxembourgish, ln Lingala, lo Lao, lt Lithuanian, lv Latvian, mg Malagasy, mi Maori, mk Macedonian, ml Malayalam, mn
+Mongolian, mr Marathi, ms Malay, mt Maltese, my Burmese, ne Nepali, nl Dutch, nn Nynorsk, no Norwegian, oc Occitan, pa
+Punjabi, pl Polish, ps Pashto, pt Portuguese, ro Romanian, ru Russian, sa Sanskrit, sd Sindhi, si Sinhala, sk Slovak,
+sl Slovenian, sn Shona, so Somali, sq Albanian, sr Serbian, su Sundanese, sv Swedish, sw Swahili, ta Tamil, te Telugu,
+tg Tajik, th Thai, tk Turkmen, tl Tagalog, tr Turkish, tt Tatar, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, yi
+Yiddish, yo Yoruba, yue Cantonese, zh Chinese
+"""
+
+NAMES: dict[str, str] = {code: " ".join(words) for code, *words in (entry.split() for entry in _TABLE.split(","))}
+
+
+def name(code: str) -> str:
+    """Return the English name of a language, or its code if it has none."""
+    return NAMES.get(code, code)

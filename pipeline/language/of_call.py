@@ -5,18 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeline.domain.speech import ChunkText
-from pipeline.language.identification import of_chunk
-from pipeline.language.names import name
+from pipeline.language.identification import name, of_chunk
 
-MIN_LOG_PROB = (
-    -0.6
-)  # mean log probability of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and
-MAX_COMPRESSION_RATIO = 2.4  # French -0.67 and less, or loops: text that gzip shrinks by more than this
+# Of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and French -0.67 and less, or loops.
+MIN_LOG_PROB = -0.6
+MAX_COMPRESSION_RATIO = 2.4  # of gzip; more is a loop
 SHORT_SECONDS = 3.0  # total speech below which the language is uncertain
 UNSURE = 0.75  # probability below which the language is uncertain
-MIN_NOTED_SECONDS = (
-    2.0  # seconds: a language that the parties speak for less is not mentioned in addition to the call's
-)
+MIN_NOTED_SECONDS = 2.0  # a language that the parties speak for less is not mentioned in addition to the call's
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,6 @@ def decide(texts: Sequence[ChunkText], seconds: Callable[[ChunkText], float]) ->
 
 
 def _mass(spoken: Sequence[tuple[ChunkText, float]]) -> dict[str, float]:
-    """Return the mean probability of each language, weighted by seconds."""
     seconds = sum(weight for _, weight in spoken) or 1.0
     mass: dict[str, float] = defaultdict(float)
     for text, weight in spoken:

@@ -84,7 +84,6 @@ class Pack:
 
     @cached_property
     def weekdays(self) -> dict[str, int]:
-        """Monday is 0."""
         weekdays = {word: number for number, word in enumerate(self.get("dates", "weekdays", []))}
         return {**weekdays, **self.get("dates", "other_weekdays", {})}
 
@@ -186,7 +185,6 @@ def _rewrites(language: str | None, section: str, key: str) -> tuple[tuple[re.Pa
 
 
 def available() -> tuple[str, ...]:
-    """Return the languages that have a pack."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pipeline.domain.vocabulary import CallOutcome
+
 REQUIRED: dict[str, str] = {
     "text": "abbreviations stopwords",
     "numbers": """
@@ -48,6 +50,7 @@ REQUIRED: dict[str, str] = {
 }
 """By section, the keys that every pack has; a language that has no such thing says so with an empty list."""
 OPTIONAL = {
+    "summary": " ".join(CallOutcome),  # phrases of an outcome
     "numbers": "short_one ordinal_suffix other_ordinals upto",
     "dates": "other_weekdays",
     "tasks": "present open verb_last clitics listener listener_is",

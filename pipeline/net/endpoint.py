@@ -42,12 +42,10 @@ ApiKey = Annotated[SecretStr | None, AfterValidator(_sendable), PlainSerializer(
 
 
 def below(base_url: str, path: str) -> str:
-    """Return the URL of `path` below `base_url`."""
     return base_url.rstrip("/") + path
 
 
 def bearer(key: SecretStr | None) -> dict[str, str]:
-    """Return the authorization header of a key; empty without a key."""
     return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
 
 

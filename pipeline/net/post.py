@@ -1,13 +1,15 @@
+import email.utils
 import random
+import time
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 import httpx
 
-from pipeline.net.retry_after import retry_after
-
 MAX_RESPONSE_BYTES = 4 << 20  # of one response; a longer one is rejected
 CONNECT_SECONDS = 10.0
+MAX_RETRY_AFTER = 24 * 3600.0
 
 
 class TooLarge(Exception):
@@ -37,3 +39,28 @@ def pause(reply: Reply | None, doubled: float) -> float:
     """Return the seconds until the next attempt: Retry-After, otherwise the caller's backoff with some jitter."""
     server_wait = retry_after(reply.headers) if reply is not None else None
     return doubled + random.uniform(0, 0.25) if server_wait is None else server_wait  # noqa: S311 (spreads requests)
+
+
+def retry_after(headers: httpx.Headers) -> float | None:
+    """Return the seconds that Retry-After (a number or an HTTP date) asks to wait, capped at a day; None without one.
+
+    A date is compared with the server's own `Date`, or with the local clock if there is none.
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        seconds = float(value)
+    else:
+        until, now = _moment(value), _moment(headers.get("date", ""))
+        if until is None:
+            return None
+        seconds = until - (time.time() if now is None else now)
+    return min(max(0.0, seconds), MAX_RETRY_AFTER)
+
+
+def _moment(value: str) -> float | None:
+    """Return seconds since the epoch; a date without a time zone is UTC."""
+    try:
+        date = email.utils.parsedate_to_datetime(value)
+        return date.replace(tzinfo=date.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None

@@ -1,6 +1,8 @@
-"""The context of work, passed from process to process: ids for its log lines, and its trace."""
+"""The context of work: ids for its log lines and its trace, passed from process to process, and its cancellation."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -18,11 +20,11 @@ class WorkContext:
 
 
 _NOTHING = WorkContext()
+_left: ContextVar[threading.Event | None] = ContextVar("left", default=None)
 _present: ContextVar[WorkContext] = ContextVar("work_context", default=_NOTHING)
 
 
 def current_context() -> WorkContext:
-    """Return the context of the work that runs now."""
     return _present.get()
 
 
@@ -39,3 +41,20 @@ class work_context:  # noqa: N801 (used as a function)
 
     def __exit__(self, *_: object) -> None:
         _present.reset(self._token)
+
+
+@contextmanager
+def cancellable() -> Iterator[threading.Event]:
+    """Yield an event for the block and the threads that `asyncio.to_thread` starts in it; set it to stop them."""
+    canceled = threading.Event()
+    token = _left.set(canceled)
+    try:
+        yield canceled
+    finally:
+        _left.reset(token)
+
+
+def is_cancelled() -> bool:
+    """Return whether the caller of this work has left."""
+    canceled = _left.get()
+    return canceled is not None and canceled.is_set()

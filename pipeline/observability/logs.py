@@ -97,7 +97,6 @@ class JSONFormatter(logging.Formatter):
 
 
 def as_json() -> bool:
-    """Return whether this process logs JSON."""
     return any(_is_json(handler) for handler in logging.getLogger(SERVE).handlers)
 
 

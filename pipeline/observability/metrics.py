@@ -31,7 +31,6 @@ class Metric:
 
     @property
     def exposed(self) -> str:
-        """Name in Prometheus."""
         return PREFIX + self.name
 
     def record(self, value: float, labels: dict[str, str]) -> None:
@@ -49,7 +48,6 @@ class Metric:
         return self._recorder
 
     def _in_ray(self) -> Any:
-        """Return the function that records a value in this process of Ray."""
         raise NotImplementedError
 
 
@@ -59,7 +57,6 @@ class Counter(Metric):
     KIND = "counter"
 
     def inc(self, value: float = 1.0, **labels: str) -> None:
-        """Add `value`, unless it is 0."""
         if value > 0:
             self.record(value, labels)
 

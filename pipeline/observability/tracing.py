@@ -47,7 +47,6 @@ def start(service: str) -> None:
 
 
 def on() -> bool:
-    """Return whether this process records spans."""
     return bool(_providers)
 
 

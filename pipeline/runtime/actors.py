@@ -222,7 +222,6 @@ class RayWorkers:
         return await self._described(self._diarizer, "identity")  # type: ignore[no-any-return]
 
     async def _described(self, replicas: DeploymentHandle, method: str) -> Any:
-        """Return what a replica reports about itself."""
         while True:  # it does not use the engine, so no replica dies of it
             try:
                 return await _unwrapped(getattr(replicas, method).remote())
@@ -311,7 +310,6 @@ TaskContext = tuple[bool, WorkContext]
 
 
 def task_context() -> TaskContext:
-    """Return the context for a task that is started now."""
     return logs.as_json(), current_context()
 
 
@@ -347,12 +345,12 @@ def _run_and_signal(about: TaskContext, fn: Callable[..., T], *args: Any) -> tup
     return _run(about, fn, *args), None
 
 
-async def _await_or_kill(task: Any) -> Any:
-    """Return the result of a CPU task. When the caller is canceled, the task's process is killed."""
+async def _await_or_kill(task: Any, kill: Callable[[], None] | None = None) -> Any:
+    """Return the result of a CPU task. When the caller is canceled, `kill` or Ray ends the task's process."""
     try:
         return await _unwrapped(task)
     except asyncio.CancelledError:
-        ray.cancel(task, force=True)
+        kill() if kill else ray.cancel(task, force=True)
         await asyncio.wait([asyncio.ensure_future(_ended(task))], timeout=KILLED_SECONDS)
         raise
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import ray
@@ -17,14 +18,12 @@ from ray.serve.handle import DeploymentHandle
 from pipeline.errors import CheckpointMissing, EngineUnavailable, WorkerLost
 from pipeline.observability.context import current_context
 from pipeline.runtime.actors import (
-    KILLED_SECONDS,
     LOST,
     TRIES_OF_A_TASK,
     RayWorkers,
     TaskLost,
     _await_or_cancel,
-    _ended,
-    _unwrapped,
+    _await_or_kill,
     task_context,
 )
 from pipeline.runtime.low_priority import LowPriorityEngine, LowPriorityProcess
@@ -77,7 +76,6 @@ class OnDemand:
         return actor
 
     def close(self) -> None:
-        """End the process."""
         if self._actor is not None:
             ray.kill(self._actor)
             self._actor = None
@@ -110,7 +108,6 @@ class Processes:
                 self._idle.append(actor)
 
     def close(self) -> None:
-        """End the idle processes."""
         while self._idle:
             ray.kill(self._idle.pop())
 
@@ -133,7 +130,6 @@ class BackgroundWorkers(RayWorkers):
         return sum(isinstance(engine, OnDemand) for engine in (self._transcriber, self._diarizer))
 
     def close(self) -> None:
-        """End everything that was started for this work."""
         self._processes.close()
         for engine in (self._transcriber, self._diarizer):
             if isinstance(engine, OnDemand):
@@ -156,7 +152,7 @@ class BackgroundWorkers(RayWorkers):
                         )
                     else:
                         done = actor.run.remote(task_context(), fn, *map(opened, args))
-                    answer = await _await_or_end(actor, done)
+                    answer = await _await_or_kill(done, partial(ray.kill, actor))
                     return result if remote else answer
         raise TaskLost("The process of a CPU task died each time. Check the memory of the node.")
 
@@ -169,13 +165,3 @@ class BackgroundWorkers(RayWorkers):
         if isinstance(replicas, OnDemand):
             return await replicas.ask(method, *args, work=current_context())
         return await super()._ask(replicas, method, *args)
-
-
-async def _await_or_end(actor: Any, task: Any) -> Any:
-    """Return the function's result. When the caller is canceled, its process is ended, and this returns after it."""
-    try:
-        return await _unwrapped(task)
-    except asyncio.CancelledError:
-        ray.kill(actor)
-        await asyncio.wait([asyncio.ensure_future(_ended(task))], timeout=KILLED_SECONDS)
-        raise

@@ -83,7 +83,6 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def busy(self) -> bool:
-        """True while a batch is in flight."""
         return self._running > 0
 
     @property
@@ -150,10 +149,9 @@ class Batcher(Generic[Item, Result]):
                 future.set_result(result)
         if not answered:
             for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
-                if still := [
-                    entry for entry in half if not entry[1].done()
-                ]:  # callers leave when one of their items fails
-                    await self._try(still)
+                remaining = [entry for entry in half if not entry[1].done()]  # a caller leaves when one item fails
+                if remaining:
+                    await self._try(remaining)
 
 
 def _fail(future: asyncio.Future[Result], error: Exception) -> None:

@@ -25,7 +25,6 @@ class DeadlineOptions:
     engine_per_audio_second: float = 10.0  # plus these per second of audio
 
     def of(self, stage: Stage, audio_seconds: float) -> float:
-        """Return the seconds that `stage` may take for a call of `audio_seconds`."""
         if stage in ENGINE_STAGES:
             return self.engine_seconds + self.engine_per_audio_second * audio_seconds
         return self.seconds + self.per_audio_second * audio_seconds

@@ -53,7 +53,6 @@ class DiarizerReplica(Replica):
 
     @on_request
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
-        """Return who spoke when in channel 0 of `audio`."""
         self._ready()
         inferred = await self._inferred(self._engine.parts((await audio[0]).audio), alone)
         (diarization,) = await submit(self._finals, [inferred], alone)
@@ -63,7 +62,6 @@ class DiarizerReplica(Replica):
     async def voiceprint(
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> Voiceprint | None:
-        """Return a voiceprint of one channel's speech; None if there is too little."""
         self._ready()
         sound = (await audio[0]).audio
         (voiceprint_,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
@@ -73,14 +71,12 @@ class DiarizerReplica(Replica):
     async def voices(
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> list[Voiceprint | None]:
-        """Return the voiceprint of each of several stretches of a channel; None for one with too little speech."""
         self._ready()
         sound = (await audio[0]).audio
         pieces = [partial(sound.cut, channel, span.start, span.end) for span in speech]
         return await submit(self._pieces, pieces, alone)
 
     async def _inferred(self, parts: Iterator[Any], alone: bool) -> list[Any]:
-        """Return the results of all parts of one call, in order."""
         loop, size = asyncio.get_running_loop(), self._engine.batch_size
         results: list[Any] = []
         ahead: deque[asyncio.Task[list[Any]]] = deque()

@@ -37,19 +37,14 @@ class LowPriorityEngine:
         self._replica = _import_name(self.replica)(*args)
 
     async def ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """Return what the replica's method returns."""
         return await getattr(self._replica, method)(*args, **options)
 
 
 class LowPriorityTranscriber(LowPriorityEngine):
-    """A recognition engine."""
-
     replica = "pipeline.runtime.actors.TranscriberReplica"
 
 
 class LowPriorityDiarizer(LowPriorityEngine):
-    """A diarization engine."""
-
     replica = "pipeline.runtime.diarizer.DiarizerReplica"
 
 
@@ -61,7 +56,6 @@ class LowPriorityProcess:
         self._run = _import_name(run)
 
     def run(self, about: Any, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return what the function returns."""
         return self._run(about, fn, *args)
 
     def run_and_signal(self, about: Any, fn: Callable[..., Any], *args: Any) -> tuple[Any, None]:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pipeline.engines.fingerprint import identity_of
+from pipeline.engines.registry import identity_of
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
 from pipeline.observability import logs, tracing
 from pipeline.observability.context import WorkContext, work_context
@@ -79,7 +79,6 @@ class Replica:
         self._load_engine()
 
     def _set_up(self, engine: Any) -> Exclusive:
-        """Return the queues of the engine."""
         raise NotImplementedError
 
     def _load_engine(self) -> None:
@@ -108,7 +107,6 @@ class Replica:
         return None if self._exclusive else self._problem
 
     async def model(self) -> ModelInUse | None:
-        """Return the model in use; None if there is no engine."""
         if self._exclusive is None:
             return None
         engine = getattr(self, "_engine", None)
@@ -118,7 +116,6 @@ class Replica:
         )
 
     def _ready(self) -> Exclusive:
-        """Return the queues of the engine. Raises `EngineUnavailable`."""
         if self._exclusive is not None:
             return self._exclusive
         idle = self._loading is None or self._loading.done()

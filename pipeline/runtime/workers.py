@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
-from pipeline.engines.cancel import cancellable
-from pipeline.engines.fingerprint import identity_of
+from pipeline.engines.registry import identity_of
 from pipeline.errors import EngineUnavailable
+from pipeline.observability.context import cancellable
 from pipeline.observability.work_clock import counted
 
 Samples = npt.NDArray[np.float32]

@@ -18,8 +18,6 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from pipeline.speakers.plain import plain
-
 FOLDER = Path(__file__).parent / "announcements"
 WORDS_FOLDER = FOLDER / "words"
 SCALE = 100  # fitted weights are stored as integer hundredths
@@ -71,7 +69,6 @@ def evidence(text: str, language: str, learned: bool = True) -> AnnouncementScor
 
 @cache
 def patterns_of(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
-    """Return the patterns of a language by kind; empty without a file."""
     path = FOLDER / f"{language}.json"
     if not path.is_file():
         return {}
@@ -110,3 +107,9 @@ def weights_of(language: str) -> dict[str, int]:
         return {}
     rows = (line.rpartition("\t") for line in path.read_text(encoding="utf-8").splitlines())
     return {feature: int(weight) for feature, _, weight in rows}
+
+
+def plain(text: str) -> str:
+    """Return lower case without accents, punctuation (except apostrophes) and repeated spaces, to compare phrases."""
+    text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
+    return " ".join(re.sub(r"[^\w' ]", " ", text.replace("’", "'")).split())

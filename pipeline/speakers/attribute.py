@@ -15,7 +15,7 @@ from pipeline.domain.speech import (
 from pipeline.language.of_call import decide
 from pipeline.speakers import roles, turns
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.seconds import Labels, no_speech_reason, party_speech, seconds_in
+from pipeline.speakers.seconds import Labels, no_speech_note, party_speech, seconds_in
 from pipeline.speakers.voiceprint import match
 
 
@@ -52,7 +52,7 @@ def attribute(
         turns=joined,
         layout=analysis.layout,
         engine=recognized.engine,
-        note=None if any(not turn.machine for turn in joined) else no_speech_reason(analysis, recognized, labels),
+        note=None if any(not turn.machine for turn in joined) else no_speech_note(analysis, recognized, labels),
         labels=labels,
         languages=recognized.languages,
         language_note=language.note,

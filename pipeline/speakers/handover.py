@@ -52,7 +52,6 @@ def _away(word: Word, spans: Sequence[tuple[float, float]]) -> float:
 
 
 def _change(before: Word, after: Word) -> float:
-    """Return the cost of a change of voice between two words."""
     text = before.text.rstrip("\"'”»)")
     cost = CHANGE
     if text.endswith(SENTENCE):

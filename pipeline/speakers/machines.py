@@ -189,7 +189,6 @@ def _is_notice_only(piece: Piece) -> bool:
 
 
 def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> MachinePassage:
-    """Build a passage that reaches to the middle of the pauses around it."""
     first, last = run[0], run[-1]
     start, end = pieces[first].start, pieces[last].end
     before = pieces[first - 1].end if first else 0.0
@@ -200,7 +199,6 @@ def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> Machi
 
 
 def _place(pieces: Sequence[Piece], at: int, labels: Sequence[Label], other: Sequence[Piece]) -> float:
-    """Return the log odds for a machine by the position of a piece."""
     piece = pieces[at]
     odds = LOG_ODDS_NO_CUE if piece.evidence.score <= 0 else 0.0
     if piece.evidence.score > 0 and _is_distinctive(piece):
@@ -252,7 +250,6 @@ def _by_voice(pieces: Sequence[Piece], place_odds: Sequence[float]) -> list[floa
 
 
 def _likeliest(pieces: Sequence[Piece], place_odds: Sequence[float], other: Sequence[Piece]) -> list[bool]:
-    """Return whether each piece is a machine's, in the likeliest sequence."""
     if not pieces:
         return []
     person, machine = 0.0, BEGINS + place_odds[0] + pieces[0].evidence.score
@@ -283,7 +280,6 @@ def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float
 
 
 def _painted(labels: Sequence[Label], passages: Sequence[MachinePassage]) -> tuple[Label, ...]:
-    """Paint the passages over the labels."""
     painted: list[Label] = []
     for label in labels:
         if label.kind is not LabelKind.SPEECH:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Turn
-from pipeline.speakers.plain import plain
+from pipeline.speakers.announcement_score import plain
 
 INTRODUCTIONS = 3  # first turns of a speaker in which a name followed by a company is an introduction
 MIN_LETTERS = 3  # of a name; shorter ones are too often other words

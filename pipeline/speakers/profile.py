@@ -4,6 +4,7 @@ A profile is a function of the set of samples, never of their order or of an ear
 no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from its own matches.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy.typing as npt
 
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Profile, Standing, Verdict, VoiceSample
+from pipeline.speakers.roles import RoleOptions
+from pipeline.speakers.voiceprint import clearest
 from pipeline.voice.calibration import VoiceCalibration
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
@@ -73,7 +76,6 @@ def centroids_of(samples: Sequence[VoiceSample], calibration: VoiceCalibration |
 
 
 def _in_order(samples: Sequence[VoiceSample]) -> list[VoiceSample]:
-    """Return samples that are approved or without quality issues, in a fixed order."""
     return sorted((s for s in samples if s.approved or not s.voiceprint.quality_issues), key=lambda s: s.key)
 
 
@@ -106,7 +108,7 @@ def _enrolled(
     """
     if not samples:
         return []
-    groups = sorted(_alike(samples, calibration.fit), key=lambda group: (-len(group), group[0].key))
+    groups = _alike(samples, calibration.fit)
     if not _enough(groups[0], seconds) or 2 * len(groups[0]) <= len(samples):
         return []
     main = _centroid(groups[0]).voiceprint.vector
@@ -117,10 +119,7 @@ def _enrolled(
             chosen.append(group)
     enrolled = {sample.key for group in chosen for sample in group}
     approved = [sample for sample in samples if sample.approved and sample.key not in enrolled]
-    further = (
-        sorted(_alike(approved, calibration.fit), key=lambda group: (-len(group), group[0].key)) if approved else []
-    )
-    return chosen + further[: max(0, MAX_CENTROIDS - len(chosen))]
+    return chosen + _alike(approved, calibration.fit)[: max(0, MAX_CENTROIDS - len(chosen))]
 
 
 def _enough(group: Sequence[VoiceSample], seconds: float) -> bool:
@@ -128,7 +127,7 @@ def _enough(group: Sequence[VoiceSample], seconds: float) -> bool:
 
 
 def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]]:
-    """Cluster samples: groups join while their mean cosine is at least `fit` (average linkage)."""
+    """Cluster samples, the largest group first: groups join up to a mean cosine of `fit` (average linkage)."""
     if len(samples) < 2:
         return [[sample] for sample in samples]
     from scipy.cluster.hierarchy import fcluster, linkage
@@ -138,7 +137,8 @@ def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]
     distances = np.clip(1 - vectors @ vectors.T, 0, 2)
     np.fill_diagonal(distances, 0)
     labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - fit, "distance")
-    return [[s for s, cluster in zip(samples, labels, strict=True) if cluster == label] for label in np.unique(labels)]
+    groups = [[s for s, at in zip(samples, labels, strict=True) if at == label] for label in np.unique(labels)]
+    return sorted(groups, key=lambda group: (-len(group), group[0].key))
 
 
 def _centroid(group: Sequence[VoiceSample]) -> Centroid:
@@ -151,3 +151,27 @@ def _centroid(group: Sequence[VoiceSample]) -> Centroid:
 
 def _vectors(prints: Sequence[Voiceprint]) -> Vectors:
     return np.array([voiceprint.vector for voiceprint in prints], np.float64)
+
+
+class Voices:
+    """The calibrated rules of voices; see `pipeline.domain.voices.VoicePolicy`."""
+
+    def __init__(self, options: RoleOptions | None = None) -> None:
+        self._options = options or RoleOptions()
+
+    def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
+        return centroids_of(samples, self._calibration(samples))
+
+    def learn(self, samples: Sequence[VoiceSample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
+        return learn(samples, others, self._calibration(samples))
+
+    def whose(self, similarities: Mapping[str, float], model: str) -> str | None:
+        best = clearest(similarities, self._options.calibration_of(model))
+        return best.name if best else None
+
+    def fit(self, model: str) -> float:
+        calibration = self._options.calibration_of(model)
+        return math.inf if calibration is None else calibration.fit
+
+    def _calibration(self, samples: Sequence[VoiceSample]) -> VoiceCalibration | None:
+        return self._options.calibration_of(samples[0].voiceprint.model) if samples else None

@@ -108,7 +108,6 @@ def _mean(pieces: Sequence[Span], vectors: Mapping[Span, Vector]) -> Vector:
 
 
 def _center(pieces: Sequence[Span], vectors: Mapping[Span, Vector]) -> Vector | None:
-    """Return the unit vector of the embedded pieces; None without any."""
     embedded = [piece for piece in pieces if piece in vectors]
     return _unit(_mean(embedded, vectors)) if embedded else None
 
@@ -118,7 +117,6 @@ def _unit(vector: Vector) -> Vector:
 
 
 def _mostly(pieces: Iterable[Span], diarized: Mapping[Span, str | None]) -> str | None:
-    """Return the diarizer's label with the most seconds of the pieces."""
     seconds: dict[str | None, float] = defaultdict(float)
     for piece in pieces:
         seconds[diarized[piece]] += piece.duration
@@ -126,7 +124,6 @@ def _mostly(pieces: Iterable[Span], diarized: Mapping[Span, str | None]) -> str 
 
 
 def _diarized(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
-    """Return the diarizer's label with the most seconds of the piece."""
     seconds: dict[str, float] = defaultdict(float)
     for span in spans:
         seconds[span.speaker] += max(0.0, min(piece.end, span.end) - max(piece.start, span.start))

@@ -19,7 +19,7 @@ from pipeline.domain.insight import Roster
 from pipeline.domain.speech import BY_VOICE, CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
 from pipeline.language.pack import pack
 from pipeline.speakers import name_evidence
-from pipeline.speakers.plain import plain
+from pipeline.speakers.announcement_score import plain
 from pipeline.speakers.voiceprint import VoiceMatch, clearest, match
 from pipeline.voice.calibration import VoiceCalibration, calibration_of
 
@@ -74,7 +74,6 @@ class Talk:
 
 
 def by_channel(user_id: str | None) -> tuple[Speaker, Speaker]:
-    """Return the speakers of channel 0 and channel 1 of separated channels."""
     rep = Speaker("rep", Role.REP, 1.0, "channel", user_id)
     customer = Speaker("customer", Role.CUSTOMER, 1.0, "channel")
     return (rep, customer) if (REP, CUSTOMER) == (0, 1) else (customer, rep)
@@ -104,7 +103,6 @@ def assign(
 
 
 def _words_by_speaker(turns: Sequence[Turn]) -> Counter[str]:
-    """Count words per speaker, in order of first appearance."""
     words: Counter[str] = Counter()
     for turn in turns:
         words[turn.speaker] += len(turn.words)
@@ -165,8 +163,8 @@ def member_by_voice(
     enrolled: dict[str, list[Voiceprint]] = {}
     for entry in roster.voiceprints:
         enrolled.setdefault(entry.user_id, []).append(entry.voiceprint)
-    if user_id in enrolled:
-        enrolled = {user_id: enrolled[user_id]} if user_id is not None else enrolled
+    if user_id is not None and user_id in enrolled:
+        enrolled = {user_id: enrolled[user_id]}
     candidates = {label: voiceprints[label] for label in labels if label in voiceprints}
     calibrations = {label: options.calibration_of(voiceprint.model) for label, voiceprint in candidates.items()}
     matched = {label: match(voiceprint, enrolled, calibrations[label]) for label, voiceprint in candidates.items()}
@@ -247,7 +245,6 @@ def _patterns(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
 
 @cache
 def _words(language: str) -> dict[str, frozenset[str]]:
-    """Return the word lists of a language in the form of `plain`."""
     return {kind: frozenset(map(plain, phrases)) for kind, phrases in _phrases(language).items() if kind not in WEIGHTS}
 
 

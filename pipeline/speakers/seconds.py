@@ -17,19 +17,12 @@ from pipeline.domain.speech import (
     Transcript,
     Word,
 )
+from pipeline.domain.vocabulary import NoSpeechReason
+from pipeline.record_texts import SOUNDS, no_speech_text
 
 Labels = tuple[tuple[Label, ...], ...]  # for each channel
 
 MACHINES = (LabelKind.ANNOUNCEMENT, LabelKind.VOICEMAIL)
-_NAMES = {
-    LabelKind.RINGBACK: "ringback",
-    LabelKind.BUSY: "a busy tone",
-    LabelKind.DTMF: "keys being pressed",
-    LabelKind.MUSIC: "music",
-    LabelKind.ANNOUNCEMENT: "an announcement",
-    LabelKind.VOICEMAIL: "a voicemail greeting",
-    LabelKind.BEEP: "a beep",
-}
 NEAR = 1.0  # max. seconds between a label and a related word
 MIN_REST = 0.1  # min. seconds of a span without its padding
 MIN_MENTIONED = 0.2  # seconds; shorter kinds are not mentioned
@@ -125,30 +118,26 @@ def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
     )
 
 
-def no_speech_reason(analysis: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
+def no_speech_note(analysis: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
     """Explain why no party says a word."""
-    other = _listed(labels)
+    return no_speech_text(_no_speech_reason(analysis, recognized), analysis.duration, _kinds(labels))
+
+
+def _no_speech_reason(analysis: AudioAnalysis, recognized: Recognized) -> NoSpeechReason:
     if any(text.words for text in recognized.texts):
-        return f"No party speaks; the call contains only {other}." if other else "No party speaks."
+        return NoSpeechReason.NO_PARTY
     if not any(analysis.speech):
-        return f"No speech was found in {analysis.duration:.1f} s of audio{f', only {other}' if other else ''}."
+        return NoSpeechReason.NO_VOICE
     if not recognized.texts:
-        return "Speech was detected, but no chunk was long enough to transcribe."
+        return NoSpeechReason.TOO_SHORT
     if any(not doubt.kept for doubt in recognized.doubts):
-        return "All recognized words were rejected as implausible: see the doubts."
-    side = " in the one channel that carries sound" if analysis.layout.kind is LayoutKind.ONE_SIDED else ""
-    also = f" The call also contains {other}." if other else ""
-    return f"Possible speech was detected{side}, but no words were recognized.{also}"
+        return NoSpeechReason.ALL_REJECTED
+    is_one_sided = analysis.layout.kind is LayoutKind.ONE_SIDED
+    return NoSpeechReason.NO_WORDS_ON_ONE_CHANNEL if is_one_sided else NoSpeechReason.NO_WORDS
 
 
 def _kinds(labels: Labels) -> list[LabelKind]:
-    """Return the kinds to mention, in order of their start."""
     seconds: dict[LabelKind, float] = defaultdict(float)
     for label in sorted((label for channel in labels for label in channel), key=lambda label: label.start):
         seconds[label.kind] += label.end - label.start
-    return [kind for kind in seconds if kind in _NAMES and seconds[kind] >= MIN_MENTIONED]
-
-
-def _listed(labels: Labels) -> str:
-    names = [_NAMES[kind] for kind in _kinds(labels)]
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+    return [kind for kind in seconds if kind in SOUNDS and seconds[kind] >= MIN_MENTIONED]

@@ -7,10 +7,12 @@ from typing import Any
 from pipeline import analysis
 from pipeline.domain.insight import Finding, Material, ModelAnswers, ModelText, ModelTexts, Unanswered
 from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import TimedOut
 from pipeline.journal import Journal
 from pipeline.observability.spans import observed
 from pipeline.options import ProcessOptions
+from pipeline.record_texts import warning_text
 from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers
 from pipeline.steps.llm_requests import LlmClient
@@ -65,7 +67,7 @@ class CallAnalysis:
                 unanswered = await llm.ask(requests, self.options.analysis, keep)
         findings = await self._compute(Stage.ANALYSIS, analysis.conclude, ModelAnswers(texts, unanswered))
         reasons = dict.fromkeys(answer.reason for answer in unanswered.values() if answer.not_asked)
-        warnings = tuple(f"The findings are by rules, not by the language model: {reason}." for reason in reasons)
+        warnings = tuple(warning_text(CallWarning.FINDINGS_BY_RULES, reason=reason) for reason in reasons)
         return AnalysisResult(findings, warnings)
 
     async def _compute(self, stage: Stage, fn: Callable[..., Any], *args: Any) -> Any:

@@ -8,7 +8,9 @@ from pipeline.audio import prosody
 from pipeline.audio.analyze import Loaded, analyze_audio
 from pipeline.domain.speech import CUSTOMER, AudioAnalysis, Prosody, Slices, Span
 from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import public_message
+from pipeline.record_texts import warning_text
 from pipeline.steps.call_run import CallRun
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ async def measure_prosody(run: CallRun, audio: AudioAnalysis) -> Prosody | None:
             measured = await _measure(run, audio)
     except Exception as error:
         log.warning("call %s: prosody failed", run.call.call_id, exc_info=True)
-        run.warnings.append(f"The prosody of the voices could not be measured: {public_message(error)}")
+        run.warnings.append(warning_text(CallWarning.PROSODY_FAILED, problem=public_message(error)))
         return None
     if measured is not None:
         await run.journal.record(Stage.PROSODY, measured)

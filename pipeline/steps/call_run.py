@@ -61,7 +61,6 @@ class CallRun:
         return result
 
     def deadline(self, stage: Stage, seconds: float) -> AbstractAsyncContextManager[None]:
-        """Return the deadline of a stage for `seconds` of audio."""
         return deadline(stage, self.options.deadlines.of(stage, seconds))
 
     def max_audio_seconds(self) -> float:

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from pipeline.domain.speech import AudioAnalysis, Diarization, Recognized, Span, SpeakerSpan
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import public_message
+from pipeline.record_texts import warning_text
 from pipeline.runtime.workers import RemoteRef, Workers
 from pipeline.speakers.channel_voices import by_voice, needs_voice_check
 from pipeline.speakers.machines import Voices, refine
@@ -38,7 +40,7 @@ async def _machine_voices(
     try:
         return await run.stage(Stage.VOICES, lambda: _cluster_call_voices(run, stretches))
     except NO_ENGINE as error:
-        run.warnings.append(f"Announcements were detected by their words alone: {public_message(error)}")
+        run.warnings.append(warning_text(CallWarning.MACHINES_BY_WORDS, problem=public_message(error)))
         return ()
 
 

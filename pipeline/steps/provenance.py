@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.domain.stage import Stage
-from pipeline.engines.fingerprint import digest_of
+from pipeline.engines.registry import digest_of
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, EngineUnavailable
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Recognition, Workers

@@ -7,12 +7,14 @@ from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import NotFetched, RecordingError, StorageError, public_message
 from pipeline.fetch import handed_in
 from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.storage import all_stored, flaw_of
 from pipeline.journal import Journal
 from pipeline.options import ProcessOptions
+from pipeline.record_texts import warning_text
 from pipeline.runtime.workers import Workers
 
 
@@ -55,7 +57,7 @@ class RecordingFetcher:
         if not recordings:
             raise failures[0] if failures else RecordingError("The call has no recording to fetch.")
         warnings += [
-            f"One of the two recordings could not be fetched: {public_message(failure)}" for failure in failures
+            warning_text(CallWarning.RECORDING_NOT_FETCHED, problem=public_message(failure)) for failure in failures
         ]
         return recordings, warnings
 
@@ -69,7 +71,7 @@ class RecordingFetcher:
         recording = await self._get(url, channel)
         if flaw is not None:
             which = f"recording {channel + 1}" if len(self._urls) > 1 else "recording"
-            warnings.append(f"The stored {which} {flaw}; it was fetched again.")
+            warnings.append(warning_text(CallWarning.RECORDING_FETCHED_AGAIN, recording=which, flaw=flaw))
         if len(self._urls) > 1:
             await self._journal.record(Stage.LEG, recording)
         return recording

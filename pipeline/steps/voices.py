@@ -2,14 +2,15 @@
 
 from pipeline.domain.speech import REP, AudioAnalysis, Diarization, Recognized, Voiceprint
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import public_message
+from pipeline.record_texts import warning_text
 from pipeline.speakers import gate
 from pipeline.speakers.reclustering import pieces_to_embed, reclustered, with_margin
 from pipeline.steps.call_run import NO_ENGINE, CallRun
 
 
 async def diarize(run: CallRun, audio: AudioAnalysis) -> Diarization:
-    """Return who spoke when in a mixed channel."""
     if not audio.chunks:
         return Diarization((), {}, "none: no speech was found")
     return await run.workers.diarize(await run.sound.get())
@@ -39,7 +40,7 @@ async def rep_voiceprint(run: CallRun, audio: AudioAnalysis) -> Voiceprint | Non
     try:
         return await run.stage(Stage.VOICEPRINT, lambda: _rep_voiceprint(run, audio))
     except NO_ENGINE as error:
-        run.warnings.append(f"The voice of the rep was not compared: {public_message(error)}")
+        run.warnings.append(warning_text(CallWarning.REP_VOICE_NOT_COMPARED, problem=public_message(error)))
         return None
 
 

@@ -28,7 +28,8 @@ from serve_app.http.admission import Admission
 from serve_app.http.auth import Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import to_json
 from serve_app.http.json_body import Fault
-from serve_app.http.limits import Buckets, LimitOptions, read_body
+from serve_app.http.limits import Buckets, read_body
+from serve_app.http.options import LimitOptions
 from serve_app.http.problems import ResponseCut, TooManyRequests, Unavailable
 from serve_app.http.worker import Worker, WorkerLost
 from serve_app.records.query_embedding import QueryEmbedder

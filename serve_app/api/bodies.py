@@ -10,7 +10,8 @@ from starlette.requests import Request
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
 from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
-from serve_app.http.limits import LimitOptions, check_media_type, read_body
+from serve_app.http.limits import check_media_type, read_body
+from serve_app.http.options import LimitOptions
 
 B = TypeVar("B", bound="Body")
 

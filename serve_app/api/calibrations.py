@@ -12,8 +12,8 @@ from pydantic import Field
 from starlette.responses import Response
 
 from db.core.pages import Page
-from db.experiments import reviews as calibrations
-from db.experiments.reviews import Calibration, CalibrationAgreement, CalibrationCall, ReviewSheet
+from db.experiments import calibrations
+from db.experiments.calibrations import Calibration, CalibrationAgreement, CalibrationCall, ReviewSheet
 from db.records.corrections import Editor
 from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import NoSuchQuestion

@@ -9,7 +9,7 @@ from ray import serve
 
 from db.core.database import Database
 from pipeline.observability import logs
-from serve_app.http.proxy import SOURCE_HEADER
+from serve_app.http.auth import SOURCE_HEADER
 from serve_app.operations.database_metrics import report_connections
 from serve_app.settings import Settings
 

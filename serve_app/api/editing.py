@@ -27,7 +27,8 @@ from serve_app.api.writing import answer_with
 from serve_app.http.auth import READ
 from serve_app.http.camel_json import to_camel_json
 from serve_app.http.json_body import Fault, InvalidBody, read_object
-from serve_app.http.limits import LimitOptions, check_media_type, read_body
+from serve_app.http.limits import check_media_type, read_body
+from serve_app.http.options import LimitOptions
 
 T = TypeVar("T")
 MAX_BODY_BYTES = 64 * 1024

@@ -2,8 +2,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve_app.http.admission import Places
-from serve_app.http.limits import burst
+from serve_app.http.options import Places, burst
 
 
 class ApiOptions(BaseModel):

@@ -97,7 +97,6 @@ def _check_room(backup: Manifest, storage: str) -> None:
 
 
 def _put_handed_in(folder: Path, target: Path) -> None:
-    """Copy files back that were handed in for waiting calls."""
     for path in sorted(folder.glob("*")):
         copy = handed_in.make_private(target) / path.name
         if not copy.exists() and not copy.with_name(copy.name + handed_in.TAKEN).exists():

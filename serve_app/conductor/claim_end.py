@@ -18,9 +18,10 @@ from db.records.complete import complete as complete_call
 from pipeline.errors import CallError, LeaseLost, StorageError
 from pipeline.observability import tracing
 from pipeline.process import Outcome
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.steps.provenance import Producers
-from serve_app.conductor.retry import ProcessingOptions, decide
+from serve_app.conductor.options import ProcessingOptions
+from serve_app.conductor.retry import decide
 from serve_app.conductor.spending import WaitOut
 from serve_app.operations.estimates import CALL, RtfxMeter
 from serve_app.operations.metric_names import JOB_FAILURES, JOB_RETRIES, JOBS_ENDED

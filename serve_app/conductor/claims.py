@@ -9,7 +9,7 @@ from db.core.database import Database
 from db.queue import jobs
 from db.queue.jobs import Lease
 from serve_app.conductor.machine import is_dead, worker_name
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.running_jobs import RunningJobs
 
 

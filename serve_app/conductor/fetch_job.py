@@ -17,7 +17,8 @@ from pipeline.options import ProcessOptions
 from pipeline.process import fetch_recordings
 from pipeline.runtime.workers import Workers
 from serve_app.conductor.claim_end import ClaimEnd
-from serve_app.conductor.retry import ProcessingOptions, is_last_try
+from serve_app.conductor.options import ProcessingOptions
+from serve_app.conductor.retry import is_last_try
 from serve_app.conductor.spending import WaitOut
 
 

@@ -23,7 +23,7 @@ from db.secrets.recording_urls import UrlSealer
 from db.server import readiness
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Workers
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import producers
 from serve_app.conductor.claim_end import ClaimEnd
@@ -33,8 +33,8 @@ from serve_app.conductor.job_runner import JobRunner
 from serve_app.conductor.journal import JobJournal
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.model_queue import ModelQueue
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.process_job import ProcessJob
-from serve_app.conductor.retry import ProcessingOptions
 from serve_app.conductor.running_jobs import RunningJobs
 from serve_app.conductor.spending import ModelSpending
 from serve_app.operations.estimates import RtfxMeter
@@ -145,7 +145,6 @@ class ConductorLoop(LeaseLoop[Lease]):
         await self._ends.settle_lost()
 
     async def _listen(self) -> None:
-        """Wake the claiming loop as soon as a job is announced."""
         async for _ in jobs.wakes(self._database):
             self._wake.set()
 

@@ -16,7 +16,7 @@ from pipeline.runtime.workers import Workers
 from serve_app.conductor.claim_end import ClaimEnd
 from serve_app.conductor.journal import JobJournal
 from serve_app.conductor.model_queue import ModelQueue
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.running_jobs import RunningJobs
 from serve_app.conductor.spending import WaitOut
 from serve_app.operations.estimates import CALL, RtfxMeter

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from db.queue.jobs import Lease
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 
 JobTask = asyncio.Task[None]
 

@@ -39,16 +39,9 @@ from serve_app.conductor.job_runner import InternalError
 from serve_app.conductor.journal import RunJournal
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.machine import is_dead, worker_name
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.spending import ModelSpending
-from serve_app.experiments.configuration import (
-    RunOptions,
-    SettingRefused,
-    configuration,
-    digest,
-    options_of,
-    resolved,
-)
+from serve_app.experiments.configuration import RunOptions, SettingRefused, configuration, digest, options_of, resolved
 from serve_app.settings import Settings
 
 IDLE_SECONDS = 30.0  # after which engines of a run are closed
@@ -262,7 +255,6 @@ class RunLoop(LeaseLoop[RunLease]):
         return Prepared(options, workers, producers, defined)
 
     async def _question_versions(self, lease: RunLease) -> dict[str, int]:
-        """Return the current versions of the workspace's questions and scorecards, by key."""
         workspace_id = lease.lease.workspace_id
         listed = await questions.list_defined(self._database, workspace_id, workspace_id)
         return {defined.key: defined.version for defined in map(questions.definition, listed)}

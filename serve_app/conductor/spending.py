@@ -11,7 +11,7 @@ from db.core.database import Database
 from db.workspace import llm_usage
 from db.workspace.llm_usage import ModelBudgetReached, ModelTokens
 from pipeline.analysis.engine import BudgetReached
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.operations.metric_names import MODEL_NOT_ASKED, MODEL_TOKENS
 
 WaitOut = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]

@@ -130,7 +130,6 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             await self._deliver_once(delivery)
 
     async def _deliver_once(self, delivery: Delivery) -> None:
-        """Make one attempt and record its outcome."""
         try:
             answer = await self._attempt(delivery)
         except Exception as error:  # a bug that this event triggers must not cause endless attempts

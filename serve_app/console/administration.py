@@ -15,7 +15,7 @@ from db.workspace import admin_log, directory, keys
 from db.workspace.admin_log import Actor, NotAdmin
 from db.workspace.keys import KeyInfo
 from pipeline.errors import UnknownTeam
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from serve_app.console import sentences
 from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db.experiments import reviews
-from db.experiments.reviews import AnswerUnfit, CalibrationRefused, NoSuchCalibration, ReviewSheet
+from db.experiments import calibrations
+from db.experiments.calibrations import AnswerUnfit, CalibrationRefused, NoSuchCalibration, ReviewSheet
 from db.records.corrections import Editor
 from db.workspace import access_log
 from pipeline.asr.verdicts import REASONS
@@ -27,8 +27,8 @@ MAX_FORM_BYTES, MAX_FORM_FIELDS = 512 * 1024, 250  # of a form: a hundred questi
 
 
 async def list_calibrations(visit: Visit) -> Response:
-    calibrations = await reviews.list_calibrations(visit.database, visit.reader)
-    return visit.page("calibrations.html", calibrations=calibrations, me=str(visit.viewer.key_id))
+    listed = await calibrations.list_calibrations(visit.database, visit.reader)
+    return visit.page("calibrations.html", calibrations=listed, me=str(visit.viewer.key_id))
 
 
 async def calibration(visit: Visit) -> Response:
@@ -50,7 +50,7 @@ async def calibration(visit: Visit) -> Response:
         found=agreement,
         names={who.reviewer: who.name for who in agreement.reviewers},
         titles={asked.question: asked.title for asked in agreement.questions},
-        starts=await reviews.evidence_starts(visit.database, visit.reader, agreement.disagreements),
+        starts=await calibrations.evidence_starts(visit.database, visit.reader, agreement.disagreements),
     )
 
 
@@ -86,12 +86,12 @@ async def answer(visit: Visit) -> Response:
     answers = answers_of(sheet.questions, form)
     try:
         if answers:
-            await reviews.answer(visit.database, visit.reader, who, visit.id(), call_id, answers)
+            await calibrations.answer(visit.database, visit.reader, who, visit.id(), call_id, answers)
     except AnswerUnfit:
         return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except CalibrationRefused:
         return visit.problem(sentences.REVIEW_STAYS, 409)
-    except (NoSuchCalibration, reviews.NotInCalibration):
+    except (NoSuchCalibration, calibrations.NotInCalibration):
         raise NotFound from None
     here = f"/calibrations/{visit.id()}"
     following = _following(await _sheet(visit), call_id)
@@ -103,7 +103,7 @@ async def hand_in(visit: Visit) -> Response:
     sheet = await _sheet(visit)
     who = _reviewer(visit)
     try:
-        await reviews.hand_in(visit.database, visit.reader, who, visit.id())
+        await calibrations.hand_in(visit.database, visit.reader, who, visit.id())
     except NoSuchCalibration:
         raise NotFound from None
     except CalibrationRefused:
@@ -156,7 +156,7 @@ def _self(visit: Visit) -> Editor:
 
 async def _sheet(visit: Visit) -> ReviewSheet:
     try:
-        return await reviews.sheet(visit.database, visit.reader, _self(visit), visit.id())
+        return await calibrations.sheet(visit.database, visit.reader, _self(visit), visit.id())
     except NoSuchCalibration:
         raise NotFound from None
 
@@ -172,7 +172,7 @@ def _call_of(visit: Visit, sheet: ReviewSheet) -> tuple[UUID, Answers]:
 
 async def _agreement(visit: Visit) -> Agreement:
     """Return the agreement, and log the access to its calls."""
-    agreement = (await reviews.agreement(visit.database, visit.reader, _self(visit), visit.id())).agreement
+    agreement = (await calibrations.agreement(visit.database, visit.reader, _self(visit), visit.id())).agreement
     who = visit.viewer.key_id or visit.viewer.session_id
     call_ids = [call.call_id for call in agreement.calls]
     await access_log.note(visit.database, visit.reader, who, call_ids, "record", "calibration")

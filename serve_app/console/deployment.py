@@ -4,7 +4,7 @@ from fastapi import FastAPI
 from ray import serve
 
 from pipeline.observability import logs
-from serve_app.http.proxy import SOURCE_HEADER
+from serve_app.http.auth import SOURCE_HEADER
 from serve_app.settings import Settings
 
 

@@ -8,6 +8,7 @@ import phonenumbers
 from db.experiments.runs import Run
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
+from pipeline.domain.vocabulary import CallOutcome
 
 STATES: Mapping[str, str] = {
     "received": "Awaiting recording",
@@ -31,13 +32,13 @@ TASK_KINDS: Mapping[str, str] = {
     "follow-up": "Follow-up",
     "appointment": "Appointment",
 }
-OUTCOMES: Mapping[str, str] = {
-    "voicemail": "Voicemail",
-    "wrong_number": "Wrong number",
-    "follow_up": "Follow-up agreed",
-    "refused": "Declined",
-    "resolved": "Resolved",
-    "no_speech": "No speech",
+OUTCOMES: Mapping[str, str] = {  # in the order of a chart's column, from the bottom up
+    CallOutcome.RESOLVED: "Resolved",
+    CallOutcome.FOLLOW_UP: "Follow-up agreed",
+    CallOutcome.VOICEMAIL: "Voicemail",
+    CallOutcome.WRONG_NUMBER: "Wrong number",
+    CallOutcome.NO_SPEECH: "No speech",
+    CallOutcome.REFUSED: "Declined",
 }
 ANSWERS: Mapping[str, str] = {"yes": "Yes", "no": "No"}
 OUTCOMES_OF_ANSWERS: Mapping[str, str] = {

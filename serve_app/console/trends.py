@@ -12,14 +12,6 @@ from serve_app.console import labels, outcomes
 from serve_app.console.site import Visit
 
 WEEKS = 12
-ENDINGS = (
-    "resolved",
-    "follow_up",
-    "voicemail",
-    "wrong_number",
-    "no_speech",
-    "refused",
-)  # of a column, from the bottom up
 WIDTH, HEIGHT, GAP = 480.0, 120.0, 6.0  # of a chart, in its own units
 
 
@@ -51,7 +43,7 @@ class TeamTrend:
     outcomes: tuple[Bar, ...]
     tasks: tuple[Bar, ...]
     max_tasks: int  # in one week
-    ended: tuple[str, ...]  # outcomes that occur, in the order of `ENDINGS`
+    ended: tuple[str, ...]  # outcomes that occur, in the order of `labels.OUTCOMES`
     scores: tuple["TeamScores", ...] = ()
 
 
@@ -110,13 +102,13 @@ def trend(name: str, team_weeks_: Sequence[TeamWeek], mondays: Sequence[date], s
         tuple(_columns(weeks, lambda week: _outcomes(week, say))),
         tuple(_columns(weeks, lambda week: _tasks(week, max_tasks, say))),
         max_tasks,
-        tuple(outcome for outcome in ENDINGS if outcome in there),
+        tuple(outcome for outcome in labels.OUTCOMES if outcome in there),
     )
 
 
 def _outcomes(week: TeamWeek, say: Callable[[str], str]) -> list[Part]:
     """Return shares of the calls with a known outcome."""
-    counts = [(outcome, week.outcomes.get(outcome, 0)) for outcome in ENDINGS]
+    counts = [(outcome, week.outcomes.get(outcome, 0)) for outcome in labels.OUTCOMES]
     total = sum(count for _, count in counts) or 1
     return [(kind, count / total, f"{say(labels.OUTCOMES[kind])}: {count}") for kind, count in counts]
 

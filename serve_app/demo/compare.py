@@ -45,7 +45,6 @@ def word_errors(reference_text: str, hypothesis: str, language: str | None = Non
 
 
 def turns_by_role(transcript: Any) -> list[tuple[str, str]]:
-    """Return (role, text) of each turn; the role of a machine's turn is `MACHINE`."""
     roles = {speaker.label: str(speaker.role) for speaker in transcript.speakers}
     return [(MACHINE if turn.machine else roles[turn.speaker], turn.text) for turn in transcript.turns]
 

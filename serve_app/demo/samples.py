@@ -38,7 +38,6 @@ class Sample:
 
 
 def load_samples(folder: Path = FOLDER) -> list[Sample]:
-    """Return the samples, sorted by name."""
     return [_load(path.parent) for path in sorted(folder.glob("*/submission.json"))]
 
 

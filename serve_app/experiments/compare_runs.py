@@ -82,10 +82,7 @@ async def people_of(database: Database, reader: Reader, calls: Sequence[Compared
 
 
 def material(
-    request: ComparisonRequest,
-    calls: Sequence[Compared],
-    truths: Sequence[TrueCall],
-    people: Mapping[str, TrueContact],
+    request: ComparisonRequest, calls: Sequence[Compared], truths: Sequence[TrueCall], people: Mapping[str, TrueContact]
 ) -> ComparisonInput:
     """Return the input for calls of a run. `truths`: of the gold set. The seconds of live records are unknown."""
     records, results, facts = [], [], {}

@@ -18,7 +18,7 @@ from pipeline.domain.insight import Contact, Task
 from pipeline.domain.speech import Transcript
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, from_hypothesis, from_transcript
 from serve_app.operations.estimates import engine_work, whole_cost
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 
 PAGE = 20  # calls read in one transaction
 READ_SECONDS = 60.0  # per statement

@@ -14,8 +14,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from rapidfuzz import fuzz
 from rapidfuzz import process as matching
 
-from pipeline.engines.fingerprint import digest_of
-from pipeline.engines.registry import EngineOptions
+from pipeline.engines.registry import EngineOptions, digest_of
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Recognition
 from pipeline.steps.provenance import code_digest

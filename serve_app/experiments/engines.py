@@ -45,11 +45,7 @@ class ClusterEngines:
 
     def workers(self, options: RunOptions) -> Workers:
         """Return workers with these options; engines that the service lacks are started at their first request."""
-        return BackgroundWorkers(
-            self._transcriber(options),
-            self._diarizer(options),
-            self.room,
-        )
+        return BackgroundWorkers(self._transcriber(options), self._diarizer(options), self.room)
 
     def close(self, workers: Workers) -> None:
         """Stop the engines that were started for these workers."""

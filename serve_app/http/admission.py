@@ -12,18 +12,8 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from serve_app.http.options import Places
 from serve_app.http.problems import TooManyAtOnce, Unavailable
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Limits of one kind of work in a process. `waiting`: requests of a key that may wait, for up to `seconds`."""
-
-    total: int
-    per_workspace: int
-    per_key: int
-    waiting: int
-    seconds: float
 
 
 @dataclass(eq=False, slots=True)
@@ -101,10 +91,9 @@ class Admission:
 
     def _leave(self, workspace: Hashable, key: Hashable) -> None:
         self._inside -= 1
-        for counter, name in ((self._of_workspace, workspace), (self._of_key, (workspace, key))):
-            counter[name] -= 1
-            if not counter[name]:
-                del counter[name]
+        self._of_workspace[workspace] -= 1
+        self._of_key[workspace, key] -= 1
+        self._of_workspace, self._of_key = +self._of_workspace, +self._of_key  # without those that hold none
         self._grant()
 
     def _grant(self) -> None:

@@ -15,6 +15,7 @@ from serve_app.http.problems import NotAuthenticated, ScopeMissing, Unavailable
 T = TypeVar("T")
 
 SUBMIT, READ, EDIT = "submit", "read", "edit"
+SOURCE_HEADER = "x-switchboard-source"  # HAProxy replaces it with the sender's address, whatever the sender wrote there
 Find = Callable[[str], Awaitable[Sender | None]]
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,256}=*) *", re.ASCII | re.IGNORECASE)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -199,7 +199,7 @@ def answer(refusal: Refusal) -> Response:
 
 
 def install(
-    api: FastAPI,
+    api: Starlette,
     stamp: bool = True,
     no_such_route: Callable[[], Refusal] = NoSuchRoute,
     method_not_allowed: Callable[[], Refusal] = MethodNotAllowed,

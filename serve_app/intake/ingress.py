@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
+from serve_app.http.auth import SOURCE_HEADER
 from serve_app.http.problems import REQUEST_ID
-from serve_app.http.proxy import SOURCE_HEADER
 
 CHECK = "/-/healthz"  # health check of HAProxy
 RETRY_AFTER = b"2"

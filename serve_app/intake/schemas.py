@@ -33,14 +33,10 @@ MAX_FAULTS = 64  # listed; further ones are only counted, to limit the size of t
 UUID_PATTERN = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
 Identifier = Annotated[
-    UUID,
-    PlainValidator(read_uuid),
-    WithJsonSchema({"type": "string", "format": "uuid", "pattern": UUID_PATTERN}),
+    UUID, PlainValidator(read_uuid), WithJsonSchema({"type": "string", "format": "uuid", "pattern": UUID_PATTERN})
 ]
 Number = Annotated[
-    str,
-    PlainValidator(read_number),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NUMBER}),
+    str, PlainValidator(read_number), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NUMBER})
 ]
 Address = Annotated[
     str,
@@ -48,28 +44,18 @@ Address = Annotated[
     WithJsonSchema({"type": "string", "format": "uri", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": MAX_URL}),
 ]
 StartTime = Annotated[
-    Moment,
-    PlainValidator(read_start_time),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
+    Moment, PlainValidator(read_start_time), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 Flag = Annotated[bool, PlainValidator(read_boolean), WithJsonSchema({"type": "boolean"})]
 Seconds = Annotated[
-    int,
-    PlainValidator(read_duration),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_DURATION}),
+    int, PlainValidator(read_duration), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_DURATION})
 ]
 
 
 class SubmitBody(BaseModel):
     """A submitted call. `null` in an optional field is the same as omitting it."""
 
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        title="Submission",
-    )
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel, title="Submission")
 
     call_id: Identifier = Field(
         description="Stable id of the call, the same in both phases and in every retry: the idempotency key. "
@@ -89,14 +75,10 @@ class SubmitBody(BaseModel):
         examples=["https://pbx.example.com/recordings/7f1c6a52-b.wav"],
     )
     from_number: Number = Field(
-        alias="from",
-        description="The calling number, stored as sent.",
-        examples=["+493012345678"],
+        alias="from", description="The calling number, stored as sent.", examples=["+493012345678"]
     )
     to_number: Number = Field(
-        alias="to",
-        description="The called number, stored as sent.",
-        examples=["sip:desk@pbx.example.com"],
+        alias="to", description="The called number, stored as sent.", examples=["sip:desk@pbx.example.com"]
     )
     start_time: StartTime = Field(
         description="Start of the call: ISO 8601 date and time; UTC if it has no offset.",
@@ -107,11 +89,7 @@ class SubmitBody(BaseModel):
         description="true: outbound call; false: inbound call; omitted: inferred from the conversation.",
         examples=[True],
     )
-    duration: Seconds | None = Field(
-        None,
-        description="Duration of the call in whole seconds.",
-        examples=[184],
-    )
+    duration: Seconds | None = Field(None, description="Duration of the call in whole seconds.", examples=[184])
     team_id: Identifier | None = Field(
         None,
         description="Team of the call. Required with a workspace-wide key; ignored with a team-scoped key.",

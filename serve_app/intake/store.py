@@ -19,7 +19,7 @@ from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
 from pipeline.observability.context import current_context
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.intake.submit import StoredSubmission
 from serve_app.operations.database_metrics import report_connections
 from serve_app.operations.readiness import Ask, Parts, Readiness

@@ -4,7 +4,8 @@ A 202 is a promise: it is sent only after the store has committed; everything el
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 from uuid import UUID
@@ -20,9 +21,9 @@ from pipeline.observability import tracing
 from serve_app.http import problems
 from serve_app.http.auth import Authenticator, UnknownKeyLimiter, source_of
 from serve_app.http.json_body import InvalidBody
-from serve_app.http.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
+from serve_app.http.limits import Allowance, Buckets, Gate, check_media_type, read_body
+from serve_app.http.options import LimitOptions
 from serve_app.http.problems import BacklogFull, BodyRefused, InternalError, Refusal, Unavailable
-from serve_app.intake import health
 from serve_app.intake.schemas import ParsedBody, parse_body
 from serve_app.operations.readiness import Parts
 
@@ -61,6 +62,7 @@ class SubmissionStore(Protocol):
         """Return the readiness of each part of the service."""
 
 
+NO_STORE = {"Cache-Control": "no-store"}
 OpenStore = Callable[[], AbstractAsyncContextManager[SubmissionStore]]
 Count = Callable[[str], None]
 """Callback that receives the outcome of each request: the decision of the store, or the kind of problem."""
@@ -165,6 +167,30 @@ def _reply(call_id: UUID, accepted: StoredSubmission, allowance: Allowance) -> R
     return Response(text, 202, allowance.headers(), "application/json")
 
 
+async def _alive(_: Request) -> Response:
+    return Response('{"alive":true}', 200, NO_STORE, "application/json")
+
+
+def _readiness(parts: Callable[[], Awaitable[Parts]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler: 200 if every part is ready, else 503; `exclude=Diarizer` ignores a part."""
+
+    async def ready(request: Request) -> Response:
+        states = await parts()
+        excluded = request.query_params.getlist("exclude")
+        if not set(excluded) <= states.keys():
+            raise Refusal(f"exclude must be one of: {', '.join(states)}.")
+        included = {name: part for name, part in states.items() if name not in excluded}
+        body = {
+            "ready": all(part.ready for part in included.values()),
+            "parts": {
+                name: {"ready": part.ready} | ({"why": part.why} if part.why else {}) for name, part in included.items()
+            },
+        }
+        return Response(json.dumps(body), 200 if body["ready"] else 503, NO_STORE, "application/json")
+
+    return ready
+
+
 def build_api(
     limits: LimitOptions,
     open_store: OpenStore,
@@ -173,7 +199,7 @@ def build_api(
     source_header: str | None = None,
     count: Count = lambda _: None,
 ) -> FastAPI:
-    """Return an application with POST /submit and two routes for probes.
+    """Return an application with POST /submit, and two routes for probes: no key, and no stored data in the response.
 
     `open_store` is entered at startup and left at shutdown. `stamp`: add X-Request-Id (see `problems.RequestIds`).
     `source_header`: header of the trusted proxy with the address of the sender; None: use the connection. `count`:
@@ -189,7 +215,7 @@ def build_api(
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.router.add_route("/submit", submit.handle, methods=["POST"])
-    api.router.add_route("/healthz", health.alive, methods=["GET"])
-    api.router.add_route("/readyz", health.readiness(submit.parts), methods=["GET"])
+    api.router.add_route("/healthz", _alive, methods=["GET"])
+    api.router.add_route("/readyz", _readiness(submit.parts), methods=["GET"])
     problems.install(api, stamp)
     return api

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from serve_app.operations.scaling_options import EngineReplicas, Replicas, ScalingOptions
+from serve_app.operations.options import EngineReplicas, Replicas, ScalingOptions
 
 if TYPE_CHECKING:
     from serve_app.operations.backlog import BacklogMonitor

@@ -14,7 +14,7 @@ from db.queue import backlog as queue
 from pipeline.observability.metrics import Gauge
 from serve_app.operations import metric_names
 from serve_app.operations.estimates import STAGES, Estimate
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 
 SECONDS = 10.0  # between two reports
 log = logging.getLogger("ray.serve")

@@ -16,7 +16,7 @@ from db.queue.backlog import Backlog, Group, Lane, MeasuredRtfx, ReplicaState
 from db.queue.stage_times import StageDone
 from pipeline.domain.stage import Stage
 from pipeline.observability.work_clock import SharedClock
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 
 ENGINES = ("Transcriber", "Diarizer")
 CALL = "call"  # the whole of a call, in its Conductor

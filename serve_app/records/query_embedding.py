@@ -46,7 +46,6 @@ class QueryEmbedder:
             self._loading.add_done_callback(_log_failure)
 
     def close(self) -> None:
-        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def vector(self, text: str) -> tuple[str, list[float]]:

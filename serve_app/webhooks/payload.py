@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from db.events import types as event_types
 from db.events.outbox import Event
 from db.events.types import EventType
+from pipeline.domain.vocabulary import CallOutcome
 
 SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
 
@@ -205,7 +206,7 @@ class Record(_Part):
     duration: float = Field(description="Length of the recording in seconds.")
     declared_duration: int | None = Field(None, description="As submitted, in seconds.")
     summary: str | None
-    outcome: str | None = Field(None, description="follow_up, resolved, ...")
+    outcome: str | None = Field(None, description=f"{', '.join(CallOutcome)}.")
     direction: Direction | None = None
     agent: Agent | None = None
     tone: CallTone | None = None

@@ -17,7 +17,7 @@ from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
 from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, AddressGuard, Resolver, Target, parse_allowed, resolve
 from pipeline.fetch.outcomes import is_tls
 from pipeline.fetch.transport import GuardedBackend, trust
-from pipeline.net.retry_after import retry_after
+from pipeline.net.post import retry_after
 from pipeline.observability.context import current_context
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign

@@ -22,7 +22,7 @@ from db.core.database import EVERY_WORKSPACE, Database
 from db.queue import backlog as queue
 from serve_app.cli.calls.queue import QueueView, StageLine, queue_view
 from serve_app.operations.estimates import RUNS_ON
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from serve_app.settings import Settings
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_several_replicas import ENGINES, lines_of, serving_several

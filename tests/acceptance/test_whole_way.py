@@ -14,7 +14,7 @@ from serve_app.app import HEAP
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
 from serve_app.operations.estimates import engine_work
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from tests.acceptance.conftest import SampleCalls
 from tests.acceptance.running import Client, RunningService
 from tests.file_server import FileServer

@@ -11,7 +11,7 @@ from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from tests.postgres import World, new_world
 from tests.recording_server import reply, serving
 from tests.tuned import tuned

@@ -22,8 +22,8 @@ import pytest
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.audio.decode.sandbox import jail, runner, wire
 from pipeline.audio.decode.sandbox.wire import Kind, Order
-from pipeline.engines.cancel import cancellable
 from pipeline.errors import DecoderFailed, EngineLost, RecordingError, TimedOut
+from pipeline.observability.context import cancellable
 from pipeline.runtime.workers import LocalWorkers
 from tests.tuned import tuned
 from tests.unit.pipeline.audio.test_absurd_media import m4a

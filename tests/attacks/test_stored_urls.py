@@ -14,7 +14,7 @@ from db.records import views
 from db.secrets.recording_urls import UrlSealer
 from db.server import embedded
 from db.workspace import keys
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests.integration.db.intake.test_recording_urls import conducting, submit, until

@@ -18,7 +18,7 @@ from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from tests.chaos.deadly import LOUD, Deadly
 from tests.tuned import tuned
 

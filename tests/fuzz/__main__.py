@@ -125,7 +125,7 @@ def alone(folder: Path) -> Iterator[tuple[int, str]]:
 _ALONE = """
 import sys, uvicorn
 from serve_app.intake.store import open_store
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.intake.submit import build_api
 limits = LimitOptions(per_minute=1e9)
 api = build_api(limits, lambda: open_store(sys.argv[1], limits.POOL_SIZE))

@@ -18,7 +18,7 @@ from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from tests.file_server import FileServer
 from tests.postgres import World
 from tests.reading_api import api, base  # noqa: F401 (fixtures)

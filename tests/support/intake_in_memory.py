@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 
 from pipeline.domain.call import CallState, Sender, Submission
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.intake.submit import Count, build_api
 from serve_app.operations.readiness import Parts, PartState
 from tests.tuned import tuned

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.real.sources import Sources
-from pipeline.speakers.announcement_score import SCALE, WORDS_FOLDER, evidence, features, log_odds
-from pipeline.speakers.plain import plain
+from pipeline.speakers.announcement_score import SCALE, WORDS_FOLDER, evidence, features, log_odds, plain
 
 ROOT = Path(__file__).resolve().parents[3]
 LANGUAGES = ("en", "es", "fr")

@@ -5,11 +5,14 @@ Strict structured output requires every field and allows no other; an optional v
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
+
+from pipeline.domain.vocabulary import CallOutcome
 
 MAX_FAULTS = 8  # reported to the model
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -20,6 +23,18 @@ _CHARACTERS = {"title": MAX_TITLE, "value": MAX_TITLE, "text": _SENTENCE, "speak
 
 Party = Literal["rep", "customer", "other", "unknown"]
 Mood = Literal["negative", "neutral", "positive"]
+OUTCOMES: Mapping[CallOutcome, str] = {
+    CallOutcome.VOICEMAIL: "a machine answered and nobody else",  # language: ok
+    CallOutcome.WRONG_NUMBER: "",
+    CallOutcome.FOLLOW_UP: "something is left to do",
+    CallOutcome.REFUSED: "the customer declines what the call is about",
+    CallOutcome.RESOLVED: "settled, nothing left",
+}
+"""What a model may state, explained where the name does not do it. A new entry is a new version of the findings."""
+if TYPE_CHECKING:
+    OutcomeName = str
+else:
+    OutcomeName = Literal[tuple(outcome.value for outcome in OUTCOMES)]
 
 
 class _Stated(BaseModel):
@@ -27,8 +42,6 @@ class _Stated(BaseModel):
 
 
 def _line(max_length: int) -> BeforeValidator:
-    """Return a validator that cuts a value to one line of printable text."""
-
     def clean(value: Any) -> Any:
         if not isinstance(value, str):
             return value
@@ -86,7 +99,7 @@ class StatedTone(_Stated):
 
 
 class StatedOutcome(_Stated):
-    name: Literal["voicemail", "wrong_number", "follow_up", "refused", "resolved"]
+    name: OutcomeName
     quote: Quote
 
 

@@ -12,7 +12,7 @@ from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, complete
 from pipeline.analysis.llm.client import EndpointDown, ModelClient, NoAnswer
 from pipeline.analysis.llm.prompt import Message, repair
 from pipeline.domain.insight import ModelRequest, ModelText, Topic, Unanswered
-from pipeline.engines.fingerprint import digest_of
+from pipeline.engines.registry import digest_of
 
 T = TypeVar("T")
 BUDGET_REACHED = "budget_reached"
@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 
 def key_of(options: AnalysisOptions, messages: Sequence[Message]) -> str:
-    """Return the cache key of an answer: model, token limit and messages."""
     return digest_of(options.model, options.max_tokens, list(messages))
 
 
@@ -85,7 +84,6 @@ def _schema(request: ModelRequest) -> Callable[[bool], dict[str, Any]]:
 
 
 def _check(request: ModelRequest, text: ModelText) -> None:
-    """Raise `NoAnswer` or `UnreadableAnswer` if the text cannot be used."""
     if request.topic == "call":
         read(text)
     else:

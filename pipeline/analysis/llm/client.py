@@ -111,7 +111,6 @@ class ModelClient:
         return True
 
     async def _post_with_retries(self, body: dict[str, Any]) -> Reply:
-        """Return the response, after retries where they can help and time allows."""
         attempt = 0
         while True:
             reply: Reply | None = None

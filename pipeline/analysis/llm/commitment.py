@@ -63,12 +63,10 @@ class Commitments:
         return self._is_accepted(at, evidence)
 
     def by_anybody(self, evidence: Evidence) -> bool:
-        """Return whether the speaker commits to the quote, or the other party assents to it."""
         at = self._place.get(evidence.turn)
         return at is not None and (self._commits(at, evidence, (SPEAKER,)) or self._is_accepted(at, evidence))
 
     def likelihood(self, evidence: Evidence) -> float:
-        """Return the rules' probability that the quote commits any party."""
         at = self._place.get(evidence.turn)
         touched = self._touched(at, evidence) if at is not None else []
         return max((1.0 - self._probabilities(sentence).get(CLASSES[0], 1.0) for sentence in touched), default=0.0)
@@ -87,7 +85,6 @@ class Commitments:
         return any(touched.first == 0 for touched in self._touched(at, evidence)) and self._assents(at, turn)
 
     def _assents(self, at: int, reply: SpokenTurn) -> bool:
-        """Return whether a turn assents to what the other party requested or offered just before it."""
         if not at or self._turns[at - 1].turn.speaker == reply.turn.speaker:
             return False
         asked = self._turns[at - 1].sentences[-1:]

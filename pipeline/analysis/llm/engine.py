@@ -89,7 +89,6 @@ class LanguageModel:
         ]
 
     def _of_questions(self, material: Material, asked: Sequence[AskedQuestion]) -> list[ModelRequest]:
-        """Return the requests for the workspace's questions: one for each part."""
         pieces = parts(material.transcript, self._options.max_transcript_tokens) if asked else []
         prompts = [questions.messages(asked, part) for part in pieces]
         form = questions.schema(asked)
@@ -114,7 +113,6 @@ class LanguageModel:
         return tuple(findings.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:
-        """Return the supported statements of all parts. Raises `NoAnswer`."""
         grounding = Grounding(material, self._options.language)
         readings = []
         for request in self._of_call(material):
@@ -123,7 +121,6 @@ class LanguageModel:
         return merged(readings)
 
     def _answered(self, built: Finding, material: Material, answers: ModelAnswers) -> Finding:
-        """Return the finding with the answers to the workspace's questions."""
         asked = questions.asked(material)
         if not asked:
             return built
@@ -170,7 +167,6 @@ def _with_findings(material: Material, built: tuple[Finding, ...]) -> Material:
 
 
 def _text_of(request: ModelRequest, answers: ModelAnswers) -> ModelText:
-    """Return the model's text. Raises `NoAnswer` with the reason if there is none."""
     if request.key in answers.texts:
         return answers.texts[request.key]
     why = answers.unanswered.get(request.key)

@@ -10,6 +10,7 @@ from pipeline.analysis.llm.reading import CONFIDENCE, GroundedText, ReadAnswer
 from pipeline.analysis.rules.people.contacts import ContactsStep
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
+from pipeline.domain.vocabulary import CallOutcome
 
 VERSION = 4  # raise with changes of instructions or schema (a test checks these two) or checks that can change findings
 MIN_SIMILARITY = 60  # rapidfuzz token_set_ratio, 0..100, of two titles of one task by model and rules
@@ -25,7 +26,7 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
     """
     if reading.stated["tasks"] and not reading.tasks:
         return None
-    agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
+    agent = material.value_of("agent").get("user_id")
     listed = []
     for timed in reading.tasks:
         day, owner_id = timed.task.due_date, agent if timed.task.owner == "rep" else None
@@ -123,9 +124,12 @@ def _outcome(reading: ReadAnswer, built: Finding, material: Material) -> Grounde
     stated, by_rule = reading.outcome, built.value.get("outcome")
     if stated is None or stated.text == by_rule:
         return stated
-    open_tasks = bool(reading.tasks) or by_rule == "follow_up"
-    fits = {"follow_up": bool(reading.tasks), "resolved": not open_tasks and by_rule is None}
-    return stated if fits.get(stated.text, by_rule is None and not open_tasks) else None
+    open_tasks = bool(reading.tasks) or by_rule == CallOutcome.FOLLOW_UP
+    fits = {
+        CallOutcome.FOLLOW_UP: bool(reading.tasks),
+        CallOutcome.RESOLVED: not open_tasks and by_rule is None,
+    }
+    return stated if fits.get(CallOutcome(stated.text), by_rule is None and not open_tasks) else None
 
 
 def _cited(stated: GroundedText) -> dict[str, Any]:

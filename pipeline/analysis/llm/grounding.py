@@ -1,5 +1,3 @@
-"""Checks statements against the transcript: quote, date, owner, letters and digits."""
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -113,7 +111,6 @@ class Grounding:
         return near[0] if near else Due(text, first, first + len(text), None)
 
     def _expressions(self, turn: Turn, words: Pack, first: int, last: int) -> Iterator[Due]:
-        """Find the date expressions that overlap the characters `first`..`last` of the turn."""
         for sentence in self._sentences.get(turn.index, ()):
             due = dates.find(sentence.text, words, self.now)
             if due and sentence.first + due.first < last and first < sentence.first + due.last:

@@ -1,5 +1,3 @@
-"""Keeps the statements of a model's answers that the transcript supports, and merges those of parts."""
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +110,6 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
 
 
 def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
-    """Return a fact if all its quotes occur; the first one is its evidence."""
     quotes = [evidence for quote in stated.quotes if (evidence := grounding.evidence(quote))]
     if not quotes or len(quotes) < len(stated.quotes) or any(grounding.turn(evidence).machine for evidence in quotes):
         return None
@@ -136,7 +133,6 @@ def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
 
 
 def _distinct(texts: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
-    """Drop repeated texts, in the order of the call."""
     first: dict[str, GroundedText] = {}
     for text in texts:
         first.setdefault(text.text.casefold(), text)

@@ -29,7 +29,6 @@ def proposes(sentence: Sentence) -> bool:
 
 
 def stems(text: str, pack: Pack) -> frozenset[str]:
-    """Return the stems of the content words."""
     stop = pack.words("text", "stopwords")
     words = (word for word in _WORD.findall(straighten(text).lower()) if len(word) > SHORT and word not in stop)
     return frozenset(folded(word).lower()[:STEM] for word in words)
@@ -91,7 +90,6 @@ class CallWording:
         return bool(words & there) and _share(words, _stems(self._turns)) >= SOME
 
     def role(self, evidence: Evidence) -> str:
-        """Return the role of the quoted speaker."""
         at = self._place.get(evidence.turn)
         return self._turns[at].role.value if at is not None else "unknown"
 
@@ -103,7 +101,6 @@ class CallWording:
         return [quoted, *self._accepted_proposal(at), *same]
 
     def _accepted_proposal(self, at: int) -> list[SpokenTurn]:
-        """Return the turn before if it ends with another speaker's proposal."""
         before = self._turns[at - 1] if at else None
         if before is None or before.turn.speaker == self._turns[at].turn.speaker:
             return []

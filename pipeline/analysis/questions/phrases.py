@@ -12,7 +12,7 @@ import snowballstemmer
 
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import SpokenTurn
-from pipeline.language.names import name
+from pipeline.language.identification import name
 from pipeline.language.pack import straighten
 
 MAX_BETWEEN = 5  # words that `...` stands for
@@ -51,7 +51,6 @@ def stem(word: str, language: str) -> str:
 
 @lru_cache(maxsize=4096)
 def tokens(text: str, language: str) -> tuple[Token, ...]:
-    """Return the words of a text, in order."""
     matches = _TOKEN.finditer(straighten(text))
     return tuple(Token(folded(m[0]), stem(m[0].lower(), language), m.start(), m.end()) for m in matches)
 

@@ -1,5 +1,3 @@
-"""Calls that a question applies to, and the part of them: party and minutes."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,17 +70,8 @@ def _not_of_these_calls(question: Defined, material: Material) -> NotEvaluated |
         return NotEvaluated("out_of_scope" if spoken else "not_asked", reason)
     if question.outgoing is None:
         return None
-    outgoing = _outgoing(material)
-    if outgoing is None:
+    if material.outgoing is None:
         return NotEvaluated("not_asked", "the direction of the call is unknown")
-    if outgoing != question.outgoing:
-        return NotEvaluated("out_of_scope", f"the call is {'outgoing' if outgoing else 'incoming'}")
+    if material.outgoing != question.outgoing:
+        return NotEvaluated("out_of_scope", f"the call is {'outgoing' if material.outgoing else 'incoming'}")
     return None
-
-
-def _outgoing(material: Material) -> bool | None:
-    if material.call.outgoing is not None:
-        return material.call.outgoing
-    finding = material.findings.get("direction")
-    outgoing: bool | None = finding.value.get("outgoing") if finding else None
-    return outgoing

@@ -40,14 +40,12 @@ def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult]
 def scores_of(
     material: Material, answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult]
 ) -> list[dict[str, Any]]:
-    """Return the scores of the scorecards that apply to this call."""
     roster = material.roster
     cards = [card for card in roster.scorecards if is_of_these_calls(card, material)]
     return [plain(score(card, roster.questions, answers, trackers)) for card in cards]
 
 
 def plain(result: QuestionAnswer | TrackerResult | ScorecardResult) -> dict[str, Any]:
-    """Return a result as a dict of JSON values."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
 
 
@@ -59,7 +57,6 @@ def blank(question: Question, excluded: NotEvaluated | None = None) -> QuestionA
 
 
 def answer(question: Question, material: Material) -> QuestionAnswer:
-    """Answer a question by its phrases."""
     turns = asked_turns(question, material)
     if isinstance(turns, NotEvaluated):
         return blank(question, turns)
@@ -83,7 +80,6 @@ _Place = tuple[str | float, PhraseMatch, Evidence]
 
 
 def _first(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
-    """Return the earliest place that gives an answer of the question's type."""
     for match, evidence in _matches(question.phrases, question, turns, material):
         if question.type == "yes/no":
             return "yes", match, evidence
@@ -110,7 +106,6 @@ def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place
 def _matches(
     phrases: tuple[str, ...], question: Question, turns: AskedTurns, material: Material
 ) -> Iterator[tuple[PhraseMatch, Evidence]]:
-    """Yield the matches in the question's turns, in order, except those that a phrase of `unless` cancels."""
     whole = material.transcript.language or ""
     for turn in turns.turns:
         language = (turn.turn.language if turn.turn.language not in ("", "und") else whole)[:2]

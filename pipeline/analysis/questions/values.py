@@ -1,5 +1,3 @@
-"""Reads the value next to a phrase: a number, a date, or the words that follow."""
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +25,6 @@ class SpokenValue:
 
 
 def sentence_of(turn: SpokenTurn, first: int) -> Sentence | None:
-    """Return the sentence of a turn that contains the character `first`."""
     return next((sentence for sentence in turn.sentences if sentence.first <= first < sentence.last), None)
 
 

@@ -24,8 +24,6 @@ SPACE = " "  # begins a word in onnx-asr's vocabularies
 
 
 class CtcAlignerOptions(AlignmentOptions):
-    """Options of this aligner."""
-
     model_config = ConfigDict(extra="forbid")
 
     quantization: str | None = Field(
@@ -71,13 +69,11 @@ class CtcAligner:
 
     @staticmethod
     def device_of(options: AlignmentOptions) -> str:
-        """See `pipeline.asr.alignment.Aligner`."""
         return onnx.device_of(options.device, "SWITCHBOARD_ALIGNMENT__DEVICE")
 
     def align(
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
     ) -> list[tuple[Word, ...]]:
-        """See `pipeline.asr.alignment.Aligner`."""
         return [self._aligned(*row) for row in zip(samples, chunks, texts, strict=True)]
 
     def _aligned(self, samples: Samples, chunk: Chunk, text: str) -> tuple[Word, ...]:

@@ -75,12 +75,10 @@ class AlignmentOptions(EngineOptions):
 
     @property
     def on(self) -> bool:
-        """Whether an aligner is configured."""
         return self.engine != OFF
 
 
 def aligner_class(options: AlignmentOptions) -> type[Aligner]:
-    """Return the class of the aligner in the options."""
     return cast(type[Aligner], registry.engine_class(ENGINES, options.engine))
 
 

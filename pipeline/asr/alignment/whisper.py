@@ -11,8 +11,9 @@ from pathlib import Path
 from pydantic import ConfigDict
 
 from pipeline.asr.alignment.engine import AlignmentOptions, Samples
-from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNIZERS
-from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
+from pipeline.asr.faster_whisper import FasterWhisper
+from pipeline.asr.whisper_model import CHECKPOINTS as RECOGNIZERS
+from pipeline.asr.whisper_model import FasterWhisperOptions
 from pipeline.domain.speech import Chunk, Word
 
 BATCH = 4  # chunks in one pass
@@ -48,7 +49,6 @@ class WhisperAligner:
 
     @staticmethod
     def device_of(options: AlignmentOptions) -> str:
-        """See `pipeline.asr.alignment.Aligner`."""
         return FasterWhisper.device_of(FasterWhisperOptions(device=options.device))
 
     def align(

@@ -97,7 +97,6 @@ class Line:
 
     @property
     def shift(self) -> float:
-        """Median shift in seconds."""
         return _median(self.votes)
 
 
@@ -152,7 +151,6 @@ def _votes(legs: Sequence[Audio], activities: Sequence[Activity], source: int) -
 
 
 def _windows(leg: Audio, activity: Activity) -> list[tuple[int, int]]:
-    """Return windows with speech: long ones if there are enough."""
     with_speech: list[tuple[int, int]] = []
     for seconds in SECONDS:
         windows = compare.spread(leg.length, activity.frames, seconds, WINDOWS)

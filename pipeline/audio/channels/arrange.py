@@ -43,7 +43,6 @@ class Arranged(Audio):
 
     @property
     def length(self) -> int:
-        """Samples up to the end of the track that ends last."""
         return max(self.extent(channel)[1] for channel in range(self.channels))
 
     @property

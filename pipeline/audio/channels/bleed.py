@@ -103,7 +103,6 @@ def _in_direction(
 
 
 def _commonest(curves: Sequence[npt.NDArray[np.float64]]) -> int:
-    """Return the position with the highest sum over all windows."""
     return int(np.argmax(np.abs(np.sum(curves, axis=0))))
 
 
@@ -149,7 +148,6 @@ def _common_noise(audio: Audio, activities: Sequence[Activity], source: int, del
 def _source_alone(
     audio: Audio, activities: Sequence[Activity], source: int, skip: Sequence[Stretch]
 ) -> list[tuple[int, int]]:
-    """Return windows in which the source is active and louder than the other channel."""
     chosen = []
     for first, last in compare.spread(audio.length, activities[source].frames, SECONDS, WINDOWS):
         if any(first < stretch.last and last > stretch.first for stretch in skip):

@@ -96,7 +96,6 @@ def complete(activities: Sequence[Activity]) -> bool:
 
 
 def _commonest(gains: npt.NDArray[np.float64]) -> float:
-    """Return the gain with the most windows near it."""
     near = np.abs(gains[:, None] - gains[None, :]) <= GAIN_DB
     return float(np.median(gains[near[np.argmax(near.sum(axis=1))]]))
 
@@ -150,7 +149,6 @@ def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMat
 
 
 def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
-    """Return the window's match within `FAR_SHIFT`, or None."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     a = in_band(audio.read(0, window.first, window.last))
@@ -190,7 +188,6 @@ def _match(audio: Audio, first: int, last: int) -> WindowMatch:
 
 
 def _empty(samples: Floats) -> npt.NDArray[np.bool_]:
-    """Mark the empty 20 ms frames; the last frame is padded."""
     frames = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
     return np.asarray(np.mean(frames**2, axis=1) < 10 ** (LOST_DB / 10))
 

@@ -67,6 +67,5 @@ def _course(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _place(curves: npt.NDArray[np.float64], place: int, near: int) -> int:
-    """Return the position near `place` where the sum of windows is highest."""
     first = max(0, place - near)
     return first + int(np.abs(curves[:, first : place + near + 1].sum(axis=0)).argmax())

@@ -54,6 +54,5 @@ class EchoDelays:
 
 
 def echo_delays(bleeds: Sequence[DetectedBleed]) -> EchoDelays:
-    """Return the delays given by the bleeds of two aligned legs."""
     delays = {detected.bleed.source: detected.bleed.delay for detected in bleeds}
     return EchoDelays(delays.get(0), delays.get(1))

@@ -44,7 +44,6 @@ class Overlap:
         return evidence
 
     def sentences(self) -> tuple[str, ...]:
-        """Describe bleeds and shared stretches for readers."""
         sentences = [
             f"Channel {bleed.source} bleeds into channel {1 - bleed.source} at {bleed.level_db:.0f} dB, "
             f"{bleed.delay * 1000:.0f} ms later; it is suppressed there."
@@ -76,7 +75,6 @@ def find(audio: Audio, activities: Sequence[Activity], match: Match, lag: int = 
 
 
 def keeper(stretch: Stretch) -> int:
-    """Return the channel that a shared stretch stays on."""
     return REP if stretch.gain_db < -ALIKE_DB else 1 - REP
 
 
@@ -102,7 +100,6 @@ def _separated(
 
 
 def _explains(detected: bleed.DetectedBleed, run: Stretch) -> bool:
-    """Return whether a run has the level and delay of a bleed."""
     gain, shift = (run.gain_db, run.shift) if detected.bleed.source == 0 else (-run.gain_db, -run.shift)
     near = min(abs(shift - path.delay) for path in detected.paths)
     return abs(gain - detected.bleed.level_db) <= EXPLAINED_DB and near <= EXPLAINED_SAMPLES

@@ -159,17 +159,12 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
         late = offset.echo_delays(pair.common.detected)
         evidence |= late.as_evidence()
         began = " ".join(filter(None, (began[0], late.sentence()))), late.confidence
+    certainty = min(confidence(pair.match) if pair.match.windows else 1.0, began[1])
+    reason = " ".join(("One file per leg was sent.", began[0], *pair.common.sentences()))
+    evidence |= pair.common.as_evidence()
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party.
-    layout = Layout(
-        LayoutKind.TWO_FILES,
-        2,
-        source_channels,
-        min(confidence(pair.match) if pair.match.windows else 1.0, began[1]),
-        evidence | pair.common.as_evidence(),
-        " ".join(("One file per leg was sent.", began[0], *pair.common.sentences())),
-        pair.common.bleed,
-        pair.starts,
-    )
+    kind, bleed = LayoutKind.TWO_FILES, pair.common.bleed
+    layout = Layout(kind, 2, source_channels, certainty, evidence, reason, bleed, pair.starts)
     return replace(pair.rows, paths=pair.common.paths), layout
 
 
@@ -273,7 +268,6 @@ def _as_leg(sound: Audio, source: int) -> ArrangedTrack:
 
 
 def _placed(legs: Sequence[Arranged], alignment: Alignment) -> Arranged:
-    """Put both legs on one time line that begins with the earlier one."""
     offset = round(alignment.offset * SAMPLE_RATE)
     pace = 1 / (1 + alignment.drift)
     first = replace(legs[0].tracks[0], start=max(0, -offset))
@@ -331,7 +325,6 @@ def as_evidence(match: Match) -> dict[str, float]:
 
 
 def _how(match: Match) -> str:
-    """Describe how two channels with the same audio differ."""
     parts = []
     if match.polarity < 0:
         parts.append("polarity inverted")

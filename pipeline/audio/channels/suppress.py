@@ -118,7 +118,6 @@ def _source_leads(target: Floats, source: Floats, strength: Floats) -> npt.NDArr
 
 
 def _gains(power: Floats, bleed: Floats) -> Floats:
-    """Return the amplitude gain per frame and band."""
     gains = np.sqrt(np.clip(1 - OVERESTIMATE * bleed / (power + FAINT), FLOOR**2, 1))
     total = _around(power[:, _TELEPHONE].sum(axis=1))
     predicted = _around(bleed[:, _TELEPHONE].sum(axis=1))

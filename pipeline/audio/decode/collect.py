@@ -73,7 +73,6 @@ class Collector:
             self._flush(last=False)
 
     def finish(self) -> None:
-        """Write the remainder from the resampler."""
         self._flush(last=True)
 
     def _flush(self, last: bool) -> None:

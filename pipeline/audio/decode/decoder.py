@@ -24,6 +24,7 @@ from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, Re
 from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain import sniff
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
+from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import (
     DecoderFailed,
     NotAudio,
@@ -33,6 +34,7 @@ from pipeline.errors import (
     RecordingTooLong,
     StorageError,
 )
+from pipeline.record_texts import warning_text
 
 START_SECONDS = 20  # processor time for any file
 MIN_BYTES_PER_SECOND = 600  # of any telephony codec
@@ -97,7 +99,6 @@ class Decoded:
 
     @property
     def duration(self) -> float:
-        """Length in seconds."""
         return self.audio.duration
 
     @property
@@ -285,32 +286,27 @@ def _refused(why: RefusalReason, number: float, options: DecodeOptions) -> Recor
 def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
     warnings = []
     if sum(facts.channels) > channel_selection.MAX_CHANNELS:
-        warnings.append(
-            f"The recording has {sum(facts.channels)} channels; "
-            f"only the first {channel_selection.MAX_CHANNELS} are used."
-        )
+        used = channel_selection.MAX_CHANNELS
+        warnings.append(warning_text(CallWarning.EXTRA_CHANNELS, channels=sum(facts.channels), used=used))
     if facts.channels_change:
-        warnings.append("The number of channels changes within the recording.")
+        warnings.append(warning_text(CallWarning.CHANNELS_CHANGE))
     if facts.late_tracks:
-        warnings.append("A track begins in the middle of the recording; it is ignored.")
+        warnings.append(warning_text(CallWarning.LATE_TRACK))
     if facts.jumps:
-        warnings.append(f"{facts.jumps} timestamps are implausible and were ignored.")
+        warnings.append(warning_text(CallWarning.IMPLAUSIBLE_TIMESTAMPS, count=facts.jumps))
     if facts.filled:
-        warnings.append(
-            f"{facts.filled:.1f} s of audio are missing within the recording ({_places(facts)}); silence replaces them."
-        )
+        warnings.append(warning_text(CallWarning.AUDIO_MISSING, seconds=facts.filled, places=_places(facts)))
     promised = facts.promised
     if promised is not None and seconds < promised - max(0.25, 0.01 * promised):
-        warnings.append(f"The recording is incomplete: it declares {promised:.1f} s and has {seconds:.1f} s.")
+        warnings.append(warning_text(CallWarning.RECORDING_INCOMPLETE, declared=promised, seconds=seconds))
     elif facts.broke_off:
-        warnings.append(f"The recording is damaged: it ends after {seconds:.1f} s.")
+        warnings.append(warning_text(CallWarning.RECORDING_BREAKS_OFF, seconds=seconds))
     if facts.damaged:
-        warnings.append(f"{facts.damaged} damaged pieces of the recording were skipped.")
+        warnings.append(warning_text(CallWarning.DAMAGED_PIECES, count=facts.damaged))
     return tuple(warnings)
 
 
 def _places(facts: Facts) -> str:
-    """List the longest gaps and count the others."""
     longest = sorted(facts.gaps, key=lambda gap: gap[1] - gap[2])[:MAX_LISTED_GAPS]
     places = ", ".join(f"{start:.1f} to {end:.1f} s" for _, start, end in sorted(longest, key=lambda gap: gap[1:]))
     more = len(facts.gaps) - len(longest)

@@ -153,12 +153,10 @@ class _Track:
 
     @property
     def sound_seconds(self) -> float:
-        """Length of the samples."""
         return sum(samples * units for samples, units in self.runs) / self.scale if self.scale else 0.0
 
     @property
     def lacking(self) -> float:
-        """Difference from the declared length."""
         return self.declared / self.scale - self.sound_seconds if self.sound_seconds else 0.0
 
     def patches(self) -> Iterator[tuple[int, bytes]]:

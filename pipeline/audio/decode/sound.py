@@ -214,7 +214,6 @@ def keep_only(audio: Audio, channels: Collection[int]) -> None:
 
 
 def new_name() -> str:
-    """Return a unique name for a load."""
     return uuid4().hex
 
 
@@ -260,7 +259,6 @@ def _is_load(folder: str) -> bool:
 
 
 def _now(scratch: str) -> float:
-    """Return the current time of the folder's storage."""
     folder = join(scratch, new_name())
     try:
         fs, path = fsspec.core.url_to_fs(join(folder, "now"))

@@ -99,7 +99,6 @@ def paint_number(canvas: Canvas, number: Sequence[keys.Key], speech: Mask) -> No
 
 
 def paint_gaps(canvas: Canvas, gaps: Sequence[Span]) -> None:
-    """Paint missing audio, in whole frames."""
     for gap in gaps:
         canvas.paint(slice(math.ceil(gap.start * STEP), math.floor(gap.end * STEP)), LabelKind.GAP, 1.0)
 

@@ -66,7 +66,6 @@ def steady(frames: Frames) -> Mask:
 
 
 def _numbers(pressed: Sequence[keys.Key]) -> list[Number]:
-    """Group keys that follow each other."""
     numbers: list[Number] = []
     for key in pressed:
         if numbers and key.start - numbers[-1][-1].end <= KEYS_APART:
@@ -86,7 +85,6 @@ def _overlap(signal: tones.Signal, number: Sequence[keys.Key]) -> bool:
 
 
 def _certain(signal: tones.Signal) -> bool:
-    """Return whether a signal overrides the speech detector."""
     return signal.network or any(tone.seconds >= SURE_TONE for tone in signal.tones)
 
 
@@ -145,7 +143,6 @@ def frame_of(seconds: float) -> int:
 
 
 def widened(mask: Mask, reach: int) -> Mask:
-    """Extend a mask by `reach` frames on both sides."""
     from scipy.ndimage import binary_dilation
 
     return np.asarray(binary_dilation(mask, iterations=reach)) if mask.any() else mask

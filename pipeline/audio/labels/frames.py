@@ -56,19 +56,24 @@ def _spectra(audio: Audio, channel: int) -> Iterator[npt.NDArray[np.float32]]:
 
     window = np.hanning(WINDOW).astype(np.float32)
     scale = np.float32(2 / (np.sum(window**2) * WINDOW))
-    count = -(-audio.length // HOP)
-    ahead = (WINDOW - HOP) // 2  # a window is centered on its frame
     before = np.zeros((LAG, HIGHEST), np.float32)
-    for first in range(0, count, BLOCK_FRAMES):
-        frames = min(BLOCK_FRAMES, count - first)
-        start, end = first * HOP - ahead, (first + frames - 1) * HOP - ahead + WINDOW
-        samples = audio.read(channel, max(0, start), min(end, audio.length)).astype(np.float32) / np.float32(32768)
-        samples = np.pad(samples, (max(0, -start), max(0, end - audio.length)))
+    for frames, samples in blocks(audio, channel, HOP, WINDOW, BLOCK_FRAMES):
         views = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::HOP][:frames]
         spectra = rfft(views * window, axis=1)[:, :HIGHEST]
         power = (spectra.real**2 + spectra.imag**2) * scale
         yield np.concatenate([before, power])
         before = np.concatenate([before, power])[-LAG:]
+
+
+def blocks(audio: Audio, channel: int, hop: int, window: int, size: int) -> Iterator[tuple[int, Values]]:
+    """Yield `size` frames at a time: their number, and the samples -1..1 of their windows, padded with zeros."""
+    ahead = (window - hop) // 2  # a window is centered on its frame
+    count = -(-audio.length // hop)
+    for first in range(0, count, size):
+        frames = min(size, count - first)
+        start, end = first * hop - ahead, (first + frames - 1) * hop - ahead + window
+        samples = audio.read(channel, max(0, start), min(end, audio.length)).astype(np.float32) / np.float32(32768)
+        yield frames, np.pad(samples, (max(0, -start), max(0, end - audio.length)))
 
 
 def _figures(spectrum: npt.NDArray[np.float32]) -> tuple[Values, ...]:
@@ -116,7 +121,6 @@ def _neighbors(bins: int) -> npt.NDArray[np.float32]:
 
 
 def _widened(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Extend a mask by one bin on both sides."""
     wide = mask.copy()
     wide[:, 1:] |= mask[:, :-1]
     wide[:, :-1] |= mask[:, 1:]

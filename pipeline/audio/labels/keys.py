@@ -4,12 +4,12 @@ Every 5 ms the power at the eight frequencies is compared with the total in a wi
 column with nearly all the power for 40 ms; harmonics and formants of a voice leave too much elsewhere (talk-off).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.audio.labels.frames import blocks
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
 ROWS, COLUMNS = (697, 770, 852, 941), (1209, 1336, 1477, 1633)  # Hz
@@ -33,7 +33,7 @@ class Key:
 
 def find(audio: Audio, channel: int) -> list[Key]:
     """Return the keys of one channel, in order of time; reads half a minute at a time."""
-    digits = [_digits(samples) for samples in _blocks(audio, channel)]
+    digits = [_digits(samples) for _, samples in blocks(audio, channel, HOP, WINDOW, BLOCK_FRAMES)]
     if not digits:
         return []
     row = np.concatenate(digits)
@@ -54,16 +54,6 @@ def _whole(pressed: list[Key]) -> list[Key]:
         else:
             whole.append(key)
     return whole
-
-
-def _blocks(audio: Audio, channel: int) -> Iterator[npt.NDArray[np.float32]]:
-    ahead = (WINDOW - HOP) // 2  # a window is centered on its frame
-    count = -(-audio.length // HOP)
-    for first in range(0, count, BLOCK_FRAMES):
-        frames = min(BLOCK_FRAMES, count - first)
-        start, end = first * HOP - ahead, (first + frames - 1) * HOP - ahead + WINDOW
-        samples = audio.read(channel, max(0, start), min(end, audio.length)).astype(np.float32) / np.float32(32768)
-        yield np.pad(samples, (max(0, -start), max(0, end - audio.length)))
 
 
 def _digits(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:

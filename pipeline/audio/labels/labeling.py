@@ -28,7 +28,6 @@ def label(audio: Audio, options: SpeechOptions) -> tuple[tuple[Label, ...], ...]
 
 
 def speech_of(labels: Sequence[Label]) -> tuple[Span, ...]:
-    """Return the spans of speech."""
     return tuple(Span(label.start, label.end) for label in labels if label.kind is LabelKind.SPEECH)
 
 

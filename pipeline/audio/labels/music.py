@@ -34,7 +34,7 @@ def find(frames: Frames, other: Mask) -> Mask:
     share = _average(np.where(loud, frames.lines, 0), loud)
     audible = _average(np.where(loud, 1, 0), np.ones(len(frames), bool)) > 0.1
     playing = _hysteresis(np.where(audible, share, 0)) & ~other
-    playing = _filled(playing, round(PAUSE * STEP), ~other)
+    playing = filled(playing, round(PAUSE * STEP), ~other)
     # A window reaches beyond the piece, whose edges are where it is audible.
     present = _average(np.where(loud, frames.lines, 0), np.ones(len(frames), bool), MOMENT) >= CONTINUES
     playing = _trimmed(playing, present, round(MIN_SECONDS * STEP))
@@ -99,13 +99,13 @@ def _hysteresis(share: npt.NDArray[np.float32]) -> Mask:
     return np.asarray(mask)
 
 
-def _filled(mask: Mask, longest: int, allowed: Mask) -> Mask:
-    """Fill gaps of max. `longest` frames between stretches that are `allowed` throughout."""
-    filled = mask.copy()
+def filled(mask: Mask, longest: int, allowed: Mask | None = None) -> Mask:
+    """Fill gaps of max. `longest` frames between stretches, if they are `allowed` throughout."""
+    whole = mask.copy()
     for (_, end), (start, _) in pairwise(runs(mask)):
-        if start - end <= longest and allowed[end:start].all():
-            filled[end:start] = True
-    return filled
+        if start - end <= longest and (allowed is None or allowed[end:start].all()):
+            whole[end:start] = True
+    return whole
 
 
 def _trimmed(mask: Mask, loud: Mask, shortest: int) -> Mask:
@@ -124,7 +124,7 @@ def _without_strays(playing: Mask, loud: Mask, other: Mask) -> Mask:
     trimmed = playing.copy()
     pause, longest = round(STRAY_PAUSE * STEP), STRAY_SECONDS * STEP
     for first, last in runs(playing):
-        sounds = runs(_filled(loud[first:last], pause, np.ones(last - first, bool)))
+        sounds = runs(filled(loud[first:last], pause))
         if len(sounds) < 2:
             continue
         if sounds[0][1] - sounds[0][0] < longest and other[max(0, first - pause) : first].any():

@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 
 from pipeline.audio.labels.frames import STEP, Frames, Values
+from pipeline.audio.labels.music import runs
 from pipeline.domain.speech import LabelKind
 
 MIN_LEVEL = -55.0  # dBFS; softer tones are ignored
@@ -44,7 +45,6 @@ class SteadyTone:
 
     @property
     def seconds(self) -> float:
-        """Duration."""
         return (self.last - self.first) / STEP
 
 
@@ -67,13 +67,8 @@ def find(frames: Frames) -> list[SteadyTone]:
         frames.level > MIN_LEVEL
     )
     same = (np.abs(np.diff(lower)) < JUMP) & (np.abs(np.diff(upper)) < JUMP) & pure[1:] & pure[:-1]
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
-    shortest = round(MIN_SECONDS * STEP)
-    steady_tones = []
-    for first, last in zip(edges[::2], edges[1::2] + 1, strict=True):
-        if last - first >= shortest:
-            steady_tones.append(_tone(frames, lower, upper, int(first), int(last)))
-    return steady_tones
+    spans = [(first, last + 1) for first, last in runs(same)]  # `same` compares each frame with the next
+    return [_tone(frames, lower, upper, *span) for span in spans if span[1] - span[0] >= round(MIN_SECONDS * STEP)]
 
 
 def _tone(frames: Frames, lower: Values, upper: Values, first: int, last: int) -> SteadyTone:

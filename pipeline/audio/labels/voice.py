@@ -7,7 +7,6 @@ and for uncertain moments amid music. In doubt it is speech.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -39,16 +38,13 @@ class MutedAudio(Audio):
 
     @property
     def channels(self) -> int:
-        """Always 1."""
         return 1
 
     @property
     def length(self) -> int:
-        """Length in samples."""
         return self.audio.length
 
     def read(self, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
-        """See `Audio.read`."""
         samples = self.audio.read(self.channel, first, last).copy()
         at = max(0, first)
         frames = np.repeat(self.silenced[at // HOP : (at + len(samples)) // HOP + 1], HOP)[at % HOP :][: len(samples)]
@@ -69,7 +65,6 @@ def detect_again(audio: Audio, channel: int, probabilities: Probabilities, silen
 def frames_of(
     spans: Sequence[Span], probabilities: Probabilities, frames: Frames, evidence: SoundEvidence, options: SpeechOptions
 ) -> Mask:
-    """Mark the frames that are speech."""
     count = len(frames)
     probability = probabilities[np.minimum((np.arange(count) * HOP + HOP // 2) // FRAME, len(probabilities) - 1)]
     detected = probability >= options.threshold
@@ -99,7 +94,7 @@ def _missed(labeled: Mask, probability: npt.NDArray[np.float32], frames: Frames,
     """
     missed = np.zeros(len(labeled), bool)
     loud = (frames.level > np.maximum(MIN_LEVEL, _ground(frames.level) + LOUDER)) & ~labeled
-    for first, last in music.runs(_closed(loud, round(0.2 * STEP)) & ~labeled):
+    for first, last in music.runs(music.filled(loud, round(0.2 * STEP)) & ~labeled):
         voiced = float(np.mean(frames.lines[first:last])) >= MISSED_LINES
         apart = not near_music[first:last].any()
         if (
@@ -118,15 +113,6 @@ def _ground(level: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     blocks = [float(np.percentile(level[i : i + size], 10)) for i in range(0, len(level), size)]
     lowest = [min(blocks[max(0, i - 1) : i + 2]) for i in range(len(blocks))]
     return np.repeat(np.asarray(lowest), size)[: len(level)]
-
-
-def _closed(mask: Mask, gap: int) -> Mask:
-    """Fill gaps of max. `gap` frames."""
-    filled = mask.copy()
-    for (_, end), (start, _) in pairwise(music.runs(mask)):
-        if start - end <= gap:
-            filled[end:start] = True
-    return filled
 
 
 def _reaching(speech: Mask, frames: Frames, other: Mask, playing: Mask) -> Mask:

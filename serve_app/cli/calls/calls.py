@@ -10,35 +10,171 @@ import typer
 from rich.text import Text
 
 from pipeline.domain.call import CallState
-from serve_app.cli.calls import edits
-from serve_app.cli.calls.edits import ID_HELP, CallId
 from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.options import Workspace
-from serve_app.cli.ui.output import Json, counted, fields, moment, out, print_json
-from serve_app.cli.ui.resource import Group, Result, listing
+from serve_app.cli.ui.lazy import lazy
+from serve_app.cli.ui.options import Words, Workspace, parse_id
+from serve_app.cli.ui.output import Json, counted, fields, out, print_json
+from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
+    from db.core import database as core
     from db.core.database import Database
+    from db.queue import backlog as queue
+    from db.records import correct, corrections, views
+    from db.records.corrections import CallEdit, Editor
     from db.records.views import CallRecord, CallSummary
-    from db.search.call_list import CallFilter
-    from serve_app.settings import Settings
+    from db.search import call_list
+    from db.secrets import rotate
+    from db.workspace import access_log, admin_log, questions
+    from serve_app import settings
+else:
+    core, queue, correct, corrections, views, call_list, rotate, access_log, admin_log, questions, settings = lazy(
+        "db.core.database",
+        "db.queue.backlog",
+        "db.records.correct",
+        "db.records.corrections",
+        "db.records.views",
+        "db.search.call_list",
+        "db.secrets.rotate",
+        "db.workspace.access_log",
+        "db.workspace.admin_log",
+        "db.workspace.questions",
+        "serve_app.settings",
+    )
 
+
+NOT_SAID = "not said"
+ID_HELP = "`switchboard calls list` shows the ids."
 WATCH_SECONDS = 1.0
 MAX_PAGE = 200  # calls per page
 
-app = Group("""Calls: their state, records and corrections.
+CallId = Annotated[UUID, typer.Argument(metavar="ID", parser=parse_id(ID_HELP), help="The callId that was submitted.")]
+EditId = Annotated[
+    UUID,
+    typer.Argument(
+        metavar="EDIT",
+        parser=parse_id("`switchboard calls edits` shows the ids."),
+        help="`switchboard calls edits` shows the ids.",
+    ),
+]
 
-    Examples:
 
-      switchboard calls list --status failed
+app = Group("Calls: their state, records and corrections.")
 
-      switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
 
-      switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format srt > call.srt
-""")
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise CommandError("--comment is empty.", "Explain the correction.", USAGE)
+    return text
+
+
+@app.writes()
+async def answer(
+    scope: Scope,
+    call_id: CallId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The key of a question or tracker.")],
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="ANSWER", help="yes, no, a choice, a number, a date; of trackers said; 'not said'; n/a."
+        ),
+    ],
+    comment: Annotated[
+        str, typer.Option("--comment", "-c", metavar="WHY", parser=_reason, help="Stored with the answer.")
+    ],
+    old: Annotated[
+        str | None, typer.Option("--old", metavar="ANSWER", help="Change nothing unless this is the current answer.")
+    ] = None,
+) -> Result:
+    """Correct the machine's answer to a question of a call, and say why. Scores follow; `undo` reverts it.
+
+    Example:
+
+      switchboard calls answer 3f0c1d5e-... recording_notice said --old "not said" --comment "before the beep"
+    """
+    from pipeline.domain.edits import EditKind
+    from pipeline.domain.overrides import shown_answer
+
+    record = await views.show_call(scope.database, call_id, scope.id)
+    if record is None:
+        raise _no_call(call_id)
+    answers = {answer.key: shown_answer(answer) for answer in record.answers}
+    answers |= {tracker.key: shown_answer(tracker) for tracker in record.trackers}
+    if question not in answers:
+        keys = ", ".join(answers) or "none"
+        raise CommandError(f"Call {call_id} has no answer to {question!r}.", f"Its questions: {keys}.", FAILED)
+    before = answers[question] if old is None else _parsed(old)
+    edit_request = correct.WantedEdit(EditKind.ANSWER, before, _parsed(new), question=question, comment=comment)
+    try:
+        edit = (await correct.make(scope.database, scope.reader, _operator(), call_id, edit_request)).edit
+    except correct.EditConflict as error:
+        now = _shown(error.current.value if error.current else None)
+        raise CommandError(
+            f"Nothing was changed: the answer is {now!r}, not {_shown(before)!r}.",
+            f"The call has changed in the meantime: check it, then pass --old {now!r}.",
+            FAILED,
+        ) from None
+    except correct.InvalidEdit as error:
+        raise CommandError(f"{new!r} cannot be the answer to {question!r}.", str(error), USAGE) from None
+    except correct.EditRefused as error:
+        raise CommandError(str(error) or type(error).__name__, "", FAILED) from None
+    change = f"{_shown(edit.machine)} by the machine, {_shown(edit.person)} by {edit.made_by}"
+    revert = f"`switchboard calls undo {call_id} {edit.edit_id}` reverts it."
+    return Result(edit, (f"{question}: {change}.", revert))
+
+
+@app.reads()
+async def edits(scope: Scope, call_id: CallId) -> Result:
+    """List what people corrected in a call, undone corrections too, the earliest first."""
+    try:
+        corrections = await correct.list_edits(scope.database, scope.reader, call_id)
+    except correct.NotFound:
+        raise _no_call(call_id) from None
+    return listing(
+        corrections,
+        ("!edit", "!when", "!kind", "!status", "who", "what"),
+        lambda edit: (
+            *(edit.edit_id, edit.made_at, edit.kind, edit.state, edit.made_by),
+            _change(edit) + (f" ({edit.comment})" if edit.comment else ""),
+        ),
+        f"Call {call_id} has no corrections.",
+    )
+
+
+@app.writes()
+async def undo(scope: Scope, call_id: CallId, edit_id: EditId) -> Result:
+    """Undo a correction of a call; it stays in the list of corrections, with the person's name."""
+    try:
+        edit = await correct.undo(scope.database, scope.reader, _operator(), call_id, edit_id)
+    except correct.NotFound:
+        hint = f"`switchboard calls edits {call_id}` shows them."
+        raise CommandError(f"Call {call_id} has no correction {edit_id}.", hint, FAILED) from None
+    return Result(edit, f"Undone: {_change(edit)}.")
+
+
+def _operator() -> "Editor":
+    return corrections.Editor(None, None, admin_log.operator().name)
+
+
+def _no_call(call_id: UUID) -> CommandError:
+    return CommandError(f"No call {call_id}.", ID_HELP, FAILED)
+
+
+def _parsed(text: str) -> str | None:
+    return None if text == NOT_SAID else text
+
+
+def _shown(answer: str | bool | None) -> str:
+    return NOT_SAID if answer is None else str(answer)
+
+
+def _change(edit: "CallEdit") -> str:
+    if edit.question is not None:
+        return f"{edit.question}: {_shown(edit.machine)} -> {_shown(edit.person)}"
+    return f"{edit.machine} -> {edit.person}"
 
 
 class TranscriptFormat(StrEnum):
@@ -82,24 +218,18 @@ def list_(
       switchboard calls list --watch
 
       switchboard calls list --status failed --json
-
-      switchboard calls list --scorecard service --failed
     """
-    from db.search.call_list import CallFilter
-
     if (question is None) is not (answer is None):
         raise CommandError("--question and --answer are given together.", "", USAGE)
     if scorecard is None and (passed, score_below) != (None, None):
         raise CommandError("--passed, --failed and --score-below need --scorecard KEY.", "", USAGE)
     states = () if state_ is None else (str(state_),)
-    filter_ = CallFilter(
+    filter_ = call_list.CallFilter(
         states, question=question, answer=answer, scorecard=scorecard, passed=passed, score_below=score_below
     )
-    narrowed = filter_ != CallFilter(states)
+    narrowed = filter_ != call_list.CallFilter(states)
 
     async def work(database: "Database") -> "list[CallSummary]":
-        from db.records import views
-
         if narrowed:
             return await _filtered_calls(database, workspace, filter_, limit)
         return await views.list_calls(database, await lookup.workspace_id(database, workspace), state_, limit)
@@ -115,7 +245,7 @@ def list_(
 @app.command()
 def show(
     call_id: CallId,
-    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    words: Words = False,
     workspace: Workspace = None,
     json_: Json = False,
 ) -> None:
@@ -130,13 +260,12 @@ def show(
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --json
     """
     from serve_app.cli.render.call import render_call
-    from serve_app.settings import Settings
 
     async def work(database: "Database") -> "tuple[CallRecord, CompletionEstimate | None]":
         record = await _load(database, call_id, workspace)
         if record.call.state != CallState.TRANSCRIBING:
             return record, None
-        return record, await _estimate_completion(database, record.job_id, Settings())
+        return record, await _estimate_completion(database, record.job_id)
 
     record, estimate = databases.run(work)
     if json_:
@@ -159,7 +288,7 @@ def export(
 
       switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format vtt > call.vtt
     """
-    from serve_app.records import transcripts as formats
+    from serve_app.records import transcripts
 
     record = databases.run(lambda database: _load(database, call_id, workspace))
     if format_ is TranscriptFormat.JSON:
@@ -167,7 +296,7 @@ def export(
         return
     if record.transcript is None:
         raise CommandError(f"Call {record.call.call_id} has no transcript: it is {record.call.state}.", "", FAILED)
-    print(formats.FORMATS[format_](record.transcript), end="")
+    print(transcripts.FORMATS[format_](record.transcript), end="")
 
 
 @app.reads()
@@ -180,26 +309,14 @@ async def reads(
     """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
 
     Commands on this machine are not listed: they read the database directly.
-
-    Example:
-
-      switchboard calls reads 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
-    from db.core.database import EVERY_WORKSPACE
-    from db.workspace import access_log
-
-    scope = await lookup.workspace_id(database, workspace) or EVERY_WORKSPACE
+    scope = await lookup.workspace_id(database, workspace) or core.EVERY_WORKSPACE
     return listing(
         await access_log.list_reads(database, scope, call_id, limit),
         ("!when", "who", "!what", "how", "request"),
-        lambda read: (moment(read.at), read.name or str(read.key_id), read.what, read.detail, read.request_id or ""),
+        lambda read: (read.at, read.name or read.key_id, read.what, read.detail, read.request_id),
         f"No reads of call {call_id}.",
     )
-
-
-app.writes()(edits.answer)
-app.reads()(edits.edits)
-app.writes()(edits.undo)
 
 
 @app.writes()
@@ -212,10 +329,7 @@ async def reseal(database: "Database") -> Result:
 
       SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard calls reseal
     """
-    from db.secrets import rotate
-    from serve_app.settings import Settings
-
-    sealer = Settings().url_sealer()
+    sealer = settings.Settings().url_sealer()
     if not sealer.seals:
         hint = "`openssl rand -base64 32` makes a key; set it on every node."
         raise CommandError("SWITCHBOARD_SECRETS_KEYS is not set: recording URLs are stored unsealed.", hint)
@@ -234,21 +348,17 @@ async def reseal(database: "Database") -> Result:
 
 
 async def _load(database: "Database", call_id: UUID, workspace: str | None) -> "CallRecord":
-    from db.records import views
-
     record = await views.show_call(database, call_id, await lookup.workspace_id(database, workspace))
     if record is None:
         raise CommandError(f"No call {call_id}.", ID_HELP)
     return record
 
 
-async def _estimate_completion(
-    database: "Database", job_id: UUID | None, settings: "Settings"
-) -> CompletionEstimate | None:
+async def _estimate_completion(database: "Database", job_id: UUID | None) -> CompletionEstimate | None:
     """Return None for a job that has ended or waits for a retry."""
-    from db.queue import backlog as queue
     from serve_app.operations.estimates import CALL, RUNNING_PART, Estimate, ahead, left_of_running
 
+    current = settings.Settings()
     place = await queue.place(database, job_id) if job_id else None
     if place is None:
         return None
@@ -257,24 +367,20 @@ async def _estimate_completion(
     if place.running:  # running calls share the engines, so all of them may end together
         before, audio = 0.0, max(left_of_running(backlog), place.audio_seconds * RUNNING_PART)
     elif own_lane is not None:
-        before = ahead(own_lane, place.before, lanes, backlog, settings.processing.BACKFILL_SHARE)
+        before = ahead(own_lane, place.before, lanes, backlog, current.processing.BACKFILL_SHARE)
         audio = before + place.audio_seconds
     else:  # the job ended between the two queries
         return None
-    seconds = Estimate(backlog, settings.scaling.assumed_rtfx).drain_time(audio)
+    seconds = Estimate(backlog, current.scaling.assumed_rtfx).drain_time(audio)
     measured = any(pace.stage == CALL for pace in backlog.paces)
     at = datetime.now(UTC) + timedelta(seconds=seconds)
     return CompletionEstimate(at, round(seconds, 1), round(before, 1), measured)
 
 
 async def _filtered_calls(
-    database: "Database", workspace: str | None, filter_: "CallFilter", limit: int
+    database: "Database", workspace: str | None, filter_: "call_list.CallFilter", limit: int
 ) -> "list[CallSummary]":
     """Return matching calls of one workspace, the latest started first. Raises `CommandError`."""
-    from db.core.database import Reader
-    from db.search import call_list
-    from db.workspace import questions
-
     workspace_id = (await lookup.workspace(database, workspace)).workspace_id
     for key in filter(None, (filter_.question, filter_.scorecard)):
         if not await questions.defined_versions(database, workspace_id, workspace_id, key):
@@ -284,7 +390,7 @@ async def _filtered_calls(
     cursor: str | None = None
     while True:
         size = min(limit - len(calls), MAX_PAGE)
-        page = await call_list.list_calls(database, Reader(workspace_id), filter_, cursor, size)
+        page = await call_list.list_calls(database, core.Reader(workspace_id), filter_, cursor, size)
         calls += [line.call for line in page.items]
         cursor = page.next
         if cursor is None or len(calls) >= limit:
@@ -297,14 +403,9 @@ def summary_table(calls: "Sequence[CallSummary]") -> Table:
     lines = table("!call", "!status", "!started", "!lang", "!from -> to", "about")
     for call in calls:
         about = f"{call.failure.code}: {call.failure.message}" if call.failure else status_line(call)
-        lines.add_row(
-            str(call.call_id),
-            Text(call.state, style=STATE_STYLES.get(call.state, "")),
-            moment(call.start_time),
-            call.language or "",
-            f"{call.from_number} -> {call.to_number}",
-            Text(about),
-        )
+        state = Text(call.state, style=STATE_STYLES.get(call.state, ""))
+        parties = f"{call.from_number} -> {call.to_number}"
+        lines.add_row(call.call_id, state, call.start_time, call.language, parties, about)
     return lines
 
 

@@ -6,10 +6,9 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from db.queue import retries
-from db.records import views
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Time, Workspace, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, fields, moment
 from serve_app.cli.ui.resource import Group, Result, details, listing
@@ -18,8 +17,12 @@ from serve_app.records.advice import advice, waiting_advice
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.queue import retries
     from db.queue.retries import FailedJob, WaitingJob
+    from db.records import views
     from db.records.views import JobSummary
+else:
+    retries, views = lazy("db.queue.retries", "db.records.views")
 
 STYLES = {
     "fetching": "cyan",
@@ -30,16 +33,7 @@ STYLES = {
     "superseded": "dim",
 }
 
-app = Group("""Jobs: each processes a call.
-
-    Examples:
-
-      switchboard jobs list
-
-      switchboard jobs failed
-
-      switchboard jobs retry --code storage_error
-""")
+app = Group("Jobs: each processes a call.")
 
 Code = Annotated[str | None, typer.Option("--code", help="Only failures with this code.")]
 Since = Annotated[
@@ -71,8 +65,8 @@ async def list_(
         await views.list_jobs(database, workspace_id, "failed" if failed else None, limit),
         ("!job", "!status", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
-            *(str(job.job_id), Text(job.state, style=STYLES.get(job.state, "")), str(job.attempts)),
-            *(moment(job.created_at), str(job.call_id), job.kind, about(job)),
+            *(job.job_id, Text(job.state, style=STYLES.get(job.state, "")), job.attempts),
+            *(job.created_at, job.call_id, job.kind, about(job)),
         ),
         "No job failed." if failed else "No jobs yet.",
     )
@@ -113,9 +107,7 @@ async def failed(
     answer = listing(
         jobs,
         ("!job", "!code", "!failed", "!call", "!kind", "why"),
-        lambda job: (
-            *(str(job.job_id), Text(job.code, "red"), moment(job.failed_at), str(job.call_id), job.kind, job.message),
-        ),
+        lambda job: (job.job_id, Text(job.code, "red"), job.failed_at, job.call_id, job.kind, job.message),
         "No job failed.",
         [{**fields(job), "advice": advice(job.code)} for job in jobs],
     )
@@ -154,8 +146,6 @@ async def retry(
 
     Examples:
 
-      switchboard jobs retry 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
-
       switchboard jobs retry --code storage_error --since 6h --dry-run
 
       switchboard jobs retry --waiting --code recording_unreachable
@@ -180,23 +170,14 @@ async def show(
         UUID, typer.Argument(metavar="ID", parser=parse_id("`switchboard jobs list` shows the ids."), help="A job.")
     ],
 ) -> Result:
-    """Show one job: state, stage, worker, attempts, the last error and what to do about it.
-
-    Example:
-
-      switchboard jobs show 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
-    """
+    """Show one job: state, stage, worker, attempts, the last error and what to do about it."""
     job = await views.show_job(database, id_)
     if job is None:
         raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)
     names = ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")
-    rows = [
-        ("status" if name == "state" else name, str(getattr(job, name)))
-        for name in names
-        if getattr(job, name) is not None
-    ]
     times = ("created_at", "started_at", "next_try", "finished_at")
-    rows += [(name, moment(value)) for name in times if (value := getattr(job, name)) is not None]
+    values = ((name, getattr(job, name)) for name in (*names, *times))
+    rows = [("status" if name == "state" else name, value) for name, value in values if value is not None]
     if job.error and job.state != "done":
         to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)
         rows += [("error", f"{job.error.code}: {job.error.message}"), ("what to do", to_do)]

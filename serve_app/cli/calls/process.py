@@ -17,7 +17,7 @@ from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError, explain
-from serve_app.cli.ui.options import Country, TimeZone
+from serve_app.cli.ui.options import Country, FromNumber, Outgoing, TimeZone, ToNumber, Words
 from serve_app.cli.ui.output import Json, err, out, print_json
 from serve_app.intake.values import MAX_NUMBER
 
@@ -42,11 +42,9 @@ def process(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its file."),
     ] = None,
-    from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
-    to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
-    outgoing: Annotated[
-        bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
-    ] = None,
+    from_number: FromNumber = "anonymous",
+    to_number: ToNumber = "anonymous",
+    outgoing: Outgoing = None,
     start_time: Annotated[
         datetime | None,
         typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
@@ -55,7 +53,7 @@ def process(
     time_zone: TimeZone = "UTC",
     model: Model = None,
     pipeline: Pipeline = None,
-    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    words: Words = False,
     json_: Json = False,
 ) -> None:
     """Run the pipeline on local files and show the results. Nothing is stored.
@@ -63,8 +61,6 @@ def process(
     Models are loaded once for all files; the first use of a hub model downloads it. Exit code 1 if any file failed.
 
     Examples:
-
-      switchboard process call.wav
 
       switchboard process rep.wav --second customer.wav --outgoing --json
 
@@ -154,7 +150,6 @@ async def _process_one(
 
 
 def summary(stage: Stage, result: Any) -> str:
-    """Return a short description of a stage's result; empty for stages that have none."""
     return SUMMARIES.get(stage, lambda _: "")(result)
 
 
@@ -200,7 +195,6 @@ def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
 
 
 def check_models(settings: "Settings") -> None:
-    """Raise `CommandError` (2) for an invalid model name."""
     from pipeline.checkpoints.resolve import check_name
     from pipeline.errors import CheckpointMissing
     from serve_app.service.configured_models import configured_models

@@ -34,8 +34,6 @@ class StageLine:
 
 @dataclass(frozen=True, slots=True)
 class TeamLine:
-    """The backlog of one team."""
-
     workspace: str
     team: str
     live: bool
@@ -47,8 +45,6 @@ class TeamLine:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The whole queue."""
-
     waiting_calls: int
     running_calls: int
     later_calls: int
@@ -68,12 +64,6 @@ def queue(
 
     Real-time factors are measured on finished calls; until then, those of the settings are assumed. Costs need
     SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR (and DIARIZER, CONDUCTOR).
-
-    Examples:
-
-      switchboard queue
-
-      switchboard queue --json
     """
     from serve_app.settings import Settings
 
@@ -87,7 +77,6 @@ def queue(
 def queue_view(
     backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings", team: str | None = None
 ) -> QueueView:
-    """Return the queue as figures, from the backlog, its lanes and the settings."""
     from serve_app.operations.estimates import STAGES, Estimate
 
     estimate = Estimate(backlog, settings.scaling.assumed_rtfx)
@@ -110,7 +99,6 @@ def queue_view(
 
 
 def _engine_seconds(stages: Sequence[StageLine], settings: "Settings") -> tuple[float, float]:
-    """Return seconds on GPU and on CPU per hour of audio."""
     engines = [stage for stage in stages if stage.deployment != "Conductor"]
     hours = {stage.deployment: stage.replica_seconds_per_audio_hour for stage in engines}
     gpus = {name: _gpus(name, settings) for name in hours}
@@ -178,8 +166,8 @@ def render(view: QueueView) -> None:
     for stage in view.stages:
         lines.add_row(
             stage.deployment,
-            str(stage.calls),
-            "?" if stage.replicas is None else str(stage.replicas),
+            stage.calls,
+            "?" if stage.replicas is None else stage.replicas,
             duration(stage.drain_seconds),
             duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (assumed)"),
             "" if stage.cost_per_audio_hour is None else f"{stage.cost_per_audio_hour:.4f}",
@@ -191,6 +179,6 @@ def render(view: QueueView) -> None:
         for line in view.teams:
             kind = "live" if line.live else "backfill"
             waits = duration(line.waiting_audio_seconds)
-            figures = (str(line.waiting_calls), waits, str(line.running_calls))
+            figures = (line.waiting_calls, waits, line.running_calls)
             teams.add_row(line.team, line.workspace, kind, f"{line.share:g}", *figures)
         out().print(teams)

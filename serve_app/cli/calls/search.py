@@ -5,6 +5,7 @@ import typer
 
 from serve_app.cli.ui import database as databases
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.output import counted, out, progress_bar
 from serve_app.cli.ui.resource import Group, Result
 
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from db.core.database import Database
+    from db.search import passages
     from pipeline.embedding import Engine
+else:
+    (passages,) = lazy("db.search.passages")
 
 LEASE_SECONDS = 900.0
 BATCH = 4  # calls claimed together
@@ -21,12 +25,6 @@ WAIT_SECONDS = 1.0  # for calls that a running service has claimed
 app = Group("""Search by meaning: index stored calls, show progress, remove the index.
 
     The service indexes new calls and corrections itself if SWITCHBOARD_EMBEDDING__ENGINE is set.
-
-    Examples:
-
-      SWITCHBOARD_EMBEDDING__ENGINE=e5 switchboard search index
-
-      switchboard search status
 """)
 
 
@@ -62,13 +60,7 @@ def index(
 
 @app.reads()
 async def status(database: "Database") -> Result:
-    """Show which model search uses, how many calls are indexed, and how many are due.
-
-    Example:
-
-      switchboard search status --json
-    """
-    from db.search import passages
+    """Show which model search uses, how many calls are indexed, and how many are due."""
 
     state = await passages.state(database)
     counts = f"{counted(state.calls, 'call')}, {counted(state.passages, 'passage')}; {counted(state.due, 'call')} due."
@@ -77,13 +69,7 @@ async def status(database: "Database") -> Result:
 
 @app.writes()
 async def remove(database: "Database") -> Result:
-    """Delete all passages. The next service with an embedding engine, or `index`, creates them again.
-
-    Example:
-
-      switchboard search remove
-    """
-    from db.search import passages
+    """Delete all passages. The next service with an embedding engine, or `index`, creates them again."""
 
     count = await passages.switch_off(database)
     return Result({"removed": count}, f"{counted(count, 'passage')} removed.")
@@ -91,7 +77,6 @@ async def remove(database: "Database") -> Result:
 
 async def _index(database: "Database", engine: "Engine", everything: bool) -> tuple[int, int]:
     """Mark all calls as due and process them; return how many calls and passages this process stored."""
-    from db.search import passages
 
     await passages.switch_on(database, engine.name, replace=True)
     behind: int | None = 0
@@ -102,7 +87,6 @@ async def _index(database: "Database", engine: "Engine", everything: bool) -> tu
 
 
 async def _process_due(database: "Database", engine: "Engine", progress: "Progress") -> tuple[int, int]:
-    from db.search import passages
     from pipeline.domain.passages import passages_of
 
     total = (await passages.state(database)).due

@@ -1,19 +1,30 @@
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID, uuid4
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.text import Text
 
 from pipeline.fetch import handed_in
+from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from serve_app.cli.ui.options import parse_id
+from serve_app.cli.ui.options import FromNumber, Outgoing, ToNumber, parse_id
 from serve_app.cli.ui.output import Json, err, out, print_json
+from serve_app.cli.ui.table import table
+
+if TYPE_CHECKING:
+    from db.core.database import Database
+    from db.records.views import CallRecord
+    from serve_app.settings import Settings
+
 
 REQUEST_TIMEOUT = 30.0  # seconds for one response of /submit
 
@@ -25,6 +36,8 @@ ADVICE = {
     429: "Too many submissions for this key; retry after {retry_after} s.",
     503: "The service cannot accept calls at the moment; retry after {retry_after} s with the same callId.",
 }
+POLL_SECONDS = 0.5
+ENDED = ("completed", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +53,6 @@ class CommandProblem:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission and its outcome: `reply` if it was accepted, else `problem`."""
-
     name: str
     call_id: str
     body: dict[str, Any]
@@ -71,21 +82,17 @@ def submit(
         ),
     ] = None,
     second: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file."),
+        str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file.")
     ] = None,
-    from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
-    to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
+    from_number: FromNumber = "anonymous",
+    to_number: ToNumber = "anonymous",
     start_time: Annotated[
         str | None, typer.Option(metavar="ISO8601", help="When the call started.", show_default="now")
     ] = None,
-    outgoing: Annotated[
-        bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
-    ] = None,
+    outgoing: Outgoing = None,
     duration: Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")] = None,
     team: Annotated[
-        str | None,
-        typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key."),
+        str | None, typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key.")
     ] = None,
     user: Annotated[str | None, typer.Option(help="userId of the member who handled the call.")] = None,
     call_id: Annotated[
@@ -108,8 +115,6 @@ def submit(
       switchboard submit call.wav --wait
 
       switchboard submit rep.wav --second customer.wav --from +4930123456 --to +34911234567 --outgoing
-
-      switchboard submit https://pbx.example.com/recordings/17.mp3 --team 5f0c... --key sb_...
     """
     from serve_app.settings import Settings
 
@@ -276,8 +281,7 @@ def show(sent: Sequence[Submission]) -> None:
 
 
 def _wait(sent: Sequence[Submission], key: str, timeout: float, service: this_machine.LocalService | None) -> list[Any]:
-    """Wait until the accepted calls have ended; return their records."""
-    from serve_app.cli.calls.follow import follow_calls
+    from serve_app.cli.calls.submit import follow_calls
 
     call_ids = [UUID(each.call_id) for each in sent if each.reply and "jobId" in each.reply]
     return follow_calls(call_ids, key, timeout, service.settings if service else None) if call_ids else []
@@ -294,7 +298,6 @@ def _check_files(names: Sequence[str]) -> None:
 
 
 def _address(name: str | None) -> str | Path | None:
-    """Return the URL of a recording, or the path of a local file."""
     return name if name is None or _is_url(name) else Path(name).resolve()
 
 
@@ -337,3 +340,101 @@ def show_problem(problem: CommandProblem, name: str, console: Console) -> None:
         console.print(Text.assemble("  - ", (pointer or "body", "bold"), f": {detail}"))
     if problem.advice:
         console.print(Text(f"  {problem.advice}", style="yellow"))
+
+
+def follow_calls(
+    call_ids: Sequence[UUID], key: str, timeout: float, settings: "Settings | None" = None
+) -> "list[CallRecord]":
+    """Show progress on stderr until all calls have ended; return their records in the order of `call_ids`.
+
+    The calls are read from the database, in the workspace of `key`. Raises `CommandError` if some have not ended
+    after `timeout` seconds.
+    """
+
+    async def work(database: "Database") -> "list[CallRecord]":
+        from db.workspace import keys
+
+        sender = await keys.find(database, key)
+        return await follow(database, call_ids, sender.workspace_id if sender else None, timeout, err())
+
+    return databases.run(work, settings=settings)
+
+
+async def follow(
+    database: "Database",
+    call_ids: Sequence[UUID],
+    workspace_id: UUID | None,
+    seconds: float,
+    console: Console,
+    names: Mapping[UUID, str] | None = None,
+) -> "list[CallRecord]":
+    """Follow calls with an open database; `names` are shown instead of ids. See `follow_calls`."""
+    from db.records import views
+
+    ends = time.monotonic() + seconds
+    progress = _Progress(console, names or {})
+    with progress:
+        while True:
+            results = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
+            records = [record for record in results if record is not None]
+            progress.show(records)
+            if len(records) == len(call_ids) and all(record.call.state in ENDED for record in records):
+                return records
+            if time.monotonic() > ends:
+                raise CommandError(
+                    "\n  ".join(
+                        (f"After {seconds:.0f} s some calls have not finished.", *progress.unfinished(records))
+                    ),
+                    "They continue; `switchboard calls show ID` shows their state.",
+                    FAILED,
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+
+class _Progress:
+    """A live table on a terminal; elsewhere one line for each change."""
+
+    def __init__(self, console: Console, names: Mapping[UUID, str]) -> None:
+        self._console = console
+        self._names = names
+        self._live = Live(console=console, transient=True) if console.is_terminal else None
+        self._printed: dict[str, str] = {}
+
+    def __enter__(self) -> None:
+        if self._live:
+            self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, records: "Sequence[CallRecord]") -> None:
+        from serve_app.cli.render.call import STATE_STYLES, status_line
+
+        if self._live:
+            lines = table("!call", "!status", "about")
+            for record in records:
+                lines.add_row(
+                    self._name(record),
+                    Text(record.call.state, style=STATE_STYLES.get(record.call.state, "")),
+                    status_line(record.call),
+                )
+            self._live.update(lines)
+            return
+        for record in records:
+            line = self._line(record)
+            if self._printed.get(str(record.call.call_id)) != line:
+                self._printed[str(record.call.call_id)] = line
+                self._console.print(line, markup=False)
+
+    def unfinished(self, records: "Sequence[CallRecord]") -> list[str]:
+        """Return a line for each call that has not ended: its status, and why it waits."""
+        return [self._line(record) for record in records if record.call.state not in ENDED]
+
+    def _line(self, record: "CallRecord") -> str:
+        from serve_app.cli.render.call import status_line
+
+        return f"{self._name(record)} {record.call.state} {status_line(record.call)}".rstrip()
+
+    def _name(self, record: "CallRecord") -> str:
+        return self._names.get(record.call.call_id, str(record.call.call_id))

@@ -1,13 +1,52 @@
+import ipaddress
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from serve_app.cli.doctor.check import Check, Level
 from serve_app.cli.ui.errors import FAILED, explain
 from serve_app.cli.ui.output import Json, counted, err, out, print_json
 from serve_app.cli.ui.table import table
+
+
+class Level(StrEnum):
+    GOOD = "good"
+    WARN = "warn"  # not needed by every installation, or not now
+    BAD = "bad"  # Switchboard cannot run
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check. `found`: a fact; `advice`: one line that says what to do."""
+
+    name: str
+    level: Level
+    found: str  # language: ok
+    advice: str = ""
+
+
+def good(name: str, fact: str) -> Check:
+    return Check(name, Level.GOOD, fact)
+
+
+def warn(name: str, fact: str, advice: str) -> Check:
+    return Check(name, Level.WARN, fact, advice)
+
+
+def bad(name: str, fact: str, advice: str) -> Check:
+    return Check(name, Level.BAD, fact, advice)
+
+
+def is_private_host(host: str) -> bool:
+    """Return whether a host name or address is this machine or in a private network."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".internal", ".svc", ".cluster.local"))
+
 
 Checks = list[tuple[str, Callable[[], Iterable[Check]]]]
 MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BAD: ("X", "bold red")}
@@ -15,8 +54,7 @@ MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BA
 
 def doctor(
     node: Annotated[
-        bool,
-        typer.Option("--node", help="Check what a cluster node needs before Ray starts; its GPU must be usable."),
+        bool, typer.Option("--node", help="Check what a cluster node needs before Ray starts; its GPU must be usable.")
     ] = False,
     gpus: Annotated[
         int | None, typer.Option(min=0, help="GPUs that this machine must have; `ray up` sets it.", metavar="N")
@@ -28,11 +66,7 @@ def doctor(
     Nothing is changed, started or downloaded. Exit code 1 if there is a problem (X); a warning (!) does not matter in
     every installation.
 
-    Examples:
-
-      switchboard doctor
-
-      switchboard doctor --json
+    Example:
 
       switchboard doctor --node --gpus 1
     """
@@ -48,12 +82,12 @@ def doctor(
 def node_checks(gpus: int | None = None) -> Checks:
     """Return the checks of a node before Ray starts: none of the service, and an unusable GPU is a problem."""
     from serve_app import settings as all_settings
-    from serve_app.cli.doctor import gpu, machine, service
+    from serve_app.cli.doctor import machine, service
 
     settings, faults = all_settings.usable()
     return [
         ("packages", machine.python_and_packages),
-        ("torch and the GPU", lambda: gpu.libraries_and_gpu(settings, strict=True, promised=gpus)),
+        ("torch and the GPU", lambda: machine.libraries_and_gpu(settings, strict=True, promised=gpus)),
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
@@ -64,12 +98,12 @@ def node_checks(gpus: int | None = None) -> Checks:
 def all_checks(gpus: int | None = None) -> Checks:
     """Return subjects and checks in order. Invalid settings fail their check; others use the defaults instead."""
     from serve_app import settings as all_settings
-    from serve_app.cli.doctor import analysis, gpu, machine, models, secrets, service
+    from serve_app.cli.doctor import machine, models, service
 
     settings, faults = all_settings.usable()
     return [
         ("packages", machine.python_and_packages),
-        ("torch and the GPU", lambda: gpu.libraries_and_gpu(settings, promised=gpus)),
+        ("torch and the GPU", lambda: machine.libraries_and_gpu(settings, promised=gpus)),
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
@@ -78,9 +112,9 @@ def all_checks(gpus: int | None = None) -> Checks:
         ("database", lambda: service.database(settings)),
         ("Ray and ports", lambda: service.ray_and_ports(settings)),
         ("models", lambda: models.checkpoints(settings)),
-        ("analysis", lambda: analysis.endpoint(settings)),
-        ("secrets", lambda: secrets.sealing(settings)),
-        ("recording URLs", lambda: secrets.recording_urls(settings)),
+        ("analysis", lambda: service.analysis(settings)),
+        ("secrets", lambda: service.sealing(settings)),
+        ("recording URLs", lambda: service.recording_urls(settings)),
     ]
 
 

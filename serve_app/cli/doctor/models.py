@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve_app.cli.doctor.check import Check, Level, bad, good, is_private_host, warn
+from serve_app.cli.doctor.command import Check, Level, bad, good, is_private_host, warn
 
 HUB_SECONDS = 5.0
 

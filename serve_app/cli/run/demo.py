@@ -40,8 +40,6 @@ Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """One submitted sample call and the responses of the service."""
-
     name: str
     call_id: str
     statuses: tuple[str, ...]
@@ -70,9 +68,7 @@ def demo(
     On a terminal, the service then keeps running until Ctrl-C and prints a link to the console. Another demo processes
     the same calls again in the same workspace.
 
-    Examples:
-
-      switchboard demo
+    Example:
 
       switchboard demo 01 08 --no-keep
     """
@@ -227,9 +223,8 @@ def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any
 async def _follow(
     database_url: str, workspace_id: UUID, results: list[DemoResult], seconds: float
 ) -> "dict[str, CallRecord]":
-    """Show progress until every call is completed or failed; return the records by sample."""
     from db.core.database import Database
-    from serve_app.cli.calls.follow import follow
+    from serve_app.cli.calls.submit import follow
 
     async with await Database.open(database_url, pool_size=2) as database:
         names = {UUID(result.call_id): result.name for result in results}
@@ -244,7 +239,6 @@ def _report(
     start_seconds: float,
     run_seconds: float,
 ) -> dict[str, Any]:
-    """Return the figures of the run, ready for JSON."""
     from serve_app.demo.compare import WordErrors, compare, turns_by_role
 
     rows, total = [], WordErrors(0, 0)
@@ -314,16 +308,9 @@ def _summary(calls: list[dict[str, Any]]) -> Table:
     summary = table("!sample", "!status", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
     for row in calls:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
-        summary.add_row(
-            row["name"],
-            row["state"],
-            row.get("layout", "-"),
-            row.get("language") or "-",
-            wrong,
-            str(row.get("words_doubtful", "-")),
-            str(row.get("tasks", "-")),
-            VOICES[row["voices"]],
-        )
+        about = (row.get("layout", "-"), row.get("language") or "-", wrong)
+        counts = (row.get("words_doubtful", "-"), row.get("tasks", "-"))
+        summary.add_row(row["name"], row["state"], *about, *counts, VOICES[row["voices"]])
     return summary
 
 

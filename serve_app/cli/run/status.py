@@ -7,7 +7,7 @@ from rich.text import Text
 
 from serve_app.cli.ui.errors import UNREACHABLE, CommandError, explain
 from serve_app.cli.ui.output import Json, err, fields, moment, out, print_json
-from serve_app.cli.ui.table import table
+from serve_app.cli.ui.resource import details
 
 if TYPE_CHECKING:
     from serve_app.cli.calls.queue import QueueView
@@ -39,9 +39,7 @@ def status(json_: Json = False) -> None:
 
     Nothing is started. Exit code 0 if it is up, 3 if not.
 
-    Examples:
-
-      switchboard status
+    Example:
 
       SWITCHBOARD_DATA_DIR=/srv/calls switchboard status --json
     """
@@ -108,7 +106,7 @@ def _answers(submit_url: str) -> bool:
 
 def _database(settings: "Settings") -> str:
     from db.server import embedded
-    from serve_app.service import data_folder
+    from serve_app import data_folder
 
     if settings.database_url is not None:
         return "PostgreSQL server of SWITCHBOARD_DATABASE_URL"
@@ -133,31 +131,24 @@ def _show(status: Status, settings: "Settings") -> None:
     from serve_app.cli.calls.queue import headline
 
     styles = {"up": "bold green", "starting": "bold yellow", "down": "bold red"}
-    lines = table("!what", "value")
-    lines.show_header = False
-    lines.add_row("service", Text(status.service, style=styles[status.service]))
-    if status.url:
-        lines.add_row("URL", status.url)
-    if status.pid:
-        since = f", since {moment(status.started)}" if status.started else ""
-        lines.add_row("process", f"{status.pid}{since}")
-    lines.add_row("data", status.data_dir)
-    lines.add_row("database", status.database)
-    if status.ray:
-        lines.add_row("Ray", status.ray)
-    if status.engines:
-        lines.add_row("engines", status.engines)
+    since = f", since {moment(status.started)}" if status.started else ""
+    rows: list[tuple[str, str | Text | None]] = [
+        ("service", Text(status.service, style=styles[status.service])),
+        ("URL", status.url),
+        ("process", f"{status.pid}{since}" if status.pid else None),
+        ("data", status.data_dir),
+        ("database", status.database),
+        ("Ray", status.ray),
+        ("engines", status.engines),
+    ]
     for stage, model in status.models.items():
-        lines.add_row(stage, model["engine"])
+        rows.append((stage, model["engine"]))
         if model["preferred"]:
             note = f"{model['preferred']} is preferred but not available. {model['advice']}"
-            lines.add_row("", Text(note, style="yellow"))
-    for problem in status.problems:
-        lines.add_row("", Text(problem, style="yellow"))
-    if status.backlog:
-        lines.add_row("backlog", headline(status.backlog))
-    for service in status.elsewhere:
-        lines.add_row("elsewhere", service)
-    out().print(lines)
+            rows.append(("", Text(note, style="yellow")))
+    rows += [("", Text(problem, style="yellow")) for problem in status.problems]
+    rows.append(("backlog", headline(status.backlog) if status.backlog else None))
+    rows += [("elsewhere", service) for service in status.elsewhere]
+    out().print(details(row for row in rows if row[1]))
     if status.service == "down":
         err().print("`switchboard up` starts it.", markup=False)

@@ -1,24 +1,32 @@
+import contextlib
 import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
+import psutil
 import typer
 from rich.text import Text
 
-from serve_app.cli.ui.output import Json, err, out, to_camel_json
-from serve_app.cli.ui.table import table
+from serve_app.cli.run.status import services
+from serve_app.cli.ui.errors import FAILED, CommandError
+from serve_app.cli.ui.output import Json, duration, err, out, to_camel_json
+from serve_app.cli.ui.resource import details
 
 if TYPE_CHECKING:
     from serve_app.service.service import EngineReport
+    from serve_app.settings import Settings
+
 
 EFFECTS = {
     "Transcriber": "Calls are accepted and their recordings fetched, then they wait.",
     "Diarizer": "Calls with a channel for each party are completed without it; mixed recordings wait.",
 }
+SHUTDOWN_SECONDS = 60.0  # seconds that Ray and PostgreSQL may take to end
 
 
 def up(
@@ -129,24 +137,24 @@ def _print_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         return
     console = out()
     console.print(f"[green bold]ready[/green bold] after {endpoints.seconds:.1f} s")
-    lines = table("!what", "value")
-    lines.show_header = False
-    lines.add_row("submit calls to", endpoints.submit_url)
-    if endpoints.console_url:
-        lines.add_row("read them at", f"{endpoints.console_url}   (sign in: `switchboard console link`)")
-    lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
-    lines.add_row("Ray", f"{endpoints.ray_address} (token: {token})")
-    lines.add_row("state", _database_label(settings))
-    lines.add_row("recordings", str(settings.storage_url))
-    if endpoints.logs:
-        lines.add_row("logs", str(endpoints.logs))
-    if endpoints.metrics_url:
-        lines.add_row("metrics", f"{endpoints.metrics_url}   (for Prometheus)")
-    if endpoints.dashboard:
-        lines.add_row("dashboard", f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})")
-    lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
-    console.print(lines)
+    database = "PostgreSQL server of SWITCHBOARD_DATABASE_URL"
+    rows = [
+        ("submit calls to", endpoints.submit_url),
+        (
+            "read them at",
+            endpoints.console_url and f"{endpoints.console_url}   (sign in: `switchboard console link`)",
+        ),
+        ("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)"),
+        ("Ray", f"{endpoints.ray_address} (token: {token})"),
+        ("state", database if settings.database_url else f"{settings.data_dir} (embedded)"),
+        ("recordings", settings.storage_url),
+        ("logs", endpoints.logs),
+        ("metrics", endpoints.metrics_url and f"{endpoints.metrics_url}   (for Prometheus)"),
+        ("dashboard", endpoints.dashboard and f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})"),
+        ("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)"),
+    ]
+    console.print(details(row for row in rows if row[1]))
 
 
 def _about_jobs(endpoints: Any) -> str:
@@ -156,7 +164,6 @@ def _about_jobs(endpoints: Any) -> str:
 
 
 def print_engines(report: "EngineReport") -> None:
-    """Print the models in use, preferred models that are not available, and why an engine has none."""
     if report.models or not report.problems:
         err().print("[green]Engines ready[/green]")
     for stage, model in report.models.items():
@@ -169,14 +176,7 @@ def print_engines(report: "EngineReport") -> None:
 
 
 def _event(**facts: Any) -> None:
-    """Print an event as one line of JSON, for programs that wait for it."""
     print(json.dumps(to_camel_json(facts)), flush=True)
-
-
-def _database_label(settings: Any) -> str:
-    return (
-        "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
-    )
 
 
 def migrate() -> None:
@@ -194,3 +194,63 @@ def migrate() -> None:
     databases.database_url(settings, writes=True)
     which = "SWITCHBOARD_DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
     out().print(f"The database is up to date ({which}).", markup=False)
+
+
+def down(
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait.", show_default="drain_seconds and a minute")
+    ] = None,
+) -> None:
+    """Stop the service of this data folder: running calls finish or are requeued, then Ray and PostgreSQL stop.
+
+    Also stops an embedded PostgreSQL that another command started. Nothing is killed: after --timeout the exit code is
+    1, and the shutdown continues.
+
+    Example:
+
+      SWITCHBOARD_DATA_DIR=/srv/calls switchboard down --timeout 300
+    """
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    seconds = settings.processing.drain_seconds + SHUTDOWN_SECONDS if timeout is None else timeout
+    running = services(settings)
+    for facts in running:
+        _stop(facts, seconds)
+    if not _stop_database(settings) and not running:
+        out().print(f"Nothing runs in {settings.data_dir}.", markup=False)
+
+
+def _stop(facts: dict[str, Any], seconds: float) -> None:
+    pid, what = int(facts["pid"]), f"the service at {facts.get('url', '?')} (process {facts['pid']})"
+    started = time.monotonic()
+    try:
+        process = psutil.Process(pid)
+        process.send_signal(signal.SIGTERM)
+    except psutil.AccessDenied as error:
+        raise CommandError(f"Process {pid} belongs to another user.", "Stop it as that user.", FAILED) from error
+    except psutil.NoSuchProcess:
+        return
+    with err().status("") as status, contextlib.suppress(psutil.NoSuchProcess):
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            waited = time.monotonic() - started
+            if waited > seconds:
+                raise CommandError(
+                    f"After {duration(waited)}, {what} is still stopping.",
+                    "Running calls may need more time; `switchboard down` waits again.",
+                    FAILED,
+                )
+            status.update(f"Stopping {what}: {duration(waited)} ...")
+            time.sleep(0.2)
+    out().print(f"Stopped {what} after {time.monotonic() - started:.1f} s.", markup=False)
+
+
+def _stop_database(settings: "Settings") -> bool:
+    """Stop an embedded PostgreSQL without a service; return whether one ran."""
+    from db.server import embedded
+
+    if settings.database_url is not None or embedded.postmaster(settings.data_dir) is None:
+        return False
+    embedded.stop(settings.data_dir)
+    out().print(f"Stopped the embedded PostgreSQL in {settings.data_dir}.", markup=False)
+    return True

@@ -3,11 +3,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from serve_app import data_folder
 from serve_app.cli.ui.errors import UNREACHABLE, CommandError
+from serve_app.cli.ui.lazy import lazy
+from serve_app.cli.ui.output import err
+from serve_app.service import run_folder
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.server import embedded, migrate
     from serve_app.settings import Settings
+else:
+    embedded, migrate = lazy("db.server.embedded", "db.server.migrate")
 
 T = TypeVar("T")
 Work = Callable[["Database"], Awaitable[T]]
@@ -26,8 +33,6 @@ def run(work: Work[T], writes: bool = False, settings: "Settings | None" = None)
 
 def database_url(settings: "Settings", writes: bool = False) -> str:
     """Return the URL of a running database with the current schema; see `run`."""
-    from db.server import migrate
-
     url = settings.database_url or running_embedded(settings)
     if url is None and not writes:
         raise _not_running(settings)
@@ -47,8 +52,6 @@ def database_url(settings: "Settings", writes: bool = False) -> str:
 
 def running_embedded(settings: "Settings") -> str | None:
     """Return the URL of the data folder's PostgreSQL if it runs."""
-    from db.server import embedded
-
     return embedded.running(settings.data_dir)
 
 
@@ -60,8 +63,6 @@ async def _opened(url: str, work: Work[T]) -> T:
 
 
 def _not_running(settings: "Settings") -> CommandError:
-    from serve_app.service import data_folder
-
     if elsewhere := service_elsewhere(settings):
         return elsewhere
     problem = "No database runs" if data_folder.has_database(settings.data_dir) else "There is no database yet"
@@ -74,9 +75,6 @@ def _not_running(settings: "Settings") -> CommandError:
 
 def service_elsewhere(settings: "Settings") -> CommandError | None:
     """Return an error if the data folder has no database, but a service of this user runs in another folder."""
-    from db.server import embedded
-    from serve_app.service import data_folder, run_folder
-
     if data_folder.has_database(settings.data_dir):
         return None
     for service in run_folder.running():
@@ -92,9 +90,6 @@ def service_elsewhere(settings: "Settings") -> CommandError | None:
 
 
 def _start(settings: "Settings") -> str:
-    from db.server import embedded
-    from serve_app.cli.ui.output import err
-
     if elsewhere := service_elsewhere(settings):
         raise elsewhere
     err().print(
@@ -105,9 +100,6 @@ def _start(settings: "Settings") -> str:
 
 
 def _migrate(url: str) -> None:
-    from db.server import migrate
-    from serve_app.cli.ui.output import err
-
     if not migrate.is_current(url):
         with err().status("Migrating the database ..."):
             migrate.migrate(url)

@@ -3,6 +3,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -93,6 +94,17 @@ class LazyGroup(TyperGroup):
             raise typer.Exit(errors.report(error)) from None
 
 
+class LazyModule(ModuleType):
+    """A module that is imported when a command first uses it, so that help and wrong usage stay fast."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def lazy(*names: str) -> tuple[LazyModule, ...]:
+    return tuple(map(LazyModule, names))
+
+
 def debugging() -> bool:
     return os.environ.get("SWITCHBOARD_DEBUG", "").lower() not in ("", "0", "false")
 
@@ -118,7 +130,13 @@ def _root(
 def make_app(entries: Sequence[Entry]) -> typer.Typer:
     group = type("Commands", (LazyGroup,), {"entries": {entry.name: entry for entry in entries}})
     app = typer.Typer(
-        cls=group, help=HELP, epilog=EPILOG, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        name="switchboard",
+        cls=group,
+        help=HELP,
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
     )
     app.callback()(_root)
     return app

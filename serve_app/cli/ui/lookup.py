@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import as_uuid
 from serve_app.cli.ui.output import err
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from db.core.database import Database
     from db.workspace import directory
     from pipeline.domain.insight import Contact
+else:
+    (directory,) = lazy("db.workspace.directory")
 
 
 class HasName(Protocol):
@@ -29,8 +32,6 @@ async def workspace(database: "Database", name_or_id: str | None, create: bool =
     With `create`, an unknown name is created ("default" if there is neither a name nor a workspace) and stderr reports
     it. A name similar to an existing one is rejected as a typo.
     """
-    from db.workspace import directory
-
     workspaces = await directory.list_workspaces(database)
     if name_or_id is None and len(workspaces) == 1:
         return workspaces[0]
@@ -50,8 +51,6 @@ async def workspace(database: "Database", name_or_id: str | None, create: bool =
 
 async def team(database: "Database", workspace_id: UUID, name_or_id: str, create: bool = False) -> "directory.Team":
     """Return a team of a workspace; `create` works as in `workspace`."""
-    from db.workspace import directory
-
     teams = await directory.list_teams(database, workspace_id)
     match = _find(teams, lambda team: team.team_id, name_or_id)
     if match is None:
@@ -62,31 +61,23 @@ async def team(database: "Database", workspace_id: UUID, name_or_id: str, create
 
 
 async def workspace_id(database: "Database", name_or_id: str | None) -> UUID | None:
-    """Return the id of a workspace; None, which means all workspaces, without a name."""
     return (await workspace(database, name_or_id)).workspace_id if name_or_id else None
 
 
 async def team_id(database: "Database", workspace_id: UUID, name_or_id: str | None) -> UUID | None:
-    """Return the id of a team of a workspace; None without a name."""
     return (await team(database, workspace_id, name_or_id)).team_id if name_or_id else None
 
 
 async def team_names(database: "Database", workspace_id: UUID) -> dict[UUID, str]:
-    from db.workspace import directory
-
     return {team.team_id: team.name for team in await directory.list_teams(database, workspace_id)}
 
 
 async def member(database: "Database", workspace_id: UUID, name_or_id: str) -> "directory.DirectoryMember":
-    from db.workspace import directory
-
     members = await directory.list_members(database, workspace_id)
     return pick("member", members, lambda member: member.user_id, name_or_id)
 
 
 async def contact(database: "Database", workspace_id: UUID, name_or_id: str) -> "Contact":
-    from db.workspace import directory
-
     contacts = await directory.list_contacts(database, workspace_id)
     return pick("contact", contacts, lambda contact: UUID(contact.contact_id), name_or_id)
 

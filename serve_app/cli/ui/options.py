@@ -105,6 +105,12 @@ Since = Annotated[
     Time | None,
     typer.Option("--since", metavar="TIME", parser=parse_time, help="Calls started since: 30d, 2026-11-01."),
 ]
+FromNumber = Annotated[str, typer.Option("--from", help="The calling number.")]
+ToNumber = Annotated[str, typer.Option("--to", help="The number that was called.")]
+Outgoing = Annotated[
+    bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
+]
+Words = Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")]
 CallIds = Annotated[list[UUID] | None, typer.Option("--call", metavar="CALLID", help="This call; repeatable.")]
 Country = Annotated[
     str | None, typer.Option(metavar="CC", parser=_country, help="Country of national numbers, ISO 3166 (DE, US).")

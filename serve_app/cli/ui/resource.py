@@ -17,13 +17,17 @@ from rich.text import Text
 from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup, options
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.output import Json, err, fields, out, print_json
 from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
-    from db.core.database import Database
+    from db.core import database as core
+    from db.core.database import Database, Reader
     from db.workspace.directory import Team, Workspace
     from db.workspace.removal import Contents
+else:
+    (core,) = lazy("db.core.database")
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Awaitable["Result"]])
@@ -33,14 +37,16 @@ Refusals = Mapping[type[Exception], tuple[str, int]]  # error of `db` -> advice 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The open database and the workspace of a command."""
-
     database: "Database"
     workspace: "Workspace"
 
     @property
     def id(self) -> UUID:
         return self.workspace.workspace_id
+
+    @property
+    def reader(self) -> "Reader":
+        return core.Reader(self.id)
 
     async def team(self, name_or_id: str) -> "Team":
         return await lookup.team(self.database, self.id, name_or_id)
@@ -78,7 +84,7 @@ class Result:
 def listing(
     items: Sequence[T],
     columns: Sequence[str],
-    cells: Callable[[T], Sequence[str | Text]],
+    cells: Callable[[T], Sequence[Any]],
     when_empty: str,
     data: Any = None,
 ) -> Result:
@@ -89,7 +95,8 @@ def listing(
     return Result(items if data is None else data, lines if items else (), () if items else (when_empty,))
 
 
-def details(rows: Iterable[tuple[str, str | Text]]) -> Table:
+def details(rows: Iterable[tuple[str, Any]]) -> Table:
+    """Return a table of names and values without a header."""
     lines = table("!what", "value")
     lines.show_header = False
     for name, value in rows:
@@ -165,14 +172,12 @@ class Group(typer.Typer):
 
 
 def sentence(error: Exception) -> str:
-    """Return the message of an error as a sentence."""
     text = str(error)
     starts_with_word = text.partition(" ")[0].isalpha()  # a file name stays as it is
     return (text[:1].upper() + text[1:] if starts_with_word else text) + ("" if text.endswith(".") else ".")
 
 
 def drop_none(**values: Any) -> dict[str, Any]:
-    """Return the options that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -185,7 +190,6 @@ def confirm(what: str, contents: "Contents", yes: bool) -> None:
 
 
 def contents_text(contents: "Contents") -> str:
-    """Describe what is deleted with a workspace or team."""
     counts = (
         (contents.calls, "call with all its results", "calls with all their results"),
         *((getattr(contents, name), name[:-1], name) for name in ("teams", "contacts", "keys", "endpoints")),

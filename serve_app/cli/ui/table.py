@@ -5,13 +5,15 @@ If not all columns fit, the others follow below their row.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from serve_app.cli.ui.terminal import units, wrapped
+from serve_app.cli.ui.output import moment, units, wrapped
 
 GAP = 2  # spaces between columns, and before the cells below a row
 TEXT_WIDTH = 24  # minimum width of free text: no error code is longer
@@ -38,8 +40,8 @@ class Table:
     show_header: bool = True
     rows: list[tuple[Text, ...]] = field(default_factory=list)
 
-    def add_row(self, *cells: str | Text) -> None:
-        self.rows.append(tuple(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+    def add_row(self, *cells: Any) -> None:
+        self.rows.append(tuple(map(_cell, cells)))
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         width = options.max_width
@@ -123,6 +125,15 @@ class Table:
 def table(*columns: str) -> Table:
     """Return an empty table; see `Column` for the notation."""
     return Table([Column.of(spec) for spec in columns])
+
+
+def _cell(value: Any) -> Text:
+    """Return a value as text: a time in this machine's time zone, the items of a tuple, nothing for None."""
+    if isinstance(value, Text):
+        return value
+    if isinstance(value, datetime):
+        return Text(moment(value))
+    return Text(", ".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value))
 
 
 def _width(text: Text) -> int:

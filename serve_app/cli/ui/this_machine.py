@@ -7,11 +7,15 @@ from urllib.parse import urlsplit
 from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup, options
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.service import run_folder
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import directory, keys
     from serve_app.settings import Settings
+else:
+    directory, keys = lazy("db.workspace.directory", "db.workspace.keys")
 
 KEY = "submit.key"  # in the data folder, which is private to this user
 KEY_NAME = "switchboard submit on this machine"
@@ -82,8 +86,6 @@ def key_and_team(service: LocalService, key: str | None, team: str | None) -> tu
 
 async def _machine_key(database: "Database", stored: str | None) -> str:
     """Return the `stored` key if it is valid, else create a key, and a workspace if there is none."""
-    from db.workspace import directory, keys
-
     if stored and await keys.find(database, stored) is not None:
         return stored
     if len(await directory.list_workspaces(database)) > 1:
@@ -98,8 +100,6 @@ async def _machine_key(database: "Database", stored: str | None) -> str:
 
 
 async def _team(database: "Database", secret: str, team: str | None) -> str | None:
-    from db.workspace import directory, keys
-
     sender = await keys.find(database, secret)
     if sender is None or sender.team_id is not None or (team and options.as_uuid(team)):
         return team  # the service validates it

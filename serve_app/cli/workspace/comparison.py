@@ -40,19 +40,16 @@ Price = Annotated[
 
 
 def price(option: float | None) -> float | None:
-    """Return the price of an hour of processing: the option, else the setting."""
     from serve_app.settings import Settings
 
     return Settings().scaling.transcriber.price_per_hour if option is None else option
 
 
 def progress(pairs: Iterable[T], name: str) -> Iterable[T]:
-    """Show the progress of measuring a system."""
     return track(list(pairs), f"Measuring {name}", console=err(), transient=True, disable=not err().is_terminal)
 
 
 def write_csv(comparison: "Comparison", file: Path) -> None:
-    """Write a row for each system and call."""
     from pipeline.evaluation.frames import by_call
 
     try:
@@ -62,7 +59,6 @@ def write_csv(comparison: "Comparison", file: Path) -> None:
 
 
 def lines(comparison: "Comparison", by: str, worst: int) -> list[str | Text | Table]:
-    """Return verdicts, metrics, slices and the worst calls."""
     from pipeline.evaluation.report import TITLES
 
     first, *others = [system.name for system in comparison.systems]
@@ -87,7 +83,6 @@ def lines(comparison: "Comparison", by: str, worst: int) -> list[str | Text | Ta
 
 
 def notes(comparison: "Comparison") -> list[str]:
-    """Return notes on missing transcripts."""
     return [
         f"{system.name} has no transcript of {system.missing} of the calls."
         for system in comparison.systems
@@ -117,10 +112,7 @@ def _cells(rates: "Iterable[Rate | None]", verdicts: "Iterable[SystemVerdict | N
     for rate in rates:
         ends = interval(rate, metric)
         cells.append("-" if rate is None else figure(rate.value, metric) + (f" ({ends})" if ends else ""))
-    return [
-        *cells,
-        *(Text(format_difference(each.rate if each else None, metric), _style(each)) for each in verdicts),
-    ]
+    return [*cells, *(Text(format_difference(each.rate if each else None, metric), _style(each)) for each in verdicts)]
 
 
 def _style(verdict: "SystemVerdict | None") -> str:

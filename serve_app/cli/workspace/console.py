@@ -1,29 +1,27 @@
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from db.workspace import sessions as console_sessions
 from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Team
 from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, Scope, data_line, listing
-from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import sessions as console_sessions
+    from serve_app import settings
+else:
+    console_sessions, settings = lazy("db.workspace.sessions", "serve_app.settings")
 
 app = Group("""The console: pages with calls, transcripts and tasks, at /console of the service.
 
     People sign in with a key of scope read, or with a link from here.
-
-    Examples:
-
-      switchboard console link --workspace acme --for "Ana in sales"
-
-      switchboard console sessions
 """)
 
 
@@ -37,16 +35,14 @@ async def link(
 ) -> Result:
     """Issue a link that signs in one browser, once. Without --team, it shows the calls of all teams.
 
-    Examples:
-
-      switchboard console link
+    Example:
 
       switchboard console link --workspace acme --team support --for Ana --edit --hours 24
     """
     secret, expires = await console_sessions.issue_link(
         scope.database, scope.id, await scope.team_id(team), name, timedelta(hours=hours), edit
     )
-    url = link_url(f"{this_machine.url_of(Settings())}/console", secret)
+    url = link_url(f"{this_machine.url_of(settings.Settings())}/console", secret)
     shown = data_line(f"\n  {url}\n", "bold green")
     return Result({"url": url, "expiresAt": expires}, (shown, f"It works once, until {moment(expires)}."))
 
@@ -58,22 +54,11 @@ def link_url(console_url: str, secret: str) -> str:
 
 @app.reads()
 async def sessions(scope: Scope) -> Result:
-    """List signed-in browsers, the last used first.
-
-    Example:
-
-      switchboard console sessions --workspace acme
-    """
+    """List signed-in browsers, the last used first."""
     return listing(
         await console_sessions.list_sessions(scope.database, scope.id),
         ("!session", "signed in as", "!last used", "!ends", "browser"),
-        lambda session: (
-            str(session.session_id),
-            session.name,
-            moment(session.last_used_at),
-            moment(session.expires_at),
-            session.user_agent,
-        ),
+        attrgetter("session_id", "name", "last_used_at", "expires_at", "user_agent"),
         "No browser is signed in. `switchboard console link` issues a link.",
     )
 
@@ -83,12 +68,7 @@ async def revoke(
     database: "Database",
     session: Annotated[UUID, typer.Argument(metavar="SESSION", help="An id from `console sessions`.")],
 ) -> Result:
-    """End a session; its browser must sign in again.
-
-    Example:
-
-      switchboard console revoke 3f0c1d5e-...
-    """
+    """End a session; its browser must sign in again."""
     if not await console_sessions.revoke(database, session):
         raise CommandError(f"No open session {session}.", "`switchboard console sessions` lists them.", USAGE)
     return Result({"sessionId": session, "revoked": True}, f"Ended session {session}.")

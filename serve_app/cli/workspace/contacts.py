@@ -1,18 +1,22 @@
 import csv
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from db.workspace import directory
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Rename
 from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
 if TYPE_CHECKING:
+    from db.workspace import directory
     from pipeline.domain.insight import Contact
+else:
+    (directory,) = lazy("db.workspace.directory")
 
 COLUMNS = ("name", "company", "email", "phone")
 NUMBERS = "Write numbers in international form (+49 30 123456), or set the country of the workspace."
@@ -28,14 +32,7 @@ OTHER_NAMES = {
 }
 
 app = Group(
-    """Contacts: people who call. A call is linked to a contact by its number or a name mentioned in it.
-
-    Examples:
-
-      switchboard contacts create "Ana Costa" --phone +14155550100 --company Costa
-
-      switchboard contacts import people.csv
-""",
+    "Contacts: people who call. A call is linked to a contact by its number or a name mentioned in it.",
     {ValueError: (NUMBERS, USAGE)},
 )
 
@@ -89,12 +86,7 @@ async def update(
 
 @app.writes()
 async def delete(scope: Scope, contact: ContactArgument) -> Result:
-    """Delete a contact. Calls keep their content but lose the link.
-
-    Example:
-
-      switchboard contacts delete "Ana Costa"
-    """
+    """Delete a contact. Calls keep their content but lose the link."""
     match = await lookup.contact(scope.database, scope.id, contact)
     await directory.remove_contact(scope.database, scope.id, UUID(match.contact_id))
     return Result({"removed": match}, f"Deleted contact {match.name!r}.")
@@ -102,39 +94,23 @@ async def delete(scope: Scope, contact: ContactArgument) -> Result:
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the contacts of a workspace.
-
-    Example:
-
-      switchboard contacts list --workspace acme
-    """
+    """List the contacts of a workspace."""
     return listing(
         await directory.list_contacts(scope.database, scope.id),
         ("name", "!id", "!phone", "company", "email"),
-        lambda contact: (
-            contact.name or "",
-            contact.contact_id,
-            contact.phone or "",
-            contact.company or "",
-            contact.email or "",
-        ),
+        attrgetter("name", "contact_id", "phone", "company", "email"),
         "No contacts yet: `switchboard contacts create NAME` or `contacts import FILE`.",
     )
 
 
 @app.writes()
 async def import_(
-    scope: Scope,
-    file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)],
+    scope: Scope, file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)]
 ) -> Result:
     """Import contacts from a CSV file: columns name, company, email, phone (others are ignored), UTF-8.
 
     The whole file is read before anything is stored. Rows identical to a stored contact are skipped, so an import can
     be repeated. Rows with an invalid number are rejected; the others are stored.
-
-    Example:
-
-      switchboard contacts import people.csv --workspace acme
     """
     rows = read_rows(file)
     stored = {_key(_fields(contact)) for contact in await directory.list_contacts(scope.database, scope.id)}

@@ -51,16 +51,6 @@ app = Group(
 
     They are sent only to that host and port, over https (or to a host of SWITCHBOARD_FETCH__ALLOWED_HOSTS), and never
     after a redirect to another server.
-
-    Examples:
-
-      switchboard credentials add pbx.example --bearer
-
-      switchboard credentials add pbx.example:8443 --user recordings < password.txt
-
-      switchboard credentials list
-
-      switchboard credentials remove pbx.example
 """,
     {CredentialUnfit: ("", USAGE)},
 )
@@ -119,12 +109,7 @@ async def add(
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the servers that have a credential. Secrets are not shown.
-
-    Example:
-
-      switchboard credentials list --workspace acme
-    """
+    """List the servers that have a credential. Secrets are not shown."""
     sealer = Settings().sealer()
 
     def cells(info: "CredentialInfo") -> tuple[str, ...]:
@@ -141,12 +126,7 @@ async def list_(scope: Scope) -> Result:
 
 @app.writes()
 async def remove(scope: Scope, host: Host) -> Result:
-    """Remove the credential of a server; the next request is sent without one.
-
-    Example:
-
-      switchboard credentials remove pbx.example:8443
-    """
+    """Remove the credential of a server; the next request is sent without one."""
     server = _server(host)
     removed = await credentials.remove(scope.database, scope.id, server)
     return Result(
@@ -159,12 +139,7 @@ async def remove(scope: Scope, host: Host) -> Result:
 
 @app.writes()
 async def reseal(scope: Scope) -> Result:
-    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS after you set or replace it.
-
-    Example:
-
-      switchboard credentials reseal
-    """
+    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS after you set or replace it."""
     changed = await credentials.reseal(scope.database, scope.id, Settings().sealer())
     return Result({"resealed": changed}, f"{changed} resealed.")
 

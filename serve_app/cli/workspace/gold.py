@@ -1,5 +1,6 @@
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -8,7 +9,7 @@ import typer
 
 from db.core.database import Reader
 from db.experiments import gold_sets
-from db.experiments.gold_sets import UnknownCalls
+from db.experiments.gold_sets import NoSuchSet, UnknownCalls
 from db.search.call_list import CallFilter, list_calls
 from pipeline.evaluation import formats, truth
 from pipeline.evaluation.formats import UnreadableFile
@@ -16,14 +17,157 @@ from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import CallIds, Since, Team, as_uuid, moment_of, parse_new
 from serve_app.cli.ui.output import err, fields, moment
 from serve_app.cli.ui.resource import Group, Result, Scope, data_line, listing
-from serve_app.cli.workspace import gold_score
-from serve_app.cli.workspace.gold_sets import SetName, find_gold_set, join_names, libraries, load_gold_set
+from serve_app.cli.workspace import comparison as report
 from serve_app.experiments import compared_calls
+from serve_app.settings import Settings
 
 if TYPE_CHECKING:
+    from db.core.database import Database
+    from db.experiments.gold_sets import GoldSet
+    from db.workspace.directory import Workspace
+    from pipeline.evaluation.compare import Facts
     from pipeline.evaluation.truth import TrueCall
 
+
+SHOWN = 10  # names of a long list
+MACHINE = "machine"  # the transcripts of the service, before corrections
 PAGE = 100  # calls read in one transaction
+
+
+SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; by default its latest version.")]
+
+
+def parse_set_name(reference: str) -> tuple[str, int | None]:
+    """Return the name and version of a set; None: the latest. Raises `CommandError`."""
+    name, _, version = reference.partition("@")
+    if version and not version.isdecimal():
+        raise CommandError(f"{reference!r} has no valid version.", "Write NAME@2 for version 2.", USAGE)
+    return name, int(version) if version else None
+
+
+async def find_gold_set(database: "Database", workspace: "Workspace", reference: str) -> "GoldSet":
+    try:
+        return await gold_sets.find(database, workspace.workspace_id, *parse_set_name(reference))
+    except NoSuchSet as error:
+        references = dict.fromkeys(
+            f"{gold.name}@{gold.version}" for gold in await gold_sets.list_sets(database, workspace.workspace_id)
+        )
+        hint = (
+            f"Existing: {join_names(list(references))}."
+            if references
+            else "`switchboard gold create NAME` creates one."
+        )
+        raise CommandError(f"No gold set {reference!r}.", hint, USAGE) from error
+
+
+async def load_gold_set(
+    database: "Database", workspace: "Workspace", reference: str
+) -> "tuple[GoldSet, list[TrueCall]]":
+    gold = await find_gold_set(database, workspace, reference)
+    return gold, await compared_calls.gold_calls(database, workspace.workspace_id, gold)
+
+
+def join_names(items: Sequence[object]) -> str:
+    more = len(items) - SHOWN
+    return ", ".join(map(str, items[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+
+
+@contextmanager
+def libraries() -> Iterator[None]:
+    """Raise `CommandError` with the install command if a library for the formats is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"This needs the package {error.name}.", "Install `switchboard-calls[evaluation]`.", FAILED
+        ) from error
+
+
+app = Group(
+    """Gold sets: calls with reference transcripts, in immutable versions.
+
+    Create a set from corrected calls, or import annotations. Every measurement reports the set, its version and its
+    digest.
+""",
+    {UnreadableFile: ("Nothing was imported.", USAGE), ValueError: ("", FAILED)},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringInput:
+    gold: "GoldSet"
+    truths: "list[TrueCall]"
+    sides: "dict[str, list[TrueCall]]"
+    facts: "Facts"
+
+
+@app.reads()
+async def score(
+    scope: Scope,
+    name: SetName,
+    heard: Annotated[  # language: ok
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            help="Transcripts of another system: a file or folder as for `gold import`. Repeatable; "
+            "differences are reported against the first one.",
+            show_default="what this service transcribed, before corrections",
+        ),
+    ] = None,
+    with_machine: Annotated[
+        bool, typer.Option("--with-machine", help="With --heard: compare with this service, as the first system.")
+    ] = False,
+    by: report.By = "wer",
+    worst: report.Worst = 5,
+    price_per_hour: report.Price = None,
+    csv_: report.Csv = None,
+) -> Result:
+    """Measure recognition against a gold set: words, speakers, times, tasks, contacts, speed and cost.
+
+    Shows confidence intervals (95 %, by 1,000 bootstrap resamples of the calls; none below five calls), slices and
+    the worst calls. `--heard` measures other systems, or an earlier export, instead of this service; with several
+    systems, it reports which is better, by how much, and where.
+
+    Example:
+
+      switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl
+    """
+    from pipeline.evaluation.compare import compare
+
+    with libraries():
+        try:
+            others = {_name(path, heard or []): formats.read(path) for path in heard or []}
+        except UnreadableFile as error:
+            raise CommandError(f"{error}.", "Nothing was measured.", USAGE) from error
+        scoring = await _load(scope, name, others, with_machine or not others)
+        cost, gold = report.price(price_per_hour), scoring.gold
+        prices = {} if cost is None else dict.fromkeys(scoring.sides, cost)
+        comparison = compare(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
+        if not any(system.scores for system in comparison.systems):
+            raise CommandError(f"None of the calls of {gold.name}@{gold.version} has a transcript.", "", FAILED)
+        note = f"{gold.name}@{gold.version}, digest {gold.digest[:12]}"
+        if csv_ is not None:
+            report.write_csv(comparison, csv_)
+        return Result(
+            {"set": fields(gold), **report.as_json(comparison, by, worst)},
+            [f"{note}: {gold.left} calls", *report.lines(comparison, by, worst)],
+            report.notes(comparison),
+        )
+
+
+def _name(path: Path, among: Sequence[Path]) -> str:
+    return path.stem if sum(other.stem == path.stem for other in among) == 1 else str(path)
+
+
+async def _load(scope: Scope, name: str, others: "dict[str, list[TrueCall]]", with_machine: bool) -> ScoringInput:
+    gold, truths = await load_gold_set(scope.database, scope.workspace, name)
+    ids, reader = [UUID(call.name) for call in truths], Reader(scope.id)
+    live, layouts = await compared_calls.live_calls(scope.database, reader, ids, Settings().scaling)
+    agents = await compared_calls.agents(scope.database, scope.id, gold)
+    facts = {call.name: {**layouts.get(call.name, {}), **agents.get(call.name, {})} for call in truths}
+    return ScoringInput(gold, truths, {MACHINE: live, **others} if with_machine else others, facts)
+
+
 NewSet = Annotated[
     str,
     typer.Argument(
@@ -36,26 +180,6 @@ def _format(kind: str) -> str:
     if kind not in formats.FORMATS:
         raise CommandError(f"Unknown format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
     return kind
-
-
-app = Group(
-    """Gold sets: calls with reference transcripts, in immutable versions.
-
-    Create a set from corrected calls, or import annotations. Every measurement reports the set, its version and its
-    digest.
-
-    Examples:
-
-      switchboard gold create returns --since 30d
-
-      switchboard gold score returns
-
-      switchboard gold export returns --format stm --out returns.stm
-
-      switchboard gold import bench annotated/
-""",
-    {UnreadableFile: ("Nothing was imported.", USAGE), ValueError: ("", FAILED)},
-)
 
 
 @app.writes()
@@ -92,10 +216,6 @@ async def import_(
 
     Calls are identified by their callId; submit missing recordings first. Facts that a format lacks are reported, and
     measurements that need them are rejected.
-
-    Example:
-
-      switchboard gold import bench annotated.stm
     """
     with libraries():
         calls = formats.read(path)
@@ -116,24 +236,15 @@ async def import_(
     return replace(result, notes=(_annotated(calls),))
 
 
-app.reads()(gold_score.score)
-
-
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List gold sets with their versions, the latest first.
-
-    Example:
-
-      switchboard gold list
-    """
+    """List gold sets with their versions, the latest first."""
     return listing(
         await gold_sets.list_sets(scope.database, scope.id),
         ("!name", "#version", "#calls", "source", "!created", "by", "!digest"),
         lambda gold: (
-            *(gold.name, str(gold.version)),
-            str(gold.calls) if gold.left == gold.calls else f"{gold.left} of {gold.calls}",
-            *(gold.source, moment(gold.made_at), gold.made_by, gold.digest[:12]),
+            *(gold.name, gold.version, gold.calls if gold.left == gold.calls else f"{gold.left} of {gold.calls}"),
+            *(gold.source, gold.made_at, gold.made_by, gold.digest[:12]),
         ),
         "No gold sets yet: correct calls in the console, then `switchboard gold create NAME`.",
     )
@@ -141,12 +252,7 @@ async def list_(scope: Scope) -> Result:
 
 @app.reads()
 async def show(scope: Scope, name: SetName) -> Result:
-    """Show a version: its size, what is annotated, and whether its digest still matches.
-
-    Example:
-
-      switchboard gold show returns@2
-    """
+    """Show a version: its size, what is annotated, and whether its digest still matches."""
     gold, calls = await load_gold_set(scope.database, scope.workspace, name)
     turns = [turn for call in calls for turn in call.turns]
     facts: dict[str, Any] = {
@@ -210,12 +316,7 @@ async def export(
 
 @app.writes()
 async def delete(scope: Scope, name: SetName) -> Result:
-    """Delete one version. Calls and other versions stay.
-
-    Example:
-
-      switchboard gold delete returns@1
-    """
+    """Delete one version. Calls and other versions stay."""
     gold = await find_gold_set(scope.database, scope.workspace, name)
     await gold_sets.remove(scope.database, scope.id, gold)
     return Result({"removed": gold}, f"Deleted {gold.name}@{gold.version}.")
@@ -252,7 +353,6 @@ async def _add_version(scope: Scope, name: str, source: str, calls: "Sequence[Tr
 
 
 def _annotated(calls: "Sequence[TrueCall]") -> str:
-    """Return a note on what is annotated in all calls, and what is not."""
     facts = {
         "words": all(call.has_words for call in calls),
         "times of words": all(call.words_timed for call in calls),

@@ -9,38 +9,25 @@ from rich.text import Text
 from db.workspace import directory, keys
 from serve_app.cli.ui import lookup, this_machine
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Time, Workspace, parse_id, parse_time
 from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, data_line, drop_none, listing
-from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import directory, keys
     from db.workspace.keys import KeyInfo
+    from serve_app import settings
+else:
+    directory, keys, settings = lazy("db.workspace.directory", "db.workspace.keys", "serve_app.settings")
 
 SCOPES = ("submit", "read", "edit", "admin")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
 COPY_NOTE = "Only its hash is stored: copy it now, it cannot be shown again."
-ORDER = {
-    None: "as for the team",
-    True: "swapped: the customer comes first",
-    False: "as sent: the agent comes first",
-}
+ORDER = {None: "as for the team", True: "swapped: the customer comes first", False: "as sent: the agent comes first"}
 
-app = Group("""API keys of a workspace, which telephony systems send with their calls.
-
-    Examples:
-
-      switchboard keys create --workspace acme
-
-      switchboard keys create --workspace acme --team support --scope submit --name "pbx in Berlin"
-
-      switchboard keys list
-
-      switchboard keys rotate 3f0c1d5e-...
-
-      switchboard keys revoke 3f0c1d5e-...
-""")
+app = Group("API keys of a workspace, which telephony systems send with their calls.")
 
 
 def _scope(name: str) -> str:
@@ -105,15 +92,9 @@ async def create(
 
     Examples:
 
-      switchboard keys create --workspace acme
-
       switchboard keys create --workspace acme --team support --expires 90d
 
       switchboard keys create --workspace acme --scope read --name reports
-
-      switchboard keys create --workspace acme --scope read --scope edit --name Ana
-
-      switchboard keys create --workspace acme --scope read --scope admin --name "Ana, admin"
     """
     scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
     match = await lookup.workspace(database, workspace, create=True)
@@ -143,8 +124,7 @@ def _secret(secret: str) -> tuple[Text, str]:
 
 
 def list_command(secret: str, what: str = "calls") -> str:
-    """Return a curl command that lists calls or keys with this key."""
-    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/{what}"
+    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(settings.Settings())}/api/v1/{what}"
 
 
 def submit_command(secret: str, team_id: UUID | None) -> str:
@@ -158,7 +138,7 @@ def submit_command(secret: str, team_id: UUID | None) -> str:
     }
     fields = ",\n       ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in body.items())
     return (
-        f"curl -i {this_machine.url_of(Settings())}/submit \\\n"
+        f"curl -i {this_machine.url_of(settings.Settings())}/submit \\\n"
         f"  -H 'Authorization: Bearer {secret}' \\\n"
         f"  -H 'Content-Type: application/json' \\\n"
         f"  -d '{{{fields}}}'"
@@ -170,10 +150,6 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
     """List keys with their last use (to the minute) and expiry; of all workspaces without --workspace.
 
     Secrets are not stored and cannot be shown.
-
-    Example:
-
-      switchboard keys list --workspace acme
     """
     owners = {owner.workspace_id: owner.name for owner in await directory.list_workspaces(database)}
     for team in await directory.list_teams(database):
@@ -182,9 +158,8 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
         await keys.list_keys(database, await lookup.workspace_id(database, workspace)),
         ("name", "!id", "!scopes", "!begins", "of", "!last used", "!ends"),
         lambda key: (
-            *(key.name, str(key.key_id), " ".join(sorted(key.scopes)), f"{key.prefix}..."),
-            owners.get(key.team_id or key.workspace_id, ""),
-            *(moment(key.last_used_at) or "never", _ends(key)),
+            *(key.name, key.key_id, " ".join(sorted(key.scopes)), f"{key.prefix}..."),
+            *(owners.get(key.team_id or key.workspace_id), key.last_used_at or "never", _ends(key)),
         ),
         "No keys yet: `switchboard keys create --workspace NAME` creates one.",
     )
@@ -211,9 +186,7 @@ async def rotate(
 
     The new secret has a new id in `keys list`; workspace, team, scopes and name stay.
 
-    Examples:
-
-      switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    Example:
 
       switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --now
     """
@@ -256,12 +229,7 @@ async def update(
 
 @app.writes()
 async def revoke(database: "Database", key_id: KeyId) -> Result:
-    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed.
-
-    Example:
-
-      switchboard keys revoke 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
-    """
+    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed."""
     revoked = await keys.revoke(database, key_id)
     unknown = f"No valid key has the id {key_id}: it does not exist, or was revoked before."
     return Result(

@@ -1,21 +1,20 @@
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from db.workspace import directory
 from serve_app.cli.ui import lookup
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Rename, Team, parse_id
 from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
-app = Group("""Members: the people who handle calls. Submissions identify them by userId.
+if TYPE_CHECKING:
+    from db.workspace import directory
+else:
+    (directory,) = lazy("db.workspace.directory")
 
-    Examples:
 
-      switchboard members create "Dana Wolf" --team support --alias Dana
-
-      switchboard members update "Dana Wolf" --name "Dana Wolf-Berg"
-""")
+app = Group("Members: the people who handle calls. Submissions identify them by userId.")
 
 MemberArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
 Aliases = Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.")]
@@ -80,12 +79,7 @@ async def update(
 
 @app.writes()
 async def delete(scope: Scope, member: MemberArgument) -> Result:
-    """Delete a member and their voice profile. Calls keep the userId.
-
-    Example:
-
-      switchboard members delete "Dana Wolf"
-    """
+    """Delete a member and their voice profile. Calls keep the userId."""
     match = await lookup.member(scope.database, scope.id, member)
     await directory.remove_member(scope.database, match)
     return Result({"removed": match}, f"Deleted member {match.name!r}; calls keep the userId {match.user_id}.")
@@ -93,19 +87,11 @@ async def delete(scope: Scope, member: MemberArgument) -> Result:
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the members of a workspace.
-
-    Example:
-
-      switchboard members list --json
-    """
+    """List the members of a workspace."""
     teams = await scope.team_names()
     return listing(
         await directory.list_members(scope.database, scope.id),
         ("name", "!user id", "also called", "team"),
-        lambda member: (
-            *(member.name, str(member.user_id), ", ".join(member.aliases)),
-            teams[member.team_id] if member.team_id else "",
-        ),
+        lambda member: (member.name, member.user_id, member.aliases, member.team_id and teams[member.team_id]),
         "No members yet: `switchboard members create NAME` creates one.",
     )

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -31,14 +31,6 @@ app = Group(
     """Questions about every call, trackers (which raise the event tracker.matched), and scorecards.
 
     They are defined in a TOML or JSON file; docs/questions.md describes the fields.
-
-    Examples:
-
-      switchboard questions try questions.toml --call 6f1c0a52-...
-
-      switchboard questions set questions.toml
-
-      switchboard questions list
 """,
     {ScorecardUnfit: ("Change or delete the scorecard first.", USAGE), TooManyQuestions: ("", USAGE)},
 )
@@ -56,10 +48,6 @@ async def set_(
     """Store the questions, trackers and scorecards of a file; changed ones become a new version.
 
     They apply to calls analyzed from now on. `switchboard runs create` applies them to stored calls.
-
-    Example:
-
-      switchboard questions set questions.toml --workspace acme
     """
     definitions = await _read(scope, file, only)
     changes = await questions.set_questions(scope.database, scope.id, definitions, only=only)
@@ -71,12 +59,7 @@ async def set_(
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the current questions, trackers and scorecards.
-
-    Example:
-
-      switchboard questions list --workspace acme
-    """
+    """List the current questions, trackers and scorecards."""
     return listing(
         await questions.list_defined(scope.database, scope.id, scope.id),
         ("!key", "!version", "!type", "!party", "question"),
@@ -85,8 +68,8 @@ async def list_(scope: Scope) -> Result:
     )
 
 
-def _cells(defined: "Defined") -> tuple[str, str, str, str, str]:
-    shared = (defined.key, str(defined.version), defined.type)
+def _cells(defined: "Defined") -> tuple[Any, ...]:
+    shared = (defined.key, defined.version, defined.type)
     if defined.type == "scorecard":
         return *shared, "", f"{defined.title}: {', '.join(item.question for item in defined.items)}"
     return *shared, defined.party, defined.question or ", ".join(defined.phrases[:3])
@@ -112,12 +95,7 @@ async def show(scope: Scope, key: Key) -> Result:
 
 @app.writes()
 async def delete(scope: Scope, key: Key) -> Result:
-    """Delete a question or scorecard. Existing answers are kept; if set again, it gets the next version.
-
-    Example:
-
-      switchboard questions delete appointment_offered
-    """
+    """Delete a question or scorecard. Existing answers are kept; if set again, it gets the next version."""
     try:
         await questions.remove(scope.database, scope.id, key)
     except NoSuchQuestion:
@@ -150,8 +128,8 @@ async def scores(
         await score_weeks.score_weeks(scope.database, Reader(scope.id), time_zone, weeks, by.value, key),
         ("!week", str(by), "#calls", "#score", "#passed", "#failed", "#automatically"),
         lambda week: (
-            *(str(week.week), week.name or "unknown", str(week.calls), f"{week.score:.1f}"),
-            *(str(week.passed), str(week.failed), str(week.auto_failed)),
+            *(week.week, week.name or "unknown", week.calls, f"{week.score:.1f}"),
+            *(week.passed, week.failed, week.auto_failed),
         ),
         f"No call is scored by {key!r} yet.",
     )
@@ -159,9 +137,7 @@ async def scores(
 
 @app.reads()
 async def try_(
-    scope: Scope,
-    file: File,
-    call: Annotated[UUID, typer.Option("--call", metavar="CALLID", help="A completed call.")],
+    scope: Scope, file: File, call: Annotated[UUID, typer.Option("--call", metavar="CALLID", help="A completed call.")]
 ) -> Result:
     """Try a file on one stored call: answer its questions by phrases, and score the call. Nothing is stored.
 

@@ -1,7 +1,10 @@
 import asyncio
 import time
+from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 from rich.text import Text
@@ -14,9 +17,9 @@ from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import CallIds, Since, Team, Time, moment_of, parse_new, parse_time
 from serve_app.cli.ui.output import counted, duration, err, moment, progress_bar
 from serve_app.cli.ui.resource import Group, Result, Scope, listing
-from serve_app.cli.workspace import runs_compare
-from serve_app.cli.workspace.gold_sets import join_names, parse_set_name
-from serve_app.cli.workspace.runs_compare import RunName, require_run
+from serve_app.cli.ui.table import Table, table
+from serve_app.cli.workspace import comparison as report
+from serve_app.cli.workspace.gold import join_names, libraries, load_gold_set, parse_set_name
 from serve_app.experiments.compared_calls import with_long_timeout
 from serve_app.experiments.configuration import SettingRefused, check, parse
 from serve_app.experiments.selection import CallSelection, choose
@@ -25,30 +28,168 @@ from serve_app.settings import Settings
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.experiments.promotion import PromotionResult
+    from db.experiments.run_results import Compared
     from db.experiments.runs import Run
     from db.workspace.directory import Workspace
-
+    from pipeline.evaluation.score import Errors
+    from pipeline.evaluation.truth import TrueCall, TrueContact
+    from serve_app.experiments.compare_runs import ComparisonRequest
 POLL_SECONDS = 1.0
 SHOWN = 5  # failed calls
+
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
+
 
 app = Group(
     """Runs: process stored calls with another model or settings, without changing their records.
 
     A run is processed while no call is waiting. Unchanged stages are not repeated. Compare its results with the
     records, make them live (promote), or restore the old records (rollback).
-
-    Examples:
-
-      switchboard runs create tiny --set asr.model=whisper-tiny.en --since 30d --limit 200
-
-      switchboard runs show tiny --watch
-
-      switchboard runs compare tiny --gold returns
-
-      switchboard runs promote tiny
 """,
     {RunRefused: ("", FAILED)},
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A call of a run compared with its record or another run.
+
+    `words`: changed by the run; None: the recording was replaced. `findings`: steps whose value differs.
+    """
+
+    call_id: UUID
+    words: "Errors | None"
+    findings: tuple[str, ...]
+    corrected: bool
+
+
+@app.reads()
+async def compare(
+    scope: Scope,
+    name: RunName,
+    other: Annotated[
+        str | None,
+        typer.Argument(metavar="[OTHER]", help="Another run to compare it with.", show_default="the records"),
+    ] = None,
+    gold: Annotated[
+        str | None, typer.Option(metavar="SET", help="Measure both against this gold set: NAME or NAME@VERSION.")
+    ] = None,
+    by: report.By = "wer",
+    worst: report.Worst = 5,
+    price_per_hour: report.Price = None,
+    csv_: report.Csv = None,
+) -> Result:
+    """Compare a run with the records or another run: changed words and findings; with --gold, which is better.
+
+    --gold reports the difference with confidence intervals, by slice and for the worst calls; the other options apply
+    to it.
+
+    Records are compared without corrections. A promoted run is compared with the records that it replaced.
+
+    Examples:
+
+      switchboard runs compare tiny --gold returns --csv calls.csv
+
+      switchboard runs compare tiny base --gold returns
+    """
+    from pipeline.evaluation.compare import compare as compared
+    from serve_app.experiments.compare_runs import material
+
+    request, calls, truths, people = await _load(scope, name, other, gold)
+    run, comparison = request.run, None
+    with libraries():
+        differences = [_difference(call) for call in calls]
+        if gold:
+            scoring, price = material(request, calls, truths, people), report.price(price_per_hour)
+            prices = {} if price is None else {candidate.name: price for candidate in (run, request.other) if candidate}
+            comparison = compared(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
+            if not any(system.scores for system in comparison.systems):
+                raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
+            if csv_ is not None:
+                report.write_csv(comparison, csv_)
+        against = None if comparison is None else report.as_json(comparison, by, worst)
+        lines = _compared_lines(request, differences, worst if comparison is None else 0)
+        notes = []
+        if replaced := sum(difference.words is None for difference in differences):
+            notes.append(f"{counted(replaced, 'call')} left out: the recording was replaced.")
+        if comparison is not None:
+            lines += ["", *report.lines(comparison, by, worst)]
+            notes += report.notes(comparison)
+    return Result({"run": run, "other": request.other, "calls": differences, "against_gold": against}, lines, notes)
+
+
+async def require_run(database: "Database", workspace: "Workspace", name: str) -> "Run":
+    try:
+        return await runs.find(database, workspace.workspace_id, name)
+    except runs.NoSuchRun:
+        names = [run.name for run in await runs.list_runs(database, workspace.workspace_id)]
+        hint = f"Existing: {', '.join(names[:10])}." if names else "`switchboard runs create NAME` creates one."
+        raise CommandError(f"No run {name!r}.", hint) from None
+
+
+async def _load(
+    scope: Scope, name: str, other: str | None, gold: str | None
+) -> "tuple[ComparisonRequest, list[Compared], list[TrueCall], dict[str, TrueContact]]":
+    from serve_app.experiments import compare_runs
+
+    database, reader = scope.database, Reader(scope.id)
+    run = await require_run(database, scope.workspace, name)
+    second = await require_run(database, scope.workspace, other) if other else None
+    gold_set, truths = await load_gold_set(database, scope.workspace, gold) if gold else (None, [])
+    try:
+        await compare_runs.count(database, reader, compare_runs.ComparisonRequest(run, second))
+    except RunRefused as error:
+        raise CommandError(str(error), "`switchboard runs list` shows the progress of runs.", FAILED) from None
+    results = run_results.compared(database, scope.id, run.run_id, second.run_id if second else None)
+    calls = [call async for call in results]
+    people = await compare_runs.people_of(database, reader, calls)
+    return compare_runs.ComparisonRequest(run, second, gold_set), calls, truths, people
+
+
+def _difference(compared: "Compared") -> Difference:
+    from pipeline.evaluation.score import score
+    from pipeline.evaluation.truth import from_transcript
+    from serve_app.experiments.compare_runs import changed_findings
+
+    if compared.live is None:
+        return Difference(compared.call_id, None, (), compared.corrected)
+    call = str(compared.call_id)
+    result = score(from_transcript(call, compared.live), from_transcript(call, compared.run))
+    return Difference(compared.call_id, result.normalized, changed_findings(compared), compared.corrected)
+
+
+def _compared_lines(
+    request: "ComparisonRequest", differences: list[Difference], worst: int
+) -> list[str | Text | Table]:
+    run, other = request.run, request.other
+    compared = [(difference, words) for difference in differences if (words := difference.words) is not None]
+    spoken, changed = (sum(getattr(words, name) for _, words in compared) for name in ("reference", "all"))
+    share = f"{changed / spoken:.1%}" if spoken else "-"
+    steps = Counter(step for difference, _ in compared for step in difference.findings)
+    changes = ", ".join(f"{step} in {count}" for step, count in steps.most_common())
+    lines: list[str | Text | Table] = [
+        f"{run.name}: {counted(len(compared), 'call')} compared with {other.name if other else 'their records'}",
+        f"words changed: {changed} of {spoken} ({share})",
+        f"findings changed: {changes or 'none'}",
+    ]
+    if run.worked_seconds:
+        rate = run.audio_seconds / run.worked_seconds
+        lines.append(f"{duration(run.worked_seconds)} of processing, {rate:.1f} times real time")
+    first = sorted(compared, key=lambda pair: -_share(pair[1]))[:worst]
+    if first and changed:
+        rows = table("!most changed", "#words", "#changed", "findings")
+        for difference, words in first:
+            rows.add_row(
+                str(difference.call_id), str(words.reference), f"{_share(words):.0%}", ", ".join(difference.findings)
+            )
+        lines += ["", rows]
+    return lines
+
+
+def _share(words: "Errors") -> float:
+    return words.all / words.reference if words.reference else 0.0
+
 
 Watch = Annotated[bool, typer.Option("--watch", help="Show progress until the run ends.")]
 NewRun = Annotated[
@@ -77,8 +218,7 @@ async def create(
     gold: Annotated[str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.")] = None,
     call: CallIds = None,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000"),
+        int | None, typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000")
     ] = None,
     watch: Watch = False,
 ) -> Result:
@@ -92,8 +232,6 @@ async def create(
       switchboard runs create tiny --set asr.model=whisper-tiny.en --since 7d
 
       switchboard runs create checked --gold returns --set asr.beam_size=1
-
-      switchboard runs create again --team sales --language en --limit 100 --watch
     """
     try:
         changes = check(parse(set_ or []), Settings())
@@ -127,18 +265,13 @@ async def create(
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List runs, the latest first.
-
-    Example:
-
-      switchboard runs list
-    """
+    """List runs, the latest first."""
     return listing(
         await runs.list_runs(scope.database, scope.id),
         ("!run", "status", "#calls", "#failed", "sets", "!created", "by"),
         lambda run: (
-            *(run.name, "promoted" if run.promoted_at else _state(run), str(run.calls), str(run.failed or "")),
-            *(_set(run), moment(run.made_at), run.made_by),
+            *(run.name, "promoted" if run.promoted_at else _state(run), run.calls, run.failed or ""),
+            *(_set(run), run.made_at, run.made_by),
         ),
         "No runs yet: `switchboard runs create NAME --set asr.model=...` creates one from stored calls.",
     )
@@ -148,9 +281,7 @@ async def list_(scope: Scope) -> Result:
 async def show(scope: Scope, name: RunName, watch: Watch = False) -> Result:
     """Show a run's progress, speed, remaining time and failures.
 
-    Examples:
-
-      switchboard runs show tiny
+    Example:
 
       switchboard runs show tiny --watch
     """
@@ -165,19 +296,12 @@ async def show(scope: Scope, name: RunName, watch: Watch = False) -> Result:
     return Result({"run": run, "failed": failed}, lines)
 
 
-app.reads()(runs_compare.compare)
-
-
 @app.writes()
 async def promote(scope: Scope, name: RunName) -> Result:
     """Make a run live: its results replace the records of its calls, all at once. Changed calls are skipped.
 
     A correction is kept if the corrected words still exist. Each call gets a call.promoted event. `runs rollback`
     undoes the promotion.
-
-    Example:
-
-      switchboard runs promote tiny
     """
     run = await require_run(scope.database, scope.workspace, name)
     return _promotion_result(await promotion.promote(scope.database, scope.id, run.run_id), "is now live for")
@@ -185,24 +309,14 @@ async def promote(scope: Scope, name: RunName) -> Result:
 
 @app.writes()
 async def rollback(scope: Scope, name: RunName) -> Result:
-    """Restore the records that a promotion replaced, all at once.
-
-    Example:
-
-      switchboard runs rollback tiny
-    """
+    """Restore the records that a promotion replaced, all at once."""
     run = await require_run(scope.database, scope.workspace, name)
     return _promotion_result(await promotion.roll_back(scope.database, scope.id, run.run_id), "is no longer live for")
 
 
 @app.writes()
 async def cancel(scope: Scope, name: RunName) -> Result:
-    """Cancel a run. Finished calls stay, and can be compared and promoted.
-
-    Example:
-
-      switchboard runs cancel tiny
-    """
+    """Cancel a run. Finished calls stay, and can be compared and promoted."""
     match = await require_run(scope.database, scope.workspace, name)
     run = await runs.cancel(scope.database, scope.id, match.run_id)
     return Result(run, f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} done.")
@@ -210,12 +324,7 @@ async def cancel(scope: Scope, name: RunName) -> Result:
 
 @app.writes()
 async def delete(scope: Scope, name: RunName) -> Result:
-    """Delete a run and its results. Calls and their records stay; a promoted run is rolled back first.
-
-    Example:
-
-      switchboard runs delete tiny
-    """
+    """Delete a run and its results. Calls and their records stay; a promoted run is rolled back first."""
     match = await require_run(scope.database, scope.workspace, name)
     run = await runs.delete(scope.database, scope.id, match.run_id)
     return Result({"deleted": run}, f"Deleted run {run.name}.")
@@ -230,7 +339,6 @@ def _promotion_result(result: "PromotionResult", outcome: str) -> Result:
 
 
 async def _watch(database: "Database", workspace: "Workspace", run: "Run") -> "Run":
-    """Show the run's progress on stderr until it has ended."""
     console, printed = err(), time.monotonic()
     with progress_bar(disable=not console.is_terminal) as bar:
         task = bar.add_task(run.name, total=run.calls)

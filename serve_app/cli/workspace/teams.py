@@ -1,19 +1,19 @@
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from db.workspace import directory, removal
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing
 
-app = Group("""Teams of a workspace: every call belongs to one.
+if TYPE_CHECKING:
+    from db.workspace import directory, removal
+else:
+    directory, removal = lazy("db.workspace.directory", "db.workspace.removal")
 
-    Examples:
 
-      switchboard teams create support --workspace acme
-
-      switchboard teams update support --channels-swapped
-""")
+app = Group("Teams of a workspace: every call belongs to one.")
 
 TeamArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The team.")]
 
@@ -24,12 +24,7 @@ async def create(
     name: Annotated[str, typer.Argument(help="The name of the team; its id is the teamId of submissions.")],
     channels_swapped: Annotated[bool, typer.Option("--channels-swapped", help=SWAPPED)] = False,
 ) -> Result:
-    """Create a team.
-
-    Example:
-
-      switchboard teams create support --workspace acme
-    """
+    """Create a team."""
     team = await directory.create_team(scope.database, scope.id, name, channels_swapped=channels_swapped)
     return Result(team, f"Created team {team.name!r}: {team.team_id}")
 
@@ -55,10 +50,6 @@ async def delete(scope: Scope, team: TeamArgument, yes: Yes = False) -> Result:
     """Delete a team. If it has calls, keys or endpoints, --yes is required and deletes them too.
 
     Its members stay, without a team.
-
-    Example:
-
-      switchboard teams delete support --workspace acme
     """
     group = await scope.team(team)
     contents = await removal.contents(scope.database, scope.id, group.team_id)
@@ -69,15 +60,10 @@ async def delete(scope: Scope, team: TeamArgument, yes: Yes = False) -> Result:
 
 @app.reads()
 async def list_(scope: Scope) -> Result:
-    """List the teams of a workspace, with the ids to submit as teamId.
-
-    Example:
-
-      switchboard teams list --workspace acme
-    """
+    """List the teams of a workspace, with the ids to submit as teamId."""
     return listing(
         await directory.list_teams(scope.database, scope.id),
         ("name", "!id", "!channels"),
-        lambda team: (team.name, str(team.team_id), "swapped" if team.channels_swapped else ""),
+        lambda team: (team.name, team.team_id, "swapped" if team.channels_swapped else ""),
         "No teams yet: `switchboard teams create NAME` creates one.",
     )

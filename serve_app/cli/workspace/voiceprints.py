@@ -8,7 +8,7 @@ import typer
 
 from db.voices import voiceprints
 from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import Workspace, parse_id
@@ -37,20 +37,11 @@ app = Group(
 
     A member is recognized when several of their calls agree. An outlier is stored but not enrolled. A wrong sample can
     be removed, as if it had never existed.
-
-    Examples:
-
-      switchboard voiceprints list --status quarantined
-
-      switchboard voiceprints remove CALL_ID
 """,
     {NoVoiceprint: (LIST_HINT, FAILED)},
 )
 
-CallId = Annotated[
-    UUID,
-    typer.Argument(metavar="CALL_ID", parser=parse_id(LIST_HINT), help="The call of the sample."),
-]
+CallId = Annotated[UUID, typer.Argument(metavar="CALL_ID", parser=parse_id(LIST_HINT), help="The call of the sample.")]
 UserId = Annotated[
     UUID,
     typer.Argument(
@@ -86,8 +77,8 @@ async def list_(
         [sample for sample in samples if state in (None, sample.state)],
         ("!call", "!status", "#speech", "!since", "member", "why"),
         lambda sample: (
-            *(str(sample.call_id), sample.state, f"{sample.speech_seconds:.0f} s", moment(sample.created_at)),
-            *(sample.name or str(sample.user_id or ""), _reasons(sample)),
+            *(sample.call_id, sample.state, f"{sample.speech_seconds:.0f} s", sample.created_at),
+            *(sample.name or sample.user_id, _reasons(sample)),
         ),
         "No such voiceprints: calls with one channel per party create them.",
     )
@@ -95,12 +86,7 @@ async def list_(
 
 @app.reads()
 async def show(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
-    """Show one sample: its state, similar members, and its history.
-
-    Example:
-
-      switchboard voiceprints show 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
-    """
+    """Show one sample: its state, similar members, and its history."""
     record = await voiceprints.show(database, call_id, await lookup.workspace_id(database, workspace))
     lines = [f"  {member.cosine:5.2f} like {member.name or member.user_id}" for member in record.likeness]
     for event in record.history:
@@ -111,23 +97,13 @@ async def show(database: "Database", call_id: CallId, workspace: Workspace = Non
 
 @app.writes()
 async def remove(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
-    """Remove a sample, for example if the wrong person spoke or channels were swapped. It is stored but has no effect.
-
-    Example:
-
-      switchboard voiceprints remove 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
-    """
+    """Remove a sample, such as of a wrong person or swapped channels. It is stored but has no effect."""
     return _result(await voiceprints.remove(database, call_id, *await _editing(database, workspace)))
 
 
 @app.writes()
 async def restore(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
-    """Restore a removed sample; it is enrolled like any other sample.
-
-    Example:
-
-      switchboard voiceprints restore 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
-    """
+    """Restore a removed sample; it is enrolled like any other sample."""
     return _result(await voiceprints.restore(database, call_id, *await _editing(database, workspace)))
 
 
@@ -136,10 +112,6 @@ async def approve(database: "Database", call_id: CallId, workspace: Workspace = 
     """Approve a quarantined sample after listening to the call. It is then enrolled.
 
     The approval lasts until the call gets another recording; `remove` removes the sample again.
-
-    Example:
-
-      switchboard voiceprints approve 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
     try:
         return _result(await voiceprints.approve(database, call_id, *await _editing(database, workspace)))
@@ -150,12 +122,7 @@ async def approve(database: "Database", call_id: CallId, workspace: Workspace = 
 
 @app.writes()
 async def assign(database: "Database", call_id: CallId, user_id: UserId, workspace: Workspace = None) -> Result:
-    """Assign a sample to a member if the submission has no userId. It overrides later submissions.
-
-    Example:
-
-      switchboard voiceprints assign 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11 5d0b...
-    """
+    """Assign a sample to a member if the submission has no userId. It overrides later submissions."""
     return _result(await voiceprints.assign(database, call_id, user_id, *await _editing(database, workspace)))
 
 

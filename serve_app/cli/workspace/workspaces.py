@@ -1,33 +1,34 @@
 import re
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from db.workspace import admin_log, directory, llm_usage, removal
-from db.workspace import settings as workspace_settings
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
-from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, data_line, deleted, drop_none, listing
-from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.workspace import admin_log, directory, llm_usage, removal
+    from db.workspace import settings as workspace_settings
     from pipeline.domain.summaries import TemplatePart
+    from serve_app import settings
+else:
+    admin_log, directory, llm_usage, removal, workspace_settings, settings = lazy(
+        "db.workspace.admin_log",
+        "db.workspace.directory",
+        "db.workspace.llm_usage",
+        "db.workspace.removal",
+        "db.workspace.settings",
+        "serve_app.settings",
+    )
 
-app = Group(
-    """Workspaces: each has its own calls, teams, members, contacts and keys.
-
-    Example:
-
-      switchboard workspaces create acme --country DE --time-zone Europe/Berlin
-
-      switchboard workspaces update acme --time-zone America/New_York
-""",
-    {ValueError: ("", USAGE)},
-)
+app = Group("Workspaces: each has its own calls, teams, members, contacts and keys.", {ValueError: ("", USAGE)})
 
 NONE = "none"  # no limit of the budget
 WorkspaceArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")]
@@ -135,50 +136,25 @@ async def delete(database: "Database", workspace: WorkspaceArgument, yes: Yes = 
 
 @app.reads()
 async def list_(database: "Database") -> Result:
-    """List workspaces.
-
-    Example:
-
-      switchboard workspaces list
-    """
+    """List workspaces."""
     return listing(
         await directory.list_workspaces(database),
         ("name", "!id", "!country", "!time zone", "terms"),
-        lambda workspace: (
-            workspace.name,
-            str(workspace.workspace_id),
-            workspace.default_country or "",
-            workspace.time_zone,
-            _shortened(workspace.terms),
-        ),
+        lambda item: (item.name, item.workspace_id, item.default_country, item.time_zone, _shortened(item.terms)),
         "No workspaces yet: `switchboard workspaces create NAME` creates one.",
     )
 
 
 @app.reads()
 async def changes(
-    scope: Scope,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50,
+    scope: Scope, limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50
 ) -> Result:
-    """List changes of the workspace, its teams, members, contacts and keys, and their authors; newest first.
-
-    Example:
-
-      switchboard workspaces changes --workspace acme
-    """
+    """List changes of the workspace, its teams, members, contacts and keys, and their authors; newest first."""
     page = await admin_log.list_changes(scope.database, scope.id, scope.id, limit=limit)
     return listing(
         page.items,
         ("!at", "who", "!action", "!kind", "name", "!id", "detail"),
-        lambda change: (
-            moment(change.at),
-            change.who,
-            change.action,
-            change.kind,
-            change.name,
-            change.object_id,
-            change.detail,
-        ),
+        attrgetter("at", "who", "action", "kind", "name", "object_id", "detail"),
         "No changes yet.",
     )
 
@@ -196,9 +172,7 @@ async def terms(
 
     They apply to calls transcribed from now on.
 
-    Examples:
-
-      switchboard workspaces terms "Metro Cable" Gigabox --workspace acme
+    Example:
 
       switchboard workspaces terms Gigabox --remove
     """
@@ -249,9 +223,7 @@ async def hosts(
     Names, addresses and networks (CIDR), with or without a port. They apply to this workspace only;
     SWITCHBOARD_FETCH__ALLOWED_HOSTS applies to all of them. Public addresses need no entry.
 
-    Examples:
-
-      switchboard workspaces hosts pbx.local:8088 --workspace acme
+    Example:
 
       switchboard workspaces hosts 10.1.0.0/16 --remove --workspace acme
     """
@@ -314,9 +286,7 @@ async def budget(
     When a limit is reached, calls are analyzed by rules until the next day, which their records show.
     SWITCHBOARD_PROCESSING__MODEL_PRICES sets token prices; without them a cost limit has no effect.
 
-    Examples:
-
-      switchboard workspaces budget --workspace acme
+    Example:
 
       switchboard workspaces budget --tokens 2000000 --cost 5 --requests none --workspace acme
     """
@@ -327,7 +297,7 @@ async def budget(
     else:
         usage = await llm_usage.usage_today(scope.database, scope.id)
     budget, warnings = usage.budget, []
-    if budget.cost is not None and not any(Settings().processing.model_prices):
+    if budget.cost is not None and not any(settings.Settings().processing.model_prices):
         warnings.append(
             "The cost limit has no effect, since no prices are set. Set "
             "SWITCHBOARD_PROCESSING__MODEL_PRICES, such as 0.15,0.6, and restart the service."
@@ -364,8 +334,6 @@ async def summary(
     calls analyzed from now on; `switchboard runs create NAME` applies it to stored calls.
 
     Examples:
-
-      switchboard workspaces summary reason:1 "next_step=What comes next" open:5
 
       switchboard workspaces summary agreed= open --team support
 

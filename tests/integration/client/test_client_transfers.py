@@ -20,7 +20,7 @@ from db.queue import jobs
 from db.records.complete import complete as complete_call
 from pipeline.errors import NotAudio
 from serve_app.api.options import ApiOptions
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from switchboard import AsyncClient, Client, errors, models, text_of
 from tests.cutting_proxy import Proxy, cutting
 from tests.finished import TALK, claimed, findings, finished, received, task, transcript

@@ -6,6 +6,7 @@ import re
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from pipeline.domain.vocabulary import CallOutcome
 from tests.paths import ROOT
 
 CASES = ROOT / "bench" / "analysis_cases"
@@ -14,7 +15,7 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 OWNERS = {"rep", "customer", "other"}
 TONES = {"negative", "neutral", "positive"}
 KINDS = {"hypothetical", "refused", "past", "rhetorical", "in_call", "idiom", "other"}
-OUTCOMES = {"resolved", "follow_up", "voicemail", "wrong_number", "refused", None}
+OUTCOMES = {*CallOutcome, None} - {CallOutcome.NO_SPEECH}
 AGENT_BY = {"own_words", "addressed", None}
 TURN_KEYS = {"index", "speaker", "start", "end", "text"}
 TASK_KEYS = {

@@ -55,7 +55,6 @@ class CommitmentWeights:
         return replace(candidate, actor=actor, probability=max(1 - none, self.min_probability) if agreed else 1 - none)
 
     def _required_probability(self, candidate: Candidate, verdict: RuleVerdict, agreed: bool) -> float:
-        """Return the required probability: low after consent, high for what the rules consider done in the call."""
         if agreed:
             return MIN_REQUESTED if candidate.form == "request" else MIN_AGREED
         return max(self.min_probability, MIN_IN_CALL) if verdict.in_call else self.min_probability
@@ -63,7 +62,6 @@ class CommitmentWeights:
 
 @cache
 def shipped_weights() -> CommitmentWeights:
-    """Return the weights of this package."""
     return read_weights(FILE)
 
 

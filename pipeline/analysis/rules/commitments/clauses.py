@@ -91,7 +91,6 @@ def _is_action(words: Pack, form: str, match: re.Match[str]) -> bool:
 
 
 def _is_idle(words: Pack, match: re.Match[str]) -> bool:
-    """Return whether it is a verb of being, knowing or wishing, which commits to nothing."""
     verb = match["verb"].lower()
     return has(words, "idle", verb) and not has(words, "with_date", verb)
 
@@ -125,7 +124,6 @@ def candidates(turns: Turns, at: int, now: datetime, agreed: date | None) -> Ite
 
 
 def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
-    """Match a sentence without any form if it has enough words, or a day."""
     first = _ANY_WORD.search(text)
     if first is None:
         return []

@@ -54,7 +54,6 @@ def _day_of_visit(settled: Candidate) -> date | None:
 
 
 def _greeting_of_a_machine(turn: SpokenTurn, at: int) -> bool:
-    """Return whether the opening turn is an answering machine's greeting that the audio analysis missed."""
     return at < GREETING and turn.pack.matches("summary", "voicemail", turn.text)
 
 
@@ -65,7 +64,6 @@ def _settled(candidate: Candidate, turns: Turns, now: datetime, judge: Judge) ->
 
 
 def verdict(candidate: Candidate, turns: Turns, now: datetime) -> RuleVerdict:
-    """Return the verdict of the rules alone."""
     against, during = ruled_out(candidate), in_call(candidate)
     is_open = candidate.form != FREE and to_be_done(candidate)
     reply = answer(candidate, turns, now)

@@ -41,7 +41,6 @@ def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Itera
 
 
 def echoed(due: dates.Due, reply: SpokenTurn, now: datetime) -> bool:
-    """Return whether the reply repeats the day."""
     dues = (dates.find(sentence.text, reply.pack, now) for sentence in reply.sentences)
     return any(repeated and repeated.day is not None and repeated.day == due.day for repeated in dues)
 

@@ -1,5 +1,3 @@
-"""Merges commitments of a call that are the same task."""
-
 from dataclasses import dataclass, replace
 
 from pipeline.analysis.rules.commitments.clauses import LISTENER, Candidate, has
@@ -88,7 +86,6 @@ def _refers_to(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 
 
 def _is_similar(earlier: ExtractedTask, later: ExtractedTask, near: bool) -> bool:
-    """Return whether the titles are equal or share most of their words, and the days are compatible."""
     from rapidfuzz import fuzz
 
     same = fuzz.token_sort_ratio(_core(earlier), _core(later)) >= SAME_TITLE
@@ -125,7 +122,6 @@ def _days_fit(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 
 
 def _core(extracted: ExtractedTask) -> str:
-    """Return the title without its parentheses."""
     return extracted.task.title.partition(" (")[0].lower()
 
 

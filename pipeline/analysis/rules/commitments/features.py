@@ -11,26 +11,14 @@ from functools import cache, lru_cache
 
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.analysis.talk import SpokenTurn, Turns
-from pipeline.language.pack import Pack, pack
+from pipeline.language.pack import pack
 
 SHORT_WORD = 3  # max. characters of a word that is a feature as a whole
 STEM, ENDING = 5, 2  # characters of a word's beginning and of its ending that are features
 REPLY_WORDS = 5  # of the other party's answer
 _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[?!…]|\.\.\.")
-_MARKS = (
-    "in_call",
-    "idiom",
-    "conditional",
-    "refuse",
-    "done",
-    "decline",
-    "follow_up",
-    "promise",
-    "accept",
-    "dative",
-    "when",
-)
 _REPLY_MARKS = ("accept", "refuse", "decline", "promise", "when", "done")
+_MARKS = (*_REPLY_MARKS, "in_call", "idiom", "conditional", "follow_up", "dative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,6 @@ def _shape(language: str, word: str) -> str:
 
 @cache
 def _endings(language: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the endings of verbs by form, most specific first."""
     return tuple((form, tuple(endings)) for form, endings in pack(language).get("tasks", "endings", []))
 
 
@@ -117,12 +104,8 @@ def _of_words(language: str, words: list[str]) -> Iterator[str]:
     yield f"length {min(len(words), 16) // 3}"
 
 
-def _matches(words: Pack, mark: str, text: str) -> bool:
-    return _marked_before(words.language, mark, text)
-
-
 @lru_cache(maxsize=4096)
-def _marked_before(language: str | None, mark: str, text: str) -> bool:
+def _matches(language: str | None, mark: str, text: str) -> bool:
     """Match a pattern with a cache: the clauses of a turn share its neighbors."""
     return pack(language).matches("tasks", mark, text)
 
@@ -147,15 +130,14 @@ def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
     if due and due.time:
         yield "time"
     for mark in _MARKS:
-        if _matches(candidate.words, mark, candidate.clause):
+        if _matches(candidate.words.language, mark, candidate.clause):
             yield f"mark {mark}"
             yield f"mark {mark} {form}"
-    if _matches(candidate.words, "conditional", candidate.text):
+    if _matches(candidate.words.language, "conditional", candidate.text):
         yield "mark conditional sentence"
 
 
 def _around(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> Iterator[str]:
-    """Yield features of the turns before and after: the question, and the other party's reply."""
     last = candidate.number == len(candidate.turn.sentences) - 1
     yield from (f"answer {verdict.answer} {candidate.form}", f"last sentence {last}")
     before = turns[candidate.at - 1] if candidate.at else None
@@ -172,7 +154,7 @@ def _of_turn_before(candidate: Candidate, before: SpokenTurn) -> Iterator[str]:
     kind = "asked" if before.text.endswith("?") else "told"
     yield from (f"before {kind}", f"before {kind} {candidate.form}")
     for mark in ("when", "promise", "accept"):
-        if _matches(before.pack, mark, before.text):
+        if _matches(before.pack.language, mark, before.text):
             yield f"before {mark} {candidate.number}"
 
 
@@ -180,7 +162,7 @@ def _of_reply(candidate: Candidate, after: SpokenTurn, last: bool) -> Iterator[s
     """Yield features of the reply; `last`: it replies to the candidate's sentence."""
     language, form, near = candidate.words.language, candidate.form, "next" if last else "later"
     for mark in _REPLY_MARKS:
-        if _matches(after.pack, mark, after.text):
+        if _matches(after.pack.language, mark, after.text):
             yield from (f"{near} reply {mark}", f"{near} reply {mark} {form}")
     if after.text.endswith("?"):
         yield from (f"{near} reply asks", f"{near} reply asks {form}")
@@ -191,12 +173,11 @@ def _of_reply(candidate: Candidate, after: SpokenTurn, last: bool) -> Iterator[s
 
 
 def _of_neighbors(candidate: Candidate) -> Iterator[str]:
-    """Yield features of the sentences next to it in the same turn."""
     sentences, words = candidate.turn.sentences, candidate.words
     if candidate.number + 1 < len(sentences):
         following = sentences[candidate.number + 1].text
         yield f"then {following[-1:]}"
-        if _matches(words, "result", following):
+        if _matches(words.language, "result", following):
             yield "then result"
     else:
         yield "then nothing"

@@ -1,5 +1,3 @@
-"""Rules for and against a commitment: condition, refusal, past, idiom, done during the call."""
-
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.domain.speech import Role
 

@@ -38,7 +38,7 @@ class TasksStep:
             return Finding(self.name, self.version, {"tasks": []}, note=note)
         now = dates.local(material.call.start_time, material.roster.time_zone)
         extracted = [_extracted(candidate, material.roster) for candidate in commitments(turns, now, judge)]
-        agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
+        agent = material.value_of("agent").get("user_id")
         tasks = [_for_readers(task, agent) for task in deduplicated(extracted) if not is_empty(task)]
         value = {"tasks": [_plain(task) for task in tasks]}
         return Finding(self.name, self.version, value, tuple(task.task.evidence for task in tasks))
@@ -66,7 +66,6 @@ def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
 
 
 def _owner(candidate: Candidate, roster: Roster) -> tuple[str, str | None]:
-    """Return owner and beneficiary: the speaker of a commitment, the other party of a request."""
     role = candidate.sentence.role
     mine, theirs = (role.value if role is not Role.UNKNOWN else "unknown"), other(role)
     if candidate.actor == LISTENER:

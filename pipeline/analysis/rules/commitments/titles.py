@@ -17,7 +17,6 @@ def tokens(text: str, words: Pack) -> list[str]:
 
 
 def content(text: str, words: Pack) -> int:
-    """Return the number of content words."""
     return len(tokens(text, words))
 
 
@@ -63,7 +62,6 @@ def _to_the_verb(text: str, form: str) -> str:
 
 
 def _clause_start(candidate: Candidate) -> int:
-    """Return the start of the clause, or of the form if many words precede it."""
     start = candidate.match.start()
     return candidate.first if len(candidate.text[candidate.first : start].split()) <= 6 else start
 
@@ -96,5 +94,4 @@ def _without_assent(text: str, words: Pack) -> str:
 
 
 def tidy(text: str) -> str:
-    """Collapse white space and strip punctuation at both ends."""
     return re.sub(r"\s+([,.;!?])", r"\1", re.sub(r"\s+", " ", text)).strip(" ,;.!?¿¡–-…")

@@ -27,7 +27,6 @@ class DateMatch:
 
 
 def _next(match: DateMatch) -> date:
-    """Return the next such weekday after today."""
     assert match.weekday is not None
     return match.today + timedelta(days=(match.weekday - match.today.weekday() - 1) % 7 + 1)
 
@@ -49,7 +48,6 @@ def _plus(match: DateMatch, days: int) -> date:
 
 
 def _month(match: DateMatch, months: int) -> tuple[int, int]:
-    """Return year and month, `months` from now."""
     years, month = divmod(match.now.month - 1 + months, 12)
     return match.now.year + years, month + 1
 
@@ -75,7 +73,6 @@ def _day_month(match: DateMatch) -> date:
 
 
 def _day(match: DateMatch) -> date | None:
-    """Return the next such day of a month that has one, today included."""
     assert match.day
     for months in range(12):
         year, month = _month(match, months)

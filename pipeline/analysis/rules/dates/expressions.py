@@ -98,7 +98,6 @@ def _rule_matches(straight: str, language: str | None) -> tuple[tuple[_RuleMatch
 
 
 def _disjoint(matches: list[_RuleMatch]) -> Iterator[_RuleMatch]:
-    """Yield the matches that overlap none before them."""
     taken: list[tuple[int, int]] = []
     for match in matches:
         if all(match[3] <= first or last <= match[2] for first, last in taken):

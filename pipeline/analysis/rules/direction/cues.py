@@ -81,11 +81,7 @@ def _phrases(turns: Turns, keys: tuple[str, ...]) -> Iterator[CueMatch]:
 
 
 def _matches(turn: SpokenTurn, key: str) -> Iterator[Evidence]:
-    for sentence in turn.sentences:
-        for pattern in turn.pack.patterns("direction", key):
-            match = pattern.search(sentence.text)
-            if match:
-                yield sentence.evidence(match.span())
+    return (sentence.evidence(match.span()) for sentence, match in turn.searches("direction", key))
 
 
 def _first_turns(turns: Turns, contacts: set[str], ours: set[str]) -> Iterator[CueMatch]:
@@ -148,7 +144,6 @@ def _introduces_speaker(turn: SpokenTurn) -> SpokenName | None:
 
 
 def _greets(turn: SpokenTurn) -> bool:
-    """Return whether the turn begins with a greeting: "Hello", "Guten Tag"."""
     words = " ".join(word.strip(".,!?¿¡") for word in turn.text.lower().split()[:2])
     greetings = turn.pack.words("people", "greetings")
     return words in greetings or words.partition(" ")[0] in greetings

@@ -55,7 +55,6 @@ class Cue:
 
 
 def cues(material: Material, turns: Turns) -> list[Cue]:
-    """Return the cues in the talk that have a weight."""
     contacts = {part for contact in material.roster.contacts for part in parts(contact.name)}
     ours = {member.name for member in material.roster.members}
     matches = find_cues(turns, contacts, ours)

@@ -1,36 +1,32 @@
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pipeline.analysis.rules.numbers import TOKEN, number_at
-from pipeline.analysis.rules.people.fact import Fact
+from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.rules.people.spelling import letter_at
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 
-RefersToCaller = Callable[[Turns, int, Sentence], bool]
 
-
-def address_of(turns: Turns, refers_to_caller: RefersToCaller) -> Fact | None:
+def address_of(turns: Turns) -> Fact | None:
     """Return the other party's address: the last one with a number, else the first."""
-    facts = list(_addresses(turns, refers_to_caller))
+    facts = list(_addresses(turns))
     numbered = [fact for fact in facts if any(sign.isdigit() for sign in fact.text)]
-    return numbered[-1] if numbered else _numbered(facts[0], turns, refers_to_caller) if facts else None
+    return numbered[-1] if numbered else _numbered(facts[0], turns) if facts else None
 
 
-def _numbered(street: Fact, turns: Turns, refers_to_caller: RefersToCaller) -> Fact:
+def _numbered(street: Fact, turns: Turns) -> Fact:
     """Add a house number from another sentence ("Orchard Terrace." - "Number twelve?")."""
     for at, turn in enumerate(turns):
-        for sentence in turn.sentences:
-            for pattern in turn.pack.patterns("contact", "house_number"):
-                match = pattern.search(sentence.text)
-                if match and refers_to_caller(turns, at, sentence):
-                    figures = in_figures(match["number"], sentence)
-                    first = turn.pack.get("contact", "number_first", False)
-                    return replace(street, text=f"{figures} {street.text}" if first else f"{street.text} {figures}")
+        for sentence, match in turn.searches("contact", "house_number"):
+            if refers_to_caller(turns, at, sentence):
+                figures = in_figures(match["number"], sentence)
+                first = turn.pack.get("contact", "number_first", False)
+                return replace(street, text=f"{figures} {street.text}" if first else f"{street.text} {figures}")
     return street
 
 
-def _addresses(turns: Turns, refers_to_caller: RefersToCaller) -> Iterator[Fact]:
+def _addresses(turns: Turns) -> Iterator[Fact]:
     for at, turn in enumerate(turns):
         is_asked = at > 0 and turns[at - 1].pack.matches("contact", "address_asked", turns[at - 1].text)
         keys = ("address", "address_shape") if is_asked else ("address",)

@@ -57,7 +57,6 @@ class AgentStep:
         return self._by_name(claims[-1], members)
 
     def _by_name(self, claim: AgentClaim, members: tuple[Member, ...]) -> Finding:
-        """Return the member who matches the name best, if the lead is clear."""
         spoken = claim.spoken
         scored = ((fit(spoken.name, member), member) for member in members if _title_fits(member, spoken))
         fitting = sorted((item for item in scored if item[0] > 0), key=lambda item: -item[0])
@@ -162,7 +161,6 @@ def _introductions(ours: list[SpokenTurn], members: tuple[Member, ...]) -> Itera
 
 
 def _between_pauses(turn: SpokenTurn, members: tuple[Member, ...]) -> Iterator[SpokenName]:
-    """Yield members' names that do not address or mention another person."""
     for spoken in (*called(turn, _names(members)), *alone(turn, _surnames(members)), *_in_full(turn, members)):
         if not _asked_for(turn, spoken) and not spoken.titled and not _spoken_of(turn, spoken):
             yield spoken
@@ -246,7 +244,6 @@ def _transferred(turns: Turns, members: tuple[Member, ...]) -> Iterator[AgentCla
 
 
 def _names(members: tuple[Member, ...]) -> set[str]:
-    """Return the names that identify a member: the full name, the first name, the aliases."""
     return {name for member in members for name in (*_known_as(member), member.name.split()[0]) if name}
 
 

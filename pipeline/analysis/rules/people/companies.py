@@ -1,5 +1,3 @@
-"""Extracts the other party's company: where they call from, next to their name, or a contact's company."""
-
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -53,20 +51,17 @@ def _as_answer(before: SpokenTurn | None, turn: SpokenTurn) -> Fact | None:
 
 
 def _first_words(turn: SpokenTurn) -> Fact | None:
-    """Return the company in the first words of a call ("Nordlack, Meinhardt.")."""
     answering = firm_and_name(turn) if turn.turn.index == 0 else None
     return Fact(answering[0].quote.rstrip(","), answering[0]) if answering else None
 
 
 def _calling_from(turn: SpokenTurn) -> Fact | None:
-    for sentence in turn.sentences:
-        for pattern in turn.pack.patterns("people", "calling_from"):
-            match = pattern.search(sentence.text)
-            if match is None or not _may_be_company_of_person(match, turn.pack):
-                continue
-            if name := _company_name(match["company"], turn.pack):
-                first = match.start("company") + match["company"].index(name)
-                return Fact(name, sentence.evidence((first, first + len(name))))
+    for sentence, match in turn.searches("people", "calling_from"):
+        if not _may_be_company_of_person(match, turn.pack):
+            continue
+        if name := _company_name(match["company"], turn.pack):
+            first = match.start("company") + match["company"].index(name)
+            return Fact(name, sentence.evidence((first, first + len(name))))
     return None
 
 
@@ -80,7 +75,6 @@ def _asks_for_company_or_name(before: SpokenTurn) -> bool:
 
 
 def _first_capitalized(turn: SpokenTurn) -> Fact | None:
-    """Return the first capitalized words of an answer that are neither a greeting nor an article."""
     for sentence in turn.sentences:
         for match in re.finditer(_LONG_FIRM, sentence.text):
             if (span := _without_articles(match, turn.pack)) is not None:

@@ -103,13 +103,9 @@ def _same(field: str, spoken: str, stored: str, is_spelled: bool) -> bool:
 
 def other_numbers(material: Material) -> tuple[tuple[str, ...], str | None]:
     """Return the numbers that may be the other party's, and their side; both numbers if the direction is unknown."""
-    direction = material.findings.get("direction")
-    outgoing = material.call.outgoing
-    if outgoing is None and direction is not None:
-        outgoing = direction.value.get("outgoing")
-    if outgoing is None:
+    if material.outgoing is None:
         return (material.call.from_number, material.call.to_number), None
-    return ((material.call.to_number,), "to") if outgoing else ((material.call.from_number,), "from")
+    return ((material.call.to_number,), "to") if material.outgoing else ((material.call.from_number,), "from")
 
 
 def e164(raw: str, region: str | None) -> str | None:

@@ -1,5 +1,3 @@
-"""Pieces of a spoken e-mail address: corrections and repetitions."""
-
 from dataclasses import dataclass
 
 from pipeline.language.pack import Pack

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 
 from pipeline.analysis.rules.numbers import TOKEN, TextMatch, number_at
 from pipeline.analysis.rules.people.email_tokens import Item, corrected, spelled
+from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.rules.people.spelling import letter_at
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
@@ -48,7 +49,6 @@ def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
 
 
 def _blanked(text: str, aside: re.Pattern[str]) -> str:
-    """Blank out remarks about the address, and the pauses around them."""
     for match in aside.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
         start = len(before.rstrip(" ")) - before.rstrip(" ").endswith(",")
@@ -227,7 +227,6 @@ def _pause_ends_domain(items: tuple[Item, ...], at: int, taken: list[Item]) -> b
 
 
 def _ends_domain(item: Item, taken: list[Item]) -> bool:
-    """Return whether the domain ends before this item, which is no pause."""
     if item.kind in ("at", "end"):
         return True
     if not _dotted(taken):
@@ -238,7 +237,6 @@ def _ends_domain(item: Item, taken: list[Item]) -> bool:
 
 
 def _is_certain(item: Item) -> bool:
-    """Return whether the item can only be part of an address or a spelling."""
     return item.kind in ("letter", "figure", "joint", "dot")
 
 
@@ -255,8 +253,6 @@ def _text(items: list[Item]) -> str:
 
 def _ascii(address: str, pack: Pack) -> str:
     """Transliterate umlauts and accents: ü is ue in German, é is e elsewhere."""
-    from pipeline.analysis.rules.people.phonetics import folded
-
     for sign, plain in pack.get("contact", "ascii", {}).items():
         address = address.replace(sign, plain)
     return folded(address).replace("'", "")

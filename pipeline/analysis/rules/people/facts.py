@@ -1,10 +1,9 @@
-"""Extracts facts about the other party: name, company, e-mail, call-back number, address."""
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pipeline.analysis.evidence import quote
 from pipeline.analysis.rules.numbers import MIN_PHONE_DIGITS, digit_runs
 from pipeline.analysis.rules.people.addresses import address_of
 from pipeline.analysis.rules.people.companies import company_of, known_companies
@@ -39,7 +38,7 @@ def extract(
         "company": company_of(turns, contacts),
         "email": email,
         "phone": _phone(turns, region),
-        "address": address_of(turns, refers_to_caller),
+        "address": address_of(turns),
     }
     return {field: fact for field, fact in facts.items() if fact}
 
@@ -51,7 +50,6 @@ def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
 
 
 def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    """Return whole names and their first and last parts."""
     whole = [contact.name for contact in contacts if contact.name]
     return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
 
@@ -76,8 +74,6 @@ class _Dictation:
         """Return the evidence in the turn that contains most of it."""
         best = max(self.turns, key=lambda item: min(last, item[0] + len(item[1].text)) - max(first, item[0]))
         start, turn = best
-        from pipeline.analysis.evidence import quote
-
         return quote(turn.turn, max(0, first - start), min(len(turn.text), last - start))
 
 
@@ -167,7 +163,6 @@ def _numbers_in_turns(turns: Turns, region: str | None) -> Iterator[tuple[int, F
 
 
 def _dictated_numbers(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
-    """Yield numbers that span several turns."""
     for dictation in _dictations(turns):
         first = dictation.turns[0][1]
         score = _number_kind(turns, turns.index(first))
@@ -194,7 +189,6 @@ def _tails(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
 
 
 def _in_address(sentence: Sentence, at: int) -> bool:
-    """Return whether the place is in an address: a house number or a post code."""
     matches = (pattern.search(sentence.text) for pattern in sentence.pack.patterns("contact", "address"))
     return any(match.start("address") <= at < match.end("address") for match in matches if match)
 

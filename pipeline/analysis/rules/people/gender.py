@@ -30,7 +30,6 @@ def of_first_name(name: str, language: str | None) -> str | None:
 
 
 def listed(name: str) -> bool:
-    """Return whether a list of first names contains it."""
     plain = folded(name)
     return plain in _names(FEMALE) or plain in _names(MALE)
 
@@ -69,7 +68,6 @@ def short_form(first_name: str, second_name: str) -> bool:
 
 @cache
 def _short_forms() -> dict[str, frozenset[str]]:
-    """Return the full names by short form, of all languages."""
     forms: dict[str, frozenset[str]] = {}
     for language in available():
         for short, names in pack(language).get("people", "short_names", {}).items():

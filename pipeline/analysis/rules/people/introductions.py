@@ -1,10 +1,9 @@
-"""Finds names: in introductions, forms of address and answers."""
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.analysis.rules.numbers import number
+from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
@@ -38,7 +37,6 @@ def introductions(turn: SpokenTurn) -> Iterator[SpokenName]:
 
 
 def addresses(turn: SpokenTurn) -> Iterator[SpokenName]:
-    """Yield names by which the speaker addresses the other party."""
     yield from _names_by(turn, "addressed")
 
 
@@ -123,18 +121,11 @@ def plausible(name: str, source: str, words: Pack) -> bool:
     if any(words.matches("contact", key, f"{name}?") for key in ("mail", "phone", "address_asked")):
         return False
     endings = tuple(words.get("people", "common_endings", ()))
-    return len(after) > 1 or not endings or not name.lower().endswith(endings) or _is_first_name(name)
+    return len(after) > 1 or not endings or not name.lower().endswith(endings) or listed(name)
 
 
 def _holds_figure(name: str, words: Pack) -> bool:
-    """Return whether a part is a number, or an abbreviation: VAT, IBAN."""
     return any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in name.split())
-
-
-def _is_first_name(name: str) -> bool:
-    from pipeline.analysis.rules.people.gender import listed
-
-    return listed(name)
 
 
 def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
@@ -173,7 +164,7 @@ def bare_name(sentence: Sentence, min_words: int = 2, asked: bool = False) -> Sp
     """
     text = sentence.text.strip().rstrip(".,!?" if min_words == 1 else ".,!")
     turned = re.fullmatch(rf"({_PROPER}), ({_PROPER})", text)
-    if turned and not (asked or _is_first_name(turned[2])):
+    if turned and not (asked or listed(turned[2])):
         return None
     if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{min_words - 1},2}}{_PROPER}", text):
         return None
@@ -233,11 +224,9 @@ def given_after(turn: SpokenTurn, surname: str) -> str | None:
 
 def beside_street(turn: SpokenTurn) -> Iterator[SpokenName]:
     """Yield the name before the speaker's street ("Ja, Wimmers, Neusser Straße.")."""
-    for sentence in turn.sentences:
-        for pattern in turn.pack.patterns("contact", "address"):
-            match = pattern.search(sentence.text)
-            if match and match.groupdict().get("name") and (spoken := _clean(match, sentence)):
-                yield spoken
+    for sentence, match in turn.searches("contact", "address"):
+        if match.groupdict().get("name") and (spoken := _clean(match, sentence)):
+            yield spoken
 
 
 def firm_and_name(turn: SpokenTurn) -> tuple[Evidence, SpokenName] | None:
@@ -249,7 +238,7 @@ def firm_and_name(turn: SpokenTurn) -> tuple[Evidence, SpokenName] | None:
     if match is None or any(trimmed(part, turn.pack) != part for part in match.groups()):
         return None
     firm, name = match.groups()
-    if _is_first_name(firm.split()[0]) or not plausible(name, name, turn.pack) or _is_first_name(name.split()[-1]):
+    if listed(firm.split()[0]) or not plausible(name, name, turn.pack) or listed(name.split()[-1]):
         return None
     spoken = SpokenName(name, name, sentence.evidence(match.span(2)), turn.turn.index, turn.pack.language)
     return sentence.evidence(match.span(1)), spoken
@@ -328,7 +317,6 @@ def fuller(turn: SpokenTurn, spoken: SpokenName) -> Iterator[SpokenName]:
 
 
 def mentioned(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
-    """Yield known names anywhere in this turn."""
     names = sorted({name for name in known_names if name}, key=len, reverse=True)
     pattern = rf"\b(?:{'|'.join(map(re.escape, names))})\b"
     for sentence in turn.sentences if names else ():

@@ -48,7 +48,6 @@ class Party:
 
     @property
     def gender(self) -> str | None:
-        """The gender of their title, in either party's words."""
         quote = self.facts["name"].evidence.quote if "name" in self.facts else ""
         titles = (of_title(word, self.language) for word in f"{quote} {self.name or ''}".split())
         return next(filter(None, titles), None) or self._form_of_address()
@@ -71,7 +70,6 @@ class Party:
 
     @property
     def business(self) -> frozenset[str]:
-        """Words for kinds of business in their language, folded."""
         return frozenset(map(folded, pack(self.language).words("people", "business")))
 
     @property
@@ -81,7 +79,6 @@ class Party:
         return frozenset(address.text for turn in ours for address in emails(turn.text, turn.pack))
 
     def matches(self, section: str, key: str) -> bool:
-        """Return whether the other party's words match."""
         return any(turn.role is Role.CUSTOMER and turn.pack.matches(section, key, turn.text) for turn in self.turns)
 
 
@@ -108,7 +105,6 @@ def match(party: Party, roster: Roster) -> dict[str, Any]:
 
 
 def _by_email(party: Party, contacts: Iterable[Contact]) -> dict[str, Any] | None:
-    """Return the contact with the spoken address, unless the spoken name is another's."""
     email = party.text("email")
     owners = [contact for contact in contacts if email and (contact.email or "").lower() == email]
     if len(owners) == 1 and not _is_another(party, owners[0]):
@@ -151,7 +147,6 @@ def _of_number(contacts: list[Contact], party: Party) -> dict[str, Any]:
 
 
 def _most_similar(contacts: Iterable[Contact], party: Party, min_likeness: float) -> list[Contact]:
-    """Return the contacts whose names are as similar as the best one."""
     assert party.name is not None
     scored = [(likeness(party.name, contact.name, party.language), contact) for contact in contacts]
     best = max((score for score, _ in scored), default=0.0)
@@ -209,7 +204,6 @@ def _may_be(contact: Contact, party: Party) -> bool:
 
 
 def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
-    """Return the contact with the most supporting facts."""
     others = [contact for contact in like if not _spoken_of_as_another(contact, party)]
     if len(others) == 1 and len(like) > 1:
         return _result("matched", others[0], like, f"{doubt}, and the others are mentioned as other people", 0.7)
@@ -232,7 +226,6 @@ def _spoken_of_as_another(contact: Contact, party: Party) -> bool:
 
 
 def _supporting_facts(contact: Contact, party: Party) -> list[str]:
-    """Return the facts that support this contact: its company, its e-mail address or domain, its first name."""
     company, email = party.text("company"), party.text("email")
     local, _, domain = (email or "").partition("@")
     stored_local, _, stored_domain = (contact.email or "").lower().partition("@")
@@ -337,7 +330,6 @@ def same_company(spoken: str, stored: str | None) -> bool:
 
 
 def _plain_company(name: str) -> str:
-    """Strip legal form, possessive ("Hallam's"), spaces and accents."""
     plain = re.sub(r"['’]s\b", "", without_form(folded(name)))
     return "".join(sign for sign in plain if sign.isalnum())
 

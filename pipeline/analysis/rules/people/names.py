@@ -1,5 +1,3 @@
-"""Extracts the other party's name: claims in the talk, the best of them, and remarks about its spelling."""
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -295,7 +293,6 @@ def _spelled(name: str, letters: str, asked: bool) -> str | None:
 
 
 def _remarked(name: str, turns: Turns) -> str:
-    """Apply remarks about the name: "with a K", "ohne h"."""
     for before, turn in zip((None, *turns), turns, strict=False):
         if turn.role is not Role.CUSTOMER:
             continue

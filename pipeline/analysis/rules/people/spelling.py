@@ -167,7 +167,6 @@ def _doubled(lower: str, letter: str) -> str:
 
 
 def _unconfused(lower: str, letter: str) -> str:
-    """Replace the letter that is confused with this one."""
     confused = next((other for other in _CONFUSED.get(letter, "").split() if other in lower), None)
     return lower.replace(confused, letter, 1) if confused else lower
 

@@ -53,7 +53,6 @@ def party_features(
 
 
 def predict_party(values: Sequence[float], weights: SentimentWeights) -> PartySentiment:
-    """Return the party's sentiment for these features."""
     import numpy as np
 
     probabilities = [float(probability) for probability in softmax(weights.rule @ np.asarray(values))]

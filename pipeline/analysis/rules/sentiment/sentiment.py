@@ -104,7 +104,6 @@ def _score(part: Sequence[ScoredTurn]) -> float:
 
 
 def _confidence(parties: dict[str, dict[str, Any] | None]) -> float | None:
-    """Return the lowest confidence of the parties."""
     return min((party["confidence"] for party in parties.values() if party), default=None)
 
 
@@ -119,7 +118,6 @@ def _turn(scored: ScoredTurn) -> dict[str, Any]:
 def _party(
     party_turns: list[ScoredTurn], scored_turns: list[ScoredTurn], weights: SentimentWeights
 ) -> dict[str, Any] | None:
-    """Return the value of a party; None if it says too little."""
     words = sum(len(scored.spoken.turn.words) for scored in party_turns)
     if not party_turns or (words < MIN_WORDS and not any(scored.is_clear for scored in party_turns)):
         return None
@@ -140,7 +138,6 @@ def _sounding(label: str, party_turns: list[ScoredTurn]) -> list[int]:
 
 
 def _over_time(party_turns: list[ScoredTurn]) -> list[dict[str, Any]]:
-    """Return the thirds of a party's turns; [] for less than six turns."""
     if len(party_turns) < 6:
         return []
     edges = [round(len(party_turns) * part / 3) for part in range(4)]

@@ -75,7 +75,6 @@ def softmax(sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
 
 @cache
 def shipped_weights() -> SentimentWeights:
-    """Return the weights of this package."""
     return read_weights(FILE)
 
 
@@ -102,7 +101,6 @@ def hashed(turn: SpokenTurn, lexicon_score: LexiconScore) -> dict[int, float]:
 
 
 def features(turn: SpokenTurn, lexicon_score: LexiconScore) -> Iterator[tuple[str, float]]:
-    """Yield the turn's features with their values."""
     text, role = turn.text.lower(), "r" if turn.role is Role.REP else "c"
     language = turn.pack.language
     tokens = ["#" if token[0].isdigit() else token for token in _TOKEN.findall(text)]

@@ -4,39 +4,48 @@ from typing import Any
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
+from pipeline.domain.vocabulary import CallOutcome
 
 EARLY = 6  # turns in which a machine answers or a wrong number shows
+_NOT_BY_WORDS_ALONE = {
+    CallOutcome.VOICEMAIL,
+    CallOutcome.WRONG_NUMBER,
+    CallOutcome.FOLLOW_UP,
+    CallOutcome.NO_SPEECH,
+}
+BY_WORDS = tuple(outcome for outcome in CallOutcome if outcome not in _NOT_BY_WORDS_ALONE)
+"""Outcomes that the other party's words show; their names are the keys of the phrases in the language packs."""
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """`name`: voicemail, wrong_number, follow_up, refused or resolved; `evidence` is None without a clear sentence."""
+class DetectedOutcome:
+    """An outcome; `evidence` is None without a clear sentence."""
 
-    name: str
+    name: CallOutcome
     evidence: Evidence | None = None
 
 
-def outcome(turns: Turns, tasks: list[dict[str, Any]]) -> CallOutcome | None:
+def outcome(turns: Turns, tasks: list[dict[str, Any]]) -> DetectedOutcome | None:
     """Return the outcome; None if unclear: no task is open, no party refuses or says goodbye."""
     machine = _voicemail(turns)
     if machine:
-        return CallOutcome("voicemail", machine)
-    wrong = _cue(turns[: EARLY * 2], "wrong_number")
+        return DetectedOutcome(CallOutcome.VOICEMAIL, machine)
+    wrong = _cue(turns[: EARLY * 2], CallOutcome.WRONG_NUMBER)
     if wrong:
-        return CallOutcome("wrong_number", wrong)
+        return DetectedOutcome(CallOutcome.WRONG_NUMBER, wrong)
     theirs = (Role.CUSTOMER, Role.UNKNOWN)
     removal = _cue(turns, "removal", theirs)
     open_tasks = [task for task in tasks if not (removal and _removes(task, removal))]
     if open_tasks:
-        return CallOutcome("follow_up", Evidence(**open_tasks[0]["evidence"]))
+        return DetectedOutcome(CallOutcome.FOLLOW_UP, Evidence(**open_tasks[0]["evidence"]))
     if removal:
-        return CallOutcome("refused", removal)
-    for name in ("refused", "resolved"):
+        return DetectedOutcome(CallOutcome.REFUSED, removal)
+    for name in BY_WORDS:
         cue = _cue(turns, name, theirs)
         if cue:
-            return CallOutcome(name, cue)
+            return DetectedOutcome(name, cue)
     leave = _cue(turns[len(turns) // 2 :], "closing")
-    return CallOutcome("resolved", leave) if leave else None
+    return DetectedOutcome(CallOutcome.RESOLVED, leave) if leave else None
 
 
 def _removes(task: dict[str, Any], removal: Evidence) -> bool:
@@ -46,7 +55,7 @@ def _removes(task: dict[str, Any], removal: Evidence) -> bool:
 
 def _voicemail(turns: Turns) -> Evidence | None:
     """Return the words of the other party's machine if no person of that party speaks after it."""
-    greeting = _cue(turns[:EARLY], "voicemail", (Role.CUSTOMER, Role.UNKNOWN))
+    greeting = _cue(turns[:EARLY], CallOutcome.VOICEMAIL, (Role.CUSTOMER, Role.UNKNOWN))
     if greeting:
         return greeting
     theirs = [turn for turn in turns if turn.role is Role.CUSTOMER]
@@ -56,10 +65,5 @@ def _voicemail(turns: Turns) -> Evidence | None:
 
 
 def _cue(turns: Turns, key: str, roles: tuple[Role, ...] = tuple(Role)) -> Evidence | None:
-    for turn in turns:
-        for sentence in turn.sentences if turn.role in roles else ():
-            for pattern in turn.pack.patterns("summary", key):
-                match = pattern.search(sentence.text)
-                if match:
-                    return sentence.evidence(match.span())
-    return None
+    places = (place for turn in turns if turn.role in roles for place in turn.searches("summary", key))
+    return next((sentence.evidence(match.span()) for sentence, match in places), None)

@@ -1,5 +1,3 @@
-"""Selects the sentences that best state the reason for a call."""
-
 from pipeline.analysis.rules.commitments.titles import tokens
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Evidence

@@ -7,9 +7,10 @@ from pipeline.analysis.rules.summary.template import SummaryPart, fill, lines_of
 from pipeline.analysis.rules.summary.topics import topics
 from pipeline.analysis.talk import Sentence, read
 from pipeline.domain.insight import Evidence, Finding, Material
+from pipeline.domain.vocabulary import CallOutcome
 from pipeline.language.pack import missing, pack
 
-ENDINGS = frozenset({"refused", "wrong_number"})  # outcomes whose sentence belongs in a summary
+ENDINGS = frozenset({CallOutcome.REFUSED, CallOutcome.WRONG_NUMBER})  # outcomes whose sentence belongs in a summary
 REASON_ALONE = ("{reason}.",)  # the template of a language without a pack
 
 
@@ -25,16 +26,22 @@ class SummaryStep:
             return Finding(
                 self.name,
                 self.version,
-                {"text": "", "sentences": [], "outcome": "no_speech", "outcome_evidence": None, "topics": []},
+                {
+                    "text": "",
+                    "sentences": [],
+                    "outcome": CallOutcome.NO_SPEECH.value,
+                    "outcome_evidence": None,
+                    "topics": [],
+                },
                 note="no speech in this call",
             )
-        tasks = _value(material, "tasks").get("tasks", [])
+        tasks = material.value_of("tasks").get("tasks", [])
         promises = frozenset(Evidence(**task["evidence"]) for task in tasks)
         names = _names(material)
         how = outcome(turns, tasks)
         template = material.roster.summary
         alone = template is not None and template.most("reason") == 1
-        why = reason(turns, _value(material, "direction").get("outgoing"), promises, names, alone)
+        why = reason(turns, material.value_of("direction").get("outgoing"), promises, names, alone)
         ending = how.evidence if how and how.name in ENDINGS else None
         usual = pack(material.transcript.language).get("summary", "template", REASON_ALONE)
         lines = lines_of(template, usual) if template else usual
@@ -42,7 +49,7 @@ class SummaryStep:
         value = {
             "text": " ".join(line for line, _ in parts),
             "sentences": [_sentence(*item) for item in parts],
-            "outcome": how.name if how else None,
+            "outcome": how.name.value if how else None,
             "outcome_evidence": asdict(how.evidence) if how and how.evidence else None,
             "topics": topics(turns, why, tasks, names),
         }
@@ -52,15 +59,10 @@ class SummaryStep:
         return Finding(self.name, self.version, value, evidence, note=note)
 
 
-def _value(material: Material, step: str) -> dict[str, Any]:
-    return material.findings[step].value if step in material.findings else {}
-
-
 def _names(material: Material) -> frozenset[str]:
-    """Return the parts of known and mentioned names, in lower case."""
     members = (name for member in material.roster.members for name in (member.name, *member.aliases))
     contacts = (contact.name for contact in material.roster.contacts if contact.name)
-    spoken = _value(material, "contacts").get("heard", {}).get("name")
+    spoken = material.value_of("contacts").get("heard", {}).get("name")
     names = (*members, *contacts, *([spoken["value"]] if spoken else []))
     return frozenset(part.lower() for name in names for part in name.split())
 
@@ -77,7 +79,6 @@ def _parts(
 
 
 def _quoted(part: str, quotes: list[Evidence], names: dict[str, str], material: Material) -> SummaryPart:
-    """Return a part that quotes sentences with their speaker."""
     label = next(turn.speaker for turn in material.transcript.turns if turn.index == quotes[0].turn)
     role = next((speaker.role.value for speaker in material.transcript.speakers if speaker.label == label), "")
     text = " ".join(evidence.quote for evidence in quotes)
@@ -92,9 +93,9 @@ def _parties(material: Material) -> dict[str, str]:
     Empty for unknown roles: the summary then uses the labels of speakers.
     """
     names = dict(pack(material.transcript.language).get("summary", "parties", {}))
-    if name := _value(material, "agent").get("name"):
+    if name := material.value_of("agent").get("name"):
         names["rep"] = name
-    if spoken := _value(material, "contacts").get("heard", {}).get("name"):
+    if spoken := material.value_of("contacts").get("heard", {}).get("name"):
         names["customer"] = spoken["value"]
     return names
 

@@ -1,5 +1,3 @@
-"""Fills a template of a summary: reason for the call, agreements, open tasks, next step."""
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -90,7 +88,6 @@ def _due(task: dict[str, Any]) -> tuple[str, str]:
 
 
 def _part(part: str, chosen: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str]) -> SummaryPart:
-    """Return a part with tasks grouped by owner, in the order of the call."""
     chosen = sorted(chosen, key=lambda task: task["evidence"]["start"])
     titles_by_owner: dict[str, list[str]] = {}
     for task in chosen:
@@ -100,7 +97,6 @@ def _part(part: str, chosen: list[dict[str, Any]], owner: Callable[[dict[str, An
 
 
 def _title_with_date(task: dict[str, Any]) -> str:
-    """Return the title with the due expression as spoken and its date."""
     when, day = task["due_expression"] or "", task["due_date"] or ""
     if when.lower() in task["title"].lower():
         when = ""

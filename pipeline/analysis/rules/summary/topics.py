@@ -64,7 +64,6 @@ def topics(
 
 
 def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
-    """Return the first `MAX_TOPICS` that share no word."""
     distinct: list[Phrase] = []
     for phrase in phrases:
         if len(distinct) < MAX_TOPICS and not any(set(phrase.stems) & set(other.stems) for other in distinct):
@@ -79,7 +78,6 @@ def _topic(phrase: Phrase, turns_of: dict[str, set[int]]) -> dict[str, Any]:
 
 
 def _turns(turns: Turns) -> dict[str, set[int]]:
-    """Return the turns that contain each stem."""
     turns_by_stem: dict[str, set[int]] = {}
     for turn in turns:
         for token in _TOKEN.findall(turn.text.lower()):
@@ -110,7 +108,6 @@ def _phrases(sentence: Sentence, names: frozenset[str]) -> Iterator[Phrase]:
 
 
 def _run(tokens: list[re.Match[str]], at: int, words: Pack, names: frozenset[str]) -> list[re.Match[str]]:
-    """Return the words from `at` on that can be part of a phrase."""
     run: list[re.Match[str]] = []
     for token in tokens[at : at + MAX_PHRASE_WORDS]:
         if token.group().lower() in names or not _can_be_topic(token.group(), at + len(run), words):

@@ -36,7 +36,6 @@ PIECE = 1 << 18  # samples per message
 
 
 def main() -> None:
-    """Decode standard input according to the order."""
     order = Order(**json.loads(sys.argv[1]))
     os.nice(NICENESS)
     _warm_up()
@@ -101,7 +100,6 @@ def _decode(order: Order) -> Facts:
 
 
 def _samples_per_second(container: Any) -> int:
-    """Sum the declared sample rates of all tracks and channels."""
     codecs = [stream.codec_context for stream in container.streams.audio if stream.codec_context is not None]
     return sum(codec.channels * codec.sample_rate for codec in codecs)
 

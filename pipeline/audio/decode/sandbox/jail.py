@@ -63,7 +63,6 @@ def _bound(what: int, limit: int, beyond: int = 0) -> bool:
 
 
 def _mapped() -> int:
-    """Return the bytes of address space in use."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123 (pathlib costs an import)
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     return 1 << 30

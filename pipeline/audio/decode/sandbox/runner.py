@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from pipeline.audio.decode.sandbox.wire import HEADER, MAX_BYTES, Kind, Malformed, Order, holds
-from pipeline.engines.cancel import is_cancelled
 from pipeline.errors import DecoderFailed, EngineLost, TimedOut
+from pipeline.observability.context import is_cancelled
 
 log = logging.getLogger("switchboard.decoder")
 PIPE_BYTES = 1 << 20  # buffered ahead by the child

@@ -23,8 +23,6 @@ class Malformed(ValueError):
 
 
 class Kind(IntEnum):
-    """The kind of a message."""
-
     READY = 1  # privileges are dropped; JSON: which restrictions apply
     TRACK = 2  # a track begins; one byte: its channels
     SAMPLES = 3  # of a track: int16, little-endian, interleaved
@@ -33,8 +31,6 @@ class Kind(IntEnum):
 
 
 class RefusalReason(StrEnum):
-    """The reason why a file is not decoded."""
-
     TABLES = "tables"
     NO_TRACK = "no track"
     NO_FORMAT = "no format"

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from db.core.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
 from db.queue import jobs
 from pipeline.errors import StateUnavailable
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from tests.postgres import World
 
 A = "https://store.example/a.wav"

@@ -23,7 +23,7 @@ from db.records import views
 from db.voices import voiceprints
 from db.workspace import directory, keys, settings
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}

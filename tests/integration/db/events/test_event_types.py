@@ -25,7 +25,7 @@ HELP = f"""
 from db.events import types as event_types
 event_types.EVENT_TYPES += (event_types.EventType({MOVED.name!r}, {MOVED.description!r}, {MOVED.condition!r}),)
 from typer.testing import CliRunner
-from serve_app.cli.webhooks.endpoints import app
+from serve_app.cli.workspace.webhooks import app
 print(CliRunner().invoke(app, ["create", "--help"]).output)
 """
 

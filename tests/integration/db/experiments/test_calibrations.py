@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from db.core.database import Reader
-from db.experiments import reviews
-from db.experiments.reviews import AnswerUnfit, CalibrationRefused, CallsUnfit, NoSuchCalibration, NotInCalibration
+from db.experiments import calibrations
+from db.experiments.calibrations import AnswerUnfit, CalibrationRefused, CallsUnfit, NoSuchCalibration, NotInCalibration
 from db.records.corrections import Editor
 from db.workspace import admin_log, questions
 from pipeline.domain.calibration import Answers
@@ -32,20 +32,20 @@ async def prepared(world: World, calls: int = 2) -> tuple[UUID, list[UUID]]:
     """Create a calibration of some calls; the machine answers yes, said, not said."""
     await questions.set_questions(world.database, world.workspace_id, [OFFERED, WHY, NOTICE, CARD])
     call_ids = [await analyzed(world) for _ in range(calls)]
-    calibration = await reviews.create(world.database, world.workspace_id, "march", "service", call_ids)
+    calibration = await calibrations.create(world.database, world.workspace_id, "march", "service", call_ids)
     return calibration.calibration_id, call_ids
 
 
 async def review(world: World, who: Editor, calibration: UUID, call_id: UUID, answers: Answers) -> None:
-    await reviews.answer(world.database, world.workspace_id, who, calibration, call_id, answers)
+    await calibrations.answer(world.database, world.workspace_id, who, calibration, call_id, answers)
 
 
 async def hand_in(world: World, who: Editor, calibration: UUID) -> None:
-    await reviews.hand_in(world.database, world.workspace_id, who, calibration)
+    await calibrations.hand_in(world.database, world.workspace_id, who, calibration)
 
 
-async def agreed(world: World, who: Editor, calibration: UUID) -> reviews.CalibrationAgreement:
-    return await reviews.agreement(world.database, world.workspace_id, who, calibration)
+async def agreed(world: World, who: Editor, calibration: UUID) -> calibrations.CalibrationAgreement:
+    return await calibrations.agreement(world.database, world.workspace_id, who, calibration)
 
 
 async def test_two_reviewers_see_each_other_after_handing_in_and_how_far_they_agree(world: World) -> None:
@@ -55,7 +55,7 @@ async def test_two_reviewers_see_each_other_after_handing_in_and_how_far_they_ag
     await review(world, BOB, calibration, first, FIRST | {"offered": "no"})
     await review(world, BOB, calibration, other, FIRST | {"notice": "n/a"})
     await hand_in(world, ANA, calibration)
-    sheet = await reviews.sheet(world.database, world.workspace_id, BOB, calibration)
+    sheet = await calibrations.sheet(world.database, world.workspace_id, BOB, calibration)
     assert [call.answers["offered"] for call in sheet.calls] == ["no", "yes"], "his own, and nothing of Ana"
     assert [(x.name, x.calls, x.handed_in_at is not None) for x in sheet.calibration.reviewers] == [
         ("Ana", 2, True),
@@ -97,7 +97,7 @@ async def test_what_is_handed_in_stays_and_has_to_be_whole(world: World) -> None
     async with world.database.transaction(world.workspace_id) as connection:
         changed = await connection.execute(sa.text("UPDATE calibration_reviews SET answers = '{}'"))
         assert changed.rowcount == 0, "PostgreSQL keeps it as well"
-    sheet = await reviews.sheet(world.database, world.workspace_id, ANA, calibration)
+    sheet = await calibrations.sheet(world.database, world.workspace_id, ANA, calibration)
     assert sheet.calls[0].answers == {"offered": "no", "why": None, "notice": None}
 
 
@@ -110,13 +110,13 @@ async def test_what_cannot_be_answered_or_calibrated_is_refused(world: World) ->
         await review(world, ANA, calibration, uuid4(), FIRST)
     create = (world.database, world.workspace_id)
     with pytest.raises(CalibrationRefused, match="Choose another name"):
-        await reviews.create(*create, "march", "service", [call_id])
+        await calibrations.create(*create, "march", "service", [call_id])
     for calls in ([], [uuid4()], [uuid4() for _ in range(101)]):
         with pytest.raises(CallsUnfit):
-            await reviews.create(*create, "april", "service", calls)
+            await calibrations.create(*create, "april", "service", calls)
     with pytest.raises(questions.NoSuchQuestion):
-        await reviews.create(*create, "april", "offered", [call_id])
-    assert [x.name for x in await reviews.list_calibrations(*create)] == ["march"]
+        await calibrations.create(*create, "april", "offered", [call_id])
+    assert [x.name for x in await calibrations.list_calibrations(*create)] == ["march"]
 
 
 async def test_questions_and_scorecard_stay_as_they_were_when_it_was_made(world: World) -> None:
@@ -125,7 +125,7 @@ async def test_questions_and_scorecard_stay_as_they_were_when_it_was_made(world:
     card = replace(CARD, title="Another", items=(ScorecardItem("offered"),))
     await questions.set_questions(world.database, world.workspace_id, [choice, card])
     await questions.remove(world.database, world.workspace_id, "why")
-    sheet = await reviews.sheet(world.database, world.workspace_id, ANA, calibration)
+    sheet = await calibrations.sheet(world.database, world.workspace_id, ANA, calibration)
     assert [(x.key, x.type, x.version) for x in sheet.questions] == [
         ("offered", "yes/no", 1),
         ("why", "text", 1),
@@ -145,7 +145,7 @@ async def test_the_machine_answers_count_only_for_the_wording_that_it_answered(w
     await make_edit(world, call_id, answered("notice", None, "said"))  # of a person: it is not the machine's
     await questions.set_questions(world.database, world.workspace_id, [replace(OFFERED, question="Was tea offered?")])
     await questions.set_questions(world.database, world.workspace_id, [replace(WHY, phrases=("since",))])
-    calibration = await reviews.create(world.database, world.workspace_id, "april", "service", [call_id])
+    calibration = await calibrations.create(world.database, world.workspace_id, "april", "service", [call_id])
     await review(world, ANA, calibration.calibration_id, call_id, FIRST)
     await hand_in(world, ANA, calibration.calibration_id)
     agreement = (await agreed(world, ANA, calibration.calibration_id)).agreement
@@ -158,15 +158,15 @@ async def test_closed_it_takes_no_more_and_all_may_see_what_came_of_it(world: Wo
     await review(world, ANA, calibration, call_id, FIRST)
     await hand_in(world, ANA, calibration)
     await review(world, BOB, calibration, call_id, FIRST)
-    closed = await reviews.close(world.database, world.workspace_id, calibration)
+    closed = await calibrations.close(world.database, world.workspace_id, calibration)
     assert closed.closed_at is not None
-    assert await reviews.close(world.database, world.workspace_id, calibration) == closed
+    assert await calibrations.close(world.database, world.workspace_id, calibration) == closed
     for work in (review(world, BOB, calibration, call_id, FIRST), hand_in(world, BOB, calibration)):
         with pytest.raises(CalibrationRefused, match="is closed"):
             await work
     agreement = (await agreed(world, BOB, calibration)).agreement
     assert [x.name for x in agreement.reviewers] == ["Ana"]
-    await reviews.delete(world.database, world.workspace_id, calibration)
+    await calibrations.delete(world.database, world.workspace_id, calibration)
     assert await world.rows("SELECT 1 FROM calibration_calls UNION ALL SELECT 1 FROM calibration_reviews") == []
     log = await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)
     changes = [(x.action, x.name, x.detail) for x in reversed(log.items) if x.kind == "calibration"]
@@ -190,17 +190,17 @@ async def test_another_workspace_and_a_key_of_a_team_see_nothing(world: World) -
     await review(world, ANA, calibration, call_id, FIRST)
     other = await new_world(world.database)
     for scope in (other.workspace_id, Reader(world.workspace_id, world.team_id)):
-        assert await reviews.list_calibrations(world.database, scope) == []
+        assert await calibrations.list_calibrations(world.database, scope) == []
         with pytest.raises(NoSuchCalibration):
-            await reviews.sheet(world.database, scope, ANA, calibration)
+            await calibrations.sheet(world.database, scope, ANA, calibration)
         with pytest.raises(NoSuchCalibration):
-            await reviews.answer(world.database, scope, ANA, calibration, call_id, FIRST)
-    for work in (reviews.close, reviews.delete):
+            await calibrations.answer(world.database, scope, ANA, calibration, call_id, FIRST)
+    for work in (calibrations.close, calibrations.delete):
         with pytest.raises(NoSuchCalibration):
             await work(world.database, other.workspace_id, calibration)
     await questions.set_questions(world.database, other.workspace_id, [OFFERED, WHY, NOTICE, CARD])
     with pytest.raises(CallsUnfit):
-        await reviews.create(world.database, other.workspace_id, "march", "service", [call_id])
+        await calibrations.create(world.database, other.workspace_id, "march", "service", [call_id])
 
 
 async def test_over_http_reviewers_are_keys_and_the_client_does_it_all(world: World, postgres_url: str) -> None:

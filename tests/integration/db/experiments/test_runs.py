@@ -21,7 +21,7 @@ from pipeline.domain.speech import ChunkText, Transcript, Word
 from pipeline.errors import LeaseLost
 from pipeline.runtime.workers import Workers
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.runs import RunLoop
 from serve_app.experiments.configuration import RunOptions
 from serve_app.settings import Settings

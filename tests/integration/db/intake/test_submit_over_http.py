@@ -31,7 +31,7 @@ from db.queue import jobs
 from db.records import views
 from db.workspace import directory, keys
 from serve_app import openapi
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests import serving

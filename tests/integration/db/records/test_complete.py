@@ -37,7 +37,7 @@ from pipeline.domain.speech import (
 )
 from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError, LeaseLost, NotAudio
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.speakers.roles import RoleOptions
 from tests.fixture_checkpoints import CALIBRATIONS
 from tests.postgres import World

@@ -19,7 +19,7 @@ from db.core.database import OUTAGES, Database
 from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.server import embedded, migrate
-from db.server.acl import grant_traverse
+from db.server.embedded import grant_traverse
 from db.workspace import keys
 from pipeline.domain.stage import Stage
 from pipeline.errors import StateUnavailable

@@ -16,7 +16,7 @@ from db.voices import voiceprints
 from db.workspace import directory
 from pipeline.domain.insight import MemberVoiceprint
 from pipeline.domain.speech import Voiceprint
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.voiceprint import VoiceMatch, match
 from serve_app.cli import app

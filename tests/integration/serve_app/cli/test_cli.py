@@ -23,7 +23,7 @@ from pipeline.domain.call import Submission
 from pipeline.errors import NotAudio
 from serve_app import openapi
 from serve_app.cli import app
-from serve_app.cli.calls.follow import follow_calls
+from serve_app.cli.calls.submit import follow_calls
 from serve_app.cli.ui import database as state
 from serve_app.cli.ui.errors import CommandError
 from serve_app.cli.ui.output import camel

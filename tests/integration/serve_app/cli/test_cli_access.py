@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from serve_app.cli.doctor import access as checks_access
-from serve_app.cli.doctor.check import Level
+from serve_app.cli.doctor import service as checks_service
+from serve_app.cli.doctor.command import Level
 from serve_app.service import ray_access
 from serve_app.service.ports import AGENT_PORT
 
@@ -53,7 +53,7 @@ def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
         while not (agents := listeners(AGENT_PORT)) and time.monotonic() < until:
             time.sleep(0.2)
         is_its_own = any(child.pid in agents for child in starter.children(recursive=True))
-        (check,) = checks_access.check_ray_auth(address)
+        (check,) = checks_service.check_ray_auth(address)
     assert check.level is Level.BAD
     assert f"its GCS at {address}" in check.found
     assert agents
@@ -77,9 +77,9 @@ def test_one_that_asks_is_in_order_and_the_token_may_be_named(short: Path, monke
     with ray(short, "token") as (address, _):
         monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
         monkeypatch.setenv("HOME", str(short))
-        unknown = list(checks_access.check_ray_auth(address))
+        unknown = list(checks_service.check_ray_auth(address))
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(short / ray_access.TOKEN))
-        checks = list(checks_access.check_ray_auth(address))
+        checks = list(checks_service.check_ray_auth(address))
     assert [check.level for check in unknown] == [Level.GOOD, Level.WARN]
     assert "RAY_AUTH_TOKEN_PATH" in unknown[1].advice
     assert [check.level for check in checks] == [Level.GOOD]

@@ -11,7 +11,7 @@ from db.intake.group_commit import GroupCommitter
 from db.workspace import keys
 from pipeline.domain.call import Submission
 from serve_app.cli import app
-from serve_app.cli.doctor import secrets as checks_secrets
+from serve_app.cli.doctor import service as checks_service
 from serve_app.cli.ui import database as state
 from serve_app.settings import Settings
 
@@ -48,7 +48,7 @@ def submit() -> UUID:
 
 
 def doctor() -> list[Any]:
-    return [(check.level, check.found) for check in checks_secrets.recording_urls(Settings())]
+    return [(check.level, check.found) for check in checks_service.recording_urls(Settings())]
 
 
 def test_resealing_after_a_key_was_set_and_after_another_was_put_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from db.core.database import Database, Reader
 from db.events import outbox
 from db.events.outbox import Attempt, DeliveryVerdict
-from db.experiments import reviews
+from db.experiments import calibrations
 from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.records import correct
@@ -31,11 +31,11 @@ from pipeline.domain.call import Submission
 from pipeline.domain.edits import EditKind
 from pipeline.domain.speech import Voiceprint
 from pipeline.errors import NotAudio, RecordingUnreachable
-from pipeline.speakers.policy import Voices
+from pipeline.speakers.profile import Voices
 from pipeline.speakers.roles import RoleOptions
 from serve_app.cli import COMMANDS, app
 from serve_app.cli.doctor import command as doctor
-from serve_app.cli.doctor.check import bad, good, warn
+from serve_app.cli.doctor.command import bad, good, warn
 from serve_app.cli.run import demo, up
 from serve_app.cli.ui import database as state
 from serve_app.cli.ui.output import out
@@ -180,9 +180,9 @@ class Filled:
     async def _review(self, database: Database) -> None:
         key = await keys.find(database, self.secret)
         assert key is not None
-        march = await reviews.create(database, key.workspace_id, CALIBRATION, CARD, [self.completed])
+        march = await calibrations.create(database, key.workspace_id, CALIBRATION, CARD, [self.completed])
         scope = (database, key.workspace_id, Editor(None, None, MEMBER), march.calibration_id)
-        await reviews.answer(*scope, self.completed, {ASKED: "yes"})
+        await calibrations.answer(*scope, self.completed, {ASKED: "yes"})
 
     async def _deliver(self, database: Database) -> None:
         for delivery in await outbox.claim(database, 10, 10, {}, 30.0):

@@ -11,7 +11,7 @@ from pipeline.observability.logs import ContextFilter
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from tests.postgres import World
 
 FORBIDDEN, NOBODY = "https://10.255.0.1/a.wav", "http://127.0.0.1:1/a.wav"

@@ -11,7 +11,7 @@ from pipeline.errors import NotAudio
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers, Recognition
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from tests.postgres import World
 from tests.recording_server import AUDIO, reply, serving
 from tests.recording_server import options as fetch_options

@@ -3,7 +3,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from db.experiments import reviews
+from db.experiments import calibrations
 from db.workspace import questions, sessions
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from tests.integration.db.experiments.test_calibrations import ANA, BOB, FIRST, hand_in, prepared, review
@@ -37,7 +37,7 @@ async def test_the_list_shows_how_far_each_is(site: httpx.AsyncClient, world: Wo
     assert "march service 2 1 of 2 – Open" in seen(await site.get("/calibrations"))
     await site.post(f"/calibrations/{calibration}/calls/{call_ids[0]}", data=ANSWERS)
     assert "march service 2 1 of 3 1 of 2 calls Open" in seen(await site.get("/calibrations"))
-    await reviews.close(world.database, world.workspace_id, calibration)
+    await calibrations.close(world.database, world.workspace_id, calibration)
     assert "1 of 2 calls Closed" in seen(await site.get("/calibrations"))
     german = await site.get("/calibrations", headers={"Accept-Language": "de"})
     assert "1 von 3 1 von 2 Anrufen Geschlossen" in seen(german)
@@ -88,7 +88,7 @@ async def test_a_disagreement_opens_the_call_at_the_second_of_the_machines_answe
     await review(world, BOB, calibration, call_id, FIRST | {"offered": "no", "notice": "said"})
     for who in (ANA, BOB):
         await hand_in(world, who, calibration)
-    await reviews.close(world.database, world.workspace_id, calibration)
+    await calibrations.close(world.database, world.workspace_id, calibration)
     await signed_in(site, world)
     page = await site.get(f"/calibrations/{calibration}")
     links = {attributes.get("href") for tag, attributes in Parsed(page.text).elements if tag == "a"}
@@ -156,11 +156,11 @@ async def test_answers_that_cannot_be_are_refused_and_markup_stays_text(
     card = Scorecard("service", title=EVIL, items=tuple(ScorecardItem(question.key) for question in asked))
     await questions.set_questions(world.database, world.workspace_id, [*asked, card])
     call_id = await analyzed(world)
-    calibration = await reviews.create(world.database, world.workspace_id, "march", "service", [call_id])
+    calibration = await calibrations.create(world.database, world.workspace_id, "march", "service", [call_id])
     await signed_in(site, world, scopes=EDITS)
     path = f"/calibrations/{calibration.calibration_id}/calls/{call_id}"
     assert (await site.post(path, data=form)).status_code == status
-    (march,) = await reviews.list_calibrations(world.database, world.workspace_id)
+    (march,) = await calibrations.list_calibrations(world.database, world.workspace_id)
     (mine,) = march.reviewers or (None,)
     assert (mine is not None) == ("answer-why" in form)
     page = await site.get(path)

@@ -13,7 +13,7 @@ import yaml
 
 from serve_app.operations import database_metrics
 from serve_app.operations.database_metrics import DatabaseMetrics
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from serve_app.service.ports import free_port
 from tests import cluster
 from tests.integration.serve_app.operations.test_scaling_in_serve import Engine, running

@@ -14,9 +14,9 @@ from pipeline.observability.metrics import Metric
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.operations.database_metrics import DatabaseMetrics, report_connections
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from tests.postgres import World
 
 Recorded = dict[tuple[str, ...], float]

@@ -8,7 +8,7 @@ from db.queue import backlog as queue
 from db.queue.backlog import MeasuredRtfx
 from serve_app.cli.calls.queue import QueueView, StageLine, queue_view
 from serve_app.operations.estimates import Estimate
-from serve_app.operations.scaling_options import EngineReplicas, PricedReplicas, ScalingOptions
+from serve_app.operations.options import EngineReplicas, PricedReplicas, ScalingOptions
 from serve_app.settings import Settings
 from tests.postgres import World
 

@@ -7,7 +7,7 @@ from db.server import readiness
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
-from serve_app.conductor.retry import ProcessingOptions
+from serve_app.conductor.options import ProcessingOptions
 from serve_app.operations.readiness import IDLE, Parts, PartState, Readiness
 from tests.postgres import World
 from tests.support.conductors import until

@@ -15,7 +15,7 @@ from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
 from serve_app.operations.autoscaling import QueuedAudio, autoscaling
 from serve_app.operations.estimates import PRIOR_SECONDS, Work
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 from tests.postgres import World
 from tests.tuned import tuned
 

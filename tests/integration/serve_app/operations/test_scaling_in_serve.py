@@ -8,7 +8,7 @@ import pytest
 
 from db.queue import backlog
 from serve_app.operations.autoscaling import autoscaling, replica_config
-from serve_app.operations.scaling_options import EngineReplicas, ScalingOptions
+from serve_app.operations.options import EngineReplicas, ScalingOptions
 from tests import cluster
 from tests.postgres import World
 from tests.tuned import tuned

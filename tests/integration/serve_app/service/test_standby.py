@@ -25,7 +25,7 @@ from db.records import views
 from db.server import migrate
 from db.workspace import keys
 from serve_app.http import proxy
-from serve_app.http.limits import LimitOptions
+from serve_app.http.options import LimitOptions
 from serve_app.service import children
 from serve_app.service.ports import free_port
 from serve_app.service.standby import LOG, StandbyProcess

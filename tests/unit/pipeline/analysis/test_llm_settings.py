@@ -10,8 +10,8 @@ from pipeline.domain.insight import Roster
 from pipeline.options import ProcessOptions
 from pipeline.process import conclude
 from pipeline.runtime.workers import LocalWorkers
-from serve_app.cli.doctor import analysis as checks_analysis
-from serve_app.cli.doctor.check import Level
+from serve_app.cli.doctor import service as checks_service
+from serve_app.cli.doctor.command import Level
 from serve_app.cli.render.findings import render_finding
 from serve_app.service.environment import prepare_environment
 from serve_app.settings import Settings
@@ -84,13 +84,13 @@ async def test_the_pipeline_asks_the_model_that_its_options_name():
 
 def test_doctor_finds_the_endpoint_and_its_model():
     with running() as endpoint:
-        (reachable,) = checks_analysis.endpoint(of(endpoint.base_url))
-        (other,) = checks_analysis.endpoint(of(endpoint.base_url, model="gpt-x"))
-        (elsewhere,) = checks_analysis.endpoint(of(endpoint.base_url.replace("/v1", "/v2")))
+        (reachable,) = checks_service.analysis(of(endpoint.base_url))
+        (other,) = checks_service.analysis(of(endpoint.base_url, model="gpt-x"))
+        (elsewhere,) = checks_service.analysis(of(endpoint.base_url.replace("/v1", "/v2")))
         endpoint.key = KEY
-        (keyless,) = checks_analysis.endpoint(of(endpoint.base_url))
-        (wrong,) = checks_analysis.endpoint(of(endpoint.base_url, api_key="sk-wrong"))
-        (right,) = checks_analysis.endpoint(of(endpoint.base_url, api_key=KEY))
+        (keyless,) = checks_service.analysis(of(endpoint.base_url))
+        (wrong,) = checks_service.analysis(of(endpoint.base_url, api_key="sk-wrong"))
+        (right,) = checks_service.analysis(of(endpoint.base_url, api_key=KEY))
     assert (reachable.level, right.level) == (Level.GOOD, Level.GOOD)
     assert reachable.found == f"llm {MODEL} at 127.0.0.1"
     assert f"(listed: {MODEL})" in other.found
@@ -101,16 +101,16 @@ def test_doctor_finds_the_endpoint_and_its_model():
 
 
 def test_doctor_says_that_nobody_answers_and_what_happens_then():
-    (check,) = checks_analysis.endpoint(of("http://127.0.0.1:1/v1"))
+    (check,) = checks_service.analysis(of("http://127.0.0.1:1/v1"))
     assert check.level is Level.WARN
     assert "does not respond" in check.found and "analyzed by rules" in check.advice
 
 
 def test_doctor_warns_of_transcripts_in_clear_text():
-    *_, clear = checks_analysis.endpoint(of("http://llm.invalid/v1"))
+    *_, clear = checks_service.analysis(of("http://llm.invalid/v1"))
     assert clear.level is Level.WARN and "https" in clear.advice
 
 
 def test_doctor_has_nothing_to_ask_where_rules_do_the_work():
-    (check,) = checks_analysis.endpoint(SimpleNamespace(analysis=AnalysisOptions()))
+    (check,) = checks_service.analysis(SimpleNamespace(analysis=AnalysisOptions()))
     assert (check.level, check.found) == (Level.GOOD, "rules, on this machine")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline.asr import AsrOptions, decoding, edges, fallback, faster_whisper, load, sampling
+from pipeline.asr import AsrOptions, decoding, edges, fallback, load, sampling, whisper_model
 from pipeline.asr.plausible import compression
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, ChunkText, Span, Word
 from pipeline.errors import EngineError
@@ -343,12 +343,12 @@ def test_two_threads_get_what_each_gets_alone(sample_call, transcriber):
 
 
 def test_a_batch_on_a_gpu_takes_what_half_of_its_free_memory_holds():
-    turbo = faster_whisper.chunk_bytes(1280, 5, beams=5, tokens=448, bytes_each=2)
+    turbo = whisper_model.chunk_bytes(1280, 5, beams=5, tokens=448, bytes_each=2)
     assert 0.3 * 2**30 < turbo < 0.6 * 2**30
-    assert faster_whisper.chunk_bytes(1280, 32, beams=5, tokens=448, bytes_each=2) > 2 * turbo
-    assert faster_whisper.batch_size(6 * turbo, turbo, at_once=1, max_size=64) == 3
-    assert faster_whisper.batch_size(40 * turbo, turbo, at_once=2, max_size=64) == 10
-    assert faster_whisper.batch_size(1, turbo, at_once=2, max_size=64) == 1
-    assert faster_whisper.batch_size(10**6 * turbo, turbo, at_once=2, max_size=64) == 64
-    assert faster_whisper.decoder_layers({"alignment_heads": [[2, 4], [3, 11], [3, 3]]}) == 5
-    assert faster_whisper.decoder_layers({}) == 32
+    assert whisper_model.chunk_bytes(1280, 32, beams=5, tokens=448, bytes_each=2) > 2 * turbo
+    assert whisper_model.batch_size(6 * turbo, turbo, at_once=1, max_size=64) == 3
+    assert whisper_model.batch_size(40 * turbo, turbo, at_once=2, max_size=64) == 10
+    assert whisper_model.batch_size(1, turbo, at_once=2, max_size=64) == 1
+    assert whisper_model.batch_size(10**6 * turbo, turbo, at_once=2, max_size=64) == 64
+    assert whisper_model.decoder_layers({"alignment_heads": [[2, 4], [3, 11], [3, 3]]}) == 5
+    assert whisper_model.decoder_layers({}) == 32

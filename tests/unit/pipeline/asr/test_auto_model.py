@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pipeline.asr.alignment.whisper import CHECKPOINTS as ALIGNMENT
-from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
+from pipeline.asr.whisper_model import CHECKPOINTS as RECOGNITION
 from pipeline.diarization.pyannote import COMMUNITY, UNGATED
 from pipeline.runtime.actors import TranscriberReplica
 from serve_app.cli.run import up

@@ -11,10 +11,10 @@ import soundfile
 from rapidfuzz.distance import Levenshtein
 
 from pipeline import checkpoints
-from pipeline.asr import AsrOptions, faster_whisper, load
+from pipeline.asr import AsrOptions, load, whisper_model
 from pipeline.asr.encoder import BFloat16Encoder, suits_this_cpu
-from pipeline.asr.faster_whisper import CHECKPOINTS
 from pipeline.asr.plausible import plain
+from pipeline.asr.whisper_model import CHECKPOINTS
 from pipeline.domain.speech import Chunk
 from pipeline.errors import EngineError
 from tests import fixture_checkpoints
@@ -121,7 +121,7 @@ def test_a_system_that_says_nothing_of_its_cpu_has_none_that_suits(tmp_path):
     ],
 )
 def test_it_is_chosen_by_cpu_and_settings(monkeypatch, suits, encoder, compute_type, apart):
-    monkeypatch.setattr(faster_whisper, "suits_this_cpu", lambda: suits)
+    monkeypatch.setattr(whisper_model, "suits_this_cpu", lambda: suits)
     chosen = engine(fixture_checkpoints.RECOGNITION, encoder, compute_type)
     assert chosen.name.endswith("(encoder bfloat16)") is apart
 

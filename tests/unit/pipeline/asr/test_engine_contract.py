@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pipeline import asr, diarization, embedding
 from pipeline.asr import alignment
 from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE, AudioInMemory, Chunk, Span, text_of
-from pipeline.engines.fingerprint import identity_of
+from pipeline.engines.registry import identity_of
 from pipeline.errors import CheckpointMissing, EngineError
 from tests import engine_cases
 from tests.engine_cases import speech

@@ -21,7 +21,7 @@ from pipeline.net.endpoint import REVEAL
 from pipeline.runtime import actors
 from serve_app import settings as service_settings
 from serve_app.cli.doctor import models as checks
-from serve_app.cli.doctor.check import Level
+from serve_app.cli.doctor.command import Level
 from serve_app.settings import Settings
 from tests.engine_cases import speech
 from tests.transcription_server import KEY, MODEL, cut, drips, refuses, says, slow

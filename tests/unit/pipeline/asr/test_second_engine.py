@@ -13,7 +13,7 @@ from pipeline.domain.speech import CUSTOMER, REP, Chunk, Span, Word
 from pipeline.errors import CheckpointMissing
 from serve_app.cli import app
 from serve_app.cli.doctor import models as checks_models
-from serve_app.cli.doctor.check import Level
+from serve_app.cli.doctor.command import Level
 from serve_app.settings import Settings, documented
 from tests import word_net
 from tests.synthetic_calls import FOLDER

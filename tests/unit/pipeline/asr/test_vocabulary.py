@@ -2,8 +2,10 @@
 
 import pytest
 
-from pipeline.asr import AsrOptions, decoding, load, vocabulary
-from pipeline.asr.vocabulary import MAX_TOKENS, terms, tokens
+from pipeline.asr import AsrOptions, decoding, load
+from pipeline.asr.decoding import MAX_VOCABULARY as MAX_TOKENS
+from pipeline.asr.decoding import terms
+from pipeline.asr.decoding import vocabulary_tokens as tokens
 from pipeline.checkpoints import manifest
 from pipeline.domain.speech import CUSTOMER, REP, Chunk
 from tests import fixture_checkpoints
@@ -101,7 +103,9 @@ def test_lists_of_as_many_tokens_share_a_batch_and_stay_apart(sample_call, liste
 def test_a_list_that_chunks_share_is_read_once(sample_call, listening, chunks, monkeypatch):
     """Tokenizing hundreds of terms takes milliseconds; a batch of 32 chunks would pay them 32 times."""
     read = []
-    monkeypatch.setattr(vocabulary, "tokens", lambda terms, encode: read.append(terms) or tokens(terms, encode))
+    monkeypatch.setattr(
+        decoding, "vocabulary_tokens", lambda terms, encode: read.append(terms) or tokens(terms, encode)
+    )
     listening.transcribe(cut(sample_call("01"), chunks), chunks, [["Northwind Energy"], ["Anna"], ["Anna"]])
     assert sorted(read) == [("Anna",), ("Northwind Energy",)]
 

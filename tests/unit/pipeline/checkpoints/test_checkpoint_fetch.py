@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
+from pipeline.asr.whisper_model import CHECKPOINTS as RECOGNITION
 from pipeline.checkpoints import fetch as fetching
 from pipeline.checkpoints import index as package_index
 from pipeline.checkpoints import resolve

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
+from pipeline.asr.whisper_model import CHECKPOINTS as RECOGNITION
 from pipeline.checkpoints import resolve
 from pipeline.checkpoints.lock import LOCK, LockedCheckpoint, locked
 from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION

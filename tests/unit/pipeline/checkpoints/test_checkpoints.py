@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pipeline import checkpoints
-from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
+from pipeline.asr.whisper_model import CHECKPOINTS as RECOGNITION
 from pipeline.checkpoints import hub, resolve
 from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
 from pipeline.diarization.pyannote import COMMUNITY
@@ -168,7 +168,7 @@ def test_the_manifests_and_checksums_of_the_synthetic_checkpoints_match(folder):
 def _resolve_in_a_fresh_process(environment):
     code = (
         "import time\n"
-        "from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION\n"
+        "from pipeline.asr.whisper_model import CHECKPOINTS as RECOGNITION\n"
         "from pipeline.checkpoints import hub, resolve\n"
         "from pipeline.errors import CheckpointMissing\n"
         "hub.ANSWER_TIMEOUT = 1.0\n"

@@ -16,8 +16,8 @@ from pipeline.engines import device
 from pipeline.errors import DeviceUnavailable, EngineUnavailable
 from pipeline.runtime.actors import TranscriberReplica
 from serve_app.cli import app
-from serve_app.cli.doctor import gpu as doctor
-from serve_app.cli.doctor.check import Check, Level
+from serve_app.cli.doctor import machine as doctor
+from serve_app.cli.doctor.command import Check, Level
 from tests import fixture_checkpoints
 
 OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  12.2.0\n"
@@ -242,8 +242,9 @@ def test_the_quota_of_a_container_or_unit_counts_as_its_cores(
 def test_the_defaults_use_the_cores_that_are_there(
     cores: int, batches: int, threads: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
-    from serve_app.conductor.retry import ProcessingOptions
+    from pipeline.asr.faster_whisper import FasterWhisper
+    from pipeline.asr.whisper_model import FasterWhisperOptions
+    from serve_app.conductor.options import ProcessingOptions
 
     arguments: dict[str, int] = {}
 

@@ -18,8 +18,7 @@ from pipeline.analysis import STEPS, AnalysisOptions, analyze
 from pipeline.analysis import step as analysis_step
 from pipeline.asr import AsrOptions
 from pipeline.engines import registry
-from pipeline.engines.fingerprint import identity_of
-from pipeline.engines.registry import engine_classes
+from pipeline.engines.registry import engine_classes, identity_of
 from serve_app.settings import documented
 from tests import fixture_checkpoints
 from tests.paths import ROOT
@@ -28,7 +27,8 @@ from tests.synthetic_calls import FOLDER
 
 Install = Callable[..., None]
 ENGINE = """
-from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
+from pipeline.asr.faster_whisper import FasterWhisper
+from pipeline.asr.whisper_model import FasterWhisperOptions
 
 
 class Options(FasterWhisperOptions):
@@ -51,6 +51,7 @@ class LengthStep:
 
 
 def forget() -> None:
+    registry.every_entry_point.cache_clear()
     registry.installed.cache_clear()
     analysis_step.all_steps.cache_clear()
     importlib.invalidate_caches()

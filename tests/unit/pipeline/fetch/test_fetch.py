@@ -22,7 +22,7 @@ from pipeline.errors import (
 )
 from pipeline.fetch.fetcher import FetchOptions, fetch
 from pipeline.fetch.storage import INCOMING, Store
-from pipeline.net.retry_after import retry_after
+from pipeline.net.post import retry_after
 from tests.recording_server import AUDIO, failing, options, reply, serving, stored_files
 
 

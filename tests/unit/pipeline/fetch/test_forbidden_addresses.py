@@ -244,7 +244,7 @@ def _once(answer):  # type: ignore[no-untyped-def]
 
 def test_a_redirect_that_leaves_tls_is_followed_only_where_that_is_wanted() -> None:
     from pipeline.fetch.address import AddressGuard
-    from pipeline.fetch.redirects import follow
+    from pipeline.fetch.outcomes import follow
 
     target = AddressGuard().check("https://pbx.example/rec/1")
     for location in ("http://pbx.example/rec/1", "HTTP://other.example/", "http:\u002f\u002fpbx.example/x"):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import Chunk, ChunkText, LanguageStretch, Word
-from pipeline.language.identification import decoded_in_other_language, guess, spread, stretches
-from pipeline.language.names import NAMES, name
+from pipeline.language.identification import NAMES, decoded_in_other_language, guess, name, spread, stretches
 from pipeline.language.of_call import decide
 
 pytestmark = pytest.mark.cases(2)

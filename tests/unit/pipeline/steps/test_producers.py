@@ -7,7 +7,7 @@ import pytest
 from pipeline.asr.engine import AsrOptions
 from pipeline.checkpoints.manifest import Checkpoint
 from pipeline.domain.stage import Stage
-from pipeline.engines.fingerprint import identity_of
+from pipeline.engines.registry import identity_of
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Recognition
 from pipeline.speakers.roles import RoleOptions

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from pipeline.checkpoints.lock import locked
 from serve_app.cli import app
 from serve_app.cli.doctor import models as checks_models
-from serve_app.cli.doctor.check import Level
+from serve_app.cli.doctor.command import Level
 from serve_app.settings import Settings
 
 runner = CliRunner()

@@ -10,7 +10,7 @@ from serve_app.cli import app
 from serve_app.cli.doctor import command as doctor
 from serve_app.cli.doctor import machine as checks_machine
 from serve_app.cli.doctor import service as checks_service
-from serve_app.cli.doctor.check import Check, Level, bad, good, warn
+from serve_app.cli.doctor.command import Check, Level, bad, good, warn
 from tests.paths import ROOT
 
 runner = CliRunner()

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from serve_app import cli
-from serve_app.cli.ui.terminal import Terminal, wrapped
+from serve_app.cli.ui.output import Terminal, wrapped
 
 ID = "0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11"
 

@@ -18,7 +18,8 @@ from pipeline.errors import (
     RecordingUnreachable,
     StorageError,
 )
-from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
+from serve_app.conductor.options import ProcessingOptions
+from serve_app.conductor.retry import decide, is_last_try
 from tests.tuned import tuned
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)

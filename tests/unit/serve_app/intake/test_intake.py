@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
 from serve_app.http import problems
-from serve_app.http.auth import Authenticator, UnknownKeyLimiter
-from serve_app.http.proxy import SOURCE_HEADER
+from serve_app.http.auth import SOURCE_HEADER, Authenticator, UnknownKeyLimiter
 from tests.support.intake_in_memory import BODY, FINISHED, JOB, JSON, Memory, is_problem, sender, service, three_keys
 
 

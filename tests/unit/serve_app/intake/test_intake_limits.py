@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from serve_app.http import problems
-from serve_app.http.limits import Buckets, LimitOptions
+from serve_app.http.limits import Buckets
+from serve_app.http.options import LimitOptions
 from tests.support.intake_in_memory import BODY, JSON, Memory, is_problem, service, three_keys
 
 

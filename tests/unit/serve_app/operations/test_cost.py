@@ -5,7 +5,7 @@ import pytest
 
 from db.queue.stage_times import StageDone
 from serve_app.operations.estimates import EngineWork, engine_work, whole_cost
-from serve_app.operations.scaling_options import ScalingOptions
+from serve_app.operations.options import ScalingOptions
 
 DONE = tuple(
     StageDone(uuid4(), stage, datetime(2026, 1, 1, tzinfo=UTC), worked)

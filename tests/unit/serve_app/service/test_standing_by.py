@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from serve_app.http.proxy import SOURCE_HEADER
+from serve_app.http.auth import SOURCE_HEADER
 from serve_app.intake.ingress import SubmitOnlyMiddleware
 from serve_app.service import standby_app
 from serve_app.service.ports import free_port, is_taken, shared_socket

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Scope
 from db.core.rows import read
-from db.core.tables import calibration_calls, calibration_reviews, calibrations, calls, findings, transcripts
+from db.core.tables import PRESENT, calibration_calls, calibration_reviews, calibrations, calls, findings, transcripts
 from db.records.corrections import Editor, machine_answers, name_of, parse_answers
 from db.workspace import questions
 from db.workspace.admin_log import Actor, changing
@@ -113,37 +113,33 @@ async def create(
     unique_ids = list(dict.fromkeys(call_ids))
     if not 1 <= len(unique_ids) <= MAX_CALLS:
         raise CallsUnfit(f"A calibration has 1 to {MAX_CALLS} calls, not {len(unique_ids)}.")
-    definitions = await questions.list_defined(database, workspace_id, workspace_id)
-    defined: dict[str, Defined] = {item.key: item for item in map(questions.definition, definitions)}
-    card = defined.get(scorecard)
-    if not isinstance(card, Scorecard):
-        raise questions.NoSuchQuestion(scorecard)
-    questions_of_card = {item.question: defined[item.question] for item in card.items}
-    versions = {key: item.version for key, item in {card.key: card, **questions_of_card}.items()}
+    card, questions_of_card = await _scorecard(database, workspace_id, scorecard)
     async with changing(database, workspace_id, by) as change:
-        for existing in await change.run(
-            sa.select(calibrations).where(sa.or_(calibrations.c.name == name, calibrations.c.id == calibration_id))
-        ):
+        is_same = sa.or_(calibrations.c.name == name, calibrations.c.id == calibration_id)
+        for existing in await change.run(sa.select(calibrations).where(is_same)):
             if existing.id == calibration_id and (existing.name, existing.scorecard) == (name, scorecard):
                 return await _one(change.connection, existing.id)
             raise CalibrationRefused(f"A calibration named {name!r} exists. Choose another name, or delete it.")
         pks = await _completed(change.connection, workspace_id, unique_ids)
-        values: dict[str, Any] = {"workspace_id": workspace_id, "name": name, "scorecard": card.key}
-        values |= {"versions": versions, "made_by": change.by.name} | ({"id": calibration_id} if calibration_id else {})
-        (inserted,) = await change.run(sa.insert(calibrations).values(**values).returning(calibrations.c.id))
-        shared = {"calibration_id": inserted.id, "workspace_id": workspace_id}
-        rows = [
-            shared
-            | {
-                "call_pk": pk,
-                "position": at,
-                "machine": await _machine(change.connection, pk, questions_of_card.values()),
-            }
-            for at, pk in enumerate(pks)
-        ]
+        new_id = calibration_id or uuid4()
+        versions = {item.key: item.version for item in (card, *questions_of_card)}
+        values = {"id": new_id, "workspace_id": workspace_id, "name": name, "scorecard": card.key}
+        await change.run(sa.insert(calibrations).values(**values, versions=versions, made_by=change.by.name))
+        shared = {"calibration_id": new_id, "workspace_id": workspace_id}
+        answers = [await _machine(change.connection, pk, questions_of_card) for pk in pks]
+        rows = [shared | {"call_pk": pk, "position": at, "machine": answers[at]} for at, pk in enumerate(pks)]
         await change.connection.execute(sa.insert(calibration_calls), rows)
-        await change.note("created", "calibration", inserted.id, name, f"{len(rows)} calls")
-        return await _one(change.connection, inserted.id)
+        await change.note("created", "calibration", new_id, name, f"{len(rows)} calls")
+        return await _one(change.connection, new_id)
+
+
+async def _scorecard(database: Database, workspace_id: UUID, key: str) -> tuple[Scorecard, list[Defined]]:
+    definitions = await questions.list_defined(database, workspace_id, workspace_id)
+    defined: dict[str, Defined] = {item.key: item for item in map(questions.definition, definitions)}
+    card = defined.get(key)
+    if not isinstance(card, Scorecard):
+        raise questions.NoSuchQuestion(key)
+    return card, [defined[item.question] for item in card.items]
 
 
 async def list_calibrations(database: Database, scope: Scope) -> list[Calibration]:
@@ -254,10 +250,7 @@ async def agreement(database: Database, scope: Scope, editor: Editor, calibratio
             answers_by_call[row.call_pk][row.reviewer] = row.answers
     reviewed = [ReviewedCall(row.call_id, row.machine, answers_by_call[row.call_pk]) for row in rows]
     names = {reviewer.reviewer: reviewer.name for reviewer in review.calibration.reviewers if reviewer.handed_in_at}
-    return CalibrationAgreement(
-        review.calibration,
-        agreement_of(review.scorecard, review.questions, reviewed, names),
-    )
+    return CalibrationAgreement(review.calibration, agreement_of(review.scorecard, review.questions, reviewed, names))
 
 
 async def evidence_starts(
@@ -306,8 +299,7 @@ def _check(questions: Sequence[Question], answers: Answers) -> None:
 
 
 async def _completed(connection: AsyncConnection, workspace_id: UUID, call_ids: Sequence[UUID]) -> list[int]:
-    present = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    query = sa.select(calls.c.id, calls.c.call_id).join(transcripts, present)
+    query = sa.select(calls.c.id, calls.c.call_id).join(transcripts, PRESENT)
     rows = await connection.execute(query.where(calls.c.workspace_id == workspace_id, calls.c.call_id.in_(call_ids)))
     pk_by_call_id = {row.call_id: row.id for row in rows}
     if missing := [str(call_id) for call_id in call_ids if call_id not in pk_by_call_id]:
@@ -335,10 +327,9 @@ async def _hold(connection: AsyncConnection, calibration_id: UUID) -> sa.Row[Any
 
 async def _one(connection: AsyncConnection, calibration_id: UUID) -> Calibration:
     query = sa.select(calibrations).where(calibrations.c.id == calibration_id)
-    calibrations_found = await _read(connection, (await connection.execute(query)).all())
-    if not calibrations_found:
-        raise NoSuchCalibration
-    return calibrations_found[0]
+    for calibration in await _read(connection, (await connection.execute(query)).all()):
+        return calibration
+    raise NoSuchCalibration
 
 
 async def _read(connection: AsyncConnection, rows: Sequence[sa.Row[Any]]) -> list[Calibration]:

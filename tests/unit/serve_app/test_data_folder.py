@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from db.secrets.encryption import Sealer
-from serve_app.cli.doctor import secrets as checks_secrets
-from serve_app.service import data_folder
+from serve_app import data_folder
+from serve_app.cli.doctor import service as checks_service
 from serve_app.service.environment import prepare_environment
 from serve_app.settings import Settings
 
@@ -35,7 +35,7 @@ def test_a_folder_gets_one_key_that_its_user_alone_may_read(tmp_path: Path) -> N
 
 
 def test_processes_that_make_it_at_once_agree(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from serve_app.service import data_folder; sys.stdin.readline(); "
+    program = "import sys; from pathlib import Path; from serve_app import data_folder; sys.stdin.readline(); "
     program += "print(data_folder.make_key(Path(sys.argv[1])))"
     started = [
         subprocess.Popen(
@@ -82,9 +82,9 @@ def test_where_keys_are_set_or_the_database_is_a_server_none_is_made(
 
 
 def test_doctor_says_where_the_key_is_and_that_a_server_has_none(environment: dict[str, str], tmp_path: Path) -> None:
-    (check,) = checks_secrets.sealing(Settings())
+    (check,) = checks_service.sealing(Settings())
     assert check.level == "good" and str(tmp_path / "state" / data_folder.KEY_FILE) in check.found
     environment["SWITCHBOARD_DATABASE_URL"] = "postgresql://localhost/calls"
-    (check,) = checks_secrets.sealing(Settings())
+    (check,) = checks_service.sealing(Settings())
     assert check.level == "warn" and "recording URLs" in check.found
     assert not (tmp_path / "state").exists(), "looking makes nothing"

@@ -1,0 +1,58 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Limits of one kind of work in a process. `waiting`: requests of a key that may wait, for up to `seconds`."""
+
+    total: int
+    per_workspace: int
+    per_key: int
+    waiting: int
+    seconds: float
+
+
+class LimitOptions(BaseModel):
+    """Limits of the submission endpoint. Rates and concurrency count per Intake replica."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    BODY_BYTES: ClassVar[int] = 64 * 1024  # typical submissions have 1 to 2 KiB; larger bodies get 413
+    BODY_SECONDS: ClassVar[float] = 10.0  # max. time to receive a body; then 408
+    CONCURRENCY: ClassVar[int] = 256  # concurrent submissions of a replica; more get 503
+    BURST_SECONDS: ClassVar[float] = 20.0  # burst of an idle key: its rate over this time
+    QUEUE: ClassVar[int] = 256  # further submissions that Serve queues before it returns 503
+    KEY_SECONDS: ClassVar[float] = 5.0  # cache time of a valid key
+    UNKNOWN_KEY_SECONDS: ClassVar[float] = 1.0  # cache time of an unknown key
+    # Look-ups of unknown keys per address and replica, with a burst of ten seconds. Beyond it, uncached keys from that
+    # address get 503, so that guessing cannot overload PostgreSQL.
+    UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0
+    BACKLOG_RETRY_SECONDS: ClassVar[int] = 60  # Retry-After of a 429 for a full backlog
+    RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
+    DATABASE_SECONDS: ClassVar[float] = 5.0  # max. time to record a call; then 503, never 202
+    POOL_SIZE: ClassVar[int] = 8  # PostgreSQL connections of a replica
+
+    per_minute: float = Field(
+        600.0,
+        gt=0,
+        description="Submissions a minute for one API key; more get 429. A rested key may send a third at once.",
+    )
+    backlog: int = Field(
+        100_000,
+        ge=1,
+        description="Calls of one workspace that may wait for their recording or their turn; further ones with a "
+        "recording get 429. Counted every few seconds, so that a burst may go beyond it.",
+    )
+
+    @property
+    def burst(self) -> int:
+        """Max. burst of submissions of an idle key."""
+        return burst(self.per_minute, self.BURST_SECONDS)
+
+
+def burst(per_minute: float, seconds: float) -> int:
+    """Return the number of requests of a rate in a time in seconds; at least 1."""
+    return max(1, round(per_minute / 60 * seconds))
