@@ -217,18 +217,15 @@ class _Essentials(Part):
 
 _IN_DATA = ("call_id", "team_id", "user_id", "start_time")  # of every event
 _SHOWN = {field.name for field in fields(CallSummary)}
-_WithSubmitted: Any = create_model(
-    "_WithSubmitted",
-    __base__=_Essentials,
-    **{
-        field.name: (field.type, Field(None, description="As submitted."))
-        for field in fields(CallFields)
-        if field.name in _SHOWN and field.name not in {*_IN_DATA, *_Essentials.model_fields}
-    },
-)
+_SUBMITTED: dict[str, Any] = {
+    field.name: (field.type, Field(None, description="As submitted."))
+    for field in fields(CallFields)
+    if field.name in _SHOWN and field.name not in {*_IN_DATA, *_Essentials.model_fields}
+}
+_WithSubmitted: Any = create_model("_WithSubmitted", __base__=_Essentials, **_SUBMITTED)
 
 
-class Record(_WithSubmitted):  # type: ignore[misc]  # also has each further field of a submission that the API shows
+class Record(_WithSubmitted):  # also has each further field of a submission that the API shows
     """The essentials of a completed call, for endpoints that ask for `record`. What a step did not find is null."""
 
 
