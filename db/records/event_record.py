@@ -323,10 +323,10 @@ def _statistics(value: dict[str, Any]) -> dict[str, Any]:
     return _part(Statistics, value, {"parties": _parties(PartyStatistics, value)})
 
 
-def _spoken_contact(heard: Any) -> dict[str, Any] | None:
-    if not isinstance(heard, dict):
+def _spoken_contact(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
         return None
-    return _part(SpokenContact, {name: _object(value).get("value") for name, value in heard.items()})
+    return _part(SpokenContact, {name: _object(fact).get("value") for name, fact in value.items()})
 
 
 def _parties(model: type[Part], value: dict[str, Any]) -> dict[str, Any]:
