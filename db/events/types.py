@@ -21,6 +21,7 @@ class EventType:
     condition: str
     parts: tuple[str, ...] = ()  # those of PARTS that it may carry
     details: str = ""  # SQL over `moved`, the row of `calls`: a JSON object of the additional keys of `data`
+    has_trackers: bool = False  # `data` lists the raised trackers of the record
 
 
 _DELAY = """
@@ -34,7 +35,6 @@ _PROMOTED = """
         SELECT jsonb_build_object('runId', r.id, 'name', r.name) FROM runs r WHERE r.id = moved.promoted_run
     ))
 """
-_TRACKERS = "SELECT jsonb_build_object('trackers', event_trackers(moved.id, true))"
 _JOB_CHANGED = (
     "old.state IS DISTINCT FROM new.state OR old.job_id IS DISTINCT FROM new.job_id AND new.job_id IS NOT NULL"
 )
@@ -82,7 +82,7 @@ EVENT_TYPES: tuple[EventType, ...] = (
         "new.state = 'completed' AND new.raised <> '{}' AND (old.state IS DISTINCT FROM new.state "
         "OR NOT new.raised <@ old.raised) AND old.promoted_at IS NOT DISTINCT FROM new.promoted_at",
         PARTS,
-        _TRACKERS,
+        has_trackers=True,
     ),
     EventType(
         "call.failed", "Processing failed; `failure` has the reason.", f"new.state = 'failed' AND ({_JOB_CHANGED})"
@@ -100,11 +100,8 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def functions() -> str:
-    """Return the SQL functions `event_types_of`, `event_parts` and `event_details`."""
+    """Return the SQL functions `event_types_of` and `event_details`."""
     types = ",\n        ".join(f"CASE WHEN {kind.condition} THEN '{kind.name}' END" for kind in EVENT_TYPES)
-    part_cases = " ".join(
-        f"WHEN '{kind.name}' THEN ARRAY[{', '.join(repr(part) for part in kind.parts)}]::text[]" for kind in EVENT_TYPES
-    )
     details = " ".join(f"WHEN '{kind.name}' THEN ({kind.details.strip()})" for kind in EVENT_TYPES if kind.details)
     return f"""
 -- Written from db/events/types.py.
@@ -114,11 +111,6 @@ BEGIN
     RETURN array_remove(ARRAY[
         {types}
     ], NULL);
-END $$;
-
-CREATE OR REPLACE FUNCTION event_parts(kind text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RETURN CASE kind {part_cases} ELSE '{{}}' END;
 END $$;
 
 CREATE OR REPLACE FUNCTION event_details(kind text, moved calls) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.tables import calls, run_calls, transcripts
 from db.experiments import runs
-from db.records import corrections, write
+from db.records import corrections, event_record, write
 from db.workspace.admin_log import Actor, changing
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Finding
@@ -199,6 +199,7 @@ async def _promote(connection: AsyncConnection, row: sa.Row[Any]) -> None:
     promotion = {"promoted_at": sa.func.clock_timestamp(), "updated_at": sa.func.now()}
     promotion["raised"] = sa.func.raised_trackers(calls.c.id)
     await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**values, **promotion))
+    await event_record.write_records(connection, row.call_pk, row.call_id)
     await connection.execute(_INDEX, keys)
     if analyzing:
         await connection.execute(_ANALYZE, keys)
@@ -212,6 +213,7 @@ async def _roll_back(connection: AsyncConnection, row: sa.Row[Any]) -> None:
         await connection.execute(statement, keys)
     await corrections.follow(connection, row.call_pk, reindex=False)
     await connection.execute(_RESTORE_CALL, keys)
+    await event_record.write_records(connection, row.call_pk, row.call_id)
     await connection.execute(_INDEX, keys)
     if analyzing or row.written_at != row.written_by_run_at:
         await connection.execute(_ANALYZE, keys)

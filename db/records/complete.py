@@ -10,7 +10,7 @@ from db.core.tables import calls
 from db.queue import jobs, stage_results
 from db.queue.charges import UsedSlot, settle
 from db.queue.jobs import Lease
-from db.records import corrections, write
+from db.records import corrections, event_record, write
 from db.voices import voiceprints
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding
@@ -55,6 +55,7 @@ async def complete(
         await jobs.finish(connection, lease)
         values = _completed(lease, [*warnings, *notes], analysis_warnings)
         await connection.execute(sa.update(calls).where(calls.c.id == lease.call_pk).values(values))
+        await event_record.write_records(connection, lease.call_pk, lease.call.call_id)
         await voiceprints.follow(connection, lease)
         await settle(connection, used)
     return None

