@@ -14,13 +14,12 @@ from pydantic.json_schema import models_json_schema
 
 from db.records.correct import Current
 from serve_app.api import errors as api_errors
-from serve_app.api.access import Work
 from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.queries import QueryParameters
 from serve_app.http import problems
 from serve_app.http.camel_json import camel, camelize_schema
 from serve_app.http.json_body import Fault
-from serve_app.http.options import LimitOptions
+from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import Refusal, problem_type
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 

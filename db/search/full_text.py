@@ -7,6 +7,7 @@ candidates, so that a page reads no more than a few thousand rows.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 from rapidfuzz import fuzz
@@ -144,13 +145,13 @@ async def hits(
         return places
     for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
         rows = await database.rows(reader, _spoken(call_pks[begin : begin + CALLS_AT_A_TIME]))
-        spoken = [Spoken(row[0], row[1], row[2]) for row in rows]
+        spoken = [Spoken(*row) for row in rows]
         words = await offload(candidate_words, spoken, positive)
         places |= await offload(word_hits, spoken, await _lexemes(database, reader, words, positive))
     return places
 
 
-def _spoken(call_pks: Sequence[int]) -> sa.Select[tuple[int, str, str]]:
+def _spoken(call_pks: Sequence[int]) -> sa.Select[Any]:
     of_transcript = sa.and_(
         corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
     )

@@ -1,9 +1,8 @@
 import hashlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
@@ -11,7 +10,6 @@ import psycopg
 from sqlalchemy.exc import DBAPIError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from db.core.database import OUTAGES, Database, Reader
 from db.core.pages import InvalidCursor
@@ -24,13 +22,13 @@ from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
 from serve_app.experiments.configuration import Set, SettingRefused
-from serve_app.http.admission import Admission
+from serve_app.http.admission import Admission, Watch
 from serve_app.http.auth import Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import to_json
 from serve_app.http.json_body import Fault
 from serve_app.http.limits import Buckets, read_body
-from serve_app.http.options import LimitOptions
-from serve_app.http.problems import ResponseCut, TooManyRequests, Unavailable
+from serve_app.http.options import LimitOptions, Work
+from serve_app.http.problems import TooManyRequests, Unavailable
 from serve_app.http.worker import Worker, WorkerLost
 from serve_app.records.query_embedding import QueryEmbedder
 
@@ -92,29 +90,6 @@ def no_runs(changes: Set) -> Set:
 Handler = Callable[[ApiRequest[Any]], Awaitable[Response]]
 
 
-class Work(Enum):
-    """Kinds of work, each with its places."""
-
-    READ = auto()
-    SEARCH = auto()
-    SOUND = auto()
-    WRITE = auto()  # receiving a body
-    STREAM = auto()
-    EXPORT = auto()
-
-
-class Held(Response):
-    """A response that holds places until it is sent, or its client is gone."""
-
-    def __init__(self, response: Response, places: AsyncExitStack) -> None:
-        self._response, self._places = response, places
-        self.status_code = response.status_code
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._places:
-            await self._response(scope, receive, send)
-
-
 class Authorizer:
     """Authorizes requests, limits their rate per key, and shares the places of each kind of work."""
 
@@ -132,17 +107,7 @@ class Authorizer:
         self._options = options
         self._shared = (options, questions, sounds, check_run, ComparisonCache(), worker)
         self._source = source
-        self._places = {
-            work: Admission(places, options.RETRY_AFTER_SECONDS)
-            for work, places in {
-                Work.READ: options.READS,
-                Work.SEARCH: options.SEARCHES,
-                Work.SOUND: options.SOUNDS,
-                Work.WRITE: options.WRITES,
-                Work.STREAM: options.STREAMS,
-                Work.EXPORT: options.EXPORTS,
-            }.items()
-        }
+        self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)
         self._keys = Authenticator(
             self._find,
@@ -180,9 +145,12 @@ class Authorizer:
             answer.headers.setdefault("Cache-Control", "private, no-cache")
             answer.headers.setdefault("X-Content-Type-Options", "nosniff")
             if isinstance(answer, StreamingResponse):
-                answer.body_iterator = self._guarded(answer.body_iterator, reading, route)
-                answer = Held(answer, stack.pop_all())
+                answer = self._watch(reading, route).over(answer, stack.pop_all())
         return answer
+
+    def _watch(self, reading: ApiRequest[Any], route: "Route") -> Watch:
+        may_read = partial(reading.may_still_read, route.scope)
+        return Watch(may_read, self._options.EXPORT_SECONDS, self._options.KEY_SECONDS)
 
     async def _receive(self, request: Request, sender: Sender) -> None:
         """Read the body before the request takes a place of those that read: a slow body keeps nobody waiting."""
@@ -191,7 +159,7 @@ class Authorizer:
         request._body = body  # where Starlette keeps it for the handler
 
     @asynccontextmanager
-    async def _place(self, work: "Work", sender: Sender) -> AsyncIterator[None]:
+    async def _place(self, work: Work, sender: Sender) -> AsyncIterator[None]:
         try:
             place = self._places[work].place(sender.workspace_id, sender.key_id)
             await place.__aenter__()
@@ -201,20 +169,6 @@ class Authorizer:
             yield
         finally:
             await place.__aexit__(None, None, None)
-
-    async def _guarded(self, body: Any, reading: ApiRequest[Any], route: "Route") -> AsyncIterator[Any]:
-        """Yield a stream for a limited time, and while its key may read; else cut it off."""
-        ends = time.monotonic() + self._options.EXPORT_SECONDS
-        checked = time.monotonic()
-        async for part in body:
-            now = time.monotonic()
-            if now - checked > self._options.KEY_SECONDS:
-                checked = now
-                if not await reading.may_still_read(route.scope):
-                    raise ResponseCut("its key may no longer read")
-            if now > ends:
-                raise ResponseCut("its time is over")
-            yield part
 
     async def _find(self, secret: str) -> Sender | None:
         async with self._answered():

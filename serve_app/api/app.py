@@ -21,7 +21,7 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api import administration, audio, calibrations, calls, editing, export, questions, runs, stream
-from serve_app.api.access import Authorizer, CheckRun, Work, no_runs
+from serve_app.api.access import Authorizer, CheckRun, no_runs
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
 from serve_app.api.errors import MethodNotAllowed, NoSuchPath
@@ -42,6 +42,7 @@ from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
 from serve_app.http import problems
 from serve_app.http.auth import source_of
+from serve_app.http.options import Work
 from serve_app.http.worker import Worker
 from serve_app.records.query_embedding import QueryEmbedder
 

@@ -2,7 +2,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve_app.http.options import Places, burst
+from serve_app.http.options import Places, Work, burst
 
 
 class ApiOptions(BaseModel):
@@ -25,12 +25,14 @@ class ApiOptions(BaseModel):
     SEARCH_SECONDS: ClassVar[float] = 3.0  # max. time of a query with words or names
     REQUESTS: ClassVar[int] = 1024  # that Serve passes on to a replica; those without a place wait or are refused
     # Places per kind of work, so that neither a workspace nor a key can take all.
-    READS: ClassVar[Places] = Places(total=8, per_workspace=6, per_key=4, waiting=32, seconds=5.0)
-    SEARCHES: ClassVar[Places] = Places(total=3, per_workspace=2, per_key=2, waiting=8, seconds=5.0)
-    SOUNDS: ClassVar[Places] = Places(total=64, per_workspace=48, per_key=12, waiting=12, seconds=5.0)
-    WRITES: ClassVar[Places] = Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0)
-    STREAMS: ClassVar[Places] = Places(total=128, per_workspace=96, per_key=16, waiting=0, seconds=0.0)
-    EXPORTS: ClassVar[Places] = Places(total=4, per_workspace=3, per_key=2, waiting=0, seconds=0.0)
+    PLACES: ClassVar[dict[Work, Places]] = {
+        Work.READ: Places(total=8, per_workspace=6, per_key=4, waiting=32, seconds=5.0),
+        Work.SEARCH: Places(total=3, per_workspace=2, per_key=2, waiting=8, seconds=5.0),
+        Work.SOUND: Places(total=64, per_workspace=48, per_key=12, waiting=12, seconds=5.0),
+        Work.WRITE: Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0),
+        Work.STREAM: Places(total=128, per_workspace=96, per_key=16, waiting=0, seconds=0.0),
+        Work.EXPORT: Places(total=4, per_workspace=3, per_key=2, waiting=0, seconds=0.0),
+    }
     SOUND_BYTES: ClassVar[int] = 2 << 30  # cache of decoded audio of a replica
 
     per_minute: float = Field(

@@ -4,9 +4,10 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from db.workspace.admin_log import ADMIN
-from serve_app.api.access import Handler, Work
+from serve_app.api.access import Handler
 from serve_app.api.queries import QueryParameters
 from serve_app.http.auth import EDIT, READ
+from serve_app.http.options import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,9 @@ from serve_app.console.guard import Guard
 from serve_app.console.site import STATIC, Site
 from serve_app.console.waveform import WaveformCache
 from serve_app.experiments.comparison_cache import ComparisonCache
+from serve_app.http.options import Work
 from serve_app.records.query_embedding import QueryEmbedder
 from serve_app.settings import Settings
-
-POOL_SIZE = 4
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -76,7 +75,7 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/workspace/webhooks/{id}", webhooks.change_webhook, "POST"),
         site.route("/workspace/webhooks/{id}/replay", administration.replay_failed, "POST"),
         site.route("/workspace/webhooks/{id}/events/{event}/replay", administration.replay_one, "POST"),
-        site.route("/workspace/voices/{id}/sound", sound.voice),
+        site.route("/workspace/voices/{id}/sound", sound.voice, work=Work.SOUND),
         site.route("/workspace/voices/{id}", administration.judge_voice, "POST"),
         site.route("/people", people.people),
         site.route("/people/teams", people.create_team, "POST"),
@@ -85,8 +84,8 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/people/members", people.create_member, "POST"),
         site.route("/people/members/{id}", people.edit_member),
         site.route("/people/members/{id}", people.change_member, "POST"),
-        site.route("/calls/{id}/audio", sound.audio),
-        site.route("/calls/{id}/waveform", call.waveform),
+        site.route("/calls/{id}/audio", sound.audio, work=Work.SOUND),
+        site.route("/calls/{id}/waveform", call.waveform, work=Work.SOUND),
         Mount("/static", Files(directory=STATIC), name="static"),
     ]
 
@@ -115,7 +114,9 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
         site.questions = QueryEmbedder(settings.embedding, settings.checkpoints)
         site.questions.start()
         try:
-            async with await Database.open(settings.require_database_url(), pool_size=POOL_SIZE) as database:
+            async with await Database.open(
+                settings.require_database_url(), pool_size=settings.api.POOL_SIZE
+            ) as database:
                 site.database = database
                 yield
         finally:

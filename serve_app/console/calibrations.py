@@ -20,10 +20,10 @@ from pipeline.domain.questions import NOT_SAID, SAID, Question
 from serve_app.console import sentences
 from serve_app.console.call import lanes_of, read
 from serve_app.console.conversation import Conversation
-from serve_app.console.site import NotAllowed, NotFound, Visit, read_form
+from serve_app.console.site import MAX_LONG_FORM_BYTES, NotAllowed, NotFound, Visit, read_form
 
 MAX_ANSWER_LENGTH = 300  # characters
-MAX_FORM_BYTES, MAX_FORM_FIELDS = 512 * 1024, 250  # of a form: a hundred questions, two fields each
+MAX_FORM_FIELDS = 250  # a hundred questions, two fields each
 
 
 async def list_calibrations(visit: Visit) -> Response:
@@ -82,7 +82,7 @@ async def answer(visit: Visit) -> Response:
     sheet = await _sheet(visit)
     call_id, _ = _call_of(visit, sheet)
     who = _reviewer(visit)
-    form = await read_form(visit.request, MAX_FORM_BYTES, MAX_FORM_FIELDS)
+    form = await read_form(visit.request, MAX_LONG_FORM_BYTES, MAX_FORM_FIELDS)
     answers = answers_of(sheet.questions, form)
     try:
         if answers:

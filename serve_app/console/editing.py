@@ -17,9 +17,8 @@ from pipeline.domain.speech import Turn, Word, text_of
 from serve_app.console import sentences
 from serve_app.console.call import read, to_edit
 from serve_app.console.conversation import Conversation
-from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
+from serve_app.console.site import MAX_LONG_FORM_BYTES, NotAllowed, NotFound, NotUnderstood, Visit, read_form
 
-MAX_FORM_BYTES = 512 * 1024  # the text of a long turn, before and after
 MAX_CONTACTS = 12
 MAX_EDIT_LENGTH = 4_000  # characters of one edit
 MAX_COMMENT_LENGTH = 2_000  # characters
@@ -43,7 +42,7 @@ async def turn(visit: Visit) -> Response:
 async def edit_turn(visit: Visit) -> Response:
     """Save the changed words of a turn. The form is shown again if the turn changed in the meantime."""
     who = editor(visit)
-    form = await read_form(visit.request, MAX_FORM_BYTES)
+    form = await read_form(visit.request, MAX_LONG_FORM_BYTES)
     record = await read(visit, None)
     current = _current_turn(visit, record)
     text, speaker = " ".join(form.get("text", "").split()), form.get("speaker") or current.speaker

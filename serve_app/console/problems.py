@@ -20,7 +20,7 @@ from serve_app.console.site import (
     Visitor,
 )
 from serve_app.experiments.comparison_cache import ComparisonQueueFull, ComparisonTimeout
-from serve_app.http.problems import Unavailable
+from serve_app.http.problems import BodyTooSlow, TooManyAtOnce, Unavailable
 
 log = logging.getLogger("switchboard.console")
 
@@ -51,9 +51,9 @@ def install(console: FastAPI, site: Site) -> None:
         return site.to_sign_in(request)
 
     async def unavailable(request: Request, error: Exception) -> Response:
-        if not isinstance(error, Unavailable | ComparisonQueueFull):
+        if not isinstance(error, Unavailable | ComparisonQueueFull | TooManyAtOnce):
             log.warning("PostgreSQL is unavailable: %s", type(error).__name__)
-        response = page(request, 503, sentences.UNAVAILABLE)
+        response = page(request, 429 if isinstance(error, TooManyAtOnce) else 503, sentences.UNAVAILABLE)
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
 
@@ -74,7 +74,8 @@ def install(console: FastAPI, site: Site) -> None:
         ComparisonQueueFull: unavailable,
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
-        **dict.fromkeys((Unavailable, *OUTAGES), unavailable),
+        BodyTooSlow: always(408, sentences.REFUSED),
+        **dict.fromkeys((Unavailable, TooManyAtOnce, *OUTAGES), unavailable),
         HTTPException: other,
         Exception: always(500, sentences.CRASHED),
     }

@@ -18,9 +18,9 @@ async def sign_in(visitor: Visitor) -> Response:
     back = _safe_path(visitor.request.query_params.get("next"))
     secret = session_of(visitor.request)
     if secret:
-        visitor.site.limiter.charge(visitor.site.source(visitor.request))
-        if await console_sessions.find(visitor.database, secret) is not None:
-            visitor.site.limiter.refund(visitor.site.source(visitor.request))
+        async with visitor.lookup():
+            viewer = await console_sessions.find(visitor.database, secret)
+        if viewer is not None:
             return visitor.go(back)
     return visitor.page("sign_in.html", back=back, problem=None)
 
@@ -82,12 +82,8 @@ async def set_language(visitor: Visitor) -> Response:
 
 
 async def _by_link(visitor: Visitor, link: str, agent: str) -> tuple[str | None, str]:
-    source = visitor.site.source(visitor.request)
-    visitor.site.limiter.charge(source)
-    secret = await console_sessions.open_by_link(visitor.database, link, agent)
-    if secret is not None:
-        visitor.site.limiter.refund(source)
-    return secret, sentences.LINK_USED
+    async with visitor.lookup():
+        return await console_sessions.open_by_link(visitor.database, link, agent), sentences.LINK_USED
 
 
 async def _by_key(visitor: Visitor, key: str, agent: str) -> tuple[str | None, str]:
@@ -101,12 +97,10 @@ async def _by_key(visitor: Visitor, key: str, agent: str) -> tuple[str | None, s
 
 
 async def _find_key(visitor: Visitor, key: str) -> Sender | None:
-    source = visitor.site.source(visitor.request)
-    visitor.site.limiter.charge(source)
-    sender = None if keys.is_malformed(key) else await keys.find(visitor.database, key)
-    if sender is not None:
-        visitor.site.limiter.refund(source)
-    return sender
+    if keys.is_malformed(key):
+        return None
+    async with visitor.lookup():
+        return await keys.find(visitor.database, key)
 
 
 def _safe_path(path: str | None) -> str:

@@ -1,6 +1,8 @@
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,16 +12,19 @@ from uuid import UUID
 
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from db.core.database import Database, Reader
+from db.core.database import OUTAGES, Database, Reader
 from db.workspace import sessions as console_sessions
 from db.workspace.sessions import Viewer
 from serve_app.console import charts, labels
 from serve_app.console.guard import drop_session, session_of
 from serve_app.console.wording import Wording, choose_language, choose_zone, languages
-from serve_app.http.auth import UnknownKeyLimiter, source_of
+from serve_app.http.admission import Admission, Watch
+from serve_app.http.auth import source_of
+from serve_app.http.options import Places, Work
+from serve_app.http.problems import BodyTooSlow
 from serve_app.records.transcripts import clock
 from serve_app.settings import Settings
 
@@ -31,9 +36,13 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies
-UNKNOWN_PER_SECOND = 1.0  # failed look-ups of sessions, keys and links per address; bursts of ten
+VISITORS = Places(total=64, per_workspace=4, per_key=4, waiting=8, seconds=2.0)  # per address, without a session
+LOOKUPS = Places(total=4, per_workspace=2, per_key=2, waiting=64, seconds=2.0)  # per address: of unknown sessions
+FORM_SECONDS = 5.0  # max. time to receive a form of a visitor; then 408
+LONG_FORM_SECONDS = 15.0  # of a session
 RETRY_SECONDS = 5
 MAX_FORM_BYTES, MAX_FORM_FIELDS = 16 * 1024, 50
+MAX_LONG_FORM_BYTES = 512 * 1024  # a long turn before and after, or the answers of a review
 MAX_SEEN_SESSIONS = 4096  # recently valid sessions, whose look-ups are not limited
 
 
@@ -68,7 +77,9 @@ class Site:
     settings: Settings
     source_header: str | None = None
     database: Database = field(init=False)
-    limiter: UnknownKeyLimiter = field(default_factory=lambda: UnknownKeyLimiter(UNKNOWN_PER_SECOND, RETRY_SECONDS))
+    places: dict[Work, Admission] = field(init=False)
+    visitors: Admission = field(default_factory=lambda: Admission(VISITORS, RETRY_SECONDS))
+    lookups: Admission = field(default_factory=lambda: Admission(LOOKUPS, RETRY_SECONDS))
     templates: Environment = field(init=False)
     questions: "QueryEmbedder" = field(init=False)
     sounds: "SoundFolder" = field(init=False)
@@ -77,6 +88,7 @@ class Site:
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of recently valid sessions
 
     def __post_init__(self) -> None:
+        self.places = {work: Admission(places, RETRY_SECONDS) for work, places in self.settings.api.PLACES.items()}
         self.templates = Environment(
             loader=PackageLoader("serve_app.console"),
             autoescape=True,
@@ -93,38 +105,56 @@ class Site:
             "languages": languages(),
         }
 
-    def route(self, path: str, page: "Page", method: str = "GET") -> Route:
-        """Create a route that needs a session."""
+    def route(self, path: str, page: "Page", method: str = "GET", work: Work = Work.READ) -> Route:
+        """Create a route that needs a session. `work`: whose places it takes; a form has one while it is received."""
 
         async def answer(request: Request) -> Response:
             viewer = await self._viewer(request)
-            return await page(Visit(self, request, self.wording(request, viewer.time_zone), viewer))
+            reader = (viewer.workspace_id, viewer.key_id or viewer.session_id)
+            if method == "POST":
+                async with self.places[Work.WRITE].place(*reader):
+                    await receive_form(request, MAX_LONG_FORM_BYTES, LONG_FORM_SECONDS)
+            visit = Visit(self, request, self.wording(request, viewer.time_zone), viewer)
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.places[work].place(*reader))
+                response = await page(visit)
+                if isinstance(response, StreamingResponse):
+                    options = self.settings.api
+                    watch = Watch(visit.may_still_read, options.EXPORT_SECONDS, options.KEY_SECONDS)
+                    return watch.over(response, stack.pop_all())
+            return response
 
         return Route(path, answer, methods=[method], name=page.__name__)
 
     def open_route(self, path: str, page: "OpenPage", method: str = "GET") -> Route:
-        """Create a public route."""
+        """Create a public route. Its places are of the client's address, and apart from those of sessions."""
 
         async def answer(request: Request) -> Response:
-            return await page(Visitor(self, request, self.wording(request)))
+            source = self.source(request)
+            async with self.visitors.place(source, source):
+                if method == "POST":
+                    await receive_form(request, MAX_FORM_BYTES, FORM_SECONDS)
+                return await page(Visitor(self, request, self.wording(request)))
 
         return Route(path, answer, methods=[method], name=page.__name__)
 
     async def _viewer(self, request: Request) -> Viewer:
-        """Return the viewer. Raises `SignInNeeded`, and `Unavailable` for an address with many invalid sessions."""
+        """Return the viewer. Raises `SignInNeeded`.
+
+        Unknown sessions are looked up a few at a time, in turns by address: secrets have 256 bits, so no one guesses
+        them, and a limit on failures would lock out others behind the same address.
+        """
         secret = session_of(request)
         if secret is None:
             raise SignInNeeded
         source, digest = self.source(request), hashlib.sha256(secret.encode()).digest()
-        seen = digest in self._seen
-        if not seen:
-            self.limiter.charge(source)
-        viewer = await console_sessions.find(self.database, secret)
+        async with AsyncExitStack() as stack:
+            if digest not in self._seen:
+                await stack.enter_async_context(self.lookups.place(source, source))
+            viewer = await console_sessions.find(self.database, secret)
         if viewer is None:
             self._seen.pop(digest, None)
             raise SignInNeeded
-        if not seen:
-            self.limiter.refund(source)
         self._seen[digest] = None
         while len(self._seen) > MAX_SEEN_SESSIONS:
             self._seen.popitem(last=False)
@@ -170,6 +200,11 @@ class Visitor:
     def database(self) -> Database:
         return self.site.database
 
+    def lookup(self) -> AbstractAsyncContextManager[None]:
+        """Take a place for a look-up of a secret."""
+        source = self.site.source(self.request)
+        return self.site.lookups.place(source, source)
+
     def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
         text = self.site.templates.get_template(template).render(self._context() | context)
         return HTMLResponse(text, status)
@@ -208,6 +243,14 @@ class Visit(Visitor):
     def reader(self) -> Reader:
         """Scope of the data that the viewer may see."""
         return Reader(self.viewer.workspace_id, self.viewer.team_id)
+
+    async def may_still_read(self) -> bool:
+        """Return whether the session of a long response is still valid."""
+        try:
+            viewer = await console_sessions.find(self.database, session_of(self.request) or "")
+        except OUTAGES:
+            return True
+        return viewer is not None and viewer.team_id == self.viewer.team_id
 
     def id(self, name: str = "id") -> UUID:
         """Return the id in the path. Raises `NotFound`."""
@@ -250,16 +293,30 @@ class FormRefused(Exception):
     """The body is not a form, or too large."""
 
 
+async def receive_form(request: Request, max_bytes: int, seconds: float) -> None:
+    """Receive the body before the request takes a place of those that read. Raises `FormRefused`, `BodyTooSlow`."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > max_bytes:
+                    raise FormRefused
+    except TimeoutError:
+        raise BodyTooSlow from None
+    except ClientDisconnect:
+        raise FormRefused from None
+    request._body = bytes(body)  # where Starlette keeps it for the page
+
+
 async def read_form(request: Request, most: int = MAX_FORM_BYTES, fields: int = MAX_FORM_FIELDS) -> dict[str, str]:
     """Return the fields of a URL-encoded form; the last one for repeated names. Raises `FormRefused`."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise FormRefused
-    body = bytearray()
+    body = await request.body()
+    if len(body) > most:
+        raise FormRefused
     try:
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                raise FormRefused
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=fields))
-    except (ValueError, ClientDisconnect):
+    except ValueError:
         raise FormRefused from None

@@ -7,13 +7,18 @@ its share gets 429; 503 means that all places are taken by several others.
 
 import asyncio
 import math
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from serve_app.http.options import Places
-from serve_app.http.problems import TooManyAtOnce, Unavailable
+from serve_app.http.problems import ResponseCut, TooManyAtOnce, Unavailable
 
 
 @dataclass(eq=False, slots=True)
@@ -109,3 +114,42 @@ class Admission:
             self._waiters.remove(waiter)
             self._take(waiter.workspace, waiter.key)
             waiter.granted.set_result(None)
+
+
+class Held(Response):
+    """A response that holds places until it is sent, or its client is gone."""
+
+    def __init__(self, response: Response, places: AsyncExitStack) -> None:
+        self._response, self._places = response, places
+        self.status_code, self.raw_headers = response.status_code, response.raw_headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._places:
+            await self._response(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How long a stream may last, and every how many seconds its reader is checked."""
+
+    may_read: Callable[[], Awaitable[bool]]
+    seconds: float
+    check_seconds: float
+
+    def over(self, response: StreamingResponse, places: AsyncExitStack) -> Response:
+        """Return the response with its places, cut off when its time is over or its reader may no longer read."""
+        response.body_iterator = self._watched(response.body_iterator)
+        return Held(response, places)
+
+    async def _watched(self, body: Any) -> AsyncIterator[Any]:
+        ends = time.monotonic() + self.seconds
+        checked = time.monotonic()
+        async for part in body:
+            now = time.monotonic()
+            if now - checked > self.check_seconds:
+                checked = now
+                if not await self.may_read():
+                    raise ResponseCut("its reader may no longer read")
+            if now > ends:
+                raise ResponseCut("its time is over")
+            yield part

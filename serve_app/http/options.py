@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,17 @@ class Places:
     per_key: int
     waiting: int
     seconds: float
+
+
+class Work(Enum):
+    """Kinds of work, each with its places."""
+
+    READ = auto()
+    SEARCH = auto()
+    SOUND = auto()
+    WRITE = auto()  # receiving a body
+    STREAM = auto()
+    EXPORT = auto()
 
 
 class LimitOptions(BaseModel):
