@@ -145,7 +145,7 @@ async def hits(
         return places
     for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
         rows = await database.rows(reader, _spoken(call_pks[begin : begin + CALLS_AT_A_TIME]))
-        spoken = [Spoken(*row) for row in rows]
+        spoken = [Spoken(row.call_pk, row.config, row.turns) for row in rows]
         words = await offload(candidate_words, spoken, positive)
         places |= await offload(word_hits, spoken, await _lexemes(database, reader, words, positive))
     return places
@@ -158,7 +158,9 @@ def _spoken(call_pks: Sequence[int]) -> sa.Select[Any]:
     turns = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
     return (
         sa.select(
-            transcripts.c.call_pk, sa.func.search_config(transcripts.c.language), sa.cast(turns, sa.Text).label("turns")
+            transcripts.c.call_pk,
+            sa.func.search_config(transcripts.c.language).label("config"),
+            sa.cast(turns, sa.Text).label("turns"),
         )
         .outerjoin(corrections, of_transcript)
         .where(transcripts.c.call_pk.in_(call_pks))

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import wave
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,11 @@ import numpy.typing as npt
 
 from pipeline.audio.decode.decoder import DecodeOptions, decode
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Audio, Layout, LayoutKind, Recording
+from serve_app.http.admission import Admission
+from serve_app.http.options import Places
 
+MAX_WAITING, WAIT_SECONDS = 16, 600.0  # of a workspace for a decoder
+RETRY_AFTER_SECONDS = 5
 BLOCK = 60 * SAMPLE_RATE  # samples written at once
 CHANNELS = {"rep": REP, "customer": CUSTOMER}
 Samples = npt.NDArray[np.int16]
@@ -52,12 +56,14 @@ class SoundFolder:
         self._max_bytes = max_bytes
         self._folder = Path(tempfile.mkdtemp(prefix="switchboard-sound-"))
         self._decoding: dict[str, asyncio.Task[Path]] = {}
-        self._slots = asyncio.Semaphore(decoders)
+        places = Places(decoders, decoders, decoders, MAX_WAITING, WAIT_SECONDS)
+        self._decoders = Admission(places, RETRY_AFTER_SECONDS)
 
-    async def get(self, sound: SoundRequest, seconds: float) -> Path | None:
+    async def get(self, sound: SoundRequest, workspace: Hashable, seconds: float) -> Path | None:
         """Return the file, decoding it if necessary; None if that takes longer than `seconds` (it continues).
 
-        Raises `pipeline.errors.RecordingError` if it cannot be decoded, `StorageError` if it cannot be read.
+        Workspaces take turns. Raises `TooManyAtOnce`, `pipeline.errors.RecordingError` if it cannot be decoded, and
+        `StorageError` if it cannot be read.
         """
         path = self._folder / f"{sound.name}.wav"
         if path.exists():
@@ -65,7 +71,7 @@ class SoundFolder:
             return path
         task = self._decoding.get(sound.name)
         if task is None:
-            task = asyncio.create_task(self._make(sound, path))
+            task = asyncio.create_task(self._make(sound, path, workspace))
             self._decoding[sound.name] = task
             task.add_done_callback(lambda _: self._decoding.pop(sound.name, None))
         done, _ = await asyncio.wait({task}, timeout=seconds)
@@ -79,8 +85,8 @@ class SoundFolder:
                 await task
         await asyncio.to_thread(shutil.rmtree, self._folder, True)
 
-    async def _make(self, sound: SoundRequest, path: Path) -> Path:
-        async with self._slots:
+    async def _make(self, sound: SoundRequest, path: Path, workspace: Hashable) -> Path:
+        async with self._decoders.place(workspace, workspace):
             await asyncio.to_thread(self._decode, sound, path)
         return path
 

@@ -89,7 +89,8 @@ async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | No
 
 async def _decoded(visit: Visit, request: SoundRequest, name: str) -> Stored | None:
     """Return the decoded sound; None while it is being decoded."""
-    path = await visit.site.sounds.get(request, visit.site.settings.api.SOUND_WAIT_SECONDS)
+    seconds = visit.site.settings.api.SOUND_WAIT_SECONDS
+    path = await visit.site.sounds.get(request, visit.viewer.workspace_id, seconds)
     return None if path is None else Stored(path.as_uri(), f'"{request.name}"', f"{visit.id()}-{name}")
 
 

@@ -15,26 +15,33 @@ from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 from pipeline.errors import CallError
+from serve_app.http.admission import Admission
+from serve_app.http.options import Places
 
 log = logging.getLogger("switchboard.console")
 
 SLICES_PER_SECOND, MAX_SLICES = 20, 24_000  # the maximum is reached at 20 minutes
 BLOCK_SECONDS = 10
+PLACES = Places(total=1, per_workspace=1, per_key=1, waiting=16, seconds=600.0)
+RETRY_AFTER_SECONDS = 5
 
 
 class WaveformCache:
-    """Computes waveforms one at a time and stores them; concurrent requests for a waveform share the computation."""
+    """Computes waveforms one at a time, workspaces in turn, and stores them.
+
+    Concurrent requests for a waveform share the computation.
+    """
 
     def __init__(self, scratch: str, options: DecodeOptions) -> None:
         self._scratch, self._options = scratch, options
-        self._lock = asyncio.Semaphore(1)
+        self._turns = Admission(PLACES, RETRY_AFTER_SECONDS)
         self._running: dict[UUID, asyncio.Task[Peaks | None]] = {}
 
     async def get(self, database: Database, reader: Reader, record: CallRecord, seconds: float) -> Peaks | None:
         """Return the waveform, uint8 of shape (channels, slices).
 
-        None if the recording is missing or cannot be decoded. Raises TimeoutError after `seconds`; the computation
-        continues.
+        None if the recording is missing or cannot be decoded. Raises `TooManyAtOnce`, and TimeoutError after `seconds`;
+        the computation continues.
         """
         job_id = record.job_id
         assert job_id is not None
@@ -48,7 +55,7 @@ class WaveformCache:
         return await asyncio.wait_for(asyncio.shield(task), seconds)
 
     async def _compute(self, database: Database, reader: Reader, record: CallRecord, job_id: UUID) -> Peaks | None:
-        async with self._lock:
+        async with self._turns.place(reader.workspace_id, reader.workspace_id):
             try:
                 peaks, seconds = await asyncio.to_thread(compute_waveform, record, self._scratch, self._options)
             except (CallError, OSError) as error:

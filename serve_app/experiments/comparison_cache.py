@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 from pipeline.evaluation.compare import Comparison, Facts, ScoredCall, Slice, SystemVerdict, compare
 from pipeline.evaluation.report import Rate
 from pipeline.evaluation.truth import TrueCall
+from serve_app.http.admission import Admission
+from serve_app.http.options import Places
 
 MAX_CALLS = 500  # per comparison; the command line compares all
-MAX_WAITING = 8  # comparisons behind the running one
+MAX_WAITING = 4  # comparisons of a workspace, with the running one
 MAX_SECONDS = 600.0  # for scoring
 WORST = 25  # calls that are listed
 CACHE_SECONDS, CACHE_SIZE = 300.0, 16
+PLACES = Places(total=1, per_workspace=1, per_key=1, waiting=MAX_WAITING, seconds=MAX_WAITING * MAX_SECONDS)
+RETRY_AFTER_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,10 @@ class _Work:
 
 
 class ComparisonCache:
-    """Results by key; requests for the same key share the computation."""
+    """Results by key; requests for the same key share the computation. Workspaces take turns."""
 
     def __init__(self) -> None:
-        self._one = asyncio.Semaphore(1)
+        self._turns = Admission(PLACES, RETRY_AFTER_SECONDS)
         self._works: dict[Key, _Work] = {}
 
     async def get(self, key: Key, read: Callable[[], Awaitable[ComparisonInput]], wait_seconds: float) -> MeasuredSet:
@@ -90,10 +94,13 @@ class ComparisonCache:
         """
         work = self._works.get(key)
         if work is None or (work.task.done() and time.monotonic() - work.begun > CACHE_SECONDS):
-            if sum(not work_.task.done() for work_ in self._works.values()) > MAX_WAITING:
+            unfinished = [key_ for key_, work_ in self._works.items() if key_[0] == key[0] and not work_.task.done()]
+            if len(unfinished) >= MAX_WAITING:
                 raise ComparisonQueueFull
             done = [0, 0]
-            work = self._works[key] = _Work(asyncio.create_task(self._measure(read, done)), time.monotonic(), done)
+            work = self._works[key] = _Work(
+                asyncio.create_task(self._measure(key[0], read, done)), time.monotonic(), done
+            )
             work.task.add_done_callback(self._ended)
         try:
             return await asyncio.wait_for(asyncio.shield(work.task), wait_seconds)
@@ -106,8 +113,10 @@ class ComparisonCache:
         work = self._works.get(key)
         return (work.done[0], work.done[1]) if work else (0, 0)
 
-    async def _measure(self, read: Callable[[], Awaitable[ComparisonInput]], done: list[int]) -> MeasuredSet:
-        async with self._one:
+    async def _measure(
+        self, workspace: Hashable, read: Callable[[], Awaitable[ComparisonInput]], done: list[int]
+    ) -> MeasuredSet:
+        async with self._turns.place(workspace, workspace):
             material = await read()
             return await asyncio.to_thread(measured, material, done)
 

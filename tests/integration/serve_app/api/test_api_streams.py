@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 from db.workspace import keys
 from serve_app.api import parquet
+from serve_app.api.options import ApiOptions
 from tests.finished import findings, finished, received
 from tests.reading_api import Api, reading_key
 
@@ -110,7 +111,7 @@ async def test_a_change_that_began_before_the_stream_and_ended_after_it_is_told(
 async def test_a_stream_is_resumed_where_it_ended_and_closed_for_a_revoked_key(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serve_app.api.stream.KEY_SECONDS", 0.5)
+    monkeypatch.setattr(ApiOptions, "KEY_SECONDS", 0.5)
     call_id = await received(api.world)
     (row,) = await api.world.rows("SELECT updated_at FROM calls")
     secret = await reading_key(api.world)
