@@ -21,6 +21,7 @@ from db.core.rows import read
 from db.core.tables import api_keys, console_sessions, reads
 
 MAX_WAIT_SECONDS = 2.0  # for the log; then the read is refused
+MAX_BATCH = 32  # reads per transaction, each of a page of calls
 RETENTION = timedelta(days=365)  # after the hour of the read
 SWEEP_ROWS = 1000  # deleted in one transaction
 
@@ -117,8 +118,10 @@ async def _write_all(database: Database, log: _Log, group: _Group) -> None:
     """Write the waiting reads of a group, and those that arrive in the meantime with the next transaction."""
     try:
         while waiting := log.waiting.pop(group, None):
+            if later := waiting[MAX_BATCH:]:
+                log.waiting[group] = later
             # A read that waited for too long or was canceled has canceled its future: it returns no data.
-            if due := [item for item in waiting if not item.written.done()]:
+            if due := [item for item in waiting[:MAX_BATCH] if not item.written.done()]:
                 await _write(database, group, due)
     finally:
         del log.tasks[group]
