@@ -308,13 +308,14 @@ async def reads(
 ) -> Result:
     """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
 
+    A line counts the reads of a part of the call by a key within an hour. Lines are deleted after a year.
     Commands on this machine are not listed: they read the database directly.
     """
     scope = await lookup.workspace_id(database, workspace) or core.EVERY_WORKSPACE
     return listing(
         await access_log.list_reads(database, scope, call_id, limit),
-        ("!when", "who", "!what", "how", "request"),
-        lambda read: (read.at, read.name or read.key_id, read.what, read.detail, read.request_id),
+        ("!when", "times", "who", "!what", "how", "request"),
+        lambda read: (read.last_at, read.count, read.name or read.key_id, read.what, read.detail, read.request_id),
         f"No reads of call {call_id}.",
     )
 
