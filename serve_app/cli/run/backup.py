@@ -230,8 +230,9 @@ def restore(
 ) -> None:
     """Restore a backup into an empty database, and its recordings into the storage of the settings.
 
-    A key of the settings must have signed the backup. The database must be empty, and it is restored completely or not at all. Every table is compared with the backup,
-    and the schema is migrated to this version. After an interruption, run it again.
+    A key of the settings must have signed the backup. The database must be empty, and it is restored completely or not
+    at all. Every table is compared with the backup, and the schema is migrated to this version. After an interruption,
+    run it again.
 
     Examples:
 
