@@ -137,7 +137,8 @@ def test_what_a_bucket_lost_since_the_backup_is_found_and_told_on_the_way_back(
     result = switchboard(bucket, filled.database.url, here, "backup", "create", tmp_path / "backups")
 
     def verified(*options: str) -> tuple[int, str]:
-        done = run(bucket, "-m", "serve_app.cli", "backup", "verify", result["backup"], *options, COLUMNS="300")
+        command = ("-m", "serve_app.cli", "backup", "verify", result["backup"], *options)
+        done = run(bucket, *command, COLUMNS="300", SWITCHBOARD_SECRETS_KEYS=KEY)
         return done.returncode, done.stderr
 
     assert verified() == (0, "")
