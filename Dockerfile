@@ -6,6 +6,11 @@
 #
 # Both variants install the same versions, those of requirements.lock, with their hashes. What changes seldom lies below:
 # PyTorch and CUDA, then the other packages, then the code.
+#
+# A tag may get another content: `make digests` pins the base image here, and all images of compose.yaml and the clusters,
+# by what the registry has now. For one build:
+#   docker build --build-arg PYTHON=python@$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' \
+#     python:3.11-slim-bookworm) .
 
 ARG PYTHON=python:3.11-slim-bookworm
 ARG VARIANT=cuda
@@ -30,15 +35,13 @@ RUN apt-get update \
 
 # The tool that installs, and the parts of the lock in the order of the layers. Nothing of it is in the image.
 FROM base AS locks
-ARG UV=0.13.8
 WORKDIR /locks
-COPY pyproject.toml requirements.lock serve_app/deploy/service_lock.py serve_app/deploy/aws.lock serve_app/deploy/cuda.lock ./
-RUN python3 -m venv /uv && /uv/bin/pip install uv==${UV} && mv /uv/bin/uv . \
+COPY pyproject.toml requirements.lock serve_app/deploy/service_lock.py serve_app/deploy/*.lock ./
+RUN python3 -m venv /uv && /uv/bin/pip install --require-hashes --requirement installer.lock && mv /uv/bin/uv . \
     && python3 service_lock.py requirements.lock torch torchaudio > torch.lock \
     && python3 service_lock.py requirements.lock pyproject.toml > service.lock \
     && python3 service_lock.py requirements.lock pyproject.toml \
-        --without torch torchaudio triton 'nvidia-*' 'cuda-*' > service-cpu.lock \
-    && grep --only-matching --extended-regexp '^torch(audio)?==[0-9.]+' torch.lock > torch-cpu.txt
+        --without torch torchaudio triton 'nvidia-*' 'cuda-*' > service-cpu.lock
 
 FROM base AS packages-cuda
 ARG UV_LINK_MODE=copy
@@ -55,7 +58,8 @@ RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     /locks/uv pip install --require-hashes --requirement /locks/service.lock \
     && /locks/uv pip install --require-hashes --no-deps --requirement /locks/aws.lock
 
-# PyTorch without CUDA is of the same version, but no file of the package index: PyTorch's own has it, and no hash of ours.
+# PyTorch without CUDA is of the same version, but no file of the package index: only PyTorch's own has it. The hashes in
+# torch-cpu.lock are checked; while it has none, `make lock-cpu` writes them.
 FROM base AS packages-cpu
 ARG UV_LINK_MODE=copy
 ARG UV_CACHE_DIR=/var/cache/uv
@@ -64,7 +68,7 @@ ENV SWITCHBOARD_ASR__DEVICE=cpu \
     SWITCHBOARD_DIARIZATION__DEVICE=cpu
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     --mount=type=cache,target=/var/cache/uv \
-    /locks/uv pip install --torch-backend cpu --no-deps --requirement /locks/torch-cpu.txt
+    /locks/uv pip install --torch-backend cpu --no-deps --requirement /locks/torch-cpu.lock
 # hadolint ignore=DL3059
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     --mount=type=cache,target=/var/cache/uv \
@@ -80,10 +84,10 @@ RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     && python -m compileall -q db pipeline serve_app
 
 FROM service AS bill
-ARG CYCLONEDX=7.5.0
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
-    /locks/uv tool run --no-cache --from cyclonedx-bom==${CYCLONEDX} \
-    cyclonedx-py environment --output-reproducible --output-file /sbom.cdx.json /opt/venv
+    python3 -m venv --without-pip /sbom \
+    && /locks/uv pip install --no-cache --python /sbom --require-hashes --requirement /locks/sbom.lock \
+    && /sbom/bin/cyclonedx-py environment --output-reproducible --output-file /sbom.cdx.json /opt/venv
 
 FROM scratch AS sbom
 COPY --from=bill /sbom.cdx.json /

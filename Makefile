@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
-UV_VERSION := 0.13.8
+INSTALLER := serve_app/deploy/installer.lock
 JOBS ?= 2
 BLOCKING := client/src/switchboard/_sync/__init__.py
 
@@ -15,18 +15,18 @@ export MYPY_CACHE_DIR ?= $(CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 
 .PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster \
-	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock clean
+	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock lock-cpu digests clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.ready $(BLOCKING)  ## virtual environment with the locked dependencies, and the blocking client
 
-$(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
+$(VENV)/.ready: requirements.lock $(INSTALLER) pyproject.toml client/pyproject.toml
 	@started=$$(date +%s); \
 	{ [ -n "$(PYTHON)" ] || { echo "Switchboard needs Python 3.11 or 3.12: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }; } && \
 	{ [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); } && \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)" && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(INSTALLER) && \
 	echo "Installing the locked dependencies into $(VENV) (first time: about 2 GB for PyTorch with CUDA) ..." && \
 	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && \
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . -e ./client && \
@@ -138,6 +138,25 @@ lock: setup  ## renew requirements.lock, and what images and nodes install besid
 		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file serve_app/deploy/$$extra.lock - || exit 1; done
 	@printf '%s\n' boto3 flask flask-cors 'moto[s3]' s3fs | \
 		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file tests/s3.lock -
+	@echo uv | $(COMPILE) --no-annotate --no-header --output-file $(INSTALLER) -
+	@echo cyclonedx-bom | $(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file serve_app/deploy/sbom.lock -
+	@# of another version: without hashes until lock-cpu
+	@grep -oE '^torch(audio)?==[0-9.]+' requirements.lock > $(VENV)/torch; sed 's/+cpu.*//; /^ /d; s/ .*//' serve_app/deploy/torch-cpu.lock | \
+		cmp -s - $(VENV)/torch || cp $(VENV)/torch serve_app/deploy/torch-cpu.lock
+
+lock-cpu: setup  ## the hashes of PyTorch without CUDA, which only PyTorch's own index has, for the CPU image
+	@grep -oE '^torch(audio)?==[0-9.]+' requirements.lock | $(BIN)/uv pip compile --quiet --python-version 3.11 --no-deps \
+		--torch-backend cpu --no-emit-index-url --generate-hashes --no-annotate --no-header \
+		--output-file serve_app/deploy/torch-cpu.lock -
+
+IMAGES = Dockerfile compose.yaml cluster.yaml serve_app/deploy/clusters/*.yaml serve_app/deploy/helm/values.yaml
+digests:  ## pin the images of others by the digest that their registry has now (needs Docker and access to it)
+	@for image in $$(sed -nE 's/^(ARG PYTHON=| *image: )([a-z0-9.\/-]+:[A-Za-z0-9._-]+).*/\2/p' $(IMAGES) | \
+		grep -v '^switchboard:' | sort -u); do \
+		digest=$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' $$image) || exit 1; \
+		sed -i -E "s#([= ])$$image(@sha256:[0-9a-f]+)?( |\$$)#\1$$image@$$digest\3#" $(IMAGES); \
+		echo "$$image@$$digest"; \
+	done
 
 clean:  ## remove the virtual environment and the demo's data
 	rm -rf $(VENV) .data

@@ -40,7 +40,7 @@ from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.progress import BackupProgress
 from serve_app.backup.restore import RestoreTarget, restore
-from serve_app.backup.verify import verify
+from serve_app.backup.verify import check, verify
 
 RECORDING_BYTES = 100_000
 LIMIT_SECONDS = 7200.0
@@ -137,15 +137,15 @@ def drill(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     embedded.stop(folder / "first")
     reference = copied(folder / "backups", folder / "copy")
     began = time.perf_counter()
-    verified = verify(backup, BackupProgress(LIMIT_SECONDS))
+    verified = verify(backup, (), BackupProgress(LIMIT_SECONDS), unsigned=True)
     verify_seconds = time.perf_counter() - began
     accepted_after = [call_id for at, call_id in accepted if at > manifest.taken_at]
     accepted_before = [call_id for at, call_id in accepted if at <= manifest.taken_at]
     second = embedded.start(folder / "second", outlives=False)
     began = time.perf_counter()
-    restored = restore(
-        backup, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), BackupProgress(LIMIT_SECONDS)
-    )
+    progress = BackupProgress(LIMIT_SECONDS)
+    target = RestoreTarget(second, (folder / "restored").as_uri(), folder / "in")
+    restored = restore(check(backup, (), progress, unsigned=True), target, progress)
     counts = asyncio.run(accepts(second, home, team, accepted_after, accepted_before))
     rto = time.perf_counter() - began
     with dump.snapshot(second) as after:

@@ -19,6 +19,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    IPvAnyNetwork,
     SecretStr,
     SerializationInfo,
     ValidationError,
@@ -92,7 +93,12 @@ class HttpOptions(BaseModel):
     connections_per_source: int = Field(
         1024,
         ge=1,
-        description="Max. connections from one address, of the ingress's 4,096. Raise it behind a load balancer.",
+        description="Max. connections from one address, of the ingress's 4,096; not for trusted proxies.",
+    )
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+        (),
+        description="Addresses and networks (CIDR) of the proxies in front of the service: only their X-Forwarded-For "
+        "names the client, by its last address that is not one of them. Unset: the client is the connection's address.",
     )
 
 

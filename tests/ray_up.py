@@ -6,7 +6,6 @@ Files are shared: the index's packages come from uv's cache, and a database is r
 
 import contextlib
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -77,10 +76,9 @@ class Packages:
     @classmethod
     def fetch(cls, folder: Path) -> "Packages":
         """Bring uv's cache up to date from the index that this machine uses."""
-        setup = (ROOT / "serve_app/deploy/setup.sh").read_text()
-        (version,) = re.findall(r"uv==([\d.]+)", setup)
-        wheels = folder / "wheels"
-        _run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(wheels), f"uv=={version}")
+        wheels, installer = folder / "wheels", str(ROOT / "serve_app/deploy/installer.lock")
+        download = ("pip", "download", "--quiet", "--no-deps", "--require-hashes", "-d", str(wheels), "-r", installer)
+        _run(sys.executable, "-m", *download)
         here = Path(sys.executable).parent
         lock = _run(sys.executable, "serve_app/deploy/service_lock.py", "requirements.lock", "pyproject.toml")
         (folder / "service.lock").write_text(lock)

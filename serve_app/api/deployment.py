@@ -10,6 +10,7 @@ from ray import serve
 from db.core.database import Database
 from pipeline.observability import logs
 from serve_app.http.auth import SOURCE_HEADER
+from serve_app.http.source import trust_proxies
 from serve_app.operations.database_metrics import report_connections
 from serve_app.settings import Settings
 
@@ -36,18 +37,18 @@ class ApiReplica:
                 finally:
                     reporting.cancel()
 
-        header = SOURCE_HEADER if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1" else None
         # Serve adds X-Request-Id to every response.
-        return build_api(
+        api = build_api(
             settings.api,
             settings.decode,
             opened,
             stamp=False,
-            source_header=header,
+            source_header=SOURCE_HEADER,
             embedding=settings.embedding,
             store=settings.checkpoints,
             check_run=partial(check, settings=settings, over_http=True),
         )
+        return trust_proxies(api, settings.http.trusted_proxies)
 
     async def check_health(self) -> None:
         """Pass if the event loop runs. An unreachable PostgreSQL does not fail the check."""

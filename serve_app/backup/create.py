@@ -38,7 +38,7 @@ class BackupUnderWay(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BackupSource:
-    """The source of a backup. `keys`: those that are set; `with_keys`: whether they go into the backup."""
+    """The source of a backup. `keys`: those that are set, which sign it; `with_keys`: whether they go into it."""
 
     url: str
     storage: str
@@ -113,7 +113,7 @@ def _fill(
             included=source.with_keys,
         ),
     )
-    created.write(folder)
+    created.write(folder, source.keys)
     return created
 
 

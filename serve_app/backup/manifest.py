@@ -1,21 +1,34 @@
-"""The manifest of a backup, manifest.json: the last file to be written into it."""
+"""The manifest of a backup, manifest.json, the last file to be written into it, and its signature, manifest.sig.
 
+The signature is an HMAC of the file's bytes with each secrets key of the service, and is checked before the manifest is
+parsed. It covers the whole backup: the manifest has a digest of every file. A key that is stored in a backup never
+verifies it: a person who can change the backup could sign the change as well.
+"""
+
+import base64
 import hashlib
+import hmac
 import json
 import os
+import re
+import stat
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 FILE = "manifest.json"
+SIGNATURE = "manifest.sig"  # a line for each key: its fingerprint, and the HMAC of manifest.json
 FORMAT = 1
 DATABASE = "database"  # pg_dump's folder
 RECORDINGS = "recordings"  # next to the backups and shared by them; files are named by their digest
 LIST = "recordings.tsv"  # sha256, bytes, outcome, URI
 HANDED_IN = "handed-in"
 KEYS = "secrets.keys"
+MAX_BYTES = 64 << 20  # of the manifest: it is read into memory
+TRUST = "If you trust every person who could write to the backup, pass --unsigned."
 
 
 class BackupUnfit(Exception):
@@ -72,23 +85,40 @@ class Manifest(_Part):
     handed_in: int  # files that were handed in and not fetched yet
     secrets: Secrets
 
-    def write(self, folder: Path) -> None:
-        """Write the manifest with a digest of itself, and flush it to disk."""
+    @field_validator("files")
+    @classmethod
+    def _inside_the_backup(cls, files: dict[str, FileContent]) -> dict[str, FileContent]:
+        if LIST not in files:
+            raise ValueError(f"must contain {LIST}")
+        for name in files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or str(path) != name or "\0" in name:
+                raise ValueError("must be paths below the backup's folder")
+        return files
+
+    def write(self, folder: Path, keys: Sequence[str]) -> None:
+        """Write the manifest with a digest of itself, signed with each of `keys`, and flush it to disk."""
         body = self.model_dump(mode="json")
-        path = folder / FILE
-        with path.open("x", encoding="utf-8") as file:
-            json.dump({**body, "digest": _digest(body)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        content = json.dumps({**body, "digest": _digest(body)}, indent=1).encode()
+        if keys:
+            lines = [f"{fingerprint(key)} {_sign(key, content)}\n" for key in keys]
+            _write(folder / SIGNATURE, "".join(lines).encode())
+        _write(folder / FILE, content)
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Return the manifest of a backup. Raises `BackupUnfit`."""
+    def read(cls, folder: Path, keys: Sequence[str], unsigned: bool = False) -> Self:
+        """Return the manifest of a backup that one of `keys` signed. Raises `BackupUnfit`.
+
+        `unsigned`: accept one without a signature, or with signatures of other keys; a wrong one is refused.
+        """
         try:
-            body = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            content = _content(folder / FILE)
         except FileNotFoundError:
             raise BackupUnfit(_not_a_backup(folder)) from None
-        except (ValueError, OSError) as error:
+        _check_signature(folder, content, keys, unsigned)
+        try:
+            body = json.loads(content)
+        except (ValueError, RecursionError) as error:
             raise BackupUnfit(f"{folder / FILE} cannot be read: {error}") from error
         digest = body.pop("digest", None) if isinstance(body, dict) else None
         if digest != _digest(body):
@@ -107,14 +137,70 @@ def backups(repository: Path) -> list[Path]:
 
 
 def fingerprint(key: str) -> str:
-    """Return an identifier of a key; it reveals nothing of a key with 256 random bits."""
-    return hashlib.sha256(b"switchboard secrets key " + key.strip().encode()).hexdigest()[:12]
+    """Return an identifier of a key, the same for both alphabets; it reveals nothing of a key with 256 random bits."""
+    return hashlib.sha256(b"switchboard secrets key " + base64.b64encode(_bytes_of(key))).hexdigest()[:12]
 
 
 def file_content(path: Path) -> FileContent:
     """Return size and digest of a file."""
     with path.open("rb") as file:
         return FileContent(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _bytes_of(key: str) -> bytes:
+    return base64.urlsafe_b64decode(key.strip())  # either alphabet, as `Sealer` reads it
+
+
+def _sign(key: str, content: bytes) -> str:
+    """Return the HMAC-SHA256; the prefix separates it from other uses of the key."""
+    return hmac.digest(_bytes_of(key), b"switchboard backup manifest\n" + content, "sha256").hex()
+
+
+def _check_signature(folder: Path, content: bytes, keys: Sequence[str], unsigned: bool) -> None:
+    """Raise `BackupUnfit` unless one of `keys` signed `content`."""
+    try:
+        lines = _content(folder / SIGNATURE)
+    except FileNotFoundError:
+        lines = b""
+    signatures = dict(re.findall(r"^([0-9a-f]{12}) ([0-9a-f]{64})$", lines.decode("ascii", "replace"), re.MULTILINE))
+    shared = [key for key in keys if fingerprint(key) in signatures]
+    if any(hmac.compare_digest(signatures[fingerprint(key)], _sign(key, content)) for key in shared):
+        return
+    if shared:
+        raise BackupUnfit(f"{folder / FILE} or its signature has changed since it was written. Use another backup.")
+    if unsigned:
+        return
+    if not signatures:
+        raise BackupUnfit(f"{folder} is not signed: it has no {SIGNATURE} of its service. {TRUST}")
+    carried = f" The keys in its {KEYS} do not count." if (folder / KEYS).exists() else ""
+    raise BackupUnfit(
+        f"{folder} is signed with other keys than those that are set: {', '.join(signatures)} (fingerprints).{carried} "
+        "Add one of them to SWITCHBOARD_SECRETS_KEYS, or copy secrets.key of the former data folder into this one. "
+        + TRUST
+    )
+
+
+def _content(path: Path) -> bytes:
+    """Return the content of a regular file. Raises `FileNotFoundError` and `BackupUnfit`."""
+    try:
+        # Without O_NONBLOCK a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+                raise BackupUnfit(f"{path} is not a regular file of at most {MAX_BYTES >> 20} MiB.")
+            return file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BackupUnfit(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _digest(body: object) -> str:

@@ -6,6 +6,7 @@ backup resumes where it was.
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -28,6 +29,7 @@ class CopyOutcome(StrEnum):
     """The result of copying or checking a recording."""
 
     COPIED = "copied"
+    EXISTING = "existing"  # in the storage already
     LISTED = "listed"
     MISSING = "missing"
     DAMAGED = "damaged"  # not what had been stored
@@ -101,18 +103,22 @@ def read_all(
                 yield file, outcome
 
 
-def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> int:
-    """Copy recordings from `folder` into a storage that lacks them; return how many. Raises `StorageError`."""
+def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> Counter[CopyOutcome]:
+    """Copy recordings from `folder` into a storage that lacks them; return how many, and how many were unfit.
+
+    Content without the digest of its name is not stored: it was changed in the backup. Raises `StorageError`,
+    `OutOfTime`.
+    """
     fs, root = opened(storage)
     done, total = 0, sum(file.size for file in files)
-    copied = 0
+    outcomes: Counter[CopyOutcome] = Counter()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
             progress.remaining()
-            copied += sum(pool.map(lambda file: _put(fs, root, file, folder), some))
+            outcomes.update(pool.map(lambda file: _put(fs, root, file, folder, progress), some))
             done += sum(file.size for file in some)
             progress.report("recordings", done, total)
-    return copied
+    return outcomes
 
 
 def address(storage: str) -> str:
@@ -193,29 +199,38 @@ def _size_elsewhere(uri: str) -> int | None:
         return None
 
 
-def _put(fs: Any, root: str, file: StoredFile, folder: Path) -> int:
-    """Return the number of copies: 0 if the storage has the recording."""
+def _put(fs: Any, root: str, file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOutcome:
     try:
-        return _put_one(fs, root, file, folder)
+        return _put_one(fs, root, file, folder, progress)
+    except FileNotFoundError:
+        return CopyOutcome.MISSING
+    except OutOfTime:
+        raise
     except Exception as error:  # each object store has its own exceptions
         raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
 
 
-def _put_one(fs: Any, root: str, file: StoredFile, folder: Path) -> int:
+def _put_one(fs: Any, root: str, file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOutcome:
     target = f"{root.rstrip('/')}/{file.sha256[:2]}/{file.sha256}"
     if fs.exists(target) and fs.size(target) == file.size:
-        return 0
+        return CopyOutcome.EXISTING
     source = place(folder, file.sha256)
+    if not has(folder, file):
+        return CopyOutcome.DAMAGED if source.exists() else CopyOutcome.MISSING
     fs.makedirs(target.rpartition("/")[0], exist_ok=True)
     if isinstance(fs, LocalFileSystem):  # rename: no incomplete file under the final name
         unfinished = Path(f"{target}.{uuid4().hex}")
         try:
             fs.put_file(str(source), str(unfinished))
+            if sha256_of(unfinished, progress) != file.sha256:
+                return CopyOutcome.DAMAGED
             with unfinished.open("rb") as copy:
                 os.fsync(copy.fileno())
             unfinished.replace(target)
         finally:
             unfinished.unlink(missing_ok=True)
+    elif sha256_of(source, progress) != file.sha256:
+        return CopyOutcome.DAMAGED
     else:
         fs.put_file(str(source), target)
-    return 1
+    return CopyOutcome.COPIED

@@ -14,7 +14,8 @@ from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
 from serve_app.backup.progress import BackupProgress
-from serve_app.backup.verify import compare, in_storage, listed_recordings, restore_database
+from serve_app.backup.recordings import CopyOutcome
+from serve_app.backup.verify import CheckedBackup, compare, in_storage, listed_recordings, restore_database
 
 
 class NotRestored(Exception):
@@ -39,17 +40,18 @@ class Restored:
     seconds: float
     recordings: int  # copied into the storage
     moved: int  # rows of recordings whose place was changed
-    unavailable: int  # listed recordings that are missing from their bucket, or have another size
+    unavailable: int  # recordings that are missing or changed, in their bucket or in the backup
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need and that are not set
 
 
-def restore(folder: Path, target: RestoreTarget, progress: BackupProgress) -> Restored:
+def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgress) -> Restored:
     """Restore a backup into an empty database, and migrate that to the schema of this version.
 
+    A recording that is missing or changed in the backup is counted and not stored.
     Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.server.dump` and
     `db.server.migrate`, and `OSError`.
     """
-    backup = Manifest.read(folder)
+    folder, backup = checked.folder, checked.manifest
     if not dump.knows_revision(backup.revision):
         raise BackupUnfit(
             f"The backup has schema {backup.revision}, of Switchboard {backup.switchboard}, which this version cannot "
@@ -62,7 +64,9 @@ def restore(folder: Path, target: RestoreTarget, progress: BackupProgress) -> Re
     files = listed_recordings(folder, backup)
     if backup.recordings.how == "copied":
         _check_room(backup, target.storage)
-        done = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, progress)
+        outcomes = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, progress)
+        done = outcomes[CopyOutcome.COPIED]
+        unavailable = outcomes[CopyOutcome.MISSING] + outcomes[CopyOutcome.DAMAGED]
     else:
         unavailable = sum(1 for _ in in_storage(files, backup.recordings.storage, progress, quick=True))
     _put_handed_in(folder / manifest.HANDED_IN, target.handed_in)

@@ -1,10 +1,16 @@
-"""Verifies a backup: each file against its digest, and, as a drill, restored into a temporary PostgreSQL."""
+"""Verifies a backup: its signature, each file against its digest, and, as a drill, a restore.
+
+Nothing of a backup is used before its signature and files are checked: `check` returns a `CheckedBackup`.
+"""
 
 import json
+import os
+import re
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +25,14 @@ MAX_NAMED = 5  # flaws of recordings, the others are counted
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedBackup:
+    """A backup whose signature and files were checked; its recordings are checked when they are copied."""
+
+    folder: Path
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
     """The result of a verification. `flaws` are sentences; none: the backup is complete."""
 
@@ -29,25 +43,44 @@ class Verified:
     compared_seconds: float | None = None  # of a drill: until every table was compared
 
 
-def verify(folder: Path, progress: BackupProgress, quick: bool = False, drill: bool = False) -> Verified:
-    """Check every file of a backup, and recordings that stayed in a bucket; changes nothing.
+def check(folder: Path, keys: Sequence[str], progress: BackupProgress, unsigned: bool = False) -> CheckedBackup:
+    """Return a backup that one of `keys` signed and whose files are as written; raises `BackupUnfit` for any other.
+
+    `unsigned`: accept a backup without a signature, or with signatures of other keys. Raises `OutOfTime`, `OSError`.
+    """
+    backup = Manifest.read(folder, keys, unsigned)
+    if flaw := next(_flaws(folder, backup, progress), None):
+        raise manifest.BackupUnfit(f"{flaw} Nothing of the backup was used.")
+    return CheckedBackup(folder, backup)
+
+
+def verify(
+    folder: Path,
+    keys: Sequence[str],
+    progress: BackupProgress,
+    quick: bool = False,
+    drill: bool = False,
+    unsigned: bool = False,
+) -> Verified:
+    """Check signature and files of a backup, and recordings that stayed in a bucket; changes nothing.
 
     `quick`: check only the sizes of recordings. `drill`: restore the database into an embedded PostgreSQL in a
-    temporary folder, and compare each table. Raises `BackupUnfit`, `OutOfTime`, `StorageError`, those of
-    `db.server.dump`, and `OSError`.
+    temporary folder, and compare each table. `unsigned`: see `check`. Raises `BackupUnfit`, `OutOfTime`,
+    `StorageError`, those of `db.server.dump`, and `OSError`.
     """
-    backup = Manifest.read(folder)
-    flaws = list(_files(folder, backup, progress))
-    files = listed_recordings(folder, backup) if manifest.LIST in backup.files else []
+    backup = Manifest.read(folder, keys, unsigned)
+    flaws = tuple(_flaws(folder, backup, progress))
+    if flaws:
+        return Verified(backup, flaws, 0)  # a changed file is not read, nor is the list of recordings
+    files = listed_recordings(folder, backup)
     if backup.recordings.how == "copied":
-        flaws += _first(_copies(folder.parent / manifest.RECORDINGS, files, progress, quick))
+        flaws = _first(_copies(folder.parent / manifest.RECORDINGS, files, progress, quick))
     else:
-        flaws += _first(in_storage(files, backup.recordings.storage, progress, quick))
+        flaws = _first(in_storage(files, backup.recordings.storage, progress, quick))
     seconds: tuple[float, float] | tuple[None, None] = (None, None)
     if drill and not flaws:
-        differing, *seconds = _drill(folder, backup, progress)  # type: ignore[assignment]
-        flaws += differing
-    return Verified(backup, tuple(flaws), len(files), *seconds)
+        flaws, *seconds = _drill(folder, backup, progress)  # type: ignore[assignment]
+    return Verified(backup, flaws, len(files), *seconds)
 
 
 def listed_recordings(folder: Path, backup: Manifest) -> list[StoredFile]:
@@ -56,7 +89,8 @@ def listed_recordings(folder: Path, backup: Manifest) -> list[StoredFile]:
     with (folder / manifest.LIST).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             parts = line.rstrip("\n").split("\t")
-            if len(parts) != 4 or not parts[1].isdecimal():
+            # The digest is part of a path, so anything else could lead out of the folder.
+            if len(parts) != 4 or not re.fullmatch("[0-9a-f]{64}", parts[0]) or not parts[1].isdecimal():
                 raise manifest.BackupUnfit(f"{folder / manifest.LIST}, line {number}: not a recording.")
             if parts[2] == backup.recordings.how:
                 files.append(StoredFile(parts[0], int(parts[1]), json.loads(parts[3])))
@@ -101,17 +135,37 @@ def compare(backup: Manifest, url: str, progress: BackupProgress) -> list[str]:
     return differences(backup, dump.digests(url, progress.remaining(), next_table))
 
 
-def _files(folder: Path, backup: Manifest, progress: BackupProgress) -> Iterator[str]:
+def _flaws(folder: Path, backup: Manifest, progress: BackupProgress) -> Iterator[str]:
+    """Yield what is missing, changed or added in a backup's folder, as sentences."""
     total, done = sum(content.bytes for content in backup.files.values()), 0
+    expected = {*backup.files, manifest.FILE, manifest.SIGNATURE}
+    existing: set[str] = set()
+    for path in _below(folder):
+        name = path.relative_to(folder).as_posix()
+        if not stat.S_ISREG(path.lstat().st_mode):
+            yield f"{path} is not a regular file."
+        elif name not in expected:
+            yield f"{path} was added to the backup."
+        existing.add(name)
     for name, content in backup.files.items():
         path = folder / name
         progress.remaining()
-        if not path.is_file():
+        if name not in existing:
             yield f"{path} is missing."
-        elif manifest.file_content(path) != content:
+        elif stat.S_ISREG(path.lstat().st_mode) and manifest.file_content(path) != content:
             yield f"{path} is not what was written."
         done += content.bytes
         progress.report("files", done, total)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield everything but folders, without following symbolic links."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(Path(entry.path))
+            else:
+                yield Path(entry.path)
 
 
 def in_storage(files: list[StoredFile], storage: str, progress: BackupProgress, quick: bool) -> Iterator[str]:
@@ -139,13 +193,13 @@ def _copies(pool: Path, copies: list[StoredFile], progress: BackupProgress, quic
         progress.report("recordings", done, total)
 
 
-def _first(flaws: Iterator[str]) -> list[str]:
-    wrong = list(flaws)
-    more = [f"{len(wrong) - MAX_NAMED} more recordings are missing or damaged."] if len(wrong) > MAX_NAMED else []
+def _first(flaws: Iterator[str]) -> tuple[str, ...]:
+    wrong = tuple(flaws)
+    more = (f"{len(wrong) - MAX_NAMED} more recordings are missing or damaged.",) if len(wrong) > MAX_NAMED else ()
     return wrong[:MAX_NAMED] + more
 
 
-def _drill(folder: Path, backup: Manifest, progress: BackupProgress) -> tuple[list[str], float, float]:
+def _drill(folder: Path, backup: Manifest, progress: BackupProgress) -> tuple[tuple[str, ...], float, float]:
     with tempfile.TemporaryDirectory(prefix="switchboard-drill-", ignore_cleanup_errors=True) as scratch:
         place = Path(scratch)
         if shutil.disk_usage(place).free < 3 * backup.database_bytes:  # tables, indexes, write-ahead log
@@ -158,7 +212,7 @@ def _drill(folder: Path, backup: Manifest, progress: BackupProgress) -> tuple[li
             began = time.monotonic()
             restore_database(folder, backup, url, progress)
             restored = time.monotonic() - began
-            wrong = compare(backup, url, progress)
+            wrong = tuple(compare(backup, url, progress))
             return wrong, restored, time.monotonic() - began
         finally:
             embedded.stop(place)

@@ -5,6 +5,7 @@ from ray import serve
 
 from pipeline.observability import logs
 from serve_app.http.auth import SOURCE_HEADER
+from serve_app.http.source import trust_proxies
 from serve_app.settings import Settings
 
 
@@ -15,8 +16,8 @@ class ConsoleReplica:
         from serve_app.console.app import build_console
 
         logs.install()
-        behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
-        return build_console(Settings(), SOURCE_HEADER if behind_haproxy else None)
+        settings = Settings()
+        return trust_proxies(build_console(settings, SOURCE_HEADER), settings.http.trusted_proxies)
 
     async def check_health(self) -> None:
         """Pass if the event loop runs. An unavailable PostgreSQL does not make the replica unhealthy."""

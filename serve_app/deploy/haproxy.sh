@@ -12,9 +12,10 @@
 # - HAPROXY_LISTEN_ADDRESS is where it takes requests, where that is not Serve's own host: on one machine that host is
 #   127.0.0.1, for the replicas behind HAProxy listen there too;
 # - an address holds at most HAPROXY_CONNECTIONS_PER_SOURCE connections, of the 4,096 there are, and an idle one is
-#   closed after 10 s: one client cannot take every place. Behind a load balancer all clients have its address: raise it there;
-# - the sender's address is told in X-Switchboard-Source: what the connection says, or the last one in the header that
-#   HAPROXY_SOURCE_HEADER names (X-Forwarded-For, behind a load balancer that writes it);
+#   closed after 10 s: one client cannot take every place. Proxies in HAPROXY_TRUSTED_PROXIES (networks; on a node those of
+#   the setting) have the connections of all their clients, so there is no such limit for them;
+# - X-Switchboard-Source has the address of the connection, whatever the sender wrote there. The application replaces that
+#   of a trusted proxy by the client's;
 # - a request's id that is no plain token is left out: the service makes one, and the answer and the log have the same;
 # - it dies with the process that started it: one that is left over would keep the port, and send calls to a dead service.
 umask 077
@@ -22,6 +23,8 @@ side=${HAPROXY_SIDE_ADDRESS:-127.0.0.1}
 listen=${HAPROXY_LISTEN_ADDRESS:-}
 case "$listen" in 0.0.0.0 | ::) listen='*' ;; esac
 per_source=${HAPROXY_CONNECTIONS_PER_SOURCE:-1024}
+# A node has the setting alone, with commas or as a JSON list.
+proxies=$(echo "${HAPROXY_TRUSTED_PROXIES-${SWITCHBOARD_HTTP__TRUSTED_PROXIES:-}}" | tr -s '[]",' ' ')
 config=
 previous=
 for argument in "$@"; do
@@ -46,13 +49,12 @@ if [ -f "$config" ] && ! grep -q "^    http-error" "$config"; then
     } > "$config.defaults"
     {
         echo "    stick-table type ipv6 size 100k expire 60s store conn_cur"
+        if [ -n "${proxies# }" ]; then
+            echo "    tcp-request connection accept if { src $proxies }"
+        fi
         echo "    tcp-request connection track-sc0 src"
         echo "    tcp-request connection reject if { sc0_conn_cur gt $per_source }"
-        if [ -n "${HAPROXY_SOURCE_HEADER:-}" ]; then
-            echo "    http-request set-header X-Switchboard-Source %[req.hdr_ip($HAPROXY_SOURCE_HEADER,-1)]"
-        else
-            echo "    http-request set-header X-Switchboard-Source %[src]"
-        fi
+        echo "    http-request set-header X-Switchboard-Source %[src]"
         echo "    http-request del-header X-Request-Id if { req.fhdr_cnt(X-Request-Id) gt 1 }"
         echo "    http-request del-header X-Request-Id unless { req.fhdr(X-Request-Id) -m reg ^[A-Za-z0-9._~+/=:-]{1,128}\$ }"
         echo "    acl method_of_http method GET HEAD POST PUT DELETE PATCH OPTIONS TRACE CONNECT"

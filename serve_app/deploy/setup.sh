@@ -6,7 +6,8 @@ set -euo pipefail
 cd ~/switchboard
 python=$(command -v python3.11 || command -v python3.12 || command -v python3)
 [ -x ~/venv/bin/python ] || "$python" -m venv ~/venv
-~/venv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+~/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    --require-hashes --requirement serve_app/deploy/installer.lock
 install() { ~/venv/bin/uv pip install --quiet --python ~/venv/bin/python "$@"; }
 ~/venv/bin/python serve_app/deploy/service_lock.py requirements.lock pyproject.toml > ~/service.lock
 install --require-hashes --requirement ~/service.lock

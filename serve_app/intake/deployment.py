@@ -7,6 +7,7 @@ from ray import serve
 
 from pipeline.observability import logs, tracing
 from serve_app.http.auth import SOURCE_HEADER
+from serve_app.http.source import trust_proxies
 from serve_app.settings import Settings
 
 
@@ -41,11 +42,10 @@ class IntakeReplica:
                 cluster=Cluster().parts,
             )
 
-        # Serve adds X-Request-Id to every response.
-        behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
-        header = SOURCE_HEADER if behind_haproxy else None
         count = lambda answer: SUBMISSIONS.inc(answer=answer)  # noqa: E731
-        return build_api(limits, opened, stamp=False, source_header=header, count=count)
+        # Serve adds X-Request-Id to every response.
+        api = build_api(limits, opened, stamp=False, source_header=SOURCE_HEADER, count=count)
+        return trust_proxies(api, settings.http.trusted_proxies)
 
     async def check_health(self) -> None:
         """Pass if the event loop runs. An unreachable PostgreSQL does not fail the check."""

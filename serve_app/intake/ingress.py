@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-from serve_app.http.auth import SOURCE_HEADER
 from serve_app.http.problems import REQUEST_ID
+from serve_app.http.source import Networks, SourceMiddleware
 
 CHECK = "/-/healthz"  # health check of HAProxy
 RETRY_AFTER = b"2"
@@ -63,16 +63,15 @@ class RetryUntilRoutesKnown:
 class SubmitOnlyMiddleware:
     """ASGI middleware that forwards `PATHS` below `prefix` to `app` and returns 503 for all other paths.
 
-    Behind HAProxy `SOURCE_HEADER` has the address of the sender; otherwise this sets it, as HAProxy would.
+    It sets the address of the sender, as the replicas of Intake do.
     """
 
     PATHS = ("/submit", "/healthz", "/readyz")
 
-    def __init__(self, app: Any, prefix: str, behind_haproxy: bool) -> None:
-        self._app = app
+    def __init__(self, app: Any, prefix: str, behind_haproxy: bool, proxies: Networks) -> None:
+        self._app = SourceMiddleware(app, behind_haproxy, proxies)
         self._prefix = prefix.rstrip("/")
         self._behind_haproxy = behind_haproxy
-        self._source_header = os.environ.get("HAPROXY_SOURCE_HEADER", "").lower().encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = str(scope["path"])
@@ -80,17 +79,9 @@ class SubmitOnlyMiddleware:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body"})
         elif path.startswith(self._prefix) and path[len(self._prefix) :] in self.PATHS:
-            headers = scope["headers"] if self._behind_haproxy else self._with_source(scope)
-            await self._app(scope | {"root_path": self._prefix, "headers": headers}, receive, send)
+            await self._app(scope | {"root_path": self._prefix}, receive, send)
         else:
             await _starting(send)
-
-    def _with_source(self, scope: Any) -> list[tuple[bytes, bytes]]:
-        """Return the headers with the source: the last address of the trusted header, or that of the connection."""
-        values = [value for name, value in scope["headers"] if name == self._source_header]
-        source = values[-1].rpartition(b",")[2].strip() if values else (scope.get("client") or ("",))[0].encode()
-        others = [(name, value) for name, value in scope["headers"] if name != SOURCE_HEADER.encode()]
-        return [*others, (SOURCE_HEADER.encode(), source)]
 
 
 def _is_bad_request_id(name: bytes, value: bytes) -> bool:

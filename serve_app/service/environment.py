@@ -98,6 +98,7 @@ def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
     variables = {
         "HAPROXY_CONNECTIONS_PER_SOURCE": str(settings.http.connections_per_source),
         "HAPROXY_LISTEN_ADDRESS": settings.http.host,
+        "HAPROXY_TRUSTED_PROXIES": " ".join(map(str, settings.http.trusted_proxies)),
     }
     if standby is not None:
         variables["HAPROXY_STANDBY"] = str(standby)

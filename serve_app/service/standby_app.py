@@ -32,6 +32,7 @@ from db.core.database import Database
 from db.server.readiness import standing
 from pipeline.observability import logs, tracing
 from serve_app.http.auth import SOURCE_HEADER
+from serve_app.http.source import Networks
 from serve_app.intake.ingress import SubmitOnlyMiddleware
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import SubmissionStore, build_api
@@ -55,8 +56,10 @@ log = logging.getLogger("switchboard.intake")
 class Standby:
     """Takes requests for `app` at `private`, and at `address` (host, port) while no other process listens there."""
 
-    def __init__(self, app: Any, prefix: str, address: tuple[str, int], private: socket.socket) -> None:
-        self._app, self._prefix, self._address = app, prefix, address
+    def __init__(
+        self, app: Any, prefix: str, address: tuple[str, int], private: socket.socket, proxies: Networks = ()
+    ) -> None:
+        self._app, self._prefix, self._address, self._proxies = app, prefix, address, proxies
         self._private = private
         self._public: tuple[_Server, socket.socket] | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -107,7 +110,7 @@ class Standby:
     def _serve(self, listener: socket.socket, behind_haproxy: bool) -> "_Server":
         server = _Server(
             uvicorn.Config(
-                SubmitOnlyMiddleware(self._app, self._prefix, behind_haproxy),
+                SubmitOnlyMiddleware(self._app, self._prefix, behind_haproxy, self._proxies),
                 http=H11Protocol,
                 ws="none",
                 lifespan="off",
@@ -206,8 +209,8 @@ async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -
     app = build_api(limits, store, source_header=SOURCE_HEADER)
     with _private_socket(private) as listener:
         async with app.router.lifespan_context(app):
-            address = settings.http.host, settings.http.port
-            await Standby(app, settings.route_prefix, address, listener).run(stopping, opened)
+            address, proxies = (settings.http.host, settings.http.port), settings.http.trusted_proxies
+            await Standby(app, settings.route_prefix, address, listener, proxies).run(stopping, opened)
 
 
 async def _starting() -> Parts:

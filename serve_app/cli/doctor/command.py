@@ -113,6 +113,7 @@ def all_checks(gpus: int | None = None) -> Checks:
         ("Ray and ports", lambda: service.ray_and_ports(settings)),
         ("models", lambda: models.checkpoints(settings)),
         ("analysis", lambda: service.analysis(settings)),
+        ("TLS", lambda: service.proxies(settings)),
         ("secrets", lambda: service.sealing(settings)),
         ("recording URLs", lambda: service.recording_urls(settings)),
     ]

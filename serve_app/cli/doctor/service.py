@@ -287,6 +287,19 @@ def _addresses() -> set[str]:
     return {address.address for interface in psutil.net_if_addrs().values() for address in interface}
 
 
+def proxies(settings: Any) -> Iterator[Check]:
+    """Check for a proxy in front of a service that other machines reach: the service itself has no TLS."""
+    host, trusted = settings.http.host, settings.http.trusted_proxies
+    if trusted:
+        yield good("TLS", f"clients are named by the proxies {', '.join(map(str, trusted))}")
+    elif host not in ("127.0.0.1", "::1", "localhost"):
+        yield warn(
+            "TLS",
+            f"the service listens on {host}, unencrypted, and trusts no proxy",
+            "Put TLS in front of it, with the proxy's address in SWITCHBOARD_HTTP__TRUSTED_PROXIES.",
+        )
+
+
 def sealing(settings: Any) -> Iterator[Check]:
     """Check that secrets are sealed.
 

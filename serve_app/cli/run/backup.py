@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 KEYS_ADVICE = "store SWITCHBOARD_SECRETS_KEYS, or secrets.key of the data folder, apart from the backup"
 
 Within = Annotated[str, typer.Option(metavar="TIME", help="Time limit: 45m, 12h, 2d.")]
+Unsigned = Annotated[
+    bool, typer.Option("--unsigned", help="Accept a backup that no key of the settings signed, because you trust it.")
+]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
 app = Group("Backups: the database of one moment, with its recordings.")
@@ -79,10 +82,11 @@ def verify(
     drill: Annotated[
         bool, typer.Option("--drill", help="Restore it into a temporary PostgreSQL and compare every table.")
     ] = False,
+    unsigned: Unsigned = False,
     within: Within = "12h",
     json_: Json = False,
 ) -> None:
-    """Check each file of a backup against its digest. Exit code 1 if anything is missing or changed.
+    """Check a backup's signature, and each file against its digest. Exit code 1 if anything is missing or changed.
 
     Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
 
@@ -91,9 +95,11 @@ def verify(
       switchboard backup verify /backups/2026-11-24T093000Z --drill --json
     """
     from serve_app.backup.verify import verify as verify_backup
+    from serve_app.settings import Settings
 
+    keys = configured_keys(Settings())
     with backup_steps(within, json_) as steps:
-        verified = verify_backup(backup.absolute(), steps, quick, drill)
+        verified = verify_backup(backup.absolute(), keys, steps, quick, drill, unsigned)
     data = {
         "backup": verified.manifest.name,
         "whole": not verified.flaws,
@@ -166,6 +172,8 @@ def _created_lines(path: Path, manifest: "Manifest") -> list[str]:
     if recordings.missing:
         count = counted(recordings.missing, "recording")
         lines.append(f"{count} of these are missing or damaged in the storage: recordings.tsv lists them.")
+    if not secrets.keys:
+        lines.append("It is not signed, because no key is set: `verify` and `restore` need --unsigned.")
     if secrets.included:
         lines.append("It contains the keys of sealed secrets, unencrypted: restrict access to it.")
     elif sealed := _sealed(manifest):
@@ -216,13 +224,15 @@ def restore(
             show_default="the database of the settings",
         ),
     ] = None,
+    unsigned: Unsigned = False,
     within: Within = "24h",
     json_: Json = False,
 ) -> None:
     """Restore a backup into an empty database, and its recordings into the storage of the settings.
 
-    The database must be empty, and it is restored completely or not at all. Every table is compared with the backup,
-    and the schema is migrated to this version. After an interruption, run it again.
+    A key of the settings must have signed the backup. The database must be empty, and it is restored completely or not
+    at all. Every table is compared with the backup, and the schema is migrated to this version. After an interruption,
+    run it again.
 
     Examples:
 
@@ -230,21 +240,22 @@ def restore(
 
       switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
     """
-    from serve_app.backup.manifest import Manifest
     from serve_app.backup.restore import RestoreTarget
     from serve_app.backup.restore import restore as restore_backup
+    from serve_app.backup.verify import check
     from serve_app.settings import Settings
 
     if into is not None and not into.startswith(("postgresql://", "postgres://")):
         raise CommandError("--into must be postgresql://user@host/database.", "", USAGE)
     settings = Settings() if into is None else Settings(database_url=into)
     with backup_steps(within, json_) as steps:
-        Manifest.read(backup)  # before a PostgreSQL is started
-        keys = _keys(backup, settings)
+        # Before its key is stored or a PostgreSQL is started. A key in the backup does not verify it.
+        checked = check(backup.absolute(), configured_keys(Settings()), steps, unsigned)
+        keys = _keys(checked.folder, settings)
         target = RestoreTarget(
             settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
         )
-        done = restore_backup(backup.absolute(), target, steps)
+        done = restore_backup(checked, target, steps)
     data = {
         "backup": done.manifest.name,
         "taken_at": done.manifest.taken_at,
@@ -290,9 +301,14 @@ def _restored(done: "Restored") -> tuple[list[str], list[str]]:
     if manifest.recordings.how == "listed":
         lines.append(f"Recordings are read from {manifest.recordings.storage}, as before.")
     if done.unavailable:
+        advice = (
+            "restore their earlier versions in the bucket"
+            if manifest.recordings.how == "listed"
+            else "they were not restored; copy them into the storage from another copy of the backup's recordings"
+        )
         notes.append(
-            f"{counted(done.unavailable, 'recording')} of these are missing or changed: restore their earlier "
-            "versions in the bucket. `switchboard backup verify BACKUP` lists them."
+            f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
+            "`switchboard backup verify BACKUP` lists them."
         )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)

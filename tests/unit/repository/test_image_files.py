@@ -1,5 +1,6 @@
 """Static checks of the Dockerfile and Compose files; no Docker daemon is needed."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from serve_app.deploy import service_lock
 from tests.paths import ROOT
 
 DOCKERFILE = ROOT / "Dockerfile"
+DEPLOY = ROOT / "serve_app/deploy"
 HADOLINT = Path(sys.executable).with_name("hadolint")
 COMPOSE, WITH_GPU = "compose.yaml", "compose.gpu.yaml"
 
@@ -37,9 +40,90 @@ def test_copied_files_exist_and_are_part_of_the_build_context() -> None:
     included = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert all((ROOT / name).exists() for name in included)
     (copied,) = re.findall(r"^COPY (?!--from|\. \.)(.+) \./$", DOCKERFILE.read_text(), re.MULTILINE)
-    for name in copied.split():
-        assert (ROOT / name).is_file()
+    names = [path.relative_to(ROOT).as_posix() for pattern in copied.split() for path in ROOT.glob(pattern)]
+    assert {Path(name).name for name in re.findall(r"/locks/(\S+\.lock)", DOCKERFILE.read_text())} <= {
+        *(Path(name).name for name in names),
+        "torch.lock",
+        "service.lock",
+        "service-cpu.lock",
+    }
+    for name in names:
         assert any(name == path or name.startswith(f"{path}/") for path in included)
+
+
+PYTORCH = "/locks/uv pip install --torch-backend cpu --no-deps --requirement /locks/torch-cpu.lock"
+THE_CODE = re.compile(r"--no-deps --no-build-isolation(?: --python \S+)?( (?:-e|--editable) \S+)+$")
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Makefile", "serve_app/deploy/setup.sh"])
+def test_whatever_is_installed_from_an_index_is_checked_against_a_hash(name: str) -> None:
+    """PyTorch's own index is the exception: its hashes are checked if torch-cpu.lock has them."""
+    text = re.sub(r"\\\n\s*", "", (ROOT / name).read_text())
+    text = text.replace('install() { ~/venv/bin/uv pip install --quiet --python ~/venv/bin/python "$@"; }', "")
+    commands = [
+        command.strip()
+        for line in text.splitlines()
+        if not line.lstrip().startswith("#")
+        for command in re.split("&&|;", line)
+        if re.search(r"\b(pip3? (install|sync|download)|install --|uv (tool|run|add)|uvx|pipx|easy_install)\b", command)
+    ]
+    assert len(commands) >= 3
+    for command in commands:
+        if "install --directory" in command or "apt-get" in command or PYTORCH in command:
+            continue
+        assert "--require-hashes" in command or THE_CODE.search(command), command
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["RUN pip install uv", "RUN uv tool run x", "RUN true && uv pip install --no-deps --requirement x.lock"],
+)
+def test_an_install_without_hashes_would_be_found(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Dockerfile").write_text(f"{DOCKERFILE.read_text()}\n{line}\n")
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    with pytest.raises(AssertionError):
+        test_whatever_is_installed_from_an_index_is_checked_against_a_hash("Dockerfile")
+
+
+@pytest.mark.parametrize("name", ["installer", "sbom"])
+def test_the_tools_of_a_build_are_locked_with_hashes(name: str) -> None:
+    entries = service_lock.entries((DEPLOY / f"{name}.lock").read_text())
+    assert {"installer": "uv", "sbom": "cyclonedx-bom"}[name] in entries
+    assert all(re.match(r"[^ ]+==[^ ]+ ", entry) and "--hash=sha256:" in entry for entry in entries.values())
+
+
+def test_pytorch_without_cuda_is_of_the_locked_version_and_has_all_hashes_or_none() -> None:
+    locked = service_lock.entries((ROOT / "requirements.lock").read_text())
+    cpu = service_lock.entries((DEPLOY / "torch-cpu.lock").read_text())
+    assert cpu.keys() == {"torch", "torchaudio"}
+    for package, entry in cpu.items():
+        assert re.split(r"[+ \n]", entry)[0] == locked[package].split(" ")[0]
+    assert len({"--hash=sha256:" in entry for entry in cpu.values()}) == 1
+
+
+def test_make_digests_pins_every_image_of_others_and_renews_its_digest(tmp_path: Path) -> None:
+    """A registry answers in place of Docker's: no test reaches the real one."""
+    makefile = (ROOT / "Makefile").read_text()
+    (names,) = re.findall(r"^IMAGES = (.*)$", makefile, re.MULTILINE)
+    files = [path.relative_to(ROOT) for pattern in names.split() for path in ROOT.glob(pattern)]
+    for file in (*files, Path("Makefile")):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    for digit in "ab":
+        docker.write_text(f"#!/bin/sh\necho sha256:{digit * 64}\n")
+        docker.chmod(0o755)
+        environment = {**os.environ, "PATH": f"{docker.parent}{os.pathsep}{os.environ['PATH']}"}
+        subprocess.run(["make", "digests"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+        for file in files:
+            text = (tmp_path / file).read_text()
+            images = re.findall(r"^(?:ARG PYTHON=| *image: )([a-z0-9./-]+:\S+)", text, re.MULTILINE)
+            others = [image for image in images if not image.startswith("switchboard:")]
+            assert all(image.endswith(f"@sha256:{digit * 64}") and image.count("@") == 1 for image in others), file
+            assert re.sub(r"@sha256:\w+", "", text) == re.sub(r"@sha256:\w+", "", (ROOT / file).read_text())
+    if HADOLINT.exists():
+        assert lint(tmp_path / "Dockerfile") == ""
 
 
 def test_the_build_context_has_no_secrets_and_no_tests() -> None:

@@ -81,6 +81,19 @@ def test_where_keys_are_set_or_the_database_is_a_server_none_is_made(
     assert not (tmp_path / "state").exists()
 
 
+def test_doctor_warns_of_a_public_address_that_no_trusted_proxy_serves(environment: dict[str, str]) -> None:
+    assert list(checks_service.proxies(Settings())) == []
+    environment["SWITCHBOARD_HTTP__HOST"] = "0.0.0.0"
+    (check,) = checks_service.proxies(Settings())
+    assert check.level == "warn" and "SWITCHBOARD_HTTP__TRUSTED_PROXIES" in check.advice
+    environment["SWITCHBOARD_HTTP__TRUSTED_PROXIES"] = "10.0.0.0/8, fd00::1"
+    (check,) = checks_service.proxies(Settings())
+    assert check.level == "good" and "10.0.0.0/8, fd00::1/128" in check.found
+    environment["SWITCHBOARD_HTTP__TRUSTED_PROXIES"] = "proxy.internal"
+    with pytest.raises(ValueError, match="network"):
+        Settings()
+
+
 def test_doctor_says_where_the_key_is_and_that_a_server_has_none(environment: dict[str, str], tmp_path: Path) -> None:
     (check,) = checks_service.sealing(Settings())
     assert check.level == "good" and str(tmp_path / "state" / data_folder.KEY_FILE) in check.found

@@ -98,6 +98,7 @@ def test_every_list_may_be_written_with_commas(monkeypatch: pytest.MonkeyPatch) 
         "WEBHOOKS__ALLOWED_HOSTS": "a.internal,b.internal",
         "PROCESSING__MODEL_PRICES": "0.15,0.6",
         "WEBHOOKS__RETRY_SECONDS": "1,2.5",
+        "HTTP__TRUSTED_PROXIES": "10.0.0.0/8,192.0.2.7",
     }
     lists = {one.variable for one in documented() if one.default.startswith("[")}
     assert {f"SWITCHBOARD_{name}" for name in given} == lists
@@ -108,6 +109,7 @@ def test_every_list_may_be_written_with_commas(monkeypatch: pytest.MonkeyPatch) 
     assert tuple(key.get_secret_value() for key in found.secrets_keys) == keys
     assert (found.fetch.ports, found.webhooks.retry_seconds) == (("443", "8000-9000"), (1.0, 2.5))
     assert found.processing.model_prices == (0.15, 0.6)
+    assert [str(network) for network in found.http.trusted_proxies] == ["10.0.0.0/8", "192.0.2.7/32"]
 
 
 def test_every_list_may_be_written_as_its_default_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:

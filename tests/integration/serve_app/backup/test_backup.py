@@ -94,7 +94,7 @@ def source(world: World, storage: Path, tmp_path: Path, **more: Any) -> BackupSo
 def test_a_backup_is_restored_elsewhere_to_the_digit_and_its_recordings_are_found_there(
     backup_folder: Path, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = Manifest.read(backup_folder)
+    manifest = Manifest.read(backup_folder, (KEY,))
     assert (
         manifest.tables["public.calls"].rows == 5
         and manifest.recordings.count == 5
@@ -121,7 +121,7 @@ def test_what_a_backup_holds_is_its_users_alone_and_no_key_is_in_it(backup_folde
         assert path.stat().st_mode & 0o077 == 0, path
     everything = b"".join(path.read_bytes() for path in backup_folder.rglob("*") if path.is_file())
     assert KEY.encode() not in everything
-    manifest = Manifest.read(backup_folder)
+    manifest = Manifest.read(backup_folder, (KEY,))
     assert (
         manifest.secrets.sealed["credentials"] == 1
         and len(manifest.secrets.keys) == 1
@@ -143,7 +143,9 @@ def test_keys_are_in_a_backup_where_that_is_asked_for_and_a_new_data_folder_gets
     new = Path(tempfile.mkdtemp(prefix="swb-own-"))
     monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(new))
     try:
-        restored = switchboard("restore", backup, "--json")
+        refused = switchboard("restore", backup, "--json")
+        assert refused.exit_code == 1 and "--unsigned" in refused.stderr, "a key in a backup does not verify it"
+        restored = switchboard("restore", backup, "--unsigned", "--json")
         assert restored.exit_code == 0, restored.output
         assert json.loads(restored.stdout)["missingKeys"] == []
         assert (new / "secrets.key").read_text().strip() == KEY
@@ -158,7 +160,7 @@ def test_a_restore_without_the_keys_names_what_stays_sealed(
 ) -> None:
     use(monkeypatch, empty, tmp_path / "there", tmp_path / "data")
     monkeypatch.delenv("SWITCHBOARD_SECRETS_KEYS")
-    done = switchboard("restore", backup_folder)
+    done = switchboard("restore", backup_folder, "--unsigned")
     assert done.exit_code == 0
     assert "1 credentials" in done.stderr and "SWITCHBOARD_SECRETS_KEYS" in done.stderr
 
@@ -241,6 +243,7 @@ async def test_what_is_written_while_a_backup_is_made_is_not_in_it_and_waits_for
     ended.set()
     where, manifest = await running
     assert manifest.tables["public.calls"].rows == 5
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", KEY)
     assert switchboard("backup", "verify", where, "--drill").exit_code == 0, "dump and digests are of one moment"
 
 

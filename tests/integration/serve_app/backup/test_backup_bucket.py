@@ -17,6 +17,7 @@ from tests.paths import ROOT
 from tests.postgres import World, fresh_database
 from tests.s3_server import Bucket, Faults
 
+KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SOUNDS = [bytes([n]) * (200_000 + n) for n in range(9)]
 NAMES = [hashlib.sha256(sound).hexdigest() for sound in SOUNDS]
 HELD = """
@@ -80,6 +81,7 @@ def switchboard(bucket: Bucket, url: str, storage: str, *command: str | Path) ->
     done = run(
         bucket, "-m", "serve_app.cli", *command, "--json",
         SWITCHBOARD_DATABASE_URL=url, SWITCHBOARD_STORAGE=storage, SWITCHBOARD_DATA_DIR="data",
+        SWITCHBOARD_SECRETS_KEYS=KEY,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -118,7 +120,7 @@ def test_copied_recordings_come_back_into_another_bucket_to_the_digit(
     create = ("backup", "create", tmp_path / "backups", "--copy-recordings")
     result = switchboard(bucket, filled.database.url, "s3://here/recordings", *create)
     bucket.faults(Faults())
-    verified = run(bucket, "-m", "serve_app.cli", "backup", "verify", result["backup"])
+    verified = run(bucket, "-m", "serve_app.cli", "backup", "verify", result["backup"], SWITCHBOARD_SECRETS_KEYS=KEY)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     httpx.put(f"{bucket.url}/there").raise_for_status()
     done = switchboard(bucket, empty, "s3://there/recordings", "restore", result["backup"])
@@ -135,7 +137,8 @@ def test_what_a_bucket_lost_since_the_backup_is_found_and_told_on_the_way_back(
     result = switchboard(bucket, filled.database.url, here, "backup", "create", tmp_path / "backups")
 
     def verified(*options: str) -> tuple[int, str]:
-        done = run(bucket, "-m", "serve_app.cli", "backup", "verify", result["backup"], *options, COLUMNS="300")
+        command = ("-m", "serve_app.cli", "backup", "verify", result["backup"], *options)
+        done = run(bucket, *command, COLUMNS="300", SWITCHBOARD_SECRETS_KEYS=KEY)
         return done.returncode, done.stderr
 
     assert verified() == (0, "")

@@ -308,12 +308,6 @@ def test_images_of_nodes_with_a_gpu_name_a_driver_that_is_new_enough() -> None:
     assert "base-oss-nvidia-driver-gpu-ubuntu-24.04" in (ROOT / "cluster.yaml").read_text()
 
 
-def test_nodes_are_set_up_with_the_tool_of_the_project() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    version = next(line.split(":= ")[1] for line in makefile.splitlines() if line.startswith("UV_VERSION"))
-    assert f"uv=={version}\n" in (DEPLOY / "setup.sh").read_text()
-
-
 def test_the_extras_of_clouds_bring_what_ray_and_fsspec_ask_for() -> None:
     import tomllib
 

