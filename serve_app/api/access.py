@@ -150,7 +150,8 @@ class Authorizer:
 
     def _watch(self, reading: ApiRequest[Any], route: "Route") -> Watch:
         may_read = partial(reading.may_still_read, route.scope)
-        return Watch(may_read, self._options.EXPORT_SECONDS, self._options.KEY_SECONDS)
+        options = self._options
+        return Watch(may_read, options.EXPORT_SECONDS, options.KEY_SECONDS, route.work is Work.STREAM)
 
     async def _receive(self, request: Request, sender: Sender) -> None:
         """Read the body before the request takes a place of those that read: a slow body keeps nobody waiting."""

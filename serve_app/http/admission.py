@@ -130,14 +130,18 @@ class Held(Response):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How long a stream may last, and every how many seconds its reader is checked."""
+    """How long a stream may last, and every how many seconds its reader is checked.
+
+    `resumable`: the client continues a stream that ends; another one must not look complete and is cut off.
+    """
 
     may_read: Callable[[], Awaitable[bool]]
     seconds: float
     check_seconds: float
+    resumable: bool = False
 
     def over(self, response: StreamingResponse, places: AsyncExitStack) -> Response:
-        """Return the response with its places, cut off when its time is over or its reader may no longer read."""
+        """Return the response with its places, which ends when its time is over or its reader may no longer read."""
         response.body_iterator = self._watched(response.body_iterator)
         return Held(response, places)
 
@@ -146,10 +150,13 @@ class Watch:
         checked = time.monotonic()
         async for part in body:
             now = time.monotonic()
+            reason = "its time is over" if now > ends else None
             if now - checked > self.check_seconds:
                 checked = now
                 if not await self.may_read():
-                    raise ResponseCut("its reader may no longer read")
-            if now > ends:
-                raise ResponseCut("its time is over")
+                    reason = "its reader may no longer read"
+            if reason and self.resumable:
+                return
+            if reason:
+                raise ResponseCut(reason)
             yield part
