@@ -13,12 +13,15 @@ import wave
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline import scratch
 from pipeline.audio.decode.decoder import DecodeOptions, decode
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Audio, Layout, LayoutKind, Recording
+from pipeline.errors import StorageError
 
 BLOCK = 60 * SAMPLE_RATE  # samples written at once
 CHANNELS = {"rep": REP, "customer": CUSTOMER}
@@ -39,33 +42,44 @@ class SoundRequest:
 
     @property
     def name(self) -> str:
-        """A hash that identifies the audio."""
-        parts = (*(r.sha256 for r in self.recordings), self.layout.kind, self.layout.starts, self.layout.swapped)
-        return hashlib.sha256(repr((parts, self.channel, self.spans)).encode()).hexdigest()
+        """A file name that identifies the audio: the sha256 of each recording, then a hash of everything else."""
+        recordings = "-".join(recording.sha256 for recording in self.recordings)
+        parts = (self.layout.kind, self.layout.starts, self.layout.swapped, self.channel, self.spans)
+        return f"{recordings}.{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"
 
 
 class SoundFolder:
-    """A cache of up to `max_bytes` of WAV files; `decoders`: max. concurrent decodings."""
+    """A cache of up to `max_bytes` of WAV files; `decoders`: max. concurrent decodings.
 
-    def __init__(self, options: DecodeOptions, max_bytes: int, decoders: int) -> None:
+    `scratch_root`: fsspec address of the folder for decoded sound; unless it is a folder on this machine, and for None,
+    the files are in the temporary folder.
+    """
+
+    def __init__(self, scratch_root: str | None, options: DecodeOptions, max_bytes: int, decoders: int) -> None:
+        self._scratch_root = scratch_root
         self._options = options
         self._max_bytes = max_bytes
-        self._folder = Path(tempfile.mkdtemp(prefix="switchboard-sound-"))
+        self._name = f"sound-{uuid4().hex}"
         self._decoding: dict[str, asyncio.Task[Path]] = {}
         self._slots = asyncio.Semaphore(decoders)
+
+    def _ready_folder(self) -> Path:
+        folder = scratch.local_folder(self._scratch_root) / self._name
+        folder.mkdir(exist_ok=True)
+        return folder
 
     async def get(self, sound: SoundRequest, seconds: float) -> Path | None:
         """Return the file, decoding it if necessary; None if that takes longer than `seconds` (it continues).
 
         Raises `pipeline.errors.RecordingError` if it cannot be decoded, `StorageError` if it cannot be read.
         """
-        path = self._folder / f"{sound.name}.wav"
+        path = self._ready_folder() / f"{sound.name}.wav"
         if path.exists():
             os.utime(path)
             return path
         task = self._decoding.get(sound.name)
         if task is None:
-            task = asyncio.create_task(self._make(sound, path))
+            task = asyncio.create_task(self._make(sound))
             self._decoding[sound.name] = task
             task.add_done_callback(lambda _: self._decoding.pop(sound.name, None))
         done, _ = await asyncio.wait({task}, timeout=seconds)
@@ -77,26 +91,27 @@ class SoundFolder:
             task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
-        await asyncio.to_thread(shutil.rmtree, self._folder, True)
+        with contextlib.suppress(StorageError, OSError):
+            await asyncio.to_thread(lambda: shutil.rmtree(self._ready_folder()))
 
-    async def _make(self, sound: SoundRequest, path: Path) -> Path:
+    async def _make(self, sound: SoundRequest) -> Path:
         async with self._slots:
-            await asyncio.to_thread(self._decode, sound, path)
-        return path
+            return await asyncio.to_thread(self._decode, sound)
 
-    def _decode(self, sound: SoundRequest, path: Path) -> None:
-        scratch = Path(tempfile.mkdtemp(dir=self._folder))
+    def _decode(self, sound: SoundRequest) -> Path:
+        folder = self._ready_folder()
+        work = Path(tempfile.mkdtemp(dir=folder))
         try:
-            sources = [decode(recording, self._options, scratch.as_uri()).audio for recording in sound.recordings]
-            part = scratch / "sound.wav"
+            sources = [decode(recording, self._options, work.as_uri()).audio for recording in sound.recordings]
+            part = work / "sound.wav"
             _write(part, _tracks(sound.recordings, sources, sound.layout, sound.channel), sound.spans)
-            self._make_room(part.stat().st_size)
-            part.replace(path)
+            self._make_room(folder, part.stat().st_size)
+            return part.replace(folder / f"{sound.name}.wav")
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
 
-    def _make_room(self, size: int) -> None:
-        files = sorted(self._folder.glob("*.wav"), key=lambda path: path.stat().st_mtime)
+    def _make_room(self, folder: Path, size: int) -> None:
+        files = sorted(folder.glob("*.wav"), key=lambda path: path.stat().st_mtime)
         total = size + sum(path.stat().st_size for path in files)
         for path in files:
             if total <= self._max_bytes:
