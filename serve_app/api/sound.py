@@ -63,17 +63,15 @@ class SoundFolder:
         self._decoding: dict[str, asyncio.Task[Path]] = {}
         self._slots = asyncio.Semaphore(decoders)
 
-    def _ready_folder(self) -> Path:
-        folder = scratch.local_folder(self._scratch_root) / self._name
-        folder.mkdir(exist_ok=True)
-        return folder
+    def _folder(self) -> Path:
+        return scratch.local_folder(self._scratch_root) / self._name
 
     async def get(self, sound: SoundRequest, seconds: float) -> Path | None:
         """Return the file, decoding it if necessary; None if that takes longer than `seconds` (it continues).
 
-        Raises `pipeline.errors.RecordingError` if it cannot be decoded, `StorageError` if it cannot be read.
+        Raises `pipeline.errors.RecordingError` if it cannot be decoded, `StorageError` if it cannot be read or written.
         """
-        path = self._ready_folder() / f"{sound.name}.wav"
+        path = self._folder() / f"{sound.name}.wav"
         if path.exists():
             os.utime(path)
             return path
@@ -91,15 +89,19 @@ class SoundFolder:
             task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
-        with contextlib.suppress(StorageError, OSError):
-            await asyncio.to_thread(lambda: shutil.rmtree(self._ready_folder()))
+        with contextlib.suppress(StorageError):
+            await asyncio.to_thread(shutil.rmtree, self._folder(), True)
 
     async def _make(self, sound: SoundRequest) -> Path:
         async with self._slots:
-            return await asyncio.to_thread(self._decode, sound)
+            try:
+                return await asyncio.to_thread(self._decode, sound)
+            except OSError as error:
+                raise StorageError(f"The decoded sound could not be written: {error.strerror}.") from error
 
     def _decode(self, sound: SoundRequest) -> Path:
-        folder = self._ready_folder()
+        folder = self._folder()
+        folder.mkdir(exist_ok=True)
         work = Path(tempfile.mkdtemp(dir=folder))
         try:
             sources = [decode(recording, self._options, work.as_uri()).audio for recording in sound.recordings]

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -12,9 +13,15 @@ from pathlib import Path
 import pytest
 
 from pipeline import scratch
+from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.domain.speech import Layout, LayoutKind
 from pipeline.errors import StorageError
 from pipeline.options import ProcessOptions
+from serve_app.api.sound import SoundFolder, SoundRequest
+from tests.recordings import stored
+from tests.synthetic_calls import FOLDER
 
+RECORDING = "02_callback_stereo/call.flac"
 ROOT = Path(__file__).resolve().parents[2]
 PREPARE = """
     import asyncio, sys, time
@@ -242,3 +249,21 @@ def test_a_link_in_place_of_the_temporary_root_is_refused(tmp_path: Path) -> Non
     (tmp_path / "tmp" / f"switchboard-scratch-{os.geteuid()}").symlink_to(tmp_path)
     with pytest.raises(StorageError, match="not a folder of this user"):
         scratch.local_folder()
+
+
+async def test_sound_for_which_the_disk_has_no_room_is_a_storage_error_and_leaves_nothing(tmp_path: Path) -> None:
+    sounds = SoundFolder(tmp_path.as_uri(), DecodeOptions(), 1 << 30, 1)
+    rep, customer = (
+        SoundRequest((stored(FOLDER / RECORDING),), Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), channel)
+        for channel in ("rep", "customer")
+    )
+    path = await sounds.get(rep, 60.0)
+    assert path is not None
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size - 20, limits[1]))  # decoding fits, its header not
+    try:
+        with pytest.raises(StorageError):
+            await sounds.get(customer, 60.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file for file in path.parent.rglob("*") if file.is_file()] == [path]
