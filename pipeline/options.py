@@ -1,17 +1,23 @@
 """The options of every stage in one model, which `serve_app.settings` fills from the environment."""
 
+import logging
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipeline import scratch
 from pipeline.analysis import AnalysisOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.errors import StorageError
 from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.storage import Store
 from pipeline.runtime.deadlines import DeadlineOptions
 from pipeline.speakers.roles import RoleOptions
+
+log = logging.getLogger(__name__)
 
 
 class ProcessOptions(BaseModel):
@@ -22,8 +28,8 @@ class ProcessOptions(BaseModel):
     storage: str = Field("file://.data/recordings", description="Fsspec folder for fetched recordings.")
     scratch: str | None = Field(
         None,
-        description="Fsspec folder for decoded sound while a call is processed; every node must reach it. Unset: "
-        "decoded/ in `storage`.",
+        description="Fsspec folder for decoded sound while a call is processed or played; every node must reach "
+        "it. Unset: decoded/ in `storage`.",
     )
     handed_in: Path | None = Field(
         None,
@@ -41,3 +47,15 @@ class ProcessOptions(BaseModel):
     def scratch_folder(self) -> str:
         """Fsspec address of the folder for decoded sound."""
         return self.scratch or sound.join(self.storage, "decoded")
+
+    def claim_scratch(self) -> None:
+        """Create the folders of this process for decoded sound and unfinished copies of recordings.
+
+        From now on this process removes the folders of processes that have ended. A folder that cannot be created
+        fails the work that needs it, not the start of the process.
+        """
+        try:
+            scratch.local_folder(self.scratch_folder)
+            Store(self.storage).claim_incoming()
+        except StorageError as error:
+            log.warning("%s", error)

@@ -80,6 +80,7 @@ class ConductorReplica:
             engines.set_peer_count(sharing)
 
         process, events, sealer = settings.process_options(), self._events_database, settings.sealer()
+        process.claim_scratch()
         self._loop = ConductorLoop(
             self._database, workers, settings.processing, process, sealer, set_peer_count, settings.url_sealer()
         )

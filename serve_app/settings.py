@@ -129,8 +129,8 @@ class Settings(BaseSettings):
     )
     scratch: str | None = Field(
         None,
-        description="Folder for decoded audio while a call runs, as an fsspec URL that every node can reach; "
-        "unset: decoded/ in the recordings folder.",
+        description="Folder for decoded audio while a call runs or is played, as an fsspec URL that every node can "
+        "reach; unset: decoded/ in the recordings folder.",
     )
     checkpoints: Path | None = Field(
         None,

@@ -16,6 +16,7 @@ from pipeline.errors import (
 )
 from pipeline.fetch.address import SERVICE_PORTS
 from pipeline.fetch.fetcher import FetchOptions, fetch
+from pipeline.scratch import OWNER
 from tests.tuned import tuned
 
 AUDIO = b"RIFF\x24\x00\x01\x00WAVEfmt " + bytes(range(256)) * 300
@@ -82,7 +83,7 @@ def options(**changes: Any) -> FetchOptions:
 
 
 def stored_files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != OWNER]
 
 
 async def failing(answer: Answer | bytes, folder: Path, **changes: Any) -> RecordingError:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from pipeline import scratch
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.backfill.output import Output
@@ -106,8 +106,7 @@ class Backfiller:
         logging.getLogger("pipeline").setLevel(logging.ERROR)
         self._job = job
         self._source, self._output = Source(job.source), Output(job.output)
-        self._scratch = TemporaryDirectory(prefix="switchboard-backfill-", ignore_cleanup_errors=True)
-        self._options = job.process.model_copy(update={"scratch": Path(self._scratch.name).as_uri()})
+        self._options = job.process.model_copy(update={"scratch": scratch.temporary_root().as_uri()})
         store = str(job.store) if job.store else None
         self._loop = asyncio.new_event_loop()
         self._replicas: tuple[TranscriberReplica, DiarizerReplica] = self._wait_for(self._load(store))

@@ -10,6 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from pipeline import scratch
 from pipeline.backfill.source import Source, SourceFile
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Roster
@@ -59,7 +60,7 @@ async def row_of(
     began = time.monotonic()
     row: dict[str, Any] = {"path": file.path, "bytes": file.size, "modified": file.modified, "warnings": []}
     try:
-        with TemporaryDirectory(prefix="switchboard-backfill-", ignore_cleanup_errors=True) as folder:
+        with TemporaryDirectory(dir=scratch.local_folder(), ignore_cleanup_errors=True) as folder:
             recording = await _copy(file, source, Path(folder), options)
             row |= {"sha256": recording.sha256, "bytes": recording.size_bytes}
             outcome = await _process(file, recording, workers, options, roster)

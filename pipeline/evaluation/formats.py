@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline import scratch
 from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order, plain
 
 PAUSE = 1.0  # seconds without a word that end a turn, where a file has words only (CTM)
@@ -243,7 +244,7 @@ def _write_textgrid(calls: Sequence[TrueCall]) -> str:
         if words and all(word.timed for word in words):
             timed = [(start, last, word.text) for turn in turns for word, start, last in _timed(turn)]
             grid.addTier(IntervalTier(f"{speaker}{_WORDS}", _without_overlap(timed), 0.0, end))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch.local_folder()) as folder:
         file = Path(folder) / "call.TextGrid"
         grid.save(str(file), "long_textgrid", includeBlankSpaces=True, reportingMode="silence")
         return file.read_text(encoding="utf-8")
@@ -262,7 +263,7 @@ def _read_textgrid(text: str, name: str) -> list[TrueCall]:
     from praatio.textgrid import openTextgrid
     from praatio.utilities.errors import PraatioException
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch.local_folder()) as folder:
         file = Path(folder) / "call.TextGrid"
         file.write_text(text, encoding="utf-8")
         try:

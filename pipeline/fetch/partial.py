@@ -9,16 +9,14 @@ import contextlib
 import email.utils
 import hashlib
 import json
-import os
 import re
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
 
 OVERLAP = 16 * 1024  # bytes requested again and compared: a server may use one validator for two contents
-ABANDONED_AFTER = 24 * 3600.0  # seconds; no fetch lasts that long, so its process was killed
+ABANDONED_AFTER = 24 * 3600.0  # seconds; no fetch resumes a part that is older
 LIMIT = 4 << 30  # bytes of all partial files of a folder; the oldest are removed first
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE)
@@ -96,9 +94,12 @@ class _Note:
     sha256: str
 
 
-def leave(path: Path, name: str, version: Version, size: int, sha256: str) -> None:
-    """Store the file at `path` as the beginning of the recording `name`, replacing an earlier one. Raises OSError."""
-    part, note = _paths(path.parent, name)
+def leave(path: Path, folder: Path, name: str, version: Version, size: int, sha256: str) -> None:
+    """Store the file at `path` in `folder` as the part of the recording `name`, replacing an earlier one.
+
+    Raises OSError.
+    """
+    part, note = _paths(folder, name)
     written = path.with_suffix(".note")
     content = _Note(version.validator, version.total, version.media_type, size, sha256)
     try:
@@ -107,7 +108,7 @@ def leave(path: Path, name: str, version: Version, size: int, sha256: str) -> No
         written.replace(note)
     finally:
         written.unlink(missing_ok=True)
-    _make_room(path.parent)
+    _make_room(folder)
 
 
 def take(folder: Path, name: str, path: Path) -> tuple[Version, "hashlib._Hash", int] | None:
@@ -134,19 +135,6 @@ def take(folder: Path, name: str, path: Path) -> tuple[Version, "hashlib._Hash",
     finally:
         taken.unlink(missing_ok=True)
     return Version(content.validator, content.total, content.media_type), digest, content.size
-
-
-def sweep(folder: Path) -> None:
-    """Remove files of killed processes and parts that were never resumed.
-
-    Ages are measured with the clock of the file server, which may be another machine.
-    """
-    with tempfile.TemporaryFile(dir=folder) as now:
-        before = os.fstat(now.fileno()).st_mtime - ABANDONED_AFTER
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < before:
-                path.unlink()
 
 
 def _paths(folder: Path, name: str) -> tuple[Path, Path]:

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +12,7 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from pipeline import scratch
 from pipeline.domain.speech import Recording
 from pipeline.errors import CallError, StorageError
 from pipeline.fetch import partial
@@ -30,8 +29,8 @@ class Incoming:
     `size`: bytes received; `version`: identifies their content, None if the rest cannot be requested.
     """
 
-    def __init__(self, folder: Path, name: str | None = None, private: bool = False) -> None:
-        self._folder, self._name, self._private = folder, name, private
+    def __init__(self, folder: Path, name: str | None = None) -> None:
+        self._folder, self._name = folder, name  # the parts are in the folder, the file is below it
         self.path = folder / uuid4().hex
         self._file: IO[bytes] | None = None
         self._digest = hashlib.sha256()
@@ -92,7 +91,7 @@ class Incoming:
             return
         with contextlib.suppress(OSError):
             self._file.flush()
-            partial.leave(self.path, self._name, self.version, self.size, self._digest.hexdigest())
+            partial.leave(self.path, self._folder, self._name, self.version, self.size, self._digest.hexdigest())
 
     def close(self) -> None:
         """Remove the file unless it was moved away."""
@@ -103,10 +102,7 @@ class Incoming:
             self.path.unlink(missing_ok=True)
 
     def _prepare(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self._private else 0o777)
-        if self._private and self._folder.stat().st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, f"{self._folder} belongs to another user")
-        partial.sweep(self._folder)
+        self.path = scratch.process_folder(self._folder, partial.ABANDONED_AFTER) / self.path.name
 
 
 @contextlib.contextmanager
@@ -136,11 +132,7 @@ class Store:
 
         If the block raises a retryable error, the received part is kept under `name` for the next attempt.
         """
-        if self._is_local:  # next to the stored files, so that keeping it is a rename
-            folder = Path(self._root) / INCOMING
-        else:
-            folder = Path(tempfile.gettempdir()) / f"switchboard-incoming-{os.getuid()}"
-        incoming = Incoming(folder, f"{self._root} {name}" if name else None, private=not self._is_local)
+        incoming = Incoming(self._incoming_root(), f"{self._root} {name}" if name else None)
         try:
             yield incoming
         except (CallError, asyncio.CancelledError) as error:
@@ -149,6 +141,14 @@ class Store:
             raise
         finally:
             incoming.close()
+
+    def claim_incoming(self) -> None:
+        """Create the folder of this process for files being received; see `pipeline.scratch`."""
+        scratch.process_folder(self._incoming_root(), partial.ABANDONED_AFTER)
+
+    def _incoming_root(self) -> Path:
+        """Return a folder next to the stored files if they are local, so that keeping a file is a rename."""
+        return (Path(self._root) if self._is_local else scratch.temporary_root()) / INCOMING
 
     def keep(self, incoming: Incoming) -> tuple[str, str]:
         """Store a received file under the name of its content; return its URI and sha256."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from pipeline import scratch
 from pipeline.audio.analyze import load
 from pipeline.audio.decode import sound
 from pipeline.domain.call import Call
@@ -27,6 +28,7 @@ class DecodedSound:
         self._loading: asyncio.Task[RemoteRef] | None = None
         self._decoding: asyncio.Future[RemoteRef] | None = None
         self._name = sound.new_name()  # of its folder
+        self._scratch: str | None = None  # the folder in which it is created
 
     @property
     def is_requested(self) -> bool:
@@ -43,8 +45,11 @@ class DecodedSound:
         await self._recordings.restore()
         files = 2 if self._call.recording_url2 else 1
         with observed("decoding"):
-            decode, scratch, swapped = self._options.decode, self._options.scratch_folder, self._roster.channels_swapped
-            decoding = self._workers.hold(load, self._recordings.stored, decode, files, scratch, self._name, swapped)
+            self._scratch = await asyncio.to_thread(scratch.shared_folder, self._options.scratch_folder)
+            decode, swapped = self._options.decode, self._roster.channels_swapped
+            decoding = self._workers.hold(
+                load, self._recordings.stored, decode, files, self._scratch, self._name, swapped
+            )
             self._decoding = asyncio.ensure_future(decoding)  # if canceled, it ends when nothing more is written
             return await asyncio.shield(self._decoding)
 
@@ -64,8 +69,9 @@ class DecodedSound:
     def _remove(self, decoded: "asyncio.Future[RemoteRef] | None" = None) -> None:
         if decoded is not None and not decoded.cancelled():
             decoded.exception()  # mark it as retrieved
-        folder = sound.join(self._options.scratch_folder, self._name)
-        asyncio.get_running_loop().run_in_executor(None, _remove, folder)
+        if self._scratch is not None:
+            folder = sound.join(self._scratch, self._name)
+            asyncio.get_running_loop().run_in_executor(None, _remove, folder)
 
 
 def _remove(folder: str) -> None:

@@ -150,11 +150,12 @@ def build_api(
     embedding: EmbeddingOptions | None = None,
     store: Path | None = None,
     check_run: CheckRun = no_runs,
+    scratch_root: str | None = None,
 ) -> FastAPI:
     """Return an application of `EVERY_ROUTE` and openapi.json.
 
     `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
-    meaning; None: switched off. `check_run`: validates the settings of a run.
+    meaning; None: switched off. `check_run`: validates the settings of a run. `scratch_root`: see `SoundFolder`.
     """
     authorizers: list[Authorizer] = []
 
@@ -162,7 +163,7 @@ def build_api(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database())
-            sounds = SoundFolder(decode, options.SOUND_BYTES, options.DECODERS)
+            sounds = SoundFolder(scratch_root, decode, options.SOUND_BYTES, options.DECODERS)
             stack.push_async_callback(sounds.close)
             embedder = QueryEmbedder(embedding or EmbeddingOptions(), store)
             embedder.start()

@@ -27,6 +27,8 @@ class ApiReplica:
         logs.install()
         settings = Settings()
         url = settings.require_database_url()
+        process = settings.process_options()
+        process.claim_scratch()
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Database]:
@@ -47,6 +49,7 @@ class ApiReplica:
             embedding=settings.embedding,
             store=settings.checkpoints,
             check_run=partial(check, settings=settings, over_http=True),
+            scratch_root=process.scratch_folder,
         )
         return trust_proxies(api, settings.http.trusted_proxies)
 

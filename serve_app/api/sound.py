@@ -13,12 +13,15 @@ import wave
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline import scratch
 from pipeline.audio.decode.decoder import DecodeOptions, decode
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Audio, Layout, LayoutKind, Recording
+from pipeline.errors import StorageError
 from serve_app.http.admission import Admission
 from serve_app.http.options import Places
 
@@ -43,35 +46,44 @@ class SoundRequest:
 
     @property
     def name(self) -> str:
-        """A hash that identifies the audio."""
-        parts = (*(r.sha256 for r in self.recordings), self.layout.kind, self.layout.starts, self.layout.swapped)
-        return hashlib.sha256(repr((parts, self.channel, self.spans)).encode()).hexdigest()
+        """A file name that identifies the audio: the sha256 of each recording, then a hash of everything else."""
+        recordings = "-".join(recording.sha256 for recording in self.recordings)
+        parts = (self.layout.kind, self.layout.starts, self.layout.swapped, self.channel, self.spans)
+        return f"{recordings}.{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"
 
 
 class SoundFolder:
-    """A cache of up to `max_bytes` of WAV files; `decoders`: max. concurrent decodings."""
+    """A cache of up to `max_bytes` of WAV files; `decoders`: max. concurrent decodings.
 
-    def __init__(self, options: DecodeOptions, max_bytes: int, decoders: int) -> None:
+    `scratch_root`: fsspec address of the folder for decoded sound; unless it is a folder on this machine, and for None,
+    the files are in the temporary folder.
+    """
+
+    def __init__(self, scratch_root: str | None, options: DecodeOptions, max_bytes: int, decoders: int) -> None:
+        self._scratch_root = scratch_root
         self._options = options
         self._max_bytes = max_bytes
-        self._folder = Path(tempfile.mkdtemp(prefix="switchboard-sound-"))
+        self._name = f"sound-{uuid4().hex}"
         self._decoding: dict[str, asyncio.Task[Path]] = {}
         places = Places(decoders, decoders, decoders, MAX_WAITING, WAIT_SECONDS)
         self._decoders = Admission(places, RETRY_AFTER_SECONDS)
+
+    def _folder(self) -> Path:
+        return scratch.local_folder(self._scratch_root) / self._name
 
     async def get(self, sound: SoundRequest, workspace: Hashable, seconds: float) -> Path | None:
         """Return the file, decoding it if necessary; None if that takes longer than `seconds` (it continues).
 
         Workspaces take turns. Raises `TooManyAtOnce`, `pipeline.errors.RecordingError` if it cannot be decoded, and
-        `StorageError` if it cannot be read.
+        `StorageError` if it cannot be read or written.
         """
-        path = self._folder / f"{sound.name}.wav"
+        path = self._folder() / f"{sound.name}.wav"
         if path.exists():
             os.utime(path)
             return path
         task = self._decoding.get(sound.name)
         if task is None:
-            task = asyncio.create_task(self._make(sound, path, workspace))
+            task = asyncio.create_task(self._make(sound, workspace))
             self._decoding[sound.name] = task
             task.add_done_callback(lambda _: self._decoding.pop(sound.name, None))
         done, _ = await asyncio.wait({task}, timeout=seconds)
@@ -83,26 +95,31 @@ class SoundFolder:
             task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
-        await asyncio.to_thread(shutil.rmtree, self._folder, True)
+        with contextlib.suppress(StorageError):
+            await asyncio.to_thread(shutil.rmtree, self._folder(), True)
 
-    async def _make(self, sound: SoundRequest, path: Path, workspace: Hashable) -> Path:
+    async def _make(self, sound: SoundRequest, workspace: Hashable) -> Path:
         async with self._decoders.place(workspace, workspace):
-            await asyncio.to_thread(self._decode, sound, path)
-        return path
+            try:
+                return await asyncio.to_thread(self._decode, sound)
+            except OSError as error:
+                raise StorageError(f"The decoded sound could not be written: {error.strerror}.") from error
 
-    def _decode(self, sound: SoundRequest, path: Path) -> None:
-        scratch = Path(tempfile.mkdtemp(dir=self._folder))
+    def _decode(self, sound: SoundRequest) -> Path:
+        folder = self._folder()
+        folder.mkdir(exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=folder))
         try:
-            sources = [decode(recording, self._options, scratch.as_uri()).audio for recording in sound.recordings]
-            part = scratch / "sound.wav"
+            sources = [decode(recording, self._options, work.as_uri()).audio for recording in sound.recordings]
+            part = work / "sound.wav"
             _write(part, _tracks(sound.recordings, sources, sound.layout, sound.channel), sound.spans)
-            self._make_room(part.stat().st_size)
-            part.replace(path)
+            self._make_room(folder, part.stat().st_size)
+            return part.replace(folder / f"{sound.name}.wav")
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
 
-    def _make_room(self, size: int) -> None:
-        files = sorted(self._folder.glob("*.wav"), key=lambda path: path.stat().st_mtime)
+    def _make_room(self, folder: Path, size: int) -> None:
+        files = sorted(folder.glob("*.wav"), key=lambda path: path.stat().st_mtime)
         total = size + sum(path.stat().st_size for path in files)
         for path in files:
             if total <= self._max_bytes:

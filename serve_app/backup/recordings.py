@@ -18,7 +18,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from db.server.dump import StoredFile
+from pipeline import scratch
 from pipeline.errors import StorageError
+from pipeline.fetch.partial import ABANDONED_AFTER
+from pipeline.fetch.storage import INCOMING
 from serve_app.backup.progress import BackupProgress, OutOfTime
 
 PIECE = 1 << 20
@@ -219,7 +222,7 @@ def _put_one(fs: Any, root: str, file: StoredFile, folder: Path, progress: Backu
         return CopyOutcome.DAMAGED if source.exists() else CopyOutcome.MISSING
     fs.makedirs(target.rpartition("/")[0], exist_ok=True)
     if isinstance(fs, LocalFileSystem):  # rename: no incomplete file under the final name
-        unfinished = Path(f"{target}.{uuid4().hex}")
+        unfinished = scratch.process_folder(Path(root) / INCOMING, ABANDONED_AFTER) / uuid4().hex
         try:
             fs.put_file(str(source), str(unfinished))
             if sha256_of(unfinished, progress) != file.sha256:

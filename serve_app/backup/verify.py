@@ -16,6 +16,7 @@ from pathlib import Path
 
 from db.server import dump, embedded
 from db.server.dump import StoredFile
+from pipeline import scratch
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.progress import BackupProgress
@@ -200,12 +201,12 @@ def _first(flaws: Iterator[str]) -> tuple[str, ...]:
 
 
 def _drill(folder: Path, backup: Manifest, progress: BackupProgress) -> tuple[tuple[str, ...], float, float]:
-    with tempfile.TemporaryDirectory(prefix="switchboard-drill-", ignore_cleanup_errors=True) as scratch:
-        place = Path(scratch)
+    with tempfile.TemporaryDirectory(dir=scratch.local_folder(), ignore_cleanup_errors=True) as folder_of_drill:
+        place = Path(folder_of_drill)
         if shutil.disk_usage(place).free < 3 * backup.database_bytes:  # tables, indexes, write-ahead log
             raise manifest.BackupUnfit(
-                f"A drill needs up to {3 * backup.database_bytes / 1e6:,.0f} MB in {place.parent}, and less is free. "
-                "TMPDIR names another folder."
+                f"A drill needs up to {3 * backup.database_bytes / 1e6:,.0f} MB in {tempfile.gettempdir()}, "
+                "and less is free. TMPDIR names another folder."
             )
         url = embedded.start(place, outlives=False)
         try:

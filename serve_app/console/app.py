@@ -108,9 +108,13 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        site.waveforms = WaveformCache(settings.process_options().scratch_folder, settings.decode)
+        process = settings.process_options()
+        process.claim_scratch()
+        site.waveforms = WaveformCache(process.scratch_folder, settings.decode)
         site.comparisons = ComparisonCache()
-        site.sounds = SoundFolder(settings.decode, settings.api.SOUND_BYTES, settings.api.DECODERS)
+        site.sounds = SoundFolder(
+            process.scratch_folder, settings.decode, settings.api.SOUND_BYTES, settings.api.DECODERS
+        )
         site.questions = QueryEmbedder(settings.embedding, settings.checkpoints)
         site.questions.start()
         try:

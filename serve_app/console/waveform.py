@@ -9,6 +9,7 @@ from db.core.database import Database, Reader
 from db.records import waveforms
 from db.records.views import CallRecord
 from db.records.waveforms import Peaks
+from pipeline import scratch
 from pipeline.audio.analyze import load
 from pipeline.audio.channels.arrange import Arranged
 from pipeline.audio.decode import sound
@@ -32,8 +33,8 @@ class WaveformCache:
     Concurrent requests for a waveform share the computation.
     """
 
-    def __init__(self, scratch: str, options: DecodeOptions) -> None:
-        self._scratch, self._options = scratch, options
+    def __init__(self, scratch_root: str, options: DecodeOptions) -> None:
+        self._scratch_root, self._options = scratch_root, options
         self._turns = Admission(PLACES, RETRY_AFTER_SECONDS)
         self._running: dict[UUID, asyncio.Task[Peaks | None]] = {}
 
@@ -57,7 +58,7 @@ class WaveformCache:
     async def _compute(self, database: Database, reader: Reader, record: CallRecord, job_id: UUID) -> Peaks | None:
         async with self._turns.place(reader.workspace_id, reader.workspace_id):
             try:
-                peaks, seconds = await asyncio.to_thread(compute_waveform, record, self._scratch, self._options)
+                peaks, seconds = await asyncio.to_thread(compute_waveform, record, self._scratch_root, self._options)
             except (CallError, OSError) as error:
                 log.warning("no waveform for call %s: %s", record.call.call_id, type(error).__name__)
                 return None
@@ -70,13 +71,14 @@ class WaveformCache:
             task.exception()  # retrieve it to suppress asyncio's "never retrieved" warning
 
 
-def compute_waveform(record: CallRecord, scratch: str, options: DecodeOptions) -> tuple[Peaks, float]:
+def compute_waveform(record: CallRecord, scratch_root: str, options: DecodeOptions) -> tuple[Peaks, float]:
     """Decode a recording, aligned as its transcript is; return the peak of each slice and the duration in seconds.
 
     Crosstalk between channels is kept: users see what was recorded. Raises as `analyze.load`, and OSError.
     """
     swapped = record.layout is not None and record.layout.swapped
-    loaded = load(record.recordings, options, 2 if record.recording_url2 else None, scratch, swapped=swapped)
+    folder = scratch.local_folder(scratch_root).as_uri()
+    loaded = load(record.recordings, options, 2 if record.recording_url2 else None, folder, swapped=swapped)
     try:
         audio = replace(loaded.audio, paths=()) if isinstance(loaded.audio, Arranged) else loaded.audio
         return peaks_of(audio), audio.duration

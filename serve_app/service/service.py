@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import psutil
 
+from pipeline import scratch
 from pipeline.fetch import handed_in
 from serve_app.service import children, ray_access
 from serve_app.service.environment import LOCAL, haproxy_available, prepare_environment
@@ -120,6 +121,7 @@ class Service:
         """
         started = time.monotonic()
         self.refuse()
+        self._settings.process_options().claim_scratch()
         self._publish()
         database_url = self._state.open()
         self._migrate(database_url)
@@ -186,6 +188,7 @@ class Service:
                 self._ending.set()
                 ray.shutdown()
         self._end_ray()
+        scratch.close()
         self._state.close()
 
     def _publish(self) -> None:

@@ -1,7 +1,8 @@
 """Decoded sound in scratch files: written in blocks, read by range, never in memory as a whole.
 
 A scratch folder belongs to one storage and contains one folder per load, with a headerless file of s16le samples per
-channel. Leftovers of killed processes are removed after a day.
+channel. `pipeline.scratch` removes leftovers of killed processes from local folders at once; elsewhere they are removed
+after a day.
 """
 
 import contextlib

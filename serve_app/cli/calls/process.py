@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 from rich.text import Text
 
+from pipeline import scratch
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
@@ -139,12 +139,9 @@ async def _process_one(
             console.print(line, style="dim", markup=False)
 
     options = settings.process_options()
-    with (
-        console.status("processing ..."),
-        TemporaryDirectory(prefix="switchboard-", ignore_cleanup_errors=True) as folder,
-    ):
-        if options.scratch is None:
-            options = options.model_copy(update={"scratch": Path(folder).as_uri()})
+    if options.scratch is None:
+        options = options.model_copy(update={"scratch": scratch.temporary_root().as_uri()})
+    with console.status("processing ..."):
         journal = PrintedJournal({Stage.FETCH: recordings})
         return await run_pipeline(call, workers, roster, journal, options=options)
 

@@ -19,6 +19,7 @@ from pipeline.journal import MemoryJournal
 from pipeline.options import ProcessOptions
 from pipeline.process import process
 from pipeline.runtime.workers import LocalWorkers
+from pipeline.scratch import OWNER
 from tests.recordings import stored
 from tests.support.calls_by_hand import call
 from tests.synthetic_calls import FOLDER
@@ -36,7 +37,9 @@ TWO = recordings("04_contract_two_files/rep.flac", "04_contract_two_files/custom
 
 def files(folder: Path) -> list[Path]:
     """List files while others remove folders: `Path.rglob` raises for a folder removed in between."""
-    return sorted(Path(where) / name for where, _, names in os.walk(folder) for name in names)
+    return sorted(
+        Path(where) / name for where, _, names in os.walk(folder) for name in names if not name.endswith(OWNER)
+    )
 
 
 @pytest.mark.parametrize("of", [STEREO, TWO], ids=["one file", "two files"])

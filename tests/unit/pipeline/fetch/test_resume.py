@@ -17,6 +17,7 @@ from pipeline.fetch import partial
 from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.partial import OVERLAP
 from pipeline.fetch.storage import INCOMING
+from pipeline.scratch import OWNER
 from tests.recording_server import options, stored_files
 
 BODY = b"RIFF\x24\x00\x01\x00WAVEfmt " + random.Random(1).randbytes(150_000)
@@ -136,7 +137,8 @@ async def test_the_next_attempt_goes_on_under_another_signature_and_what_it_held
     async with sending(Sender([60_000])) as sender:
         with pytest.raises(RecordingTruncated):
             await got(sender, tmp_path, max_resumes=0)
-        assert {path.suffix for path in (tmp_path / INCOMING).iterdir()} == {".part", ".json"}
+        files = [path for path in (tmp_path / INCOMING).rglob("*") if path.is_file()]
+        assert {path.suffix for path in files} == {".part", ".json", OWNER}
         assert b"sig=" not in b"".join(path.read_bytes() for path in (tmp_path / INCOMING).glob("*.json"))
         assert await got(sender, tmp_path, max_resumes=0) == BODY
     assert sender.asked[1] == (60_000 - OVERLAP, '"v1"')
