@@ -2,6 +2,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import Field
+
+FOR_OPERATORS = Field(exclude=True)
+"""Marks a field of a dataclass that the API, events and exports leave out: `worker: Annotated[str, FOR_OPERATORS]`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credential:
