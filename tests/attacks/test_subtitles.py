@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
+import srt
+import webvtt
 
 from pipeline.domain.speech import Transcript, Word
 from serve_app.records import transcripts
@@ -43,6 +45,7 @@ def srt_cues(text: str) -> list[str]:
         assert first == str(number) and re.fullmatch(SRT_TIME, times)
         assert not any("-->" in line for line in lines)
         cues.append("\n".join(lines))
+    assert [cue.content for cue in srt.parse(text, ignore_errors=False)] == cues
     return cues
 
 
@@ -57,6 +60,7 @@ def vtt_cues(text: str) -> list[tuple[str, str]]:
         found = re.fullmatch(r"<v ([^<>\n]*)>([^<>]*)", "\n".join(lines))
         assert found and not re.search(r"&(?!(amp|lt|gt);)", found.group(0))
         cues.append((html.unescape(found.group(1)), html.unescape(found.group(2))))
+    assert [html.unescape(caption.text) for caption in webvtt.from_string(text)] == [words for _, words in cues]
     return cues
 
 

@@ -21,7 +21,7 @@ from serve_app.settings import Settings
 def settings() -> Settings:
     return Settings(
         api={"run_models": ["whisper-tiny.en"]},
-        analysis={"engine": "llm", "base_url": "https://models.example/v1", "model": "m", "api_key": "s3cr3t"}
+        analysis={"engine": "llm", "base_url": "https://models.example/v1", "model": "m", "api_key": "s3cr3t"},
     )
 
 
