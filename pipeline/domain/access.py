@@ -2,10 +2,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import Field
 
-FOR_OPERATORS = Field(exclude=True)
-"""Marks a field of a dataclass that the API, events and exports leave out: `worker: Annotated[str, FOR_OPERATORS]`."""
+class ForOperators:
+    """Marks a field of a dataclass that the API, events and exports leave out: `Annotated[str, FOR_OPERATORS]`."""
+
+    KEY = "x-for-operators"  # of its JSON Schema
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return handler(schema) | {self.KEY: True}
+
+
+FOR_OPERATORS = ForOperators()
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,13 +81,14 @@ def _scalar(value: Any) -> Any:
 
 
 def camelize_schema(part: Any) -> Any:
-    """Return the schema with property names in camelCase."""
+    """Return the schema with property names in camelCase, without fields that are marked `FOR_OPERATORS`."""
     if isinstance(part, list):
         return [camelize_schema(item) for item in part]
     if not isinstance(part, dict):
         return part
     schema = {key: camelize_schema(value) for key, value in part.items()}
     if isinstance(part.get("properties"), dict):
-        schema["properties"] = {camel(name): value for name, value in schema["properties"].items()}
-        schema["required"] = [camel(name) for name in part.get("required", ())]
+        shown = {name: value for name, value in schema["properties"].items() if FOR_OPERATORS.KEY not in value}
+        schema["properties"] = {camel(name): value for name, value in shown.items()}
+        schema["required"] = [camel(name) for name in part.get("required", ()) if name in shown]
     return schema
