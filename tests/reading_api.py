@@ -44,7 +44,7 @@ def served(
         async with await Database.open(url, pool_size=options.POOL_SIZE) as database:
             yield database
 
-    check_run = partial(check, settings=Settings(), over_http=True)
+    check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
     api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store, check_run=check_run)
     with serving.served(api) as base:
         yield base

@@ -30,7 +30,7 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
         async with await Database.open(url, pool_size=reads.POOL_SIZE) as database:
             yield database
 
-    check_run = partial(check, settings=Settings(), over_http=True)
+    check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
     api = build_api(reads, DecodeOptions(), opened, check_run=check_run)
     intake = build_intake(submissions, lambda: open_store(url, submissions.POOL_SIZE, backlog=submissions.backlog))
 

@@ -80,6 +80,7 @@ async def add(
         "team_id": team_id,
         "description": description,
         "id": endpoint_id or uuid4(),
+        "created_by": by and by.key_id,
     }
     inserting = (
         insert(webhook_endpoints).values(**values).on_conflict_do_nothing(index_elements=["id"]).returning(*_COLUMNS)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ from db.core.tables import (
 from db.records import corrections as edits
 from db.records.corrections import CallEdit, EditedCall, EditRows
 from db.secrets.recording_urls import shown
+from pipeline.domain.access import FOR_OPERATORS
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.call import CallState
@@ -60,7 +61,7 @@ class JobSummary:
     kind: str
     state: str  # queued, running, done, failed, superseded
     stage: str | None
-    worker: str | None
+    worker: Annotated[str | None, FOR_OPERATORS]
     attempts: int
     failures: int
     crashes: int

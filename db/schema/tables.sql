@@ -80,6 +80,7 @@ CREATE TABLE api_keys (
     expires_at timestamptz,
     last_used_at timestamptz,  -- to the minute
     channels_swapped boolean,  -- null: as for the team
+    created_by uuid,  -- the key that created it; null: an operator
     CONSTRAINT api_keys_secret_sha256_key UNIQUE (secret_sha256),
     CONSTRAINT api_keys_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
@@ -553,6 +554,7 @@ CREATE TABLE webhook_endpoints (
     disabled_at timestamptz,
     disabled_reason text,
     created_at timestamptz NOT NULL DEFAULT now(),
+    created_by uuid,  -- the API key that created it; null: an operator
     CONSTRAINT webhook_endpoints_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
 CREATE INDEX webhook_endpoints_workspace_idx ON webhook_endpoints (workspace_id);

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.rows import filter_by, read
-from db.core.tables import api_keys
+from db.core.tables import api_keys, webhook_endpoints
 from db.workspace.admin_log import ADMIN, KEY_IS_VALID, Actor, Changing, NotInDirectory, changing
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
@@ -34,7 +34,7 @@ class LastAdminKey(ValueError):
 
 
 class KeyOutlivesParent(ValueError):
-    """A key with the scope `admin` must not expire after the key that creates it."""
+    """A key must not expire after the key that creates it."""
 
 
 class KeyExists(ValueError):
@@ -56,6 +56,7 @@ class KeyInfo:
     expires_at: datetime | None = None
     last_used_at: datetime | None = None  # to the minute
     channels_swapped: bool | None = None  # None: as for its team
+    created_by: UUID | None = None  # the key that created it; None: an operator
 
 
 async def create(
@@ -71,9 +72,10 @@ async def create(
 ) -> tuple[KeyInfo, str]:
     """Create a key and return it with its secret, which is shown only once.
 
-    `expires`: a time, or a duration from now. `channels_swapped`: whether calls submitted with it have the customer on
-    the first channel; None: as for the team. Raises ValueError for no or unknown scopes, UnknownTeam if the workspace
-    or its team does not exist, KeyOutlivesParent, and KeyExists if the id `key_id` is used.
+    `expires`: a time, or a duration from now; None: when the key that creates it expires. `channels_swapped`: whether
+    calls submitted with it have the customer on the first channel; None: as for the team. Raises ValueError for no or
+    unknown scopes, UnknownTeam if the workspace or its team does not exist, KeyOutlivesParent, and KeyExists if the id
+    `key_id` is used.
     """
     requested = set(scopes)
     if not requested or not requested <= SCOPES:
@@ -86,6 +88,7 @@ async def create(
         "scopes": sorted(requested),
         "channels_swapped": channels_swapped,
         "expires_at": sa.func.now() + expires if isinstance(expires, timedelta) else expires,
+        "created_by": by and by.key_id,
     }
     if key_id is not None:
         values["id"] = key_id
@@ -97,13 +100,16 @@ async def create(
 
 
 async def _insert(change: Changing, values: dict[str, Any]) -> KeyInfo:
+    end = await _end_of_creator(change)
+    if values["expires_at"] is None:
+        values["expires_at"] = end
     insertion = insert(api_keys).values(**values).on_conflict_do_nothing(index_elements=["id"])
     rows = await change.run(insertion.returning(*_COLUMNS))
     if not rows:
         raise KeyExists
     key = _info(rows[0])
-    if ADMIN in key.scopes:
-        await _check_end(change, key)
+    if end is not None and (key.expires_at is None or key.expires_at > end):
+        raise KeyOutlivesParent
     await _note(change, "created", key, f"scopes {', '.join(key.scopes)}")
     return key
 
@@ -113,22 +119,25 @@ async def rotate(
 ) -> tuple[KeyInfo, KeyInfo, str] | None:
     """Return the ending key, its replacement, and the secret, shown only once; None: there is no such valid key.
 
-    The old secret works for `grace` more, or until it expires anyway.
+    The old secret works for `grace` more, or until it expires anyway. The replacement counts as the creator of the old
+    key from now on, so that revoking it also revokes the old key and the keys that this one created.
     """
     workspace_id = await _workspace_of(database, key_id)
     if workspace_id is None:
         return None
     end = sa.func.least(api_keys.c.expires_at, sa.func.now() + grace)
-    copied = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
+    copied = ("workspace_id", "team_id", "name", "scopes", "channels_swapped", "created_by")
     secret, stored = _new_secret()
+    new_id = uuid4()
     async with changing(database, workspace_id, by) as change:
         valid = sa.and_(api_keys.c.id == key_id, KEY_IS_VALID)
-        rows = await change.run(sa.update(api_keys).where(valid).values(expires_at=end).returning(*_COLUMNS))
-        if not rows:
+        current = await change.run(sa.select(*_COLUMNS).where(valid))
+        if not current:
             return None
-        old = _info(rows[0])
-        values = stored | {name: rows[0]._mapping[name] for name in copied}
+        values = stored | {"id": new_id} | {name: current[0]._mapping[name] for name in copied}
         new = _info((await change.run(sa.insert(api_keys).values(**values).returning(*_COLUMNS)))[0])
+        update = sa.update(api_keys).where(api_keys.c.id == key_id).values(expires_at=end, created_by=new_id)
+        old = _info((await change.run(update.returning(*_COLUMNS)))[0])
         await _note(change, "rotated", old, f"by {new.key_id}")
         await _note(change, "created", new, f"scopes {', '.join(new.scopes)}")
     return old, new, secret
@@ -193,25 +202,48 @@ async def list_keys(
     return [_info(row) for row in rows]
 
 
-async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = None, by: Actor | None = None) -> bool:
-    """Revoke a key permanently. Return False if there is no such key, or it is already revoked.
+async def revoke(
+    database: Database,
+    key_id: UUID,
+    workspace_id: UUID | None = None,
+    by: Actor | None = None,
+    keep_created: bool = False,
+) -> tuple[KeyInfo, ...]:
+    """Revoke a key permanently, and unless `keep_created` the keys that it created, those that they created, and so on.
 
-    With a workspace, only a key of it. The holder of a key cannot revoke the workspace's last key with the scope
-    `admin` (LastAdminKey): without it, only an operator could create another one.
+    Return the keys that it revoked; none if there is no such key, or all of them are revoked already. Sessions end with
+    their key. Webhooks that the revoked keys created are disabled, unless `keep_created`. With a workspace, only a key
+    of it. The holder of a key cannot revoke the workspace's last key with the scope `admin` (LastAdminKey): without it,
+    only an operator could create another one.
     """
     home = await _workspace_of(database, key_id)
     if home is None or workspace_id not in (None, home):
-        return False
+        return ()
+    chosen = sa.select(api_keys.c.id).where(api_keys.c.id == key_id)
+    if not keep_created:
+        line = chosen.cte("line", recursive=True)
+        line = line.union(sa.select(api_keys.c.id).join(line, api_keys.c.created_by == line.c.id))
+        chosen = sa.select(line.c.id)
     async with changing(database, home, by) as change:
-        live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+        live = sa.and_(api_keys.c.id.in_(chosen), api_keys.c.revoked_at.is_(None))
         rows = await change.run(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()).returning(*_COLUMNS))
-        if not rows:
-            return False
-        key = _info(rows[0])
-        if ADMIN in key.scopes and key.team_id is None and change.by.key_id is not None:
+        revoked = tuple(sorted(map(_info, rows), key=lambda key: (key.key_id != key_id, key.created_at)))
+        if change.by.key_id is not None and any(ADMIN in key.scopes and key.team_id is None for key in revoked):
             await _require_other_admin_key(change)
-        await _note(change, "revoked", key)
-    return True
+        for key in revoked:
+            await _note(change, "revoked", key, "" if key.key_id == key_id else f"created by key {key.created_by}")
+        if not keep_created:
+            await _disable_webhooks(change, chosen)
+    return revoked
+
+
+async def _disable_webhooks(change: Changing, creators: sa.Select[Any]) -> None:
+    """Disable the webhooks that these keys created: otherwise they send records to its holder from now on."""
+    hooks = webhook_endpoints
+    enabled = sa.and_(hooks.c.created_by.in_(creators), hooks.c.disabled_at.is_(None))
+    update = sa.update(hooks).where(enabled).values(disabled_at=sa.func.now(), disabled_reason="Its key was revoked.")
+    for hook in await change.run(update.returning(hooks.c.id, hooks.c.description, hooks.c.team_id)):
+        await change.note("disabled", "webhook", hook.id, hook.description, "its key was revoked", hook.team_id)
 
 
 async def _require_other_admin_key(change: Changing) -> None:
@@ -221,13 +253,10 @@ async def _require_other_admin_key(change: Changing) -> None:
         raise LastAdminKey
 
 
-async def _check_end(change: Changing, key: KeyInfo) -> None:
-    """Raise KeyOutlivesParent, so that a key that expires creates none that can create keys after that."""
-    if change.by.key_id is None:
-        return
-    (parent,) = await change.run(sa.select(api_keys.c.expires_at).where(api_keys.c.id == change.by.key_id))
-    if parent.expires_at is not None and (key.expires_at is None or key.expires_at > parent.expires_at):
-        raise KeyOutlivesParent
+async def _end_of_creator(change: Changing) -> datetime | None:
+    """Return when the key that makes the change expires; None: never, or an operator makes it."""
+    query = sa.select(api_keys.c.expires_at).where(api_keys.c.id == change.by.key_id)
+    return next((row.expires_at for row in await change.run(query)), None)
 
 
 async def _note(change: Changing, action: str, key: KeyInfo, detail: str = "") -> None:

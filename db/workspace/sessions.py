@@ -26,6 +26,7 @@ LINK_LIFE = timedelta(hours=1)  # until it must be used
 SESSION_LIFE = timedelta(days=7)  # until the next sign-in
 RETENTION = timedelta(days=30)  # after its end
 MAX_USER_AGENT_LENGTH = 300  # stored characters
+MAX_SESSIONS = 20  # of one key; a link opens one
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,18 @@ async def open_by_link(database: Database, secret: str, user_agent: str) -> str 
 
 
 async def open_by_key(database: Database, sender: Sender, user_agent: str) -> str:
-    """Return the secret of a new session of a key's sender; it ends with the key."""
-    name = sa.select(api_keys.c.name).where(api_keys.c.id == sender.key_id)
+    """Return the secret of a new session of a key's sender; it ends with the key, or as the oldest of too many."""
+    # The lock lets sign-ins with one key take turns, so that they do not exceed the limit together.
+    name = sa.select(api_keys.c.name).where(api_keys.c.id == sender.key_id).with_for_update(key_share=True)
     async with database.transaction(sender.workspace_id) as connection:
         scope = {
             "workspace_id": sender.workspace_id,
             "team_id": sender.team_id,
             "name": (await connection.execute(name)).scalar_one(),
         }
-        return await _open(connection, scope, sender.key_id, user_agent)
+        secret = await _open(connection, scope, sender.key_id, user_agent)
+        await _end_oldest(connection, sender)
+        return secret
 
 
 async def find(database: Database, secret: str) -> Viewer | None:
@@ -232,6 +236,14 @@ async def _open(connection: AsyncConnection, scope: dict[str, Any], key_id: UUID
     }
     await connection.execute(sa.insert(console_sessions).values(**values))
     return secret
+
+
+async def _end_oldest(connection: AsyncConnection, sender: Sender) -> None:
+    """Delete the sessions of a key beyond `MAX_SESSIONS`: those that ended first, then the oldest."""
+    of_key = (console_sessions.c.workspace_id == sender.workspace_id, console_sessions.c.key_id == sender.key_id)
+    order = (sa.not_(_LIVE), console_sessions.c.created_at.desc(), console_sessions.c.id)
+    excess = sa.select(console_sessions.c.id).where(*of_key).order_by(*order).offset(MAX_SESSIONS)
+    await connection.execute(sa.delete(console_sessions).where(console_sessions.c.id.in_(excess)))
 
 
 def _digest(secret: str) -> bytes:

@@ -5,9 +5,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+
+from pipeline.domain.access import FOR_OPERATORS
 
 SAMPLE_RATE = 16_000  # Hz; everything after decoding works at this rate
 
@@ -16,10 +19,10 @@ REP, CUSTOMER = 0, 1  # channel 0 is the sender's own line, channel 1 the other 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A fetched file. `uri` is an fsspec address in our own storage, never the sender's URL."""
+    """A fetched file."""
 
     channel: int  # 0: recordingUrl, 1: recordingUrl2
-    uri: str
+    uri: Annotated[str, FOR_OPERATORS]  # an fsspec address in our own storage, never the sender's URL
     sha256: str
     size_bytes: int
     media_type: str | None = None  # as the server declared it; decoding does not trust it

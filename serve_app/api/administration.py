@@ -25,7 +25,7 @@ from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Handler, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, IdTaken, InUse, LastKey, NoSuchObject, OutsideTeam
-from serve_app.api.queries import ChangeListQuery, NoQuery
+from serve_app.api.queries import ChangeListQuery, KeyRevocationQuery, NoQuery
 from serve_app.api.routing import Route
 from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.http.json_body import Fault
@@ -193,7 +193,7 @@ async def create_key(writing: Writing) -> Response:
             "it, revoke the key and create another one."
         ) from None
     except keys.KeyOutlivesParent:
-        message = "expiresAt: a key with the scope admin must not outlive the key that creates it."
+        message = "expiresAt: a key must not outlive the key that creates it."
         raise AdminBodyRefused([Fault("/expiresAt", message)]) from None
     answer = answer_with(CreatedKey(key, secret), 201)
     answer.headers["Cache-Control"] = "no-store"
@@ -209,11 +209,12 @@ async def change_key(writing: Writing) -> Response:
     return answer_with(changed)
 
 
-async def revoke_key(writing: Writing) -> Response:
-    """Revoke the key; return a key that is revoked already unchanged."""
+async def revoke_key(writing: ApiRequest[KeyRevocationQuery]) -> Response:
+    """Revoke the key and the keys that it created; return a key that is revoked already unchanged."""
     key = await _key(writing)
+    keep = writing.query.keep_created
     try:
-        await _or_refuse(keys.revoke(writing.database, key.key_id, key.workspace_id, actor(writing)))
+        await _or_refuse(keys.revoke(writing.database, key.key_id, key.workspace_id, actor(writing), keep))
     except keys.LastAdminKey:
         raise LastKey from None
     return answer_with(await _key(writing))
@@ -250,7 +251,7 @@ async def _member(writing: Writing) -> DirectoryMember:
     return member
 
 
-async def _key(writing: Writing) -> KeyInfo:
+async def _key(writing: ApiRequest[Any]) -> KeyInfo:
     key_id = writing.request.path_params["key_id"]
     for key in await keys.list_keys(writing.database, writing.reader, key_id):
         return key
@@ -308,7 +309,15 @@ ROUTES = (
     _route(
         "PATCH", KEY, change_key, "Rename a key, or set which party is on the first channel", KeyInfo, bodies.KeyChanges
     ),
-    _route("DELETE", KEY, revoke_key, "Revoke a key; it stays in the list", KeyInfo),
+    Route(
+        KEY,
+        revoke_key,
+        KeyRevocationQuery,
+        "Revoke a key and the keys that it created; they stay in the list",
+        KeyInfo,
+        method="DELETE",
+        admin=True,
+    ),
     Route(
         "/changes",
         list_changes,

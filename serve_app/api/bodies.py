@@ -155,7 +155,9 @@ class NewKey(Body):
     name: Name
     scopes: list[Literal["submit", "read", "edit", "admin"]] = Field(min_length=1, max_length=4)
     team_id: Id | None = Field(None, description="Unset: workspace-wide; with a key of a team, that team.")
-    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(None, description="Unset: never.")
+    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
+        None, description="Unset: when the key that creates it expires."
+    )
     channels_swapped: bool | None = Field(None, description="For calls of this key; unset: the setting of the team.")
 
 

@@ -83,7 +83,7 @@ class CalibrationRefusal(Refusal):
 
 
 class LastKey(Refusal):
-    """This is the last admin key of the workspace. Create another one first; an operator can revoke it."""
+    """This is the last admin key of the workspace. Create another one first, and keep it with keepCreated=true."""
 
     status, kind, title = 409, "last-admin-key", "The last admin key cannot be revoked"
 

@@ -59,6 +59,16 @@ class NoQuery(QueryParameters):
     """No parameters."""
 
 
+class KeyRevocationQuery(QueryParameters):
+    """What a revocation includes."""
+
+    keep_created: bool = Field(
+        False,
+        description="true: the keys and webhooks that the key created stay valid. false: those keys are revoked, and "
+        "the webhooks disabled.",
+    )
+
+
 class CallQuery(QueryParameters):
     """Filters of calls."""
 

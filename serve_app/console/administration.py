@@ -34,7 +34,10 @@ def actor(visit: Visit) -> Actor:
 
 
 async def create_key(visit: Visit) -> Response:
-    """Create a key and show its secret once. A resubmitted form redirects, since its key exists already."""
+    """Create a key, which expires with the session's key, and show its secret once.
+
+    A resubmitted form redirects, since its key exists already.
+    """
     by = actor(visit)
     form = await read_form(visit.request)
     name = " ".join(form.get("name", "").replace("\x00", "").split())
@@ -54,8 +57,6 @@ async def create_key(visit: Visit) -> Response:
         )
     except keys.KeyExists:
         return visit.go(PAGE)
-    except keys.KeyOutlivesParent:
-        return visit.problem(sentences.KEY_OUTLIVES, 409)
     except (UnknownTeam, UnicodeEncodeError):
         raise NotUnderstood from None
     except NotAdmin:
@@ -66,8 +67,9 @@ async def create_key(visit: Visit) -> Response:
 async def revoke_key(visit: Visit) -> Response:
     by = actor(visit)
     key = await _key(visit)
+    keep = bool((await read_form(visit.request)).get("keep-created"))
     try:
-        await keys.revoke(visit.database, key.key_id, key.workspace_id, by)
+        await keys.revoke(visit.database, key.key_id, key.workspace_id, by, keep)
     except keys.LastAdminKey:
         return visit.problem(sentences.LAST_ADMIN_KEY, 409)
     except NotAdmin:

@@ -21,8 +21,10 @@ NOT_KEPT = "The correction could not be saved."
 REFUSED = ("Request not possible", "Go back and try again.")
 
 KEY_INCOMPLETE = ("Name and scope required", "Go back, enter a name and select at least one scope.")
-KEY_OUTLIVES = ("Key not created", "Your own key expires. An admin key that you create cannot last longer.")
-LAST_ADMIN_KEY = ("Last admin key cannot be revoked", "Create another admin key first.")
+LAST_ADMIN_KEY = (
+    "Last admin key cannot be revoked",
+    "Create another admin key first, or keep the keys that it created.",
+)
 ADMIN_ONLY = ("Admins only", "Sign in with a key that has the scope admin.")
 OF_ALL_TEAMS = ("Workspace-wide", "Your key is limited to one team. Sign in with a key for the whole workspace.")
 FORM_INCOMPLETE = ("Could not be saved", "Go back and check the name and the other fields.")

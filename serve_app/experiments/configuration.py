@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from rapidfuzz import fuzz
 from rapidfuzz import process as matching
 
+from pipeline import asr
 from pipeline.engines.registry import EngineOptions, digest_of
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Recognition
@@ -66,7 +67,8 @@ def parse(assignments: Iterable[str]) -> Set:
 def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
     """Return the changes if the service accepts them. Raises `SettingRefused`, with a suggestion for a misspelled name.
 
-    `over_http`: a checkpoint must be named as in the store or in the service's settings: no paths, no hub.
+    `over_http`: the run may start engines only with the models of `settings.api.run_models`, and no setting of it may
+    name a path, a repository or a server.
     """
     for group, values in changes.items():
         if group not in GROUPS:
@@ -75,8 +77,33 @@ def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
             raise SettingRefused(f"{group!r} is not a group of settings that a run may set. {hint}")
         for name, value in values.items():
             _check_one(group, name, value, settings, over_http)
-    _merged(changes, settings)
+    merged = _merged(changes, settings)
+    if over_http:
+        for name, model in _new_models(merged, settings):
+            if model not in settings.api.run_models:
+                raise SettingRefused(
+                    f"A run over HTTP may not start an engine with {name}={model}. Operators allow models with "
+                    "SWITCHBOARD_API__RUN_MODELS, or create the run: `switchboard runs create`."
+                )
     return changes
+
+
+def _new_models(merged: Settings, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the setting and the name of each model that a run uses with an engine other than the service's."""
+    started = {
+        group
+        for group in ("asr", "alignment", "diarization")
+        if without_secrets(getattr(merged, group)) != without_secrets(getattr(settings, group))
+    }
+    if started & {"asr", "alignment"}:  # they run in one process
+        yield "asr.model", merged.asr.model
+        if merged.alignment.on and hasattr(asr.engine_class(merged.asr), "needs_aligner"):
+            yield "alignment.model", merged.alignment.model
+    if "diarization" in started:
+        yield "diarization.pipeline", merged.diarization.pipeline
+    analysis, current = merged.analysis, settings.analysis
+    if analysis.engine != "rules" and (analysis.engine, analysis.model) != (current.engine, current.model):
+        yield "analysis.model", analysis.model or analysis.engine
 
 
 def _check_one(group: str, name: str, value: Any, settings: Settings, over_http: bool) -> None:
@@ -88,24 +115,28 @@ def _check_one(group: str, name: str, value: Any, settings: Settings, over_http:
         raise SettingRefused(f"{group}.{name} is a secret and is not stored with a run: set it for the service.")
     if not over_http:
         return
-    if name in OPERATOR_SETTINGS:
+    if name in OPERATOR_SETTINGS or name not in _fields(getattr(settings, group), True, built_in=True):
         raise SettingRefused(f"{group}.{name} is set by operators: `switchboard runs create` on the service's machine.")
     current = getattr(settings, group).model_dump(mode="json").get(name)
-    if isinstance(value, str) and value != current and any(sign in value for sign in "/\\~"):
+    if value != current and any(sign in str(value) for sign in "/\\~"):
         raise SettingRefused(
             f"{group}.{name}: over HTTP, name a checkpoint of the store (`switchboard checkpoints list`), not a path "
             "or a repository."
         )
 
 
-def _fields(options: BaseModel, changes_engine: bool = False) -> dict[str, bool]:
-    """Return the settings of a group, by name, and whether each is a secret; of engines, those of all of them."""
+def _fields(options: BaseModel, changes_engine: bool = False, built_in: bool = False) -> dict[str, bool]:
+    """Return the settings of a group, by name, and whether each is a secret; of engines, those of all of them.
+
+    `built_in`: leave out settings of engines of other packages, which may name servers and files.
+    """
     kinds = [type(options)]
     if changes_engine and isinstance(options, EngineOptions):
         kinds += [kind for _, kind in type(options).of_engines()]
     return {
         name: SecretStr in (field.annotation, *get_args(field.annotation))
         for kind in kinds
+        if not built_in or kind.__module__.startswith("pipeline.")
         for name, field in kind.model_fields.items()
     }
 

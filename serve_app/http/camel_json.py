@@ -5,27 +5,34 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from enum import Enum
+from functools import cache
 from typing import Any
+
+from pipeline.domain.access import FOR_OPERATORS
 
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _WIRE_NAMES = {"from_number": "from", "to_number": "to", "state": "status"}  # as in /submit
 
 
-def to_camel_json(value: Any, keys_are_names: bool = True) -> Any:
+def to_camel_json(value: Any, keys_are_names: bool = True, for_operators: bool = False) -> Any:
     """Return the JSON form with names in camelCase, as over HTTP and in events.
 
+    Fields marked `FOR_OPERATORS` are left out unless `for_operators`.
     Keys of a mapping inside a dataclass are data (teams, metrics) and stay unchanged; those of the value of a finding
     and of the evidence of a layout are names. `keys_are_names`: whether the keys of a mapping are names.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {camel(name): to_camel_json(item, name in ("value", "evidence")) for name, item in fields(value).items()}
+        return {
+            wire_name: to_camel_json(getattr(value, name), name in ("value", "evidence"), for_operators)
+            for name, wire_name in _names(type(value), for_operators)
+        }
     if isinstance(value, Mapping):
         return {
-            camel(str(key)) if keys_are_names else str(key): to_camel_json(item, keys_are_names)
+            camel(str(key)) if keys_are_names else str(key): to_camel_json(item, keys_are_names, for_operators)
             for key, item in value.items()
         }
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
-        return [to_camel_json(item, keys_are_names) for item in value]
+        return [to_camel_json(item, keys_are_names, for_operators) for item in value]
     return _scalar(value)
 
 
@@ -45,6 +52,16 @@ def _finite(shown: Any) -> Any:
     if isinstance(shown, list):
         return [_finite(value) for value in shown]
     return None if isinstance(shown, float) and not math.isfinite(shown) else shown
+
+
+@cache
+def _names(kind: type, for_operators: bool) -> tuple[tuple[str, str], ...]:
+    """Return the names of a dataclass's fields, in Python and on the wire."""
+    return tuple(
+        (field.name, camel(field.name))
+        for field in dataclasses.fields(kind)
+        if for_operators or FOR_OPERATORS not in getattr(field.type, "__metadata__", ())
+    )
 
 
 def fields(value: Any) -> dict[str, Any]:
@@ -84,13 +101,14 @@ def _scalar(value: Any) -> Any:
 
 
 def camelize_schema(part: Any) -> Any:
-    """Return the schema with property names in camelCase."""
+    """Return the schema with property names in camelCase, without fields that are marked `FOR_OPERATORS`."""
     if isinstance(part, list):
         return [camelize_schema(item) for item in part]
     if not isinstance(part, dict):
         return part
     schema = {key: camelize_schema(value) for key, value in part.items()}
     if isinstance(part.get("properties"), dict):
-        schema["properties"] = {camel(name): value for name, value in schema["properties"].items()}
-        schema["required"] = [camel(name) for name in part.get("required", ())]
+        shown = {name: value for name, value in schema["properties"].items() if FOR_OPERATORS.KEY not in value}
+        schema["properties"] = {camel(name): value for name, value in shown.items()}
+        schema["required"] = [camel(name) for name in part.get("required", ()) if name in shown]
     return schema

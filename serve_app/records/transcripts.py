@@ -1,8 +1,11 @@
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.domain.speech import Label, LabelKind, Transcript, Turn, Word, text_of
 
 LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
+WORD_JOINER = "\u2060"  # invisible
+_REFERENCE = re.compile(r"&(?=#?\w+;)")  # of HTML, such as "&lt;"
 
 
 def who(turn: Turn) -> str:
@@ -21,14 +24,17 @@ def clock(seconds: float | None) -> str:
 
 def text(transcript: Transcript) -> str:
     return "".join(
-        f"[{_time(turn.start, '.')[:8]}] {who(turn)}: {turn.text}\n" for turn in transcript.turns if turn.words
+        f"[{_time(turn.start, '.')[:8]}] {_single_line(who(turn))}: {_single_line(turn.text)}\n"
+        for turn in transcript.turns
+        if turn.words
     )
 
 
 def srt(transcript: Transcript) -> str:
-    """Return SubRip subtitles."""
+    """Return SubRip subtitles. Words cannot end a subtitle, begin another one, or set its style."""
     return "".join(
-        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{who(turn)}: {text_of(words)}\n\n"
+        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n"
+        f"{_for_subrip(who(turn))}: {_for_subrip(text_of(words))}\n\n"
         for number, (turn, words) in enumerate(_lines(transcript), 1)
     )
 
@@ -36,7 +42,8 @@ def srt(transcript: Transcript) -> str:
 def vtt(transcript: Transcript) -> str:
     """Return WebVTT subtitles; speakers are voice tags."""
     cues = (
-        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {who(turn)}>{_escaped(text_of(words))}\n\n"
+        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n"
+        f"<v {_for_webvtt(who(turn))}>{_for_webvtt(text_of(words))}\n\n"
         for turn, words in _lines(transcript)
     )
     return "WEBVTT\n\n" + "".join(cues)
@@ -60,8 +67,23 @@ def _lines(transcript: Transcript) -> list[tuple[Turn, list[Word]]]:
     return lines
 
 
-def _escaped(text_: str) -> str:
-    return text_.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _single_line(text_: str) -> str:
+    """Return text with single spaces: a line break in a word would end the line, an empty line the subtitle."""
+    return " ".join(text_.split())
+
+
+def _for_webvtt(text_: str) -> str:
+    return _single_line(text_).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _for_subrip(text_: str) -> str:
+    """Return text without tags: `<b>`, and `{\\an8}` of players that read SubRip as SubStation Alpha.
+
+    SubRip has no escapes of its own. Players that read tags read `&lt;` too; an ampersand is escaped only where it
+    would be read as the beginning of one, since other players would show "R&amp;D".
+    """
+    escaped = _REFERENCE.sub("&amp;", _single_line(text_)).replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace("{", "{" + WORD_JOINER)
 
 
 def _time(seconds: float, point: str) -> str:

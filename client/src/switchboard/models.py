@@ -235,7 +235,6 @@ class JobSummary(Model):
     kind: str
     status: str
     stage: str | None
-    worker: str | None
     attempts: int
     failures: int
     crashes: int
@@ -377,10 +376,9 @@ class Rate(Model):
 
 
 class Recording(Model):
-    """A fetched file. `uri` is an fsspec address in our own storage, never the sender's URL."""
+    """A fetched file."""
 
     channel: int
-    uri: str
     sha256: str
     size_bytes: int
     media_type: str | None = None

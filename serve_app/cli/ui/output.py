@@ -123,7 +123,7 @@ def progress_bar(disable: bool = False) -> "Progress":
 
 def print_json(data: Any) -> None:
     """Print dataclasses, mappings and lists of them as indented JSON on stdout."""
-    print(json.dumps(to_camel_json(data), indent=2, ensure_ascii=False))
+    print(json.dumps(to_camel_json(data, for_operators=True), indent=2, ensure_ascii=False))
 
 
 def moment(time: datetime | None) -> str:

@@ -228,13 +228,26 @@ async def update(
 
 
 @app.writes()
-async def revoke(database: "Database", key_id: KeyId) -> Result:
-    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed."""
-    revoked = await keys.revoke(database, key_id)
+async def revoke(
+    database: "Database",
+    key_id: KeyId,
+    keep_created: Annotated[
+        bool, typer.Option("--keep-created", help="Keys and webhooks that the key created stay valid.")
+    ] = False,
+) -> Result:
+    """Revoke a key immediately: the service then responds 401. Calls already accepted are still processed.
+
+    Keys that it created are revoked too, and its webhooks disabled, unless you add --keep-created.
+
+    Example:
+
+      switchboard keys revoke 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --keep-created
+    """
+    revoked = await keys.revoke(database, key_id, keep_created=keep_created)
     unknown = f"No valid key has the id {key_id}: it does not exist, or was revoked before."
     return Result(
-        {"key_id": str(key_id), "revoked": revoked},
-        f"Revoked {key_id}." if revoked else (),
+        {"key_id": str(key_id), "revoked": bool(revoked), "keys": revoked},
+        [f"Revoked {key.key_id} ({key.name})." for key in revoked],
         warnings=() if revoked else (unknown,),
         failed=not revoked,
     )

@@ -93,6 +93,7 @@ def test_every_list_may_be_written_with_commas(monkeypatch: pytest.MonkeyPatch) 
     given = {
         "SIGNING_PARAMETERS": "X-Amz-*,sig",
         "SECRETS_KEYS": ",".join(keys),
+        "API__RUN_MODELS": "whisper-tiny.en,campplus",
         "FETCH__ALLOWED_HOSTS": "pbx",
         "FETCH__PORTS": "443,8000-9000",
         "WEBHOOKS__ALLOWED_HOSTS": "a.internal,b.internal",

@@ -231,7 +231,7 @@ async def test_subtitles_read_by_other_libraries_are_the_transcript(api: Api) ->
     words = [word for turn in turns for word in turn["words"]]
     subrip = list(srt.parse(api.get(f"/calls/{call_id}/transcript.srt").text, ignore_errors=False))
     spoken = [cue.content.partition(": ") for cue in subrip]
-    assert " ".join(said for _, _, said in spoken) == " ".join(word["text"] for word in words)
+    assert html.unescape(" ".join(said for _, _, said in spoken)) == " ".join(word["text"] for word in words)
     assert spoken[0][0] == "rep" and {who for who, _, _ in spoken[1:]} == {"customer"}
     assert subrip[0].start.total_seconds() == pytest.approx(words[0]["start"], abs=0.001)
     assert subrip[-1].end.total_seconds() == pytest.approx(words[-1]["end"], abs=0.001)

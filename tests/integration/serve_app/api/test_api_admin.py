@@ -304,11 +304,13 @@ async def test_the_last_admin_key_stays_and_a_revoked_one_is_listed(admin: Admin
     told = await admin.refused(409, "DELETE", f"/keys/{own['keyId']}")
     assert told["type"] == "urn:switchboard:problem:last-admin-key" and "Create another one" in told["detail"]
     another = await admin.ok("POST", "/keys", name="another", scopes=["admin"])
-    assert (await admin.ok("DELETE", f"/keys/{own['keyId']}"))["revokedAt"]
+    told = await admin.refused(409, "DELETE", f"/keys/{own['keyId']}")
+    assert "keepCreated=true" in told["detail"], "the other one would end with the key that created it"
+    assert (await admin.ok("DELETE", f"/keys/{own['keyId']}?keepCreated=true"))["revokedAt"]
     await admin.refused(401, "GET", "/keys")
     shown = (await admin.ok("GET", "/keys", another["secret"]))["items"]
     assert [one["revokedAt"] is not None for one in shown if one["keyId"] == own["keyId"]] == [True]
-    again = await admin.ok("DELETE", f"/keys/{own['keyId']}", another["secret"])
+    again = await admin.ok("DELETE", f"/keys/{own['keyId']}?keepCreated=true", another["secret"])
     assert again["revokedAt"]
 
 
@@ -316,8 +318,10 @@ async def test_an_admin_key_makes_none_that_outlives_it(admin: Admin) -> None:
     ends = datetime.now(UTC) + timedelta(hours=1)
     short = await key_of(admin.world, expires=ends)
     body = {"name": "x", "scopes": ["admin"]}
-    told = await admin.refused(400, "POST", "/keys", short, **body)
+    told = await admin.refused(400, "POST", "/keys", short, **body, expiresAt=(ends + timedelta(days=1)).isoformat())
     assert told["errors"][0]["pointer"] == "/expiresAt"
+    unset = await admin.ok("POST", "/keys", short, **body)
+    assert datetime.fromisoformat(unset["key"]["expiresAt"]) == ends
     await admin.ok("POST", "/keys", short, **body, expiresAt=(ends - timedelta(minutes=1)).isoformat())
     await admin.refused(400, "POST", "/keys", **body, expiresAt="2020-01-01T00:00:00Z")
 

@@ -62,7 +62,7 @@ async def test_a_key_is_created_shown_once_and_revoked(site: httpx.AsyncClient, 
     page = (await site.get("/workspace")).text
     assert secret not in page and EVIL not in page and EVIL not in created.text
     assert "&lt;script&gt;" in page and "&lt;script&gt;" in created.text
-    assert (await site.post(f"/workspace/keys/{sender.key_id}/revoke")).status_code == 303
+    assert (await site.post(f"/workspace/keys/{sender.key_id}/revoke", data={"keep-created": ""})).status_code == 303
     assert await keys.find(world.database, secret) is None
     lines = [(change.action, change.who, change.session_id is not None) for change in (await changes(world))[:2]]
     assert lines == [("revoked", "Ana", True), ("created", "Ana", True)]
@@ -70,7 +70,7 @@ async def test_a_key_is_created_shown_once_and_revoked(site: httpx.AsyncClient, 
 
 async def test_the_last_admin_key_stays_and_bad_forms_are_told(site: httpx.AsyncClient, world: World) -> None:
     key_id = await signed_in(site, world, "admin")
-    answer = await site.post(f"/workspace/keys/{key_id}/revoke")
+    answer = await site.post(f"/workspace/keys/{key_id}/revoke", data={"keep-created": ""})
     assert answer.status_code == 409 and "Create another admin key first" in answer.text
     assert (await site.post("/workspace/keys", data={"name": " ", "scope-read": "1"})).status_code == 400
     assert (await site.post("/workspace/keys", data={"name": "x"})).status_code == 400

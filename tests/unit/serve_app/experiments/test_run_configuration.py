@@ -20,7 +20,8 @@ from serve_app.settings import Settings
 @pytest.fixture
 def settings() -> Settings:
     return Settings(
-        analysis={"engine": "llm", "base_url": "https://models.example/v1", "model": "m", "api_key": "s3cr3t"}
+        api={"run_models": ["whisper-tiny.en"]},
+        analysis={"engine": "llm", "base_url": "https://models.example/v1", "model": "m", "api_key": "s3cr3t"},
     )
 
 
