@@ -255,7 +255,8 @@ def chosen(route: Route, ours: Ids, theirs: Ids) -> Iterator[tuple[Request, Requ
     for field in id_fields(route):
         for name in CHOSEN:
             (path, body), (_, again) = requests(route, ours)[0], requests(route, ours)[0]
-            yield (path, {**body, field: theirs[name]}), (path, {**again, field: str(uuid4())})
+            if field not in body:  # `pairs` has the others
+                yield (path, {**body, field: theirs[name]}), (path, {**again, field: str(uuid4())})
 
 
 WRONG_IN_PATHS = ("x", "%00", "%ff", "%ED%A0%80", "9" * 5000, "0" * 32, "..%2f..")
