@@ -3,6 +3,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
+from uuid import UUID, uuid4, uuid5
 
 import phonenumbers
 
@@ -82,3 +83,11 @@ def e164(number: str, default_country: str | None) -> str | None:
     if not (phonenumbers.is_possible_number(parsed) if international else phonenumbers.is_valid_number(parsed)):
         return None
     return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
+
+
+def new_id(workspace_id: UUID, idempotency_key: UUID | None = None) -> UUID:
+    """Return the id of a new object, the same for each request of the workspace with this key.
+
+    Ids are unique in the whole service. If clients chose them, a refusal would reveal those of other workspaces.
+    """
+    return uuid4() if idempotency_key is None else uuid5(workspace_id, str(idempotency_key))

@@ -107,8 +107,10 @@ async def create(
 ) -> Calibration:
     """Create a calibration of completed calls with the present scorecard; the machine's present answers are stored.
 
-    `calibration_id`: a client-generated id, which makes the request idempotent. Raises `CallsUnfit`,
-    `CalibrationRefused` if the name is taken, and `questions.NoSuchQuestion` for an unknown scorecard.
+    `calibration_id`: the same in a repeated request, which then creates nothing. No other workspace may have it.
+
+    Raises `CallsUnfit`, `CalibrationRefused` if the name is taken, and `questions.NoSuchQuestion` for an unknown
+    scorecard.
     """
     unique_ids = list(dict.fromkeys(call_ids))
     if not 1 <= len(unique_ids) <= MAX_CALLS:

@@ -88,7 +88,7 @@ async def create(
 ) -> tuple[Run, list[UUID]]:
     """Create a run of the completed calls; return it and the calls left out.
 
-    `run_id`: a client-generated id, which makes the request idempotent.
+    `run_id`: the same in a repeated request, which then creates nothing. No other workspace may have it.
 
     Raises `RunRefused` for no calls or too many, and for a name that another run has.
     """

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from db.core.identity import new_id
 from db.core.pages import Page
 from db.search import people_list
 from db.workspace import admin_log, directory, keys, llm_usage, removal
@@ -71,12 +72,14 @@ async def list_teams(reading: Writing) -> Response:
 async def create_team(writing: Writing) -> Response:
     require_workspace_key(writing, "new teams")
     body = await read_admin_body(writing.request, bodies.NewTeam)
-    fields = (writing.reader.workspace_id, body.name, body.team_id, body.channels_swapped)
+    home = writing.reader.workspace_id
+    team_id = new_id(home, body.idempotency_key)
+    fields = (home, body.name, team_id, body.channels_swapped)
     try:
         return answer_with(await _or_refuse(directory.create_team(writing.database, *fields, by=actor(writing))), 201)
     except directory.AlreadyExists:
-        team = Team(body.team_id or UUID(int=0), writing.reader.workspace_id, body.name, body.channels_swapped)
-        return _repeated(team, await directory.find_team(writing.database, writing.reader, team.team_id))
+        team = Team(team_id, home, body.name, body.channels_swapped)
+        return _repeated(team, await directory.find_team(writing.database, writing.reader, team_id))
 
 
 async def change_team(writing: Writing) -> Response:
@@ -135,11 +138,11 @@ async def create_contact(writing: Writing) -> Response:
     require_workspace_key(writing, "contacts")
     body = await read_admin_body(writing.request, bodies.NewContact)
     home, details = writing.reader.workspace_id, (body.name, body.company, body.email, body.phone)
+    contact_id = new_id(home, body.idempotency_key)
     try:
-        creation = directory.add_contact(writing.database, home, *details, body.contact_id, actor(writing))
+        creation = directory.add_contact(writing.database, home, *details, contact_id, actor(writing))
         return answer_with(await _or_refuse(creation), 201)
     except directory.AlreadyExists:
-        contact_id = body.contact_id or UUID(int=0)
         existing = await directory.find_contact(writing.database, writing.reader, contact_id)
         number = await directory.number(writing.database, home, body.phone)
         return _repeated(Contact(str(contact_id), body.name, body.company, body.email, number), existing)
@@ -183,14 +186,14 @@ async def create_key(writing: Writing) -> Response:
         body.expires_at,
         body.channels_swapped,
         actor(writing),
-        body.key_id,
+        new_id(writing.reader.workspace_id, body.idempotency_key),
     )
     try:
         key, secret = await _or_refuse(creation)
     except keys.KeyExists:
         raise IdTaken(
-            "A key with this keyId exists. Its secret was in the first response and is not stored. If you do not have "
-            "it, revoke the key and create another one."
+            "A key with this idempotencyKey exists. Its secret was in the first response and is not stored. If you do "
+            "not have it, revoke the key and create another one."
         ) from None
     except keys.KeyOutlivesParent:
         message = "expiresAt: a key must not outlive the key that creates it."
@@ -272,7 +275,7 @@ async def _or_refuse(work: Awaitable[T]) -> T:
 
 
 def _repeated(requested: Any, existing: Any) -> Response:
-    """Return what an earlier request with the same id and content created. Raises `IdTaken` for other content."""
+    """Return what an earlier request with the same key and content created. Raises `IdTaken` for other content."""
     if existing != requested:
         raise IdTaken
     return answer_with(existing)

@@ -43,7 +43,10 @@ Alias = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_name
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[UUID, Field(strict=False)]
 Moment = Annotated[AwareDatetime, Field(strict=False)]
-IDEMPOTENCY_KEY = "Client-generated UUID, used as the idempotency key."
+IdempotencyKey = Annotated[
+    Id | None,
+    Field(description="Client-generated UUID. A repeated request creates nothing again; the response has the id."),
+]
 
 
 class SummaryPartBody(Body):
@@ -96,7 +99,7 @@ class WorkspaceChanges(_WithSummary):
 class NewTeam(Body):
     """A team."""
 
-    team_id: Id | None = Field(None, description=IDEMPOTENCY_KEY)
+    idempotency_key: IdempotencyKey = None
     name: Name
     channels_swapped: bool = Field(False, description="The PBX records the customer on the first channel.")
 
@@ -113,7 +116,9 @@ class TeamChanges(_WithSummary):
 class NewMember(Body):
     """A member."""
 
-    user_id: Id | None = Field(None, description="The userId in submissions. " + IDEMPOTENCY_KEY)
+    user_id: Id | None = Field(
+        None, description="The userId in submissions, a client-generated UUID; also the idempotency key."
+    )
     name: Name
     aliases: list[Alias] = Field(default=[], max_length=20)
     team_id: Id | None = Field(None, description="Unset: no team; with a key of a team, that team.")
@@ -131,7 +136,7 @@ class MemberChanges(Body):
 class NewContact(Body):
     """A contact."""
 
-    contact_id: Id | None = Field(None, description=IDEMPOTENCY_KEY)
+    idempotency_key: IdempotencyKey = None
     name: Name
     company: Text | None = None
     email: Text | None = None
@@ -151,7 +156,7 @@ class ContactChanges(Body):
 class NewKey(Body):
     """A key of a workspace or team."""
 
-    key_id: Id | None = Field(None, description="Client-generated UUID, used as the idempotency key.")
+    idempotency_key: IdempotencyKey = None
     name: Name
     scopes: list[Literal["submit", "read", "edit", "admin"]] = Field(min_length=1, max_length=4)
     team_id: Id | None = Field(None, description="Unset: workspace-wide; with a key of a team, that team.")
@@ -179,7 +184,7 @@ class GoldVersion(Body):
 class NewRun(Body):
     """A run: its calls, and the settings that differ from those of the service."""
 
-    run_id: Id | None = Field(None, description=IDEMPOTENCY_KEY)
+    idempotency_key: IdempotencyKey = None
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Letters, digits, dots, dashes, _.")
     settings: dict[str, dict[str, Any]] = Field(
         default={},

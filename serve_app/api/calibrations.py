@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field
 from starlette.responses import Response
 
+from db.core.identity import new_id
 from db.core.pages import Page
 from db.experiments import calibrations
 from db.experiments.calibrations import Calibration, CalibrationAgreement, CalibrationCall, ReviewSheet
@@ -18,7 +19,7 @@ from db.records.corrections import Editor
 from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import NoSuchQuestion
 from serve_app.api.access import ApiRequest, json_answer
-from serve_app.api.bodies import IDEMPOTENCY_KEY, Id, read_admin_body
+from serve_app.api.bodies import Id, IdempotencyKey, read_admin_body
 from serve_app.api.errors import AdminBodyRefused, CalibrationRefusal, NoSuchCall, NoSuchObject
 from serve_app.api.queries import NoQuery
 from serve_app.api.routing import Route
@@ -35,7 +36,7 @@ CALIBRATION = "/calibrations/{calibration_id:uuid}"
 class NewCalibration(Body):
     """A calibration: its calls and scorecard."""
 
-    calibration_id: Id | None = Field(None, description=IDEMPOTENCY_KEY)
+    idempotency_key: IdempotencyKey = None
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Letters, digits, dots, dashes, _.")
     scorecard: Key = Field(description="Key of the scorecard; its current version is used.")
     call_ids: list[Id] = Field(min_length=1, max_length=calibrations.MAX_CALLS, description="Completed calls.")
@@ -72,7 +73,8 @@ async def create_calibration(writing: Plain) -> Response:
     require_workspace_key(writing, "calibrations")
     body = await read_admin_body(writing.request, NewCalibration)
     home = writing.reader.workspace_id
-    fields = (home, body.name, body.scorecard, body.call_ids, actor(writing), body.calibration_id)
+    calibration_id = new_id(home, body.idempotency_key)
+    fields = (home, body.name, body.scorecard, body.call_ids, actor(writing), calibration_id)
     try:
         return answer_with(await _or_refuse(calibrations.create(writing.database, *fields)), 201)
     except NoSuchQuestion:

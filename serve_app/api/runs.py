@@ -11,6 +11,7 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from db.core.identity import new_id
 from db.core.pages import Page
 from db.experiments import gold_sets, promotion, run_results, runs
 from db.experiments.promotion import PromotionResult
@@ -96,7 +97,8 @@ async def create_run(writing: Plain) -> Response:
         raise AdminBodyRefused([Fault("/gold", "gold is not a gold set or version of this workspace.")]) from None
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
-    creation = runs.create(writing.database, home, body.name, changes, chosen, actor(writing), body.run_id)
+    run_id = new_id(home, body.idempotency_key)
+    creation = runs.create(writing.database, home, body.name, changes, chosen, actor(writing), run_id)
     run, left_out = await _or_refuse(creation)
     return answer_with(CreatedRun(run, tuple(left_out)), 201)
 

@@ -4,6 +4,7 @@ from uuid import UUID, uuid4
 
 from starlette.responses import Response
 
+from db.core.identity import new_id
 from db.events import deliveries as event_views
 from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
@@ -53,7 +54,7 @@ async def create_key(visit: Visit) -> Response:
             scopes,
             name,
             by=by,
-            key_id=uuid_of(form.get("id")) or uuid4(),
+            key_id=new_id(visit.viewer.workspace_id, uuid_of(form.get("id"))),
         )
     except keys.KeyExists:
         return visit.go(PAGE)

@@ -10,6 +10,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
+from db.core.identity import new_id
 from db.workspace import directory, removal
 from db.workspace.admin_log import NotAdmin, NotInDirectory
 from db.workspace.directory import DirectoryMember, Team
@@ -41,10 +42,10 @@ async def people(visit: Visit) -> Response:
 async def create_team(visit: Visit) -> Response:
     by, form = actor(visit), await read_form(visit.request)
     _require_workspace_key(visit)
-    new = _body(bodies.NewTeam, form, team_id=form.get("id"), channels_swapped="channels_swapped" in form)
-    creation = directory.create_team(
-        visit.database, visit.viewer.workspace_id, new.name, new.team_id, new.channels_swapped, by
-    )
+    new = _body(bodies.NewTeam, form, idempotency_key=form.get("id"), channels_swapped="channels_swapped" in form)
+    home = visit.viewer.workspace_id
+    team_id = new_id(home, new.idempotency_key)
+    creation = directory.create_team(visit.database, home, new.name, team_id, new.channels_swapped, by)
     return await _back(visit, creation)
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
+from db.core.identity import new_id
 from db.events import endpoints
 from db.events.endpoints import Endpoint, EndpointExists, TooManyEndpoints
 from db.events.types import PARTS, type_names
@@ -43,7 +44,7 @@ async def create_webhook(visit: Visit) -> Response:
         team,
         _description(form),
         by,
-        uuid_of(form.get("id")),
+        new_id(visit.viewer.workspace_id, uuid_of(form.get("id"))),
     )
     try:
         endpoint = await _done(endpoints.add(visit.database, *fields))

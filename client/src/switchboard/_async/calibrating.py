@@ -20,7 +20,7 @@ class AsyncCalibrating:
         Raises `InvalidRequest`, and `Conflict` if the name is in use.
         """
         calls = [str(call_id) for call_id in call_ids]
-        body = {"calibrationId": str(uuid4()), "name": name, "scorecard": scorecard, "callIds": calls}
+        body = {"idempotencyKey": str(uuid4()), "name": name, "scorecard": scorecard, "callIds": calls}
         return await self._session.ask(Calibration, "createCalibration", body=body)
 
     async def calibrations(self) -> list[Calibration]:

@@ -40,7 +40,7 @@ class AsyncRunning:
         Raises `InvalidRequest` for unknown settings, and `Conflict`.
         """
         values = {
-            "runId": str(uuid4()),
+            "idempotencyKey": str(uuid4()),
             "name": name,
             "settings": {group: dict(changes) for group, changes in (settings or {}).items()},
             "callIds": [str(call_id) for call_id in call_ids] or None,

@@ -119,7 +119,7 @@ async def test_a_key_that_only_reads_makes_no_run_and_one_of_a_team_sees_none(la
 
 
 async def test_a_request_that_is_sent_again_makes_one_run(lab: Lab) -> None:
-    body = {"runId": str(uuid4()), "name": "once", "settings": {}}
+    body = {"idempotencyKey": str(uuid4()), "name": "once", "settings": {}}
     for _ in range(2):
         answer = lab.client._session.ask  # the same body twice, as after a lost connection
         from switchboard.models import CreatedRun
