@@ -23,7 +23,7 @@ from pipeline.language.identification import name
 from pipeline.language.pack import straighten
 
 MIN_COMPARISONS = 10_000  # of a question in any call
-MAX_COMPARISONS_PER_WORD = 10  # of a question in a longer call: twice what a hundred phrases of frequent words need
+MAX_COMPARISONS_PER_WORD = 10  # in a longer call; a hundred phrases of the most frequent words need 1.3
 COMPARISONS_OF_A_QUOTE = 20  # which take as long as the quote of a match
 log = logging.getLogger(__name__)
 
