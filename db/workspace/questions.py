@@ -18,6 +18,7 @@ from db.workspace.admin_log import Actor, Changing, changing
 from pipeline.domain.questions import Defined, Question, Scorecard, faults_of
 
 MAX_QUESTIONS = 100  # of a workspace, including trackers and scorecards
+MAX_PHRASE_CHARACTERS = 200_000  # of a workspace, in all phrases
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class ScorecardUnfit(ValueError):
 
 
 class TooManyQuestions(ValueError):
-    """The workspace would have more than `MAX_QUESTIONS`."""
+    """The workspace would have more than `MAX_QUESTIONS` or `MAX_PHRASE_CHARACTERS`."""
 
 
 async def list_questions(database: Database, scope: Scope, workspace_id: UUID) -> list[StoredQuestion]:
@@ -152,10 +153,13 @@ async def set_questions(
         removed = tuple(key for key in active if key not in keys) if only else ()
         if len({*active, *keys} - {*removed}) > MAX_QUESTIONS:
             raise TooManyQuestions(f"A workspace can have max. {MAX_QUESTIONS} questions. Remove some first.")
-        _check(
-            {key: item for key, item in current.items() if key not in removed}
-            | {item.key: item for item in definitions}
-        )
+        planned = {key: item for key, item in current.items() if key not in removed}
+        planned |= {item.key: item for item in definitions}
+        _check(planned)
+        if _phrase_characters(planned) > max(MAX_PHRASE_CHARACTERS, _phrase_characters(current)):
+            raise TooManyQuestions(
+                f"The phrases of a workspace can have max. {MAX_PHRASE_CHARACTERS} characters. Shorten or remove some."
+            )
         next_position = max((row.position for row in rows), default=-1) + 1
         keys_by_action: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": []}
         for offset, question in enumerate(definitions):
@@ -210,6 +214,10 @@ def _check(defined: Mapping[str, Defined]) -> None:
     for card in defined.values():
         for _, fault in faults_of(card, questions_by_key) if isinstance(card, Scorecard) else ():
             raise ScorecardUnfit(f"Scorecard {card.key!r}, {fault}")
+
+
+def _phrase_characters(defined: Mapping[str, Defined]) -> int:
+    return sum(question.phrase_characters for question in only(Question, defined.values()))
 
 
 def _current(change: Changing, key: str) -> sa.ColumnElement[bool]:

@@ -1,3 +1,5 @@
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +10,17 @@ TOLERANCE = 0.01  # s: times are rounded when they are stored
 _KEYS = {"turn", "start", "end", "quote"}
 
 
-def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
-    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times."""
-    last = len(turn.text) if last is None else last
-    places = places_of(turn.words)
-    touched = [word for word, (begin, end) in zip(turn.words, places, strict=True) if begin < last and end > first]
+def quote(
+    turn: Turn, first: int = 0, last: int | None = None, places: Sequence[tuple[int, int]] | None = None
+) -> Evidence:
+    """Return the whole words that overlap the characters `first`..`last` of `turn.text`, with their times.
+
+    `places`: those of the turn's words, for a caller that quotes a long turn many times.
+    """
+    places = places_of(turn.words) if places is None else places
+    begin = bisect_right(places, first, key=lambda place: place[1])
+    end = len(places) if last is None else bisect_left(places, last, key=lambda place: place[0])
+    touched = turn.words[begin:end]
     if not touched:
         return Evidence(turn.index, turn.start, turn.end, turn.text)
     return Evidence(turn.index, touched[0].start, touched[-1].end, text_of(touched))

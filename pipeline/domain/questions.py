@@ -1,5 +1,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar, Literal
 
 QuestionType = Literal["yes/no", "choice", "number", "text", "date", "tracker"]
@@ -37,6 +38,11 @@ class Question:
     def has_phrases(self) -> bool:
         """Whether it can be answered without a model."""
         return bool(self.phrases) or any(self.choices.values())
+
+    @property
+    def phrase_characters(self) -> int:
+        """The length of all its phrases, including those of `unless` and the choices."""
+        return sum(map(len, chain(self.phrases, self.unless, *self.choices.values())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,8 @@ def _nulls(body: Body) -> list[Fault]:
 
 def _fault(error: Any, names: frozenset[str]) -> Fault:
     name = next((part for part in error["loc"] if part in names), None)
+    place = "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))
     message = str(error["msg"]).removeprefix("Value error, ").rstrip(".")
     if error["type"] == "extra_forbidden" and name is None:
         return Fault("", f"Unknown field. Fields are: {', '.join(sorted(names))}.")
-    return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {message}.")
+    return Fault(f"/{name}" if name else "", f"{name}{place}: {message}." if name else f"The body: {message}.")

@@ -10,21 +10,22 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from pipeline.domain.phrases import MAX_GAPS, fault_of, has_lone_star
 from pipeline.domain.questions import Defined, Question, Scorecard, ScorecardItem, faults_of
 from serve_app.http.json_body import Body
 
 MAX_PHRASES = 100  # of a question, including choices and `unless`
-MAX_GAPS = 3  # of a phrase
 LISTS = {"questions": None, "trackers": "tracker", "scorecards": "scorecard"}  # name of a list: type of its items
-_WORD = re.compile(r"[^\W_]")
 _TOP = re.compile(r"^[ \t]*\[\[[^.\]]*\]\]", re.MULTILINE)  # start of a definition
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
 
 
 def _phrase(text: str) -> str:
     tidy = " ".join(text.split())
-    if not _WORD.search(tidy):
-        raise ValueError("must contain a word")
+    if fault := fault_of(tidy):
+        raise ValueError(fault)
+    if has_lone_star(tidy):
+        raise ValueError("must have each * at the end of a word, such as cancel*; write ... for words in between")
     if tidy.count("...") + tidy.count("…") > MAX_GAPS:
         raise ValueError(f"must contain ... max. {MAX_GAPS} times")
     return tidy

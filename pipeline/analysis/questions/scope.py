@@ -28,8 +28,10 @@ class AskedTurns:
 
     def holds(self, evidence: Evidence) -> bool:
         """Return whether a quote is in these turns and within the time."""
-        is_included = any(turn.turn.index == evidence.turn for turn in self.turns)
-        return is_included and self.start <= evidence.start and evidence.end <= self.end
+        return any(turn.turn.index == evidence.turn for turn in self.turns) and self.has_time_of(evidence)
+
+    def has_time_of(self, evidence: Evidence) -> bool:
+        return self.start <= evidence.start and evidence.end <= self.end
 
 
 def asked_turns(question: Question, material: Material) -> AskedTurns | NotEvaluated:

@@ -1,19 +1,32 @@
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
+from itertools import chain, islice
 from typing import Any
 
 from pipeline.analysis.evidence import quote
-from pipeline.analysis.questions.phrases import PhraseMatch, find
+from pipeline.analysis.questions.phrases import (
+    COMPARISONS_OF_A_QUOTE,
+    PhraseMatch,
+    Span,
+    TooManyComparisons,
+    ignored,
+    words_of,
+)
 from pipeline.analysis.questions.scope import AskedTurns, NotEvaluated, asked_turns, is_of_these_calls
 from pipeline.analysis.questions.values import SpokenValue, mean_confidence, sentence_of, value_of
 from pipeline.analysis.talk import SpokenTurn
-from pipeline.domain.answers import QuestionAnswer, TrackerMatch, TrackerResult
+from pipeline.domain.answers import AnswerState, QuestionAnswer, TrackerMatch, TrackerResult
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.questions import Question
 from pipeline.domain.scorecards import ScorecardResult, score
 
 MAX_MATCHES = 20  # stored per tracker
 NO_MODEL = "no phrases, and no language model is configured"
+TOO_MANY = "could not look for all phrases, since they match too many words of this call"
+IGNORED = "could not look for the phrase {!r}, since it has no word or matches every word"
 
 
 class QuestionsStep:
@@ -62,9 +75,13 @@ def answer(question: Question, material: Material) -> QuestionAnswer:
         return blank(question, turns)
     if not question.has_phrases:
         return blank(question, NotEvaluated("not_asked", NO_MODEL))
-    place = _choice(question, turns, material) if question.type == "choice" else _first(question, turns, material)
+    search = _Search(question, turns, material)
+    try:
+        place = _choice(search) if question.type == "choice" else _first(search)
+    except TooManyComparisons:
+        return blank(question, NotEvaluated("not_asked", TOO_MANY))
     if place is None:
-        return blank(question)
+        return blank(question, search.unsearched)
     value, match, evidence = place
     return spoken_answer(question, value, match.turn, evidence, "phrases", mean_confidence(evidence, match.turn))
 
@@ -79,11 +96,65 @@ def spoken_answer(
 _Place = tuple[str | float, PhraseMatch, Evidence]
 
 
-def _first(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
-    for match, evidence in _matches(question.phrases, question, turns, material):
-        if question.type == "yes/no":
+class _Search:
+    """The search for the phrases of a question in the turns that it is about."""
+
+    def __init__(self, question: Question, turns: AskedTurns, material: Material) -> None:
+        self.question, self.material = question, material
+        self._turns, self._words = turns, words_of(material)
+        self._included = {turn.turn.index for turn in turns.turns}
+        self._for_places, self._for_quotes = self._words.comparisons(), self._words.comparisons()
+
+    def matches(self, phrases: tuple[str, ...]) -> Iterator[tuple[PhraseMatch, Evidence]]:
+        """Yield matches in order, without overlaps. Raises `TooManyComparisons` after the matches of some phrases."""
+        spans: set[Span] = set()
+        incomplete = None
+        try:
+            self._words.find(phrases, self._for_places, spans)
+        except TooManyComparisons as error:
+            incomplete = error
+        turn, end = -1, -1
+        for match in map(self._words.match, sorted(spans)):
+            index = match.turn.turn.index
+            if index not in self._included or (index == turn and match.first < end):
+                continue
+            self._for_quotes.spend(COMPARISONS_OF_A_QUOTE)
+            evidence = self._words.quote(match)
+            if self._turns.has_time_of(evidence) and not self._is_excluded(match):
+                turn, end = index, match.last
+                yield match, evidence
+        if incomplete:
+            raise incomplete
+
+    @property
+    def unsearched(self) -> NotEvaluated | None:
+        """Why a question without a match was not looked for; None if it was."""
+        phrases = chain(self.question.phrases, *self.question.choices.values())
+        unsearched = ignored(tuple(phrases))
+        return NotEvaluated("not_asked", IGNORED.format(unsearched[0])) if unsearched else None
+
+    @cached_property
+    def _exceptions(self) -> Mapping[int, Sequence[int]]:
+        """The first characters of the phrases of `unless`, by turn."""
+        spans: set[Span] = set()
+        self._words.find(self.question.unless, self._for_places, spans)
+        firsts = defaultdict(list)
+        for match in map(self._words.match, sorted(spans)):
+            firsts[match.turn.turn.index].append(match.first)
+        return firsts
+
+    def _is_excluded(self, match: PhraseMatch) -> bool:
+        sentence = sentence_of(match.turn, match.first) if self.question.unless else None
+        firsts = self._exceptions.get(match.turn.turn.index, ()) if sentence else ()
+        at = bisect_left(firsts, sentence.first) if sentence else 0
+        return sentence is not None and at < len(firsts) and firsts[at] < sentence.last
+
+
+def _first(search: _Search) -> _Place | None:
+    for match, evidence in search.matches(search.question.phrases):
+        if search.question.type == "yes/no":
             return "yes", match, evidence
-        spoken = value_of(question.type, match, material)
+        spoken = value_of(search.question.type, match, search.material)
         if spoken is not None:
             return spoken.value, match, _with(match, spoken)
     return None
@@ -93,36 +164,14 @@ def _with(match: PhraseMatch, value: SpokenValue) -> Evidence:
     return quote(match.turn.turn, min(match.first, value.first), max(match.last, value.last))
 
 
-def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
+def _choice(search: _Search) -> _Place | None:
     """Return the choice with the most matches; the first of equals."""
-    matches = {value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()}
+    matches = {value: list(search.matches(phrases)) for value, phrases in search.question.choices.items()}
     choices = [(value, places) for value, places in matches.items() if places]
     if not choices:
         return None
     value, places = min(choices, key=lambda entry: (-len(entry[1]), entry[1][0][1].start))
     return value, *places[0]
-
-
-def _matches(
-    phrases: tuple[str, ...], question: Question, turns: AskedTurns, material: Material
-) -> Iterator[tuple[PhraseMatch, Evidence]]:
-    whole = material.transcript.language or ""
-    for turn in turns.turns:
-        language = (turn.turn.language if turn.turn.language not in ("", "und") else whole)[:2]
-        matches = sorted(find(phrases, turn, language), key=lambda match: (match.first, -match.last))
-        end = -1
-        for match in matches:
-            evidence = quote(turn.turn, match.first, match.last)
-            if match.first >= end and turns.holds(evidence) and not _taken_back(question.unless, match, language):
-                end = match.last
-                yield match, evidence
-
-
-def _taken_back(unless: tuple[str, ...], match: PhraseMatch, language: str) -> bool:
-    sentence = sentence_of(match.turn, match.first)
-    return sentence is not None and any(
-        sentence.first <= other.first < sentence.last for other in find(unless, match.turn, language)
-    )
 
 
 def track(question: Question, material: Material) -> TrackerResult:
@@ -131,6 +180,17 @@ def track(question: Question, material: Material) -> TrackerResult:
     turns = asked_turns(question, material)
     if isinstance(turns, NotEvaluated):
         return TrackerResult(*shared, turns.state, False, reason=turns.reason)
-    places = list(_matches(question.phrases, question, turns, material))[:MAX_MATCHES]
-    matches = tuple(TrackerMatch(m.turn.turn.speaker, e, mean_confidence(e, m.turn)) for m, e in places)
-    return TrackerResult(*shared, "said" if matches else "not_said", bool(matches) != question.required, matches)
+    search = _Search(question, turns, material)
+    matches: list[TrackerMatch] = []
+    unsearched = search.unsearched
+    try:
+        for match, evidence in islice(search.matches(question.phrases), MAX_MATCHES):
+            confidence = mean_confidence(evidence, match.turn)
+            matches.append(TrackerMatch(match.turn.turn.speaker, evidence, confidence))
+    except TooManyComparisons:
+        unsearched = NotEvaluated("not_asked", TOO_MANY)
+    reason = unsearched.reason if unsearched else None
+    if unsearched and not matches:
+        return TrackerResult(*shared, unsearched.state, False, reason=reason)
+    state: AnswerState = "said" if matches else "not_said"
+    return TrackerResult(*shared, state, bool(matches) != question.required, tuple(matches), reason)

@@ -1,13 +1,16 @@
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 
 from pipeline.analysis.questions.phrases import PhraseMatch
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence, Material
-from pipeline.language.pack import Pack
+from pipeline.language.pack import Pack, pack
 
 MAX_TEXT = 300  # characters of an answer
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
@@ -25,7 +28,8 @@ class SpokenValue:
 
 
 def sentence_of(turn: SpokenTurn, first: int) -> Sentence | None:
-    return next((sentence for sentence in turn.sentences if sentence.first <= first < sentence.last), None)
+    at = bisect_right(turn.sentences, first, key=lambda sentence: sentence.first) - 1
+    return turn.sentences[at] if at >= 0 and first < turn.sentences[at].last else None
 
 
 def numbers(text: str, pack: Pack) -> Iterator[SpokenValue]:
@@ -57,20 +61,29 @@ def value_of(kind: str, match: PhraseMatch, material: Material) -> SpokenValue |
     if kind == "text":
         return _text(match, sentence)
     if kind == "date":
-        return _date(match, sentence, material)
-    values = list(numbers(sentence.text, sentence.pack))
+        return _date(sentence, material)
+    values = _numbers(sentence.text, sentence.pack.language)
     placed = [SpokenValue(value.value, value.first + sentence.first, value.last + sentence.first) for value in values]
     behind = [value for value in placed if value.first >= match.last]
     before = [value for value in placed if value.last <= match.first]
     return behind[0] if behind else before[-1] if before else None
 
 
-def _date(match: PhraseMatch, sentence: Sentence, material: Material) -> SpokenValue | None:
+@lru_cache(maxsize=8192)  # the sentences of a day: each is read once, not for each match of each question
+def _numbers(text: str, language: str | None) -> tuple[SpokenValue, ...]:
+    return tuple(numbers(text, pack(language)))
+
+
+def _date(sentence: Sentence, material: Material) -> SpokenValue | None:
     now = dates.local(material.call.start_time, material.roster.time_zone)
-    due = dates.find(sentence.text, sentence.pack, now)
-    if due is None or due.day is None:
-        return None
-    return SpokenValue(due.day.isoformat(), sentence.first + due.first, sentence.first + due.last)
+    value = _day(sentence.text, sentence.pack.language, now)
+    return value and SpokenValue(value.value, sentence.first + value.first, sentence.first + value.last)
+
+
+@lru_cache(maxsize=8192)
+def _day(text: str, language: str | None, now: datetime) -> SpokenValue | None:
+    due = dates.find(text, pack(language), now)
+    return SpokenValue(due.day.isoformat(), due.first, due.last) if due and due.day else None
 
 
 def _text(match: PhraseMatch, sentence: Sentence) -> SpokenValue | None:

@@ -66,6 +66,19 @@ async def test_a_workspace_asks_a_hundred_questions_at_most(world: World) -> Non
     assert (await define(world, OFFERED, only=True)).made == ("offered",)
 
 
+async def test_the_phrases_of_a_workspace_have_a_limit_that_the_larger_past_may_only_approach(world: World) -> None:
+    full = tuple(f"{at:03} {'x' * 196}" for at in range(100))
+    await define(world, *(replace(CANCELS, key=f"t{at}", phrases=full) for at in range(10)))
+    with pytest.raises(TooManyQuestions, match="200000 characters"):
+        await define(world, OFFERED)
+    await world.execute(
+        "UPDATE questions SET definition = jsonb_set(definition, '{unless}', definition -> 'phrases') WHERE key = 't1'"
+    )
+    assert (await define(world, replace(CANCELS, key="t2"))).changed == ("t2",), "fewer than before"
+    with pytest.raises(TooManyQuestions):
+        await define(world, replace(CANCELS, key="t2", phrases=full))
+
+
 async def test_they_come_with_the_roster_in_their_order_and_versions(world: World) -> None:
     await define(world, WHY, OFFERED)
     await define(world, replace(WHY, weight=2.0))
@@ -186,6 +199,9 @@ async def test_over_http_questions_are_read_with_read_and_changed_with_admin(wor
         wrong = await ask("POST", "/questions", admin, key="Why", first=0, teams=["x"], phrases=["!"])
         assert wrong.status_code == 400
         assert {error["pointer"] for error in wrong.json()["errors"]} == {"/key", "/first", "/phrases"}
+        any_word = await ask("POST", "/questions", admin, **(body | {"phrases": ["because", "ﾞ*"]}))
+        assert any_word.status_code == 400
+        assert any_word.json()["errors"][0]["detail"].startswith("phrases[1]: must not match every word; write letters")
         nobody = await ask("POST", "/questions", admin, **(body | {"teams": ["nobody"]}))
         assert nobody.status_code == 400 and "no team" in nobody.text
         listed = (await ask("GET", "/questions", reader)).json()["items"]
