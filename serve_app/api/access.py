@@ -154,7 +154,7 @@ class Authorizer:
         return Watch(may_read, options.EXPORT_SECONDS, options.KEY_SECONDS, route.work is Work.STREAM)
 
     async def _receive(self, request: Request, sender: Sender) -> None:
-        """Read the body before the request takes a place of those that read: a slow body keeps nobody waiting."""
+        """Read the body before the request takes a place of those that read: a slow body keeps no one waiting."""
         async with self._place(Work.WRITE, sender):
             body = await read_body(request, LimitOptions(), MAX_BODY_BYTES)
         request._body = body  # where Starlette keeps it for the handler
