@@ -164,7 +164,7 @@ async def long_calls(world: World, count: int) -> None:
 
 
 class Pulse:
-    """An application that notes for how long its event loop did not turn."""
+    """An application that notes the most processor time that its event loop took between two turns, in seconds."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -178,9 +178,9 @@ class Pulse:
 
     async def _beat(self) -> None:
         while True:
-            before = time.monotonic()
+            before = time.thread_time()
             await asyncio.sleep(0.002)
-            self.longest = max(self.longest, time.monotonic() - before)
+            self.longest = max(self.longest, time.thread_time() - before)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ async def test_long_calls_do_not_stop_the_event_loop(path: str, world: World, po
     await long_calls(world, 12)
     secret = await reading_key(world)
     (row,) = await world.rows("SELECT CAST(content AS text) AS content FROM transcripts LIMIT 1")
-    begin = time.monotonic()
+    begin = time.thread_time()
     json.loads(row["content"])
-    once = time.monotonic() - begin  # to parse one call: the loop never does that for twelve
+    once = time.thread_time() - begin  # to parse one call: the loop never does that for twelve
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
@@ -208,6 +208,7 @@ async def test_long_calls_do_not_stop_the_event_loop(path: str, world: World, po
             pulse.longest = 0.0
             answer = await client.get(path)
             assert answer.status_code == 200 and len(answer.content) > 3_000
+    print(f"{1000 * pulse.longest:.0f} ms at a time, {1000 * once:.0f} ms to parse a call")
     assert pulse.longest < 6 * once
 
 

@@ -54,7 +54,7 @@ PLAY = """
     async def play():
         sounds = SoundFolder(options.scratch_folder, DecodeOptions(), 1 << 30, 1)
         request = SoundRequest((recording,), Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), "rep")
-        path = await sounds.get(request, 600.0)
+        path = await sounds.get(request, "workspace", 600.0)
         assert path.stat().st_size > 44 and recording.sha256 in path.name
         await sounds.close()
 
@@ -257,13 +257,13 @@ async def test_sound_for_which_the_disk_has_no_room_is_a_storage_error_and_leave
         SoundRequest((stored(FOLDER / RECORDING),), Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), channel)
         for channel in ("rep", "customer")
     )
-    path = await sounds.get(rep, 60.0)
+    path = await sounds.get(rep, "workspace", 60.0)
     assert path is not None
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size - 20, limits[1]))  # decoding fits, its header not
     try:
         with pytest.raises(StorageError):
-            await sounds.get(customer, 60.0)
+            await sounds.get(customer, "workspace", 60.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [file for file in path.parent.rglob("*") if file.is_file()] == [path]

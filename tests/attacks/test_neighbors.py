@@ -1,0 +1,156 @@
+"""What tenant A does, however much it is, changes little for tenant B: reading, listening, pages, submissions."""
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from db.core.database import Database
+from db.server import embedded, migrate
+from db.workspace import keys
+from tests.acceptance.conftest import free_port
+from tests.acceptance.running import RunningService
+from tests.attacks.test_readers import long_calls
+from tests.finished import finished
+from tests.postgres import World, new_world
+from tests.reading_api import store, with_sound
+
+ATTACKS = ("endless_bodies", "slow_edits", "all_streams", "exports", "searches", "sounds")
+ROUNDS, TIMES = 3, 20  # of each request, in turns: alone, then beside an attack
+MAX_RATIO = 1.5  # of B's 95th percentiles
+GRACE_SECONDS = 0.02  # below that a percentile says more of the scheduler than of the neighbor
+
+pytestmark = pytest.mark.slow_attack
+
+
+class Neighbor:
+    """Tenant B: a reader in the console and over HTTP, and a sender."""
+
+    def __init__(self, origin: str, world: World, reading: str, sending: str, call_id: UUID) -> None:
+        self.origin, self.world, self.sending, self.call_id = origin, world, sending, call_id
+        self.api = httpx.AsyncClient(timeout=60, headers={"Authorization": f"Bearer {reading}"})
+        self.console = httpx.AsyncClient(timeout=60, headers={"Sec-Fetch-Site": "same-origin"})
+        self.reading = reading
+
+    async def sign_in(self) -> None:
+        answer = await self.console.post(f"{self.origin}/console/sign-in", data={"key": self.reading})
+        assert answer.status_code == 303
+
+    async def list_(self) -> httpx.Response:
+        return await self.api.get(f"{self.origin}/api/v1/calls")
+
+    async def call(self) -> httpx.Response:
+        return await self.api.get(f"{self.origin}/api/v1/calls/{self.call_id}")
+
+    async def sound(self) -> httpx.Response:
+        return await self.api.get(f"{self.origin}/api/v1/calls/{self.call_id}/audio?channel=rep")
+
+    async def page(self) -> httpx.Response:
+        return await self.console.get(f"{self.origin}/console/calls/{self.call_id}")
+
+    async def submit(self) -> httpx.Response:
+        body = {
+            "callId": str(uuid4()),
+            "from": "+12025550101",
+            "to": "+12025550102",
+            "startTime": "2026-01-01T00:00:00Z",
+        }
+        headers = {"Authorization": f"Bearer {self.sending}"}
+        return await self.api.post(f"{self.origin}/submit", json=body, headers=headers)
+
+    async def measure(self, seconds: dict[str, list[float]]) -> None:
+        """Ask for everything in turns; no answer may be a refusal."""
+        requests: dict[str, Callable[[], Awaitable[httpx.Response]]] = {
+            "list": self.list_,
+            "call": self.call,
+            "sound": self.sound,
+            "page": self.page,
+            "submit": self.submit,
+        }
+        for _ in range(TIMES):
+            for name, request in requests.items():
+                begin = time.monotonic()
+                answer = await request()
+                assert answer.status_code in (200, 202), (name, answer.status_code, answer.text[:300])
+                seconds[name].append(time.monotonic() - begin)
+
+
+@asynccontextmanager
+async def stand(folder: Path) -> AsyncIterator[tuple[Neighbor, str, list[str]]]:
+    """Tenant B, and the key and calls of tenant A: long ones, some with sound."""
+    url = embedded.start(folder / "state")
+    migrate.migrate(url)
+    service = RunningService(url, folder, free_port(), {"SWITCHBOARD_API__PER_MINUTE": "60000"})
+    try:
+        service.start()
+        origin = service.submit_url.removesuffix("/submit")
+        async with await Database.open(url, pool_size=4) as database:
+            loud, quiet = await new_world(database), await new_world(database)
+            sound = store(folder, seconds=600.0)
+            calls = [await with_sound(loud, sound, minutes=float(number)) for number in range(60)]
+            await long_calls(loud, 60)
+            await finished(quiet)
+            mine = await with_sound(quiet, store(folder, seconds=30.0))
+            secrets = [
+                (await keys.create(database, world.workspace_id, None, scopes, "key"))[1]
+                for world, scopes in ((loud, ["read", "edit"]), (quiet, ["read"]), (quiet, ["submit"]))
+            ]
+            neighbor = Neighbor(origin, quiet, secrets[1], secrets[2], mine)
+            await neighbor.sign_in()
+            yield neighbor, secrets[0], [str(call_id) for call_id in calls]
+    finally:
+        if service.process is not None:
+            service.stop()
+        embedded.stop(folder / "state")
+
+
+def percentile(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]
+
+
+async def test_no_reader_slows_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone: dict[str, list[float]] = defaultdict(list)
+    beside: dict[str, dict[str, list[float]]] = {attack: defaultdict(list) for attack in ATTACKS}
+    async with stand(tmp_path) as (neighbor, key, calls):
+        await neighbor.measure(defaultdict(list))  # the first of each decodes and connects
+        for _ in range(ROUNDS):
+            await neighbor.measure(alone)
+            for attack in ATTACKS:
+                order = {"origin": neighbor.origin, "key": key, "calls": calls, "attack": attack}
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.attacks.loud_reader"], stdin=subprocess.PIPE, text=True
+                )
+                assert process.stdin is not None
+                process.stdin.write(json.dumps(order) + "\n")
+                process.stdin.flush()
+                try:
+                    await asyncio.sleep(3.0)
+                    await neighbor.measure(beside[attack])
+                finally:
+                    process.kill()
+                    process.wait()
+                await asyncio.sleep(2.0)
+    rows = [f"{'p95, ms':<16}" + "".join(f"{name:>10}" for name in alone)]
+    rows.append(f"{'alone':<16}" + "".join(f"{1000 * percentile(values):>10.0f}" for values in alone.values()))
+    slow = []
+    for attack, seconds in beside.items():
+        cells = []
+        for name, values in seconds.items():
+            ratio = percentile(values) / percentile(alone[name])
+            cells.append(f"{1000 * percentile(values):>5.0f} {ratio:>3.1f}x")
+            if ratio > MAX_RATIO and percentile(values) > percentile(alone[name]) + GRACE_SECONDS:
+                slow.append((attack, name, round(ratio, 2)))
+        rows.append(f"{attack:<16}" + "".join(f"{cell:>10}" for cell in cells))
+    with capsys.disabled():
+        print("\n" + "\n".join(rows))
+    assert not slow
