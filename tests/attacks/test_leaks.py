@@ -15,10 +15,9 @@ from tests.reading_api import Api, api, base, store, with_sound  # noqa: F401 (f
 from tests.support.console_site import browser, signed_in
 
 WORKER = "node-7.internal/boot-4711/4026531836/99/conductor"
+STREAMS = (Work.STREAM, Work.EXPORT)
 READS = [
-    route
-    for route in ROUTES
-    if route.method == "GET" and route.work not in (Work.STREAM, Work.EXPORT) and route.path.count("{") <= 1
+    route for route in ROUTES if route.method == "GET" and route.work not in STREAMS and route.path.count("{") <= 1
 ]
 
 

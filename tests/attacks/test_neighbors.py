@@ -21,7 +21,6 @@ from db.workspace import keys
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import RunningService
 from tests.attacks.test_readers import long_calls
-from tests.finished import finished
 from tests.postgres import World, new_world
 from tests.reading_api import store, with_sound
 
@@ -92,19 +91,18 @@ async def stand(folder: Path) -> AsyncIterator[tuple[Neighbor, str, list[str]]]:
     migrate.migrate(url)
     service = RunningService(url, folder, free_port(), {"SWITCHBOARD_API__PER_MINUTE": "60000"})
     try:
-        service.start()
-        origin = service.submit_url.removesuffix("/submit")
         async with await Database.open(url, pool_size=4) as database:
             loud, quiet = await new_world(database), await new_world(database)
             sound = store(folder, seconds=600.0)
             calls = [await with_sound(loud, sound, minutes=float(number)) for number in range(60)]
             await long_calls(loud, 60)
-            await finished(quiet)
             mine = await with_sound(quiet, store(folder, seconds=30.0))
             secrets = [
                 (await keys.create(database, world.workspace_id, None, scopes, "key"))[1]
                 for world, scopes in ((loud, ["read", "edit"]), (quiet, ["read"]), (quiet, ["submit"]))
             ]
+            service.start()
+            origin = service.submit_url.removesuffix("/submit")
             neighbor = Neighbor(origin, quiet, secrets[1], secrets[2], mine)
             await neighbor.sign_in()
             yield neighbor, secrets[0], [str(call_id) for call_id in calls]
