@@ -30,7 +30,7 @@ _ADD = sa.text("""
     INSERT INTO reads (workspace_id, call_id, key_id, what, detail, count, request_id)
     SELECT :workspace, added.*
     FROM unnest(
-        CAST(:calls AS uuid[]), CAST(:keys AS uuid[]), CAST(:whats AS text[]), CAST(:details AS text[]),
+        CAST(:calls AS uuid[]), CAST(:keys AS uuid[]), CAST(:kinds AS text[]), CAST(:details AS text[]),
         CAST(:counts AS integer[]), CAST(:requests AS text[])
     ) AS added (call_id, key_id, what, detail, count, request_id)
     ORDER BY call_id, key_id, what, detail
@@ -147,8 +147,8 @@ async def _write(database: Database, group: _Group, waiting: Sequence[_Waiting])
 async def _add(database: Database, group: _Group, waiting: Sequence[_Waiting]) -> None:
     counts = Counter(part for item in waiting for part in item.parts)
     requests = {part: item.request_id for item in waiting for part in item.parts}
-    calls, keys, whats, details = (list(column) for column in zip(*counts, strict=True))
-    values: dict[str, Any] = {"calls": calls, "keys": keys, "whats": whats, "details": details}
+    calls, keys, kinds, details = (list(column) for column in zip(*counts, strict=True))
+    values: dict[str, Any] = {"calls": calls, "keys": keys, "kinds": kinds, "details": details}
     values |= {"counts": list(counts.values()), "requests": [requests[part] for part in counts]}
     await database.change(Reader(*group, seconds=MAX_WAIT_SECONDS), _ADD, values | {"workspace": group[0]})
 
