@@ -21,7 +21,7 @@ from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
-from serve_app.experiments.configuration import Set, SettingRefused
+from serve_app.experiments.configuration import Changes, SettingRefused
 from serve_app.http.admission import Admission, Watch
 from serve_app.http.auth import Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import to_json
@@ -76,11 +76,11 @@ class ApiRequest(Generic[Q]):
         return sender is not None and scope in sender.scopes and sender.team_id == self.sender.team_id
 
 
-CheckRun = Callable[[Set], Set]
+CheckRun = Callable[[Changes], Changes]
 """Validates the settings of a run. Raises `SettingRefused`."""
 
 
-def no_runs(changes: Set) -> Set:
+def no_runs(changes: Changes) -> Changes:
     """Reject all settings of a run: the settings of the service are not available here."""
     if changes:
         raise SettingRefused("This service accepts no settings for runs.")
