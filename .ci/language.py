@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-CODE = ("serve_app", "db", "pipeline", "client/src", "client/generate.py", ".ci", "docs", "notebooks")
-PROSE = ("bench/README.md", "README.md", "CONTRIBUTING.md", "SECURITY.md", "examples")
+CODE = ("serve_app", "db", "pipeline", "client/src", "client/generate.py", ".ci", "docs", "notebooks", "bench")
+PROSE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples")
 SUFFIXES = {".py", ".md", ".json", ".yaml", ".toml", ".sh", ".env", ".example", ".sql", ".html", ".ipynb"}
 SKIPPED = re.compile(  # vendored and generated files, speech, and the lists of words
     r"^\.ci/language\.py$|/vendor/|^serve_app/demo/samples/|^pipeline/speakers/announcements/|/corpus/"

@@ -47,7 +47,7 @@ class Report:
     line: list[tuple[float, str]] = field(default_factory=list)
     answers: dict[str, dict[str, int]] = field(default_factory=dict)  # by phase
     accepted: int = 0
-    lost: int = 0
+    lost_calls: int = 0
     not_completed: dict[str, int] = field(default_factory=dict)
     more_than_one_job: int = 0
     seconds_to_202: dict[str, float] = field(default_factory=dict)  # the longest that a call was sent again for
@@ -253,10 +253,10 @@ def audit(url: str, accepted: set[str], report: Report) -> bool:
         ).fetchall()
     calls = {call: (state, jobs) for call, state, jobs in rows}
     report.accepted = len(accepted)
-    report.lost = len(accepted - calls.keys())
+    report.lost_calls = len(accepted - calls.keys())
     report.not_completed = dict(Counter(state for state, _ in calls.values() if state != "completed"))
     report.more_than_one_job = sum(jobs > 1 for _, jobs in calls.values())
-    return not report.lost and not report.not_completed
+    return not report.lost_calls and not report.not_completed
 
 
 def run(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
@@ -275,7 +275,7 @@ def run(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
     try:
         with machines(folder, [HEAD, WORKER], settings, code) as pair:
             bench = RolloutStand(pair, code, report)
-            with bench.worker.beside(*store), bench.head.serving_recordings():
+            with bench.worker.running(*store), bench.head.serving_recordings():
                 _storm(bench, arguments, url, former, following, folder)
     finally:
         embedded.stop(folder / "state")
@@ -329,7 +329,7 @@ def main() -> int:
         arguments.json.write_text(json.dumps(shown, indent=2) + "\n")
     fine = {"202", "503 with Retry-After"}
     wrong = any(set(answers) - fine for answers in report.answers.values())
-    return int(bool(report.lost or report.not_completed or report.more_than_one_job or wrong))
+    return int(bool(report.lost_calls or report.not_completed or report.more_than_one_job or wrong))
 
 
 if __name__ == "__main__":

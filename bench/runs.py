@@ -170,13 +170,13 @@ async def live(
     return answered
 
 
-def ratio(alone: Sequence[float], beside: Sequence[float]) -> tuple[float, float, float]:
-    """Return the ratio of the medians of `beside` and `alone`, and its 95 % interval; both are paired."""
-    pairs = np.array([alone, beside])
+def ratio(alone: Sequence[float], with_run: Sequence[float]) -> tuple[float, float, float]:
+    """Return the ratio of the medians of `with_run` and `alone`, and its 95 % interval; both are paired."""
+    pairs = np.array([alone, with_run])
     drawn = np.random.default_rng(0).integers(0, len(alone), (RESAMPLES, len(alone)))
     medians = np.median(pairs[:, drawn], axis=2)
     low, high = np.quantile(medians[1] / medians[0], (0.025, 0.975))
-    return float(np.median(beside) / np.median(alone)), float(low), float(high)
+    return float(np.median(with_run) / np.median(alone)), float(low), float(high)
 
 
 async def ended(client: Client, run: runs.Run, seconds: float = 36_000) -> runs.Run:
@@ -238,21 +238,21 @@ async def one_round(
     alone = await undisturbed() if number % 2 == 0 else []
     changes = {"asr": {"model": options.model}}
     run, _ = await runs.create(client.database, client.workspace_id, f"round-{number + 1}", changes, share)
-    beside = await live(client, server, sounds, first + options.live, options, f"{name}, during a run")
+    with_run = await live(client, server, sounds, first + options.live, options, f"{name}, during a run")
     during = await runs.find(client.database, client.workspace_id, run.run_id)
     run = await ended(client, run)
     alone = alone or await undisturbed()
-    times = [[call.completed for call in side] for side in (alone, beside)]
+    times = [[call.completed for call in side] for side in (alone, with_run)]
     show_progress(
         f"{name}: {summary(times)}; {during.done} of {run.calls} calls done, {run.failed} failed",
         end=True,
     )
     return {
         "alone": times[0],
-        "beside": times[1],
+        "with_run": times[1],
         "alone_until_claimed": [call.claimed for call in alone],
-        "beside_until_claimed": [call.claimed for call in beside],
-        "done_beside_live": during.done,
+        "with_run_until_claimed": [call.claimed for call in with_run],
+        "done_during_live": during.done,
         "calls": run.done,
         "failed": run.failed,
         "ratio": ratio(*times)[0],
@@ -262,8 +262,8 @@ async def one_round(
 
 
 def summary(sides: Sequence[Sequence[float]]) -> str:
-    alone, beside = map(statistics.median, sides)
-    return f"alone {alone:.2f} s, beside {beside:.2f} s, ratio {beside / alone:.2f}"
+    alone, with_run = map(statistics.median, sides)
+    return f"alone {alone:.2f} s, with a run {with_run:.2f} s, ratio {with_run / alone:.2f}"
 
 
 async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str, Any]:
@@ -310,17 +310,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     results = asyncio.run(measured(options))
-    alone, beside, alone_claimed, beside_claimed = (
+    alone, with_run, alone_claimed, with_run_claimed = (
         [seconds for each in results["rounds"] for seconds in each[what]]
-        for what in ("alone", "beside", "alone_until_claimed", "beside_until_claimed")
+        for what in ("alone", "with_run", "alone_until_claimed", "with_run_until_claimed")
     )
-    results["ratio"], *results["interval"] = ratio(alone, beside)
+    results["ratio"], *results["interval"] = ratio(alone, with_run)
     ratios = ", ".join(f"{each['ratio']:.2f}" for each in results["rounds"])
     low, high = results["interval"]
     print(
         f"live calls during a run: {results['ratio']:.2f} ({low:.2f} to {high:.2f}) times as long as alone (rounds: "
-        f"{ratios}; limit: {MAX_RATIO})\n{summary([alone, beside])}; "
-        f"until claimed: {summary([alone_claimed, beside_claimed])}"
+        f"{ratios}; limit: {MAX_RATIO})\n{summary([alone, with_run])}; "
+        f"until claimed: {summary([alone_claimed, with_run_claimed])}"
     )
     print(
         f"promoted {results['promoted']} calls in {results['promotion_seconds']:.1f} s, rolled back in "

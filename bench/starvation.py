@@ -185,7 +185,7 @@ async def end_attack(client: Client) -> dict[str, int]:
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     alone: list[dict[str, float]] = []
-    beside: list[dict[str, float]] = []
+    attacked: list[dict[str, float]] = []
     stood: list[dict[str, int]] = []
     with tempfile.TemporaryDirectory(prefix="swb-bench-") as name, FileServer() as files:
         async with stand(Path(name)) as (a, b, hostile):
@@ -194,9 +194,9 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             for _ in range(options.rounds):
                 alone += await one_after_another(b, url, options.calls)
                 await attack(a, hostile, options)
-                beside += await one_after_another(b, url, options.calls)
+                attacked += await one_after_another(b, url, options.calls)
                 stood.append(await end_attack(a))
-    whole, burdened = ([call["all"] for call in calls] for calls in (alone, beside))
+    whole, burdened = ([call["all"] for call in calls] for calls in (alone, attacked))
     return {
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
@@ -204,12 +204,12 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         "poison": options.poison,
         "calls": len(alone),
         "alone_worst": max(whole),
-        "beside_worst": max(burdened),
+        "attacked_worst": max(burdened),
         "ratio": statistics.median(burdened) / statistics.median(whole),
         "ratio_mean": statistics.fmean(burdened) / statistics.fmean(whole),
         "jobs_of_a": stood,
         "seconds": {
-            part: [statistics.median(call[part] for call in calls) for calls in (alone, beside)] for part in alone[0]
+            part: [statistics.median(call[part] for call in calls) for calls in (alone, attacked)] for part in alone[0]
         },
     }
 
@@ -230,8 +230,8 @@ def main() -> None:
         if key != "seconds":
             print(f"{key:14} {value:.2f}" if isinstance(value, float) else f"{key:14} {value}")
     print(f"{'median seconds':14} {'alone':>8} {'with A':>8}")
-    for part, (alone, beside) in figures["seconds"].items():
-        print(f"{part:14} {alone:8.2f} {beside:8.2f}")
+    for part, (alone, attacked) in figures["seconds"].items():
+        print(f"{part:14} {alone:8.2f} {attacked:8.2f}")
     print(f"B takes {figures['ratio']:.2f} times what it takes alone (at most {MAX_RATIO:g} wanted).")
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -58,7 +58,7 @@ class Machine:
         return self.run("bash", "-c", line, seconds=seconds, **environment)
 
     @contextlib.contextmanager
-    def beside(self, *command: str) -> Iterator[None]:
+    def running(self, *command: str) -> Iterator[None]:
         """Run a command during the block."""
         line, here = self.command(*command)
         with subprocess.Popen(line, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -70,7 +70,7 @@ class Machine:
     def serving_recordings(self) -> "contextlib.AbstractContextManager[None]":
         """Serve the samples at http://ADDRESS:FILES/NAME/call.flac."""
         where = ("--bind", self.address, "--directory", str(FOLDER))
-        return self.beside(sys.executable, "-m", "http.server", str(FILES), *where)
+        return self.running(sys.executable, "-m", "http.server", str(FILES), *where)
 
     def serve_details(self) -> dict[str, Any] | None:
         """Return Serve's status of all applications, from the head; None while it does not respond."""

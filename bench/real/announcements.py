@@ -72,7 +72,7 @@ class RecognizedForm:
     case: str
     form: str  # separated or mixed
     parts: tuple[SpokenPart, ...]
-    heard: AudioAnalysis
+    audio: AudioAnalysis
     recognized: Recognized
     diarization: Diarization | None
     voices: Voices
@@ -218,7 +218,7 @@ def record(options: argparse.Namespace, folder: Path) -> None:
 
 def labeled(recognized: RecognizedForm) -> Labeled:
     """Label the call with this revision."""
-    labels = machines.refine(recognized.heard.labels, recognized.recognized.texts, recognized.voices)
+    labels = machines.refine(recognized.audio.labels, recognized.recognized.texts, recognized.voices)
     machine = by_machine(labels)
     words = [(text.chunk.channel, word) for text in recognized.recognized.texts for word in text.words]
     labeled_words = tuple(LabeledWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)

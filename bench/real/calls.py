@@ -105,14 +105,14 @@ class Builder:
         self.channels: list[Sound] = [np.zeros(0, np.float32), np.zeros(0, np.float32)]
         self.events: list[SoundEvent] = []
 
-    def put(self, channel: int, at: float, sound: Sound, kind: str, source: str, **told: str) -> float:
+    def put(self, channel: int, at: float, sound: Sound, kind: str, source: str, **details: str) -> float:
         """Add sound to what is on a channel from `at` on and note the event; the second at which it ends."""
         first = round(at * RATE)
         self._grow(first + len(sound))
         self.channels[channel][first : first + len(sound)] += sound
         start, end = first / RATE, (first + len(sound)) / RATE
-        loud = edges(sound) if told.get("text") else (0.0, end - start)
-        self.events.append(SoundEvent(channel, start, end, start + loud[0], start + loud[1], kind, source, **told))
+        loud = edges(sound) if details.get("text") else (0.0, end - start)
+        self.events.append(SoundEvent(channel, start, end, start + loud[0], start + loud[1], kind, source, **details))
         return end
 
     def say(self, channel: int, at: float, clip: Clip, kind: str = "speech", dbfs: float | None = None) -> float:

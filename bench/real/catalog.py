@@ -211,7 +211,7 @@ def hold_music(
     for clip in pieces:
         sound = clip.load()[: round(seconds / len(pieces) * RATE)]
         at = built.put(0, at, sound * np.float32(gain), "music", clip.id) + 1.0
-    return built.call(name, half, "nobody speaks", line, "first")
+    return built.call(name, half, "no speech", line, "first")
 
 
 def tones(_: Sources, half: Half, name: str) -> ComposedCall:
@@ -230,7 +230,7 @@ def tones(_: Sources, half: Half, name: str) -> ComposedCall:
         at = _generated(built, at, sounds.information_tone(rng), "beep", "special information tone") + 2.0
     _generated(built, at, sounds.fax(20, rng), "noise", "fax")
     built.pad(1.0)
-    return built.call(name, half, "nobody speaks", layout="first")
+    return built.call(name, half, "no speech", layout="first")
 
 
 def noises(_: Sources, half: Half, name: str) -> ComposedCall:
@@ -245,7 +245,7 @@ def noises(_: Sources, half: Half, name: str) -> ComposedCall:
         at = _generated(built, at, sounds.hum(20, rng), "noise", f"hum {dbfs} dBFS", dbfs)
         at = _generated(built, at, sounds.clicks(20, rng), "noise", f"clicks {dbfs} dBFS", dbfs)
     built.pad(1.0)
-    return built.call(name, half, "nobody speaks", layout="first")
+    return built.call(name, half, "no speech", layout="first")
 
 
 def unanswered(sources: Sources, half: Half, name: str) -> ComposedCall:

@@ -73,7 +73,7 @@ def gathered(args: argparse.Namespace) -> list[JudgedWord]:
 
 def judged(truth: Truth, texts: Sequence[Any]) -> Iterator[JudgedWord]:
     """Yield every recognized word of a call with its truth, aligned as in `bench.real.score`; `texts`: `ChunkText`s."""
-    if truth.group == "nobody speaks":
+    if truth.group == "no speech":
         return
     for channel in (0,) if truth.mixed else range(truth.channels):
         channel_texts = [text for text in texts if text.chunk.channel == channel]
@@ -95,9 +95,9 @@ def _wrong(truth: Truth, channel: int, words: Sequence[RecognizedWord]) -> dict[
     wrong_by_word: dict[int, tuple[str, bool]] = {}
     at = reference[0].event if reference else None
     for pair in score.align(reference, tokens):
-        at = at if pair.said is None else reference[pair.said].event
-        if pair.heard is not None and at is not None:
-            index = tokens[pair.heard].written
+        at = at if pair.spoken is None else reference[pair.spoken].event
+        if pair.recognized is not None and at is not None:
+            index = tokens[pair.recognized].written
             source, wrong = wrong_by_word.get(index, (truth.events[at].source, False))
             wrong_by_word[index] = source, wrong or not pair.right
     return wrong_by_word

@@ -95,9 +95,7 @@ def _comparable(by_system: dict[str, list[SpeechScore]]) -> list[list[str]]:
 def _spoken(scores: Sequence[SpeechScore]) -> list[SpeechScore]:
     """Return calls in English with speech."""
     foreign = tuple(f"prompts {language}" for language in ("es", "fr", "it", "ru"))
-    return [
-        call_score for call_score in scores if call_score.group != "nobody speaks" and call_score.group not in foreign
-    ]
+    return [call_score for call_score in scores if call_score.group != "no speech" and call_score.group not in foreign]
 
 
 def _by_class(by_system: dict[str, list[SpeechScore]]) -> dict[str, dict[str, Any]]:
@@ -109,7 +107,7 @@ def _by_class(by_system: dict[str, list[SpeechScore]]) -> dict[str, dict[str, An
         group: [call_score for call_score in ours if call_score.group == group]
         for group in sorted({call_score.group for call_score in ours})
     }
-    classes.pop("nobody speaks", None)
+    classes.pop("no speech", None)
     results: dict[str, dict[str, Any]] = {}
     for group, class_scores in [*classes.items(), (ALL, _spoken(ours))]:
         names = _names(class_scores)
@@ -143,7 +141,7 @@ def _together(by_system: dict[str, list[SpeechScore]], systems: Sequence[str]) -
         }
     batched = results["systems"].get("batched", {}).get("seconds", {}).get("to the words")
     for entry in results["systems"].values():
-        entry["seconds beside batched"] = round(entry["seconds"]["to the words"] / batched, 2) if batched else None
+        entry["seconds relative to batched"] = round(entry["seconds"]["to the words"] / batched, 2) if batched else None
     return results
 
 
@@ -188,8 +186,8 @@ def _invented(scores: Sequence[SpeechScore]) -> dict[str, Any]:
     """Return invented words in calls without speech, and in the pauses of the others."""
     results = {}
     for name, group in (
-        ("nobody speaks", [call_score for call_score in scores if call_score.group == "nobody speaks"]),
-        ("pauses of calls", [call_score for call_score in scores if call_score.group != "nobody speaks"]),
+        ("no speech", [call_score for call_score in scores if call_score.group == "no speech"]),
+        ("pauses of calls", [call_score for call_score in scores if call_score.group != "no speech"]),
     ):
         hours = sum(call_score.quiet_seconds for call_score in group) / 3600
         words = sum(call_score.invented for call_score in group)

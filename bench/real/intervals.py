@@ -38,7 +38,7 @@ def deleted(event: EventScore) -> tuple[float, float]:
 
 def lost(event: EventScore) -> tuple[float, float]:
     """Words lost without a mark of words said."""
-    return event.lost, event.words
+    return event.unmarked_deleted, event.words
 
 
 def precision(event: EventScore) -> tuple[float, float]:

@@ -50,23 +50,23 @@ Mask = npt.NDArray[np.bool_]  # per 10 ms
 class Tally:
     """What labels say of the events of one kind."""
 
-    heard: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # seconds by label
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by label
     loud: float = 0.0
-    kept: float = 0.0
+    loud_speech: float = 0.0
     utterances: int = 0
     begin_cut: int = 0
     end_cut: int = 0
 
     def row(self, kind: str) -> dict[str, Any]:
         """Shares in percent."""
-        total = sum(self.heard.values())
-        right = sum(self.heard.get(label, 0.0) for label in RIGHT.get(kind, {kind}))
+        total = sum(self.seconds.values())
+        right = sum(self.seconds.get(label, 0.0) for label in RIGHT.get(kind, {kind}))
         row: dict[str, Any] = {"seconds": round(total, 1), "right": _percent(right, total)}
-        most_first = sorted(self.heard.items(), key=itemgetter(1), reverse=True)
+        most_first = sorted(self.seconds.items(), key=itemgetter(1), reverse=True)
         wrong = {label: _percent(seconds, total) for label, seconds in most_first}
         row["labels"] = {label: share for label, share in wrong.items() if share >= 0.05}
         if self.utterances:
-            row |= {"utterances": self.utterances, "loud speech kept": _percent(self.kept, self.loud)}
+            row |= {"utterances": self.utterances, "loud speech kept": _percent(self.loud_speech, self.loud)}
             row |= {"begin cut": _percent(self.begin_cut, self.utterances)}
             row |= {"end cut": _percent(self.end_cut, self.utterances)}
         return row
@@ -114,15 +114,15 @@ def judge(
         first = round(event.start * 100)
         if event.kind not in ("speech", "announcement"):
             for kind, count in Counter(kinds[first : round(event.end * 100)].tolist()).items():
-                tally.heard[kind] += count / 100
+                tally.seconds[kind] += count / 100
             continue
         begin, end, loud = spoken_frames(clips[event.source].load())
         frame_kinds = kinds[first : first + len(loud)]
         loud, speech = loud[: len(frame_kinds)], frame_kinds == LabelKind.SPEECH.value
         for kind, count in Counter(frame_kinds[loud].tolist()).items():
-            tally.heard[kind] += count / 100
+            tally.seconds[kind] += count / 100
         tally.loud += loud.sum() / 100
-        tally.kept += (loud & speech).sum() / 100
+        tally.loud_speech += (loud & speech).sum() / 100
         tally.utterances += 1
         edge, missing = round(EDGE * 100), round(CUT * 100)
         tally.begin_cut += int(np.sum(~speech[begin : begin + edge]) >= missing)

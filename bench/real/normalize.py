@@ -63,23 +63,23 @@ CONTRACTIONS = (
 HESITATIONS = {"uh", "um", "uhm", "hmm", "hm", "mm", "mhm", "mmm", "er", "erm", "ah"}
 OUR = _listed("col hon fav flav neighb lab behav harb hum od rum sav vap arm clam glam splend vig ard endeav parl")
 SPELLINGS = {
-    "centre": "center",
+    "centre": "center",  # language: ok
     "theatre": "theater",
     "metre": "meter",
     "litre": "liter",
-    "grey": "gray",
+    "grey": "gray",  # language: ok
     "cheque": "check",
     "programme": "program",
-    "defence": "defense",
+    "defence": "defense",  # language: ok
     "offence": "offense",
-    "licence": "license",
+    "licence": "license",  # language: ok
     "practise": "practice",
-    "catalogue": "catalog",
+    "catalogue": "catalog",  # language: ok
     "dialogue": "dialog",
     "dialled": "dialed",
     "dialling": "dialing",
-    "cancelled": "canceled",
-    "cancelling": "canceling",
+    "cancelled": "canceled",  # language: ok
+    "cancelling": "canceling",  # language: ok
     "travelled": "traveled",
     "travelling": "traveling",
     "traveller": "traveler",
@@ -88,9 +88,9 @@ SPELLINGS = {
     "judgement": "judgment",
     "plough": "plow",
     "tyre": "tire",
-    "whilst": "while",
-    "amongst": "among",
-    "towards": "toward",
+    "whilst": "while",  # language: ok
+    "amongst": "among",  # language: ok
+    "towards": "toward",  # language: ok
     "afterwards": "afterward",
     "fourtieth": "fortieth",
 }

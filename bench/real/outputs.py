@@ -45,7 +45,7 @@ class Doubted:
     channel: int
     start: float
     end: float
-    kept: bool = True
+    kept: bool = True  # language: ok
     reasons: tuple[str, ...] = ()
 
 

@@ -67,13 +67,13 @@ class RecognizedToken:
 
 @dataclass(frozen=True, slots=True)
 class WordPair:
-    """A step of an alignment: both (right or substituted), only `said` (deleted) or only `heard` (inserted).
+    """A step of an alignment: both (right or substituted), only `spoken` (deleted) or only `recognized` (inserted).
 
     If only one side is set and right: a further part of the previous word, which the other side writes as one.
     """
 
-    said: int | None
-    heard: int | None
+    spoken: int | None
+    recognized: int | None
     right: bool
 
 
@@ -86,7 +86,7 @@ class EventScore:
     substituted: int = 0
     deleted: int = 0
     inserted: int = 0
-    lost: int = 0  # deleted without a mark
+    unmarked_deleted: int = 0
     start_error: float | None = None  # seconds, positive: late
     end_error: float | None = None
     marked_wrong: int = 0  # recognized words that are doubtful and wrong
@@ -242,8 +242,8 @@ def _joined(tokens: Sequence[str], size: int) -> dict[str, list[int]]:
 
 def _before(cost: Any, tie: Any, row: int, column: int, parts: tuple[int, int]) -> float:
     """Return the cost of an alignment whose last step is the compound that ends with these words."""
-    first, beside = row + 1 - parts[0], column + 1 - parts[1]
-    return float(cost[first, beside] + tie[first, beside])
+    before_row, before_column = row + 1 - parts[0], column + 1 - parts[1]
+    return float(cost[before_row, before_column] + tie[before_row, before_column])
 
 
 def _same(cost: float, other: float) -> bool:
@@ -284,25 +284,25 @@ def _count(
     wrong: set[int] = set()
     at = reference[0].event if reference else (0 if result.events else -1)
     for step, pair in enumerate(pairs):
-        if pair.said is not None:
-            token = reference[pair.said]
+        if pair.spoken is not None:
+            token = reference[pair.spoken]
             at = token.event
             event_score = result.events[at]
             event_score.words += 1
-            if pair.heard is None and not pair.right:
+            if pair.recognized is None and not pair.right:
                 event_score.deleted += 1
-                event_score.lost += not _marked(token.time, doubts, pairs, step, tokens, words)
+                event_score.unmarked_deleted += not _marked(token.time, doubts, pairs, step, tokens, words)
             elif pair.right:
-                if token.first and pair.heard is not None:
-                    event_score.start_error = words[tokens[pair.heard].written].start - truth.events[at].onset
+                if token.first and pair.recognized is not None:
+                    event_score.start_error = words[tokens[pair.recognized].written].start - truth.events[at].onset
                 if token.last:
                     event_score.end_error = words[tokens[_last_part(pairs, step)].written].end - truth.events[at].offset
             else:
                 event_score.substituted += 1
         elif at >= 0 and not pair.right:
             result.events[at].inserted += 1
-        if pair.heard is not None:
-            index = tokens[pair.heard].written
+        if pair.recognized is not None:
+            index = tokens[pair.recognized].written
             event_of.setdefault(index, at)
             if not pair.right:
                 wrong.add(index)
@@ -313,11 +313,11 @@ def _count(
 
 def _last_part(pairs: Sequence[WordPair], step: int) -> int:
     """Return the recognized word that ends a right one."""
-    index = next(pair.heard for pair in reversed(pairs[: step + 1]) if pair.heard is not None)
+    index = next(pair.recognized for pair in reversed(pairs[: step + 1]) if pair.recognized is not None)
     for pair in pairs[step + 1 :]:
-        if pair.said is not None or pair.heard is None or not pair.right:
+        if pair.spoken is not None or pair.recognized is None or not pair.right:
             break
-        index = pair.heard
+        index = pair.recognized
     return index
 
 
@@ -342,8 +342,8 @@ def _marked(
 ) -> bool:
     if any(start <= time <= end for start, end in doubts):
         return True
-    before = next((pair.heard for pair in reversed(pairs[:step]) if pair.heard is not None), None)
-    after = next((pair.heard for pair in pairs[step + 1 :] if pair.heard is not None), None)
+    before = next((pair.recognized for pair in reversed(pairs[:step]) if pair.recognized is not None), None)
+    after = next((pair.recognized for pair in pairs[step + 1 :] if pair.recognized is not None), None)
     return any(words[tokens[index].written].doubtful for index in (before, after) if index is not None)
 
 
@@ -375,12 +375,12 @@ def _attribute(
     excluded.
     """
     both = [
-        (reference[pair.said].event, output.turns[words[tokens[pair.heard].written].turn].speaker)
+        (reference[pair.spoken].event, output.turns[words[tokens[pair.recognized].written].turn].speaker)
         for pair in pairs
-        if pair.said is not None
-        and pair.heard is not None
-        and truth.events[reference[pair.said].event].kind == "speech"
-        and words[tokens[pair.heard].written].turn >= 0
+        if pair.spoken is not None
+        and pair.recognized is not None
+        and truth.events[reference[pair.spoken].event].kind == "speech"
+        and words[tokens[pair.recognized].written].turn >= 0
     ]
     votes: dict[tuple[str, str], int] = defaultdict(int)
     for index, label in both:

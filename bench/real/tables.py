@@ -80,12 +80,12 @@ def _together(systems: dict[str, Any]) -> list[list[str]]:
         cells = [entry["times"].get(edge) for entry in entries]
         shown = [f"{cell['median']} / {cell['p95']} ({cell['signed median']:+})" if cell else "" for cell in cells]
         rows.append([f"{edge}s, ms: median / p95 (signed)", *shown])
-    for name in ("nobody speaks", "pauses of calls"):
+    for name in ("no speech", "pauses of calls"):
         cells = [entry["invented"].get(name) for entry in entries]
         shown = [f"{cell['per hour']} ({cell['words']} in {cell['hours']} h)" if cell else "" for cell in cells]
         rows.append([f"invented an hour, {name}", *shown])
     rows.append(["processor seconds to the words", *(str(entry["seconds"]["to the words"]) for entry in entries)])
-    rows.append(["beside batched", *(str(entry["seconds beside batched"] or "") for entry in entries)])
+    rows.append(["relative to batched", *(str(entry["seconds relative to batched"] or "") for entry in entries)])
     rows.append(["all processor seconds", *(_parts(entry["seconds"]) for entry in entries)])
     return rows
 

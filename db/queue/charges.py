@@ -1,7 +1,8 @@
-"""What a call's slot cost in the end. Claims charge seconds of audio beforehand, from what the job declares.
+"""Charges a lane (a team's live calls, or its backfill) for the time that its jobs really take.
 
-A call of one minute may hold its slot for half an hour (a damaged file, engines that time out, repeated attempts). Its
-Conductor reports the actual time, and its lane pays the difference or gets it back.
+A claim charges the seconds of audio that the job declares. A call of one minute may still use its slot for half an
+hour: a damaged file, engines that time out, repeated attempts. At the end its Conductor reports the actual time, and
+the lane pays the difference or gets it back.
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from db.core.database import EVERY_WORKSPACE, Database
 
 @dataclass(frozen=True, slots=True)
 class ChargedSlot:
-    """What a claim charged a lane for a job. `paid`: seconds of audio; None: those of a usual call.
+    """The charge of a claim to a lane. `paid`: seconds of audio; None: those of a usual call.
 
-    `settled_in`: the transactions that were to charge the difference. If the response to a commit was lost, the server
-    can report which of them committed.
+    `settled_in`: each transaction that tried to charge the difference. If the response to its commit was lost, the
+    server can still report whether it committed.
     """
 
     team_id: UUID
@@ -49,8 +50,8 @@ _OUTCOMES = sa.text(
 async def settle(connection: AsyncConnection, slots: Sequence[UsedSlot]) -> list[UsedSlot]:
     """Charge lanes the difference between the time their jobs took and the time already charged.
 
-    Runs as the last statement of the transaction that ends the jobs, so it is charged once, whatever crashes. Returns
-    the slots that an earlier transaction may still charge because the server has not noticed that its client is gone.
+    Runs as the last statement of the transaction that ends the jobs, so that it is charged once, whatever crashes.
+    Returns the slots to settle later: an earlier transaction with their charge is still open on the server.
     """
     if not any(used.slot.settled_in for used in slots):
         await _charge(connection, slots)
@@ -59,15 +60,15 @@ async def settle(connection: AsyncConnection, slots: Sequence[UsedSlot]) -> list
     outcomes = {
         row.transaction: row.outcome for row in await connection.execute(_OUTCOMES, {"transactions": transactions})
     }
-    due, unknown = [], []
+    uncharged, undecided = [], []
     for used in slots:
-        results = {outcomes[transaction] for transaction in used.slot.settled_in}
-        if "in progress" in results:
-            unknown.append(used)
-        elif results <= {"aborted"}:  # otherwise it is charged, or too old for the server to report
-            due.append(used)
-    await _charge(connection, due)
-    return unknown
+        earlier = {outcomes[transaction] for transaction in used.slot.settled_in}
+        if "in progress" in earlier:
+            undecided.append(used)
+        elif earlier <= {"aborted"}:  # otherwise it is charged, or too old for the server to report
+            uncharged.append(used)
+    await _charge(connection, uncharged)
+    return undecided
 
 
 async def settle_lost(database: Database, slots: Sequence[UsedSlot]) -> list[UsedSlot]:

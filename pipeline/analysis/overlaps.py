@@ -61,22 +61,22 @@ def overlaps(spoken: SpokenSpans) -> tuple[SpeechOverlap, ...]:
         ),
         key=lambda edge: edge[:3],
     )
-    active: dict[str, Span] = {}
-    begun: tuple[float, str, str] | None = None
-    stretches, active_spans = [], {}
+    speaking: dict[str, Span] = {}
+    open_overlap: tuple[float, str, str, Span, Span] | None = None  # all of it but its end
+    stretches = []
     for time, begins, label, span in edges:
         if begins:
-            active[label] = span
-            if len(active) == 2:
-                holder = min(active, key=lambda party: (active[party].start, party == label))
-                (by,) = active.keys() - {holder}
-                begun, active_spans = (time, holder, by), dict(active)
+            speaking[label] = span
+            if len(speaking) == 2:
+                holder = min(speaking, key=lambda party: (speaking[party].start, party == label))
+                (by,) = speaking.keys() - {holder}
+                open_overlap = (time, holder, by, speaking[holder], speaking[by])
         else:
-            del active[label]
-            if len(active) == 1 and begun:
-                start, holder, by = begun
-                stretches.append(SpeechOverlap(start, time, holder, by, active_spans[holder], active_spans[by]))
-                begun = None
+            del speaking[label]
+            if len(speaking) == 1 and open_overlap:
+                start, holder, by, holder_span, by_span = open_overlap
+                stretches.append(SpeechOverlap(start, time, holder, by, holder_span, by_span))
+                open_overlap = None
     return tuple(stretches)
 
 
@@ -85,13 +85,12 @@ def classify(overlap: SpeechOverlap, words: Sequence[Word], pack: Pack) -> Overl
     holder_span, by_span = overlap.holder_span, overlap.by_span
     if holder_span.start == by_span.start:
         return OverlapKind.TOGETHER
-    keeps = holder_span.end >= by_span.end
-    if keeps and _is_listening(by_span, words, pack):
-        return OverlapKind.BACKCHANNEL
-    after = holder_span.end - by_span.start
-    if not keeps and after <= SEAM:
+    if holder_span.end >= by_span.end:  # the holder keeps the floor
+        return OverlapKind.BACKCHANNEL if _is_listening(by_span, words, pack) else OverlapKind.ATTEMPT
+    stops_after = holder_span.end - by_span.start
+    if stops_after <= SEAM:
         return OverlapKind.SEAM
-    return OverlapKind.INTERRUPTION if not keeps and after <= YIELDS else OverlapKind.ATTEMPT
+    return OverlapKind.INTERRUPTION if stops_after <= YIELDS else OverlapKind.ATTEMPT
 
 
 def _is_listening(span: Span, words: Sequence[Word], pack: Pack) -> bool:

@@ -23,12 +23,13 @@ EMBEDDING_FILE = "campplus_cn_en_common.pt"
 class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
     """A speaker embedding of 192 dimensions, not of unit length.
 
-    CAM++ normalizes and masks by the mean of all its frames, so weights in the pooling alone would mix the voices of a
-    window: each speaker's frames are selected before the network. All speakers of a window share a filterbank.
+    The frames of each speaker are selected before the network, since CAM++ normalizes and masks by the mean of all
+    frames it receives: weights in the pooling alone would mix the voices of a window. The speakers of a window share
+    its filterbank.
     """
 
     def __init__(self, network: CAMPlusPlus, center: Sequence[float]) -> None:
-        """Subtract `center` (192 values), the common part of all telephone voices, from every embedding."""
+        """Use a network; `center` (192 values), the common part of telephone voices, is subtracted from embeddings."""
         super().__init__(sample_rate=SAMPLE_RATE, num_channels=1)
         self.specifications = Specifications(problem=Problem.REPRESENTATION, resolution=Resolution.CHUNK, duration=10.0)
         self.network = network
@@ -59,8 +60,8 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
         """Return (sounds, 192) of sounds of any length, (samples,) at 16 kHz; NaN below 40 frames of 10 ms."""
         return self._centered(filterbanks(sounds))
 
-    def _centered(self, voices: Sequence[Tensor]) -> Tensor:
-        return embedded(self.network, voices) - self.center
+    def _centered(self, spectra: Sequence[Tensor]) -> Tensor:
+        return embedded(self.network, spectra) - self.center
 
 
 def assemble(segmentation: Path, embedding: Path, parameters: PipelineParameters, center: Sequence[float]) -> Any:

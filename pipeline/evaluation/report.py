@@ -54,16 +54,16 @@ METRICS: dict[str, Metric] = {
 """Numerator and denominator of a call, by metric. Ratios are pooled: sum of numerators by sum of denominators."""
 
 TITLES = {
-    "wer": "words wrong, normalized (WER)",
-    "wer_written": "words wrong, as written (WER)",
-    "cpwer": "words wrong or with the wrong speaker (cpWER)",
-    "lost_per_minute": "words lost per minute",
-    "invented_per_minute": "words invented per minute",
-    "der": "speech with the wrong speaker (DER)",
-    "jer": "mean over speakers (JER)",
-    "word_time_error": "words begin elsewhere by (s)",
-    "task_f1": "tasks found and right (F1)",
-    "contact_f1": "fields of contacts found and right (F1)",
+    "wer": "word errors, normalized (WER)",
+    "wer_written": "word errors, as written (WER)",
+    "cpwer": "word errors including wrong speakers (cpWER)",
+    "lost_per_minute": "missed words per minute",
+    "invented_per_minute": "invented words per minute",
+    "der": "diarization errors (DER)",
+    "jer": "diarization errors per speaker (JER)",
+    "word_time_error": "mean error of word starts (s)",
+    "task_f1": "correct tasks (F1)",
+    "contact_f1": "correct contact fields (F1)",
     "rtfx": "audio seconds per processing second (RTFx)",
     "cost_per_audio_hour": "cost per hour of audio",
 }

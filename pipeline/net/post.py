@@ -23,10 +23,10 @@ class Reply:
     body: bytes
 
 
-def exchange(client: httpx.Client, url: str, seconds: float, **sent: Any) -> Reply:
-    """POST with the keyword arguments of httpx. Raises `TooLarge` and the errors of httpx."""
+def exchange(client: httpx.Client, url: str, seconds: float, **content: Any) -> Reply:
+    """POST `content`, the keyword arguments of httpx, within `seconds`. Raises `TooLarge` and the errors of httpx."""
     timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
-    with client.stream("POST", url, timeout=timeout, **sent) as response:
+    with client.stream("POST", url, timeout=timeout, **content) as response:
         received = bytearray()
         for piece in response.iter_bytes():
             received += piece
@@ -35,10 +35,12 @@ def exchange(client: httpx.Client, url: str, seconds: float, **sent: Any) -> Rep
         return Reply(response.status_code, response.headers, bytes(received))
 
 
-def pause(reply: Reply | None, doubled: float) -> float:
-    """Return the seconds until the next attempt: Retry-After, otherwise the caller's backoff with some jitter."""
+def pause(reply: Reply | None, backoff: float) -> float:
+    """Return the seconds until the next attempt: those of Retry-After, otherwise `backoff` with some jitter."""
     server_wait = retry_after(reply.headers) if reply is not None else None
-    return doubled + random.uniform(0, 0.25) if server_wait is None else server_wait  # noqa: S311 (spreads requests)
+    if server_wait is not None:
+        return server_wait
+    return backoff + random.uniform(0, 0.25)  # noqa: S311 (spreads requests)
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
@@ -58,7 +60,7 @@ def retry_after(headers: httpx.Headers) -> float | None:
 
 
 def _moment(value: str) -> float | None:
-    """Return seconds since the epoch; a date without a time zone is UTC."""
+    """Return the seconds since the epoch of a date in a header; without a time zone it is UTC. None: not a date."""
     try:
         date = email.utils.parsedate_to_datetime(value)
         return date.replace(tzinfo=date.tzinfo or UTC).timestamp()

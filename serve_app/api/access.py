@@ -3,10 +3,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import psycopg
+from pydantic.alias_generators import to_camel
 from sqlalchemy.exc import DBAPIError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -14,16 +15,17 @@ from starlette.responses import Response, StreamingResponse
 from db.core.database import OUTAGES, Database, Reader
 from db.core.pages import InvalidCursor
 from db.workspace import access_log, keys
+from db.workspace.admin_log import ADMIN, Actor
 from pipeline.domain.call import Sender
 from serve_app.api.bodies import MAX_BODY_BYTES
-from serve_app.api.errors import Busy, InvalidQuery, TooManyReads, TooSlow
+from serve_app.api.errors import Busy, InvalidQuery, OutsideTeam, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
-from serve_app.experiments.configuration import Set, SettingRefused
+from serve_app.experiments.configuration import Changes, SettingRefused
 from serve_app.http.admission import Admission, Watch
-from serve_app.http.auth import Authenticator, UnknownKeyLimiter
+from serve_app.http.auth import EDIT, READ, Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import to_json
 from serve_app.http.json_body import Fault
 from serve_app.http.limits import Buckets, read_body
@@ -31,9 +33,6 @@ from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import TooManyRequests, Unavailable
 from serve_app.http.worker import Worker, WorkerLost
 from serve_app.records.query_embedding import QueryEmbedder
-
-if TYPE_CHECKING:
-    from serve_app.api.routing import Route
 
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
@@ -61,6 +60,16 @@ class ApiRequest(Generic[Q]):
         call_id: UUID = self.request.path_params["call_id"]
         return call_id
 
+    @property
+    def actor(self) -> Actor:
+        """The key as the author of a change."""
+        return Actor("", self.sender.key_id, self.sender.team_id, None, self.request.state.request_id)
+
+    def require_workspace_key(self, what: str) -> None:
+        """Raise `OutsideTeam` for a key of a team."""
+        if self.sender.team_id is not None:
+            raise OutsideTeam(f"The API key is limited to a team. Use a key of the workspace for {what}.")
+
     async def note(self, what: str, call_ids: Sequence[UUID], detail: str = "") -> None:
         """Record in the access log that words or audio of these calls are about to be read."""
         key, request_id = self.sender.key_id, self.request.state.request_id
@@ -76,18 +85,56 @@ class ApiRequest(Generic[Q]):
         return sender is not None and scope in sender.scopes and sender.team_id == self.sender.team_id
 
 
-CheckRun = Callable[[Set], Set]
+CheckRun = Callable[[Changes], Changes]
 """Validates the settings of a run. Raises `SettingRefused`."""
 
 
-def no_runs(changes: Set) -> Set:
+def no_runs(changes: Changes) -> Changes:
     """Reject all settings of a run: the settings of the service are not available here."""
     if changes:
         raise SettingRefused("This service accepts no settings for runs.")
     return changes
 
 
+def answer_with(data: Any, status: int = 200) -> Response:
+    """Return data as a JSON response."""
+    return Response(to_json(data), status, media_type="application/json")
+
+
 Handler = Callable[[ApiRequest[Any]], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
+
+    `work`: whose places it takes. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
+    accepted.
+    """
+
+    path: str
+    handler: Handler
+    query: type[QueryParameters]
+    summary: str
+    answer: Any = None
+    media: tuple[str, ...] = ()
+    work: Work = Work.READ
+    method: str = "GET"
+    body: Any = None
+    admin: bool = False
+    operation: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The operation id, by default the name of the handler in camelCase: listCalls."""
+        return self.operation or to_camel(self.handler.__name__)
+
+    @property
+    def scope(self) -> str:
+        """The required scope."""
+        if self.admin:
+            return ADMIN
+        return READ if self.method == "GET" else EDIT
 
 
 class Authorizer:
@@ -116,7 +163,7 @@ class Authorizer:
             is_malformed=keys.is_malformed,
         )
 
-    async def enter(self, request: Request, route: "Route") -> Response:
+    async def enter(self, request: Request, route: Route) -> Response:
         """Return the response of a route's handler if the key has the scope.
 
         A place is held while the handler runs, and by a stream until it ends.
@@ -148,7 +195,7 @@ class Authorizer:
                 answer = self._watch(reading, route).over(answer, stack.pop_all())
         return answer
 
-    def _watch(self, reading: ApiRequest[Any], route: "Route") -> Watch:
+    def _watch(self, reading: ApiRequest[Any], route: Route) -> Watch:
         may_read = partial(reading.may_still_read, route.scope)
         options = self._options
         return Watch(may_read, options.EXPORT_SECONDS, options.KEY_SECONDS, route.work is Work.STREAM)

@@ -23,12 +23,10 @@ from db.workspace.llm_usage import ModelUsage
 from pipeline.domain.insight import Contact
 from pipeline.errors import UnknownTeam
 from serve_app.api import bodies
-from serve_app.api.access import ApiRequest, Handler, json_answer
+from serve_app.api.access import ApiRequest, Handler, Route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, IdTaken, InUse, LastKey, NoSuchObject, OutsideTeam
 from serve_app.api.queries import ChangeListQuery, KeyRevocationQuery, NoQuery
-from serve_app.api.routing import Route
-from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import NotAuthenticated
 
@@ -53,15 +51,15 @@ async def show_workspace(reading: Writing) -> Response:
 
 
 async def change_workspace(writing: Writing) -> Response:
-    require_workspace_key(writing, "the workspace")
+    writing.require_workspace_key("the workspace")
     body = await read_admin_body(writing.request, bodies.WorkspaceChanges)
     home = writing.reader.workspace_id
-    changed = directory.update_workspace(writing.database, home, body.sent_fields(), actor(writing))
+    changed = directory.update_workspace(writing.database, home, body.sent_fields(), writing.actor)
     return answer_with(await _or_refuse(changed))
 
 
 async def show_model_usage(reading: Writing) -> Response:
-    require_workspace_key(reading, "the usage of the language model")
+    reading.require_workspace_key("the usage of the language model")
     return json_answer(reading, await llm_usage.usage_today(reading.database, reading.reader.workspace_id))
 
 
@@ -70,13 +68,13 @@ async def list_teams(reading: Writing) -> Response:
 
 
 async def create_team(writing: Writing) -> Response:
-    require_workspace_key(writing, "new teams")
+    writing.require_workspace_key("new teams")
     body = await read_admin_body(writing.request, bodies.NewTeam)
     home = writing.reader.workspace_id
     team_id = new_id(home, body.idempotency_key)
     fields = (home, body.name, team_id, body.channels_swapped)
     try:
-        return answer_with(await _or_refuse(directory.create_team(writing.database, *fields, by=actor(writing))), 201)
+        return answer_with(await _or_refuse(directory.create_team(writing.database, *fields, by=writing.actor)), 201)
     except directory.AlreadyExists:
         team = Team(team_id, home, body.name, body.channels_swapped)
         return _repeated(team, await directory.find_team(writing.database, writing.reader, team_id))
@@ -86,14 +84,14 @@ async def change_team(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.TeamChanges)
     team = await _team(writing)
     return answer_with(
-        await _or_refuse(directory.update_team(writing.database, team, body.sent_fields(), actor(writing)))
+        await _or_refuse(directory.update_team(writing.database, team, body.sent_fields(), writing.actor))
     )
 
 
 async def remove_team(writing: Writing) -> Response:
-    require_workspace_key(writing, "the removal of teams")
+    writing.require_workspace_key("the removal of teams")
     team = await _team(writing)
-    by = actor(writing)
+    by = writing.actor
     try:
         await _or_refuse(removal.remove_unused_team(writing.database, team.workspace_id, team.team_id, by))
     except removal.TeamInUse as error:
@@ -112,7 +110,7 @@ async def create_member(writing: Writing) -> Response:
     fields = (home, body.name, body.user_id, team_id, body.aliases)
     try:
         return answer_with(
-            await _or_refuse(directory.add_member(writing.database, *fields, actor(writing), new=True)), 201
+            await _or_refuse(directory.add_member(writing.database, *fields, writing.actor, new=True)), 201
         )
     except directory.AlreadyExists:
         member = DirectoryMember(body.user_id or UUID(int=0), home, team_id, body.name, tuple(body.aliases))
@@ -125,22 +123,22 @@ async def change_member(writing: Writing) -> Response:
     if "team_id" in changes and changes["team_id"] != _own_team(writing, changes["team_id"]):
         raise OutsideTeam("A key of a team cannot move members to another team.")
     member = await _member(writing)
-    return answer_with(await _or_refuse(directory.update_member(writing.database, member, changes, actor(writing))))
+    return answer_with(await _or_refuse(directory.update_member(writing.database, member, changes, writing.actor)))
 
 
 async def remove_member(writing: Writing) -> Response:
     member = await _member(writing)
-    await _or_refuse(directory.remove_member(writing.database, member, actor(writing)))
+    await _or_refuse(directory.remove_member(writing.database, member, writing.actor))
     return answer_with(member)
 
 
 async def create_contact(writing: Writing) -> Response:
-    require_workspace_key(writing, "contacts")
+    writing.require_workspace_key("contacts")
     body = await read_admin_body(writing.request, bodies.NewContact)
     home, details = writing.reader.workspace_id, (body.name, body.company, body.email, body.phone)
     contact_id = new_id(home, body.idempotency_key)
     try:
-        creation = directory.add_contact(writing.database, home, *details, contact_id, actor(writing))
+        creation = directory.add_contact(writing.database, home, *details, contact_id, writing.actor)
         return answer_with(await _or_refuse(creation), 201)
     except directory.AlreadyExists:
         existing = await directory.find_contact(writing.database, writing.reader, contact_id)
@@ -149,22 +147,20 @@ async def create_contact(writing: Writing) -> Response:
 
 
 async def change_contact(writing: Writing) -> Response:
-    require_workspace_key(writing, "contacts")
+    writing.require_workspace_key("contacts")
     body = await read_admin_body(writing.request, bodies.ContactChanges)
     home, contact_id = writing.reader.workspace_id, writing.request.path_params["contact_id"]
-    changed = directory.update_contact(writing.database, home, contact_id, body.sent_fields(), actor(writing))
+    changed = directory.update_contact(writing.database, home, contact_id, body.sent_fields(), writing.actor)
     return answer_with(await _or_refuse(changed))
 
 
 async def remove_contact(writing: Writing) -> Response:
-    require_workspace_key(writing, "contacts")
+    writing.require_workspace_key("contacts")
     contact_id: UUID = writing.request.path_params["contact_id"]
     contact = await directory.find_contact(writing.database, writing.reader, contact_id)
     if contact is None:
         raise NoSuchObject
-    await _or_refuse(
-        directory.remove_contact(writing.database, writing.reader.workspace_id, contact_id, actor(writing))
-    )
+    await _or_refuse(directory.remove_contact(writing.database, writing.reader.workspace_id, contact_id, writing.actor))
     return answer_with(contact)
 
 
@@ -185,7 +181,7 @@ async def create_key(writing: Writing) -> Response:
         body.name,
         body.expires_at,
         body.channels_swapped,
-        actor(writing),
+        writing.actor,
         new_id(writing.reader.workspace_id, body.idempotency_key),
     )
     try:
@@ -206,7 +202,7 @@ async def create_key(writing: Writing) -> Response:
 async def change_key(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.KeyChanges)
     key = await _key(writing)
-    changed = await _or_refuse(keys.update(writing.database, key.key_id, body.sent_fields(), actor(writing)))
+    changed = await _or_refuse(keys.update(writing.database, key.key_id, body.sent_fields(), writing.actor))
     if changed is None:
         raise NoSuchObject
     return answer_with(changed)
@@ -217,7 +213,7 @@ async def revoke_key(writing: ApiRequest[KeyRevocationQuery]) -> Response:
     key = await _key(writing)
     keep = writing.query.keep_created
     try:
-        await _or_refuse(keys.revoke(writing.database, key.key_id, key.workspace_id, actor(writing), keep))
+        await _or_refuse(keys.revoke(writing.database, key.key_id, key.workspace_id, writing.actor, keep))
     except keys.LastAdminKey:
         raise LastKey from None
     return answer_with(await _key(writing))

@@ -21,7 +21,7 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api import administration, audio, calibrations, calls, editing, export, questions, runs, stream
-from serve_app.api.access import Authorizer, CheckRun, no_runs
+from serve_app.api.access import Authorizer, CheckRun, Route, no_runs
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
 from serve_app.api.errors import MethodNotAllowed, NoSuchPath
@@ -38,7 +38,6 @@ from serve_app.api.queries import (
     TaskListQuery,
     VersionQuery,
 )
-from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
 from serve_app.http import problems
 from serve_app.http.auth import source_of

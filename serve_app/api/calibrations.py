@@ -18,12 +18,10 @@ from db.experiments.calibrations import Calibration, CalibrationAgreement, Calib
 from db.records.corrections import Editor
 from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import NoSuchQuestion
-from serve_app.api.access import ApiRequest, json_answer
+from serve_app.api.access import ApiRequest, Route, answer_with, json_answer
 from serve_app.api.bodies import Id, IdempotencyKey, read_admin_body
 from serve_app.api.errors import AdminBodyRefused, CalibrationRefusal, NoSuchCall, NoSuchObject
 from serve_app.api.queries import NoQuery
-from serve_app.api.routing import Route
-from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.http.json_body import Body, Fault
 from serve_app.http.problems import NotAuthenticated
 from serve_app.records.question_files import Key
@@ -70,11 +68,11 @@ async def show_agreement(reading: Plain) -> Response:
 
 
 async def create_calibration(writing: Plain) -> Response:
-    require_workspace_key(writing, "calibrations")
+    writing.require_workspace_key("calibrations")
     body = await read_admin_body(writing.request, NewCalibration)
     home = writing.reader.workspace_id
     calibration_id = new_id(home, body.idempotency_key)
-    fields = (home, body.name, body.scorecard, body.call_ids, actor(writing), calibration_id)
+    fields = (home, body.name, body.scorecard, body.call_ids, writing.actor, calibration_id)
     try:
         return answer_with(await _or_refuse(calibrations.create(writing.database, *fields)), 201)
     except NoSuchQuestion:
@@ -96,15 +94,15 @@ async def hand_in_review(writing: Plain) -> Response:
 
 
 async def close_calibration(writing: Plain) -> Response:
-    require_workspace_key(writing, "calibrations")
+    writing.require_workspace_key("calibrations")
     home = writing.reader.workspace_id
-    return answer_with(await _or_refuse(calibrations.close(writing.database, home, _id(writing), actor(writing))))
+    return answer_with(await _or_refuse(calibrations.close(writing.database, home, _id(writing), writing.actor)))
 
 
 async def delete_calibration(writing: Plain) -> Response:
-    require_workspace_key(writing, "calibrations")
+    writing.require_workspace_key("calibrations")
     home = writing.reader.workspace_id
-    return answer_with(await _or_refuse(calibrations.delete(writing.database, home, _id(writing), actor(writing))))
+    return answer_with(await _or_refuse(calibrations.delete(writing.database, home, _id(writing), writing.actor)))
 
 
 def _id(request: Plain) -> UUID:

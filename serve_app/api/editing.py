@@ -13,7 +13,7 @@ from db.records import correct
 from db.records.correct import EditRefused, TaskMark, WantedEdit
 from db.records.corrections import CallEdit, Editor
 from pipeline.domain.edits import EditKind
-from serve_app.api.access import ApiRequest, json_answer
+from serve_app.api.access import ApiRequest, answer_with, json_answer
 from serve_app.api.errors import (
     EditBodyRefused,
     EditConflict,
@@ -23,7 +23,6 @@ from serve_app.api.errors import (
     TooManyEdits,
 )
 from serve_app.api.queries import NoQuery
-from serve_app.api.writing import answer_with
 from serve_app.http.auth import READ
 from serve_app.http.camel_json import to_camel_json
 from serve_app.http.json_body import Fault, InvalidBody, read_object

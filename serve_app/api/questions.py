@@ -18,13 +18,11 @@ from db.search.scores import ScoreWeek
 from db.workspace import directory, questions
 from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import StoredQuestion, StoredScorecard
-from serve_app.api.access import ApiRequest, json_answer, tagged
+from serve_app.api.access import ApiRequest, Route, answer_with, json_answer, tagged
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, QuestionRefusal
 from serve_app.api.export_rows import csv_table
 from serve_app.api.queries import NoQuery, ScoreQuery
-from serve_app.api.routing import Route
-from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import NotAuthenticated
 from serve_app.records.question_files import Definition, DefinitionRefused, ScorecardDefinition
@@ -86,7 +84,7 @@ async def remove_scorecard(writing: Asking) -> Response:
 
 
 async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinition]) -> Response:
-    require_workspace_key(writing, "questions")
+    writing.require_workspace_key("questions")
     body: Definition | ScorecardDefinition = await read_admin_body(writing.request, kind)
     home = writing.reader.workspace_id
     try:
@@ -94,7 +92,7 @@ async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinitio
     except DefinitionRefused as error:
         raise AdminBodyRefused([Fault("/teams", fault) for fault in error.faults]) from None
     try:
-        changes = await questions.set_questions(writing.database, home, [definition], actor(writing))
+        changes = await questions.set_questions(writing.database, home, [definition], writing.actor)
     except questions.TooManyQuestions as error:
         raise QuestionRefusal(str(error)) from None
     except questions.ScorecardUnfit as error:
@@ -108,11 +106,11 @@ async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinitio
 
 
 async def _remove(writing: Asking, name: str, versions: "Versions[S]") -> Response:
-    require_workspace_key(writing, "questions")
+    writing.require_workspace_key("questions")
     await _versions(writing, name, versions)
     key = writing.request.path_params[name]
     try:
-        await questions.remove(writing.database, writing.reader.workspace_id, key, actor(writing))
+        await questions.remove(writing.database, writing.reader.workspace_id, key, writing.actor)
     except questions.NoSuchQuestion:
         raise NoSuchObject from None
     except questions.ScorecardUnfit as error:

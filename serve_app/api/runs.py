@@ -19,13 +19,11 @@ from db.experiments.run_results import RunCall, RunResult
 from db.experiments.runs import Run
 from db.workspace.admin_log import NotAdmin
 from serve_app.api import bodies, run_comparison
-from serve_app.api.access import ApiRequest, Handler, json_answer
+from serve_app.api.access import ApiRequest, Handler, Route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject, RunRefusal
 from serve_app.api.queries import NoQuery, RunCallListQuery, RunComparisonQuery
-from serve_app.api.routing import Route
 from serve_app.api.run_comparison import RunComparing
-from serve_app.api.writing import actor, answer_with, require_workspace_key
 from serve_app.experiments.configuration import SettingRefused
 from serve_app.experiments.selection import CallSelection, choose
 from serve_app.http.json_body import Fault
@@ -75,7 +73,7 @@ async def compare_run(reading: ApiRequest[RunComparisonQuery]) -> Response:
 
 
 async def create_run(writing: Plain) -> Response:
-    require_workspace_key(writing, "runs")
+    writing.require_workspace_key("runs")
     body = await read_admin_body(writing.request, bodies.NewRun)
     try:
         changes = writing.check_run({group: dict(values) for group, values in body.settings.items()})
@@ -98,7 +96,7 @@ async def create_run(writing: Plain) -> Response:
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
     run_id = new_id(home, body.idempotency_key)
-    creation = runs.create(writing.database, home, body.name, changes, chosen, actor(writing), run_id)
+    creation = runs.create(writing.database, home, body.name, changes, chosen, writing.actor, run_id)
     run, left_out = await _or_refuse(creation)
     return answer_with(CreatedRun(run, tuple(left_out)), 201)
 
@@ -120,10 +118,10 @@ async def delete_run(writing: Plain) -> Response:
 
 
 async def _change(writing: Plain, change: Callable[..., Awaitable[Any]]) -> Response:
-    require_workspace_key(writing, "runs")
+    writing.require_workspace_key("runs")
     run = await _run(writing)
     return answer_with(
-        await _or_refuse(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=actor(writing)))
+        await _or_refuse(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=writing.actor))
     )
 
 

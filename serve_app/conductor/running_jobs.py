@@ -1,5 +1,3 @@
-"""The jobs that a Conductor runs, and the limits on calls, guests, fetches and suspects."""
-
 import asyncio
 from collections.abc import Callable
 from uuid import UUID
@@ -11,9 +9,11 @@ JobTask = asyncio.Task[None]
 
 
 class RunningJobs:
-    """Counts running jobs by what they use: a place for a call, a place for a fetch, or the whole Conductor.
+    """The jobs that a Conductor runs, and how many more may start.
 
-    A suspect is a quarantined job, which may kill its worker: no other call starts until it has ended.
+    A job fetches its recordings first, and is then a running call; both have limits of their own. A guest is a call
+    beyond the limit, of a workspace with no call running. A suspect is a quarantined job, which may kill its worker:
+    no other call starts until it has ended.
     """
 
     def __init__(self, options: ProcessingOptions, waiting_for_model: Callable[[], int]) -> None:
@@ -42,40 +42,46 @@ class RunningJobs:
 
     async def wait_until_alone(self) -> None:
         """Return when no other call runs, so that none of them dies if this one kills the process again."""
-        while self._calls > 1:
+        while self._running_calls > 1:
             self._ended.clear()
             await self._ended.wait()
 
     @property
     def room(self) -> int:
         """Number of further jobs that may start now."""
-        return 0 if self.closed or self.suspect else max(0, self._options.calls_at_once - self._places_taken)
+        if self.closed or self.suspect:
+            return 0
+        return max(0, self._options.calls_at_once - self._places_taken)
 
     @property
     def guest_room(self) -> int:
-        """Number of further jobs beyond `room`, of workspaces with no call running."""
+        """Number of guests that may start now, beyond `room`."""
+        if self.closed or self.suspect:
+            return 0
         places = self._options.calls_at_once + self._options.GUESTS
-        free = min(self._options.GUESTS, max(0, places - self._places_taken))
-        return 0 if self.closed or self.suspect else free
+        return min(self._options.GUESTS, max(0, places - self._places_taken))
 
     @property
     def fetch_room(self) -> int:
         """Number of further fetches that may start now.
 
-        They do not count as running calls: a slow recording server must not keep other calls from running.
+        A slow recording server must not keep other calls from running, nor a suspect keep recordings from coming.
         """
-        fetching = len(self.by_id) - self._calls
-        return 0 if self.closed else self._options.FETCH_CONCURRENCY - fetching
+        if self.closed:
+            return 0
+        fetching = len(self.by_id) - self._running_calls
+        return self._options.FETCH_CONCURRENCY - fetching
 
     @property
     def _places_taken(self) -> int:
-        """Running calls, except those that wait for a language model.
+        """Running calls, except those that wait for a language model, up to a limit.
 
-        Only a limited number waits: if the model is slower than calls arrive, they stay in the queue.
+        The limit keeps calls in the queue if the model is slower than they arrive.
         """
-        return self._calls - min(self._waiting_for_model(), self._options.ASKING * self._options.calls_at_once)
+        without_place = min(self._waiting_for_model(), self._options.ASKING * self._options.calls_at_once)
+        return self._running_calls - without_place
 
     @property
-    def _calls(self) -> int:
-        """Running calls, except those whose recordings are being fetched."""
+    def _running_calls(self) -> int:
+        """Jobs that have fetched their recordings."""
         return sum(not lease.fetching for lease in self.leases)

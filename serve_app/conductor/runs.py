@@ -1,7 +1,7 @@
-"""Processes the calls of runs, in the Conductor's replica: after all jobs, at the lowest priority, resumable.
+"""Processes the calls of runs in the Conductor's replica, at the lowest priority.
 
 While jobs of the queue run, a run gets only a share of the time. The configuration of a run is fixed when its first
-call begins; a Conductor with another one (other code, another checkpoint under the same name) fails the call.
+call begins. A Conductor with another one (other code, another checkpoint under the same name) fails the call.
 """
 
 import asyncio
@@ -45,31 +45,31 @@ from serve_app.experiments.configuration import RunOptions, SettingRefused, conf
 from serve_app.settings import Settings
 
 IDLE_SECONDS = 30.0  # after which engines of a run are closed
-LOOK_SECONDS = 1.0  # between two checks for work
-FRESH_SECONDS = 0.2  # for which "the queue has work" is cached: a new call waits for one piece in any case
+POLL_SECONDS = 1.0  # between two checks for work
+BUSY_SECONDS = 0.2  # for which "the queue has work" is cached: a new call waits for one piece in any case
 TIDY_SECONDS = 60.0
-REFUSED_SECONDS = 60.0  # until a run that cannot be processed is tried again
+RETRY_SECONDS = 60.0  # until a run that cannot be processed is tried again
 log = logging.getLogger("ray.serve")
 
 
 class RunEngines(Protocol):
-    """Makes the workers of a run; those of the service if the run has the service's engines."""
+    """Creates the workers of a run; those of the service if the run has the service's engines."""
 
     def workers(self, options: RunOptions) -> Workers: ...
 
     def room(self) -> int:
-        """Return how many pieces of work there is room for while no call waits."""
+        """Return how many pieces of work may run at once while no call waits."""
 
     def start_seconds(self, workers: Workers) -> float:
-        """Return about how long engines that the service lacks need to load; 0: it has all."""
+        """Return about how long the engines of these workers need to load; 0: the service has them all."""
 
     def close(self, workers: Workers) -> None:
-        """End what was started for them."""
+        """Stop the engines that were started for these workers."""
 
 
 @dataclass(slots=True)
-class Prepared:
-    """A run that this process processes."""
+class PreparedRun:
+    """A run with its configuration fixed and its engines started."""
 
     options: RunOptions
     workers: Workers
@@ -95,12 +95,12 @@ class RunLoop(LeaseLoop[RunLease]):
         self._options = options
         self._name = worker_name()
         self._running: dict[tuple[UUID, int], tuple[RunLease, asyncio.Task[None]]] = {}
-        self._prepared: dict[UUID, Prepared] = {}
+        self._prepared: dict[UUID, PreparedRun] = {}
         self._preparing = asyncio.Lock()
-        self._refused: dict[UUID, tuple[float, CallError | None]] = {}
+        self._refused: dict[UUID, tuple[float, CallError | None]] = {}  # when, and why; None: worth a retry
         self._gate = PreemptionGate(self._others_work, options.BACKFILL_SHARE, engines.room)
-        self._looked: tuple[float, bool] = (-FRESH_SECONDS, False)
-        self._last_work = self._tidied_at = time.monotonic()
+        self._busy, self._busy_checked_at = False, -BUSY_SECONDS
+        self._last_work_at = self._tidied_at = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"claim": self._work}
@@ -117,10 +117,10 @@ class RunLoop(LeaseLoop[RunLease]):
         self._close_engines()
 
     async def _others_work(self) -> bool:
-        if time.monotonic() - self._looked[0] > FRESH_SECONDS:
-            busy = await self._wait_out(lambda: run_calls.jobs_at_work(self._database))
-            self._looked = (time.monotonic(), busy)
-        return self._looked[1]
+        if time.monotonic() - self._busy_checked_at > BUSY_SECONDS:
+            self._busy = await self._wait_out(lambda: run_calls.jobs_at_work(self._database))
+            self._busy_checked_at = time.monotonic()
+        return self._busy
 
     async def _work(self) -> None:
         while not self._drained:
@@ -136,11 +136,11 @@ class RunLoop(LeaseLoop[RunLease]):
                 self._running[lease.key] = (lease, task)
                 task.add_done_callback(partial(self._end, lease.key))
             if self._running or claimed:
-                self._last_work = time.monotonic()
-            elif time.monotonic() - self._last_work > IDLE_SECONDS:
+                self._last_work_at = time.monotonic()
+            elif time.monotonic() - self._last_work_at > IDLE_SECONDS:
                 self._close_engines()
             if not claimed:
-                await self._sleep(min(LOOK_SECONDS, self._options.lease_seconds / 3))
+                await self._sleep(min(POLL_SECONDS, self._options.lease_seconds / 3))
 
     async def _renew(self) -> None:
         leases = [lease for lease, _ in self._running.values()]
@@ -196,36 +196,39 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _outcome(self, lease: RunLease) -> RunOutcome:
         prepared = await self._prepare(lease)
-        current = await self._wait_out(lambda: roster.load(self._database, lease.lease))
-        pinned, scorecards = questions.only(Question, prepared.defined), questions.only(Scorecard, prepared.defined)
-        as_of_run = replace(current, questions=pinned, scorecards=scorecards)
+        roster_now = await self._wait_out(lambda: roster.load(self._database, lease.lease))
+        roster_of_run = replace(
+            roster_now,
+            questions=questions.only(Question, prepared.defined),
+            scorecards=questions.only(Scorecard, prepared.defined),
+        )
         workers = LowPriorityWorkers(prepared.workers.of(lease.lease.workspace_id), self._gate)
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
         llm = self._llm.of(lease.lease.workspace_id)
-        outcome = await process_fetched(lease.lease.call, workers, as_of_run, journal, options=options, llm=llm)
+        outcome = await process_fetched(lease.lease.call, workers, roster_of_run, journal, options=options, llm=llm)
         if outcome.late is not None:
             raise outcome.late
         warnings = (*outcome.warnings, *outcome.analysis_warnings)
-        seconds = {**workers.seconds}
-        return RunOutcome(outcome.transcript, outcome.findings, warnings, prepared.producers, seconds)
+        return RunOutcome(outcome.transcript, outcome.findings, warnings, prepared.producers, {**workers.seconds})
 
-    async def _prepare(self, lease: RunLease) -> Prepared:
-        """Return the workers of a run for its configuration, which is fixed now if it is not yet."""
+    async def _prepare(self, lease: RunLease) -> PreparedRun:
+        """Return the run of a call, prepared once. Raises `CallError`; again for further calls, for `RETRY_SECONDS`."""
         async with self._preparing:
             if (prepared := self._prepared.get(lease.run_id)) is not None:
                 return prepared
             at, refusal = self._refused.get(lease.run_id, (0.0, None))
-            if refusal is not None and time.monotonic() - at < REFUSED_SECONDS:
-                raise refusal  # for each further call, without starting an engine
+            if refusal is not None and time.monotonic() - at < RETRY_SECONDS:
+                raise refusal  # without starting an engine
             try:
-                self._prepared[lease.run_id] = prepared = await self._prepared_now(lease)
+                self._prepared[lease.run_id] = prepared = await self._start(lease)
             except CallError as error:
                 self._refused = {lease.run_id: (time.monotonic(), None if error.retryable else error)}
                 raise
             return prepared
 
-    async def _prepared_now(self, lease: RunLease) -> Prepared:
+    async def _start(self, lease: RunLease) -> PreparedRun:
+        """Start the engines of a run, and fix its configuration if no call of it has begun before."""
         if not any(key[0] in self._prepared for key in self._running):
             self._close_engines()  # of the previous run: one set of engines at a time
         stored = lease.configuration and lease.configuration["settings"]
@@ -252,7 +255,7 @@ class RunLoop(LeaseLoop[RunLease]):
             self._engines.close(workers)
             raise
         producers = of_engines(options.process, recognition, diarizer)
-        return Prepared(options, workers, producers, defined)
+        return PreparedRun(options, workers, producers, defined)
 
     async def _question_versions(self, lease: RunLease) -> dict[str, int]:
         workspace_id = lease.lease.workspace_id

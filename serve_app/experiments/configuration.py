@@ -29,7 +29,8 @@ OPERATOR_SETTINGS = ("base_url", "calibration", "trust_checkpoint", "api_key_fil
 
 DEADLINE_FACTOR = 20  # of deadlines, compared with a queued call: a run yields to those
 
-Set = dict[str, dict[str, Any]]
+Changes = dict[str, dict[str, Any]]
+"""Values of settings by group and name."""
 
 
 class SettingRefused(ValueError):
@@ -46,9 +47,9 @@ class RunOptions:
     process: ProcessOptions
 
 
-def parse(assignments: Iterable[str]) -> Set:
+def parse(assignments: Iterable[str]) -> Changes:
     """Parse `group.name=value`; values are JSON or plain text. Raises `SettingRefused`."""
-    settings: Set = {}
+    changes: Changes = {}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         group, dot, name = path.strip().lower().partition(".")
@@ -60,11 +61,11 @@ def parse(assignments: Iterable[str]) -> Set:
             value = json.loads(text)
         except ValueError:
             value = text.strip()
-        settings.setdefault(group, {})[name] = value
-    return settings
+        changes.setdefault(group, {})[name] = value
+    return changes
 
 
-def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
+def check(changes: Changes, settings: Settings, over_http: bool = False) -> Changes:
     """Return the changes if the service accepts them. Raises `SettingRefused`, with a suggestion for a misspelled name.
 
     `over_http`: the run may start engines only with the models of `settings.api.run_models`, and no setting of it may
@@ -72,11 +73,13 @@ def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
     """
     for group, values in changes.items():
         if group not in GROUPS:
-            near = matching.extractOne(group, GROUPS, scorer=fuzz.ratio, score_cutoff=60)
-            hint = f"Did you mean {near[0]}?" if near else f"A run sets {', '.join(GROUPS)}."
+            near = _most_similar(group, GROUPS)
+            hint = f"Did you mean {near}?" if near else f"A run sets {', '.join(GROUPS)}."
             raise SettingRefused(f"{group!r} is not a group of settings that a run may set. {hint}")
         for name, value in values.items():
-            _check_one(group, name, value, settings, over_http)
+            _check_name(group, name, settings)
+            if over_http:
+                _check_over_http(group, name, value, settings)
     merged = _merged(changes, settings)
     if over_http:
         for name, model in _new_models(merged, settings):
@@ -86,6 +89,33 @@ def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
                     "SWITCHBOARD_API__RUN_MODELS, or create the run: `switchboard runs create`."
                 )
     return changes
+
+
+def _most_similar(name: str, names: Iterable[str]) -> str | None:
+    match = matching.extractOne(name, list(names), scorer=fuzz.ratio, score_cutoff=60)
+    return match[0] if match else None
+
+
+def _check_name(group: str, name: str, settings: Settings) -> None:
+    is_secret = _settings_of(getattr(settings, group), of_all_engines=True)
+    if name not in is_secret:
+        near = _most_similar(name, is_secret)
+        hint = f"Did you mean {group}.{near}?" if near else f"There are: {', '.join(sorted(is_secret))}."
+        raise SettingRefused(f"{group}.{name} is not a setting. {hint}")
+    if is_secret[name]:
+        raise SettingRefused(f"{group}.{name} is a secret and is not stored with a run: set it for the service.")
+
+
+def _check_over_http(group: str, name: str, value: Any, settings: Settings) -> None:
+    options = getattr(settings, group)
+    if name in OPERATOR_SETTINGS or name not in _settings_of(options, of_all_engines=True, built_in=True):
+        raise SettingRefused(f"{group}.{name} is set by operators: `switchboard runs create` on the service's machine.")
+    current = options.model_dump(mode="json").get(name)
+    if value != current and any(sign in str(value) for sign in "/\\~"):
+        raise SettingRefused(
+            f"{group}.{name}: over HTTP, name a checkpoint of the store (`switchboard checkpoints list`), not a path "
+            "or a repository."
+        )
 
 
 def _new_models(merged: Settings, settings: Settings) -> Iterator[tuple[str, str]]:
@@ -106,32 +136,14 @@ def _new_models(merged: Settings, settings: Settings) -> Iterator[tuple[str, str
         yield "analysis.model", analysis.model or analysis.engine
 
 
-def _check_one(group: str, name: str, value: Any, settings: Settings, over_http: bool) -> None:
-    if name not in (secrets := _fields(getattr(settings, group), changes_engine=True)):
-        near = matching.extractOne(name, list(secrets), scorer=fuzz.ratio, score_cutoff=60)
-        hint = f"Did you mean {group}.{near[0]}?" if near else f"There are: {', '.join(sorted(secrets))}."
-        raise SettingRefused(f"{group}.{name} is not a setting. {hint}")
-    if secrets[name]:
-        raise SettingRefused(f"{group}.{name} is a secret and is not stored with a run: set it for the service.")
-    if not over_http:
-        return
-    if name in OPERATOR_SETTINGS or name not in _fields(getattr(settings, group), True, built_in=True):
-        raise SettingRefused(f"{group}.{name} is set by operators: `switchboard runs create` on the service's machine.")
-    current = getattr(settings, group).model_dump(mode="json").get(name)
-    if value != current and any(sign in str(value) for sign in "/\\~"):
-        raise SettingRefused(
-            f"{group}.{name}: over HTTP, name a checkpoint of the store (`switchboard checkpoints list`), not a path "
-            "or a repository."
-        )
+def _settings_of(options: BaseModel, of_all_engines: bool = False, built_in: bool = False) -> dict[str, bool]:
+    """Return for each setting of a group, by name, whether it is a secret.
 
-
-def _fields(options: BaseModel, changes_engine: bool = False, built_in: bool = False) -> dict[str, bool]:
-    """Return the settings of a group, by name, and whether each is a secret; of engines, those of all of them.
-
-    `built_in`: leave out settings of engines of other packages, which may name servers and files.
+    `of_all_engines`: include the settings of the engines that the group can choose. `built_in`: leave out those of
+    engines of other packages, which may name servers and files.
     """
     kinds = [type(options)]
-    if changes_engine and isinstance(options, EngineOptions):
+    if of_all_engines and isinstance(options, EngineOptions):
         kinds += [kind for _, kind in type(options).of_engines()]
     return {
         name: SecretStr in (field.annotation, *get_args(field.annotation))
@@ -141,16 +153,15 @@ def _fields(options: BaseModel, changes_engine: bool = False, built_in: bool = F
     }
 
 
-def _merged(changes: Set, settings: Settings) -> Settings:
+def _merged(changes: Changes, settings: Settings) -> Settings:
     """Return the service's settings with the changes applied. Raises `SettingRefused`."""
     groups: dict[str, BaseModel] = {}
     for group, values in changes.items():
         options: BaseModel = getattr(settings, group)
         explicit = options.model_dump(exclude_unset=True)
         if "engine" in values and values["engine"] != getattr(options, "engine", None):
-            explicit = {
-                name: value for name, value in explicit.items() if name in type(options).model_fields
-            }  # not another's
+            # The settings of the former engine mean nothing to the new one.
+            explicit = {name: value for name, value in explicit.items() if name in type(options).model_fields}
         try:
             groups[group] = type(options).model_validate({**explicit, **values})
         except ValidationError as error:
@@ -166,7 +177,7 @@ def _sentences(group: str, error: ValidationError) -> Iterator[str]:
             yield f"{place}: {detail.get('msg', fault['msg']).removeprefix('Value error, ')}"
 
 
-def resolved(changes: Set, settings: Settings) -> dict[str, dict[str, Any]]:
+def resolved(changes: Changes, settings: Settings) -> dict[str, dict[str, Any]]:
     """Return all settings that decide the results of a run, as stored: without secrets. Raises `SettingRefused`."""
     merged = _merged(changes, settings)
     groups: dict[str, BaseModel] = {group: getattr(merged, group) for group in GROUPS}
@@ -176,21 +187,20 @@ def resolved(changes: Set, settings: Settings) -> dict[str, dict[str, Any]]:
 
 def without_secrets(options: BaseModel) -> dict[str, Any]:
     """Return a group's settings as a run stores them; of an engine, all that it has."""
-    engine_options = (
-        options.for_engine() if isinstance(options, EngineOptions) and options.engine != options.OFF else options
-    )
-    return engine_options.model_dump(
-        mode="json", exclude={name for name, hidden in _fields(engine_options).items() if hidden}
-    )
+    if isinstance(options, EngineOptions) and options.engine != options.OFF:
+        options = options.for_engine()
+    secrets = {name for name, is_secret in _settings_of(options).items() if is_secret}
+    return options.model_dump(mode="json", exclude=secrets)
 
 
 def options_of(stored: Mapping[str, Mapping[str, Any]], settings: Settings) -> RunOptions:
     """Return the options of a stored configuration, completed by the secrets of the service with these settings."""
     current = settings.process_options()
-    secrets = {
+    is_same_server = stored["analysis"].get("base_url") == settings.analysis.base_url
+    secrets = {  # of the server that the service uses; no other one may receive them
         name: getattr(settings.analysis, name)
-        for name, hidden in _fields(settings.analysis).items()
-        if hidden and stored["analysis"].get("base_url") == settings.analysis.base_url
+        for name, is_secret in _settings_of(settings.analysis).items()
+        if is_secret and is_same_server
     }
     groups: dict[str, BaseModel] = {
         "safety": type(current.safety).model_validate(stored["safety"]),
@@ -205,7 +215,7 @@ def options_of(stored: Mapping[str, Mapping[str, Any]], settings: Settings) -> R
     return RunOptions(dict(stored["asr"]), dict(alignment), dict(stored["diarization"]), process)
 
 
-def configuration(stored: Set, recognition: Recognition, diarizer: str | None) -> dict[str, Any]:
+def configuration(stored: Changes, recognition: Recognition, diarizer: str | None) -> dict[str, Any]:
     """Return a run's configuration: its settings, engines with checkpoints by digest, and code."""
     return {
         "settings": stored,
@@ -226,6 +236,5 @@ def code() -> dict[str, str]:
     return {"version": release, "digest": code_digest()}
 
 
-def digest(made_with: Mapping[str, Any]) -> str:
-    """Return the digest of a configuration."""
-    return digest_of(dict(made_with))
+def digest(stored: Mapping[str, Any]) -> str:
+    return digest_of(dict(stored))

@@ -96,24 +96,25 @@ class Submit:
 
     async def handle(self, request: Request) -> Response:
         """Return the response and count its outcome. Raises `Refusal`."""
-        answer = InternalError.kind
+        outcome = InternalError.kind
         try:
             with tracing.span("POST /submit", "server"):
-                response, answer = await self._answer(request)
+                response, outcome = await self._accept(request)
             return response
         except Refusal as refusal:
-            answer = refusal.kind
+            outcome = refusal.kind
             raise
         except InvalidBody:
-            answer = BodyRefused.kind
+            outcome = BodyRefused.kind
             raise
         except asyncio.CancelledError:
-            answer = "aborted"
+            outcome = "aborted"
             raise
         finally:
-            self._count(answer)
+            self._count(outcome)
 
-    async def _answer(self, request: Request) -> tuple[Response, str]:
+    async def _accept(self, request: Request) -> tuple[Response, str]:
+        """Return the response and the decision of the store. Checks come before the work that they save."""
         headers = request.headers
         with self._gate.passage():
             sender = await self._keys.sender(headers.getlist("authorization"), source_of(request, self._source_header))
@@ -122,8 +123,8 @@ class Submit:
             parsed = parse_body(await read_body(request, self._limits), sender)
             if parsed.submission.recording_url and self._store.is_full(sender.workspace_id):
                 raise BacklogFull(self._limits.BACKLOG_RETRY_SECONDS)
-            accepted = await self._record(sender, parsed, request.state.request_id)
-            return _reply(parsed.submission.call_id, accepted, allowance), accepted.decision
+            stored = await self._record(sender, parsed, request.state.request_id)
+            return _reply(parsed.submission.call_id, stored, allowance), stored.decision
 
     async def _find_key(self, secret: str) -> Sender | None:
         """Look up the key. Raises `Unavailable` at the time limit, without waiting for the database."""
@@ -155,15 +156,15 @@ class Submit:
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
-    task.add_done_callback(
-        lambda ended: ended.cancelled() or ended.exception()
-    )  # retrieve the exception: no asyncio warning
+    """Cancel a task without waiting for its end."""
+    # Retrieves the exception: otherwise asyncio warns.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     task.cancel()
 
 
-def _reply(call_id: UUID, accepted: StoredSubmission, allowance: Allowance) -> Response:
-    job = f',"jobId":"{accepted.job_id}"' if accepted.status == CallState.TRANSCRIBING else ""
-    text = f'{{"status":"{accepted.status.value}","callId":"{call_id}"{job}}}'
+def _reply(call_id: UUID, stored: StoredSubmission, allowance: Allowance) -> Response:
+    job = f',"jobId":"{stored.job_id}"' if stored.status == CallState.TRANSCRIBING else ""
+    text = f'{{"status":"{stored.status.value}","callId":"{call_id}"{job}}}'
     return Response(text, 202, allowance.headers(), "application/json")
 
 
@@ -175,11 +176,11 @@ def _readiness(parts: Callable[[], Awaitable[Parts]]) -> Callable[[Request], Awa
     """Return a handler: 200 if every part is ready, else 503; `exclude=Diarizer` ignores a part."""
 
     async def ready(request: Request) -> Response:
-        states = await parts()
+        all_parts = await parts()
         excluded = request.query_params.getlist("exclude")
-        if not set(excluded) <= states.keys():
-            raise Refusal(f"exclude must be one of: {', '.join(states)}.")
-        included = {name: part for name, part in states.items() if name not in excluded}
+        if not set(excluded) <= all_parts.keys():
+            raise Refusal(f"exclude must be one of: {', '.join(all_parts)}.")
+        included = {name: part for name, part in all_parts.items() if name not in excluded}
         body = {
             "ready": all(part.ready for part in included.values()),
             "parts": {

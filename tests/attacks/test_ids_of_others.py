@@ -27,8 +27,8 @@ from db.search import saved_views
 from db.workspace import directory, keys, questions, sessions
 from pipeline.domain.edits import EditKind
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
+from serve_app.api.access import Route
 from serve_app.api.app import EVERY_ROUTE
-from serve_app.api.routing import Route
 from serve_app.console.app import routes
 from serve_app.console.site import Site
 from serve_app.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from db.experiments import runs
 from db.workspace import keys
 from pipeline.asr.engine import AsrOptions
-from serve_app.experiments.configuration import GROUPS, OPERATOR_SETTINGS, SettingRefused, _fields, check
+from serve_app.experiments.configuration import GROUPS, OPERATOR_SETTINGS, SettingRefused, _settings_of, check
 from serve_app.settings import Settings
 from tests.finished import finished
 from tests.postgres import World
@@ -67,7 +67,7 @@ def test_what_starts_no_engine_needs_no_permission() -> None:
 
 def test_every_setting_that_names_a_server_or_file_is_the_operators() -> None:
     for group in GROUPS:
-        for name, is_secret in _fields(getattr(Settings(), group), changes_engine=True).items():
+        for name, is_secret in _settings_of(getattr(Settings(), group), of_all_engines=True).items():
             assert is_secret or name in OPERATOR_SETTINGS or not PLACES.search(name), f"{group}.{name}"
 
 

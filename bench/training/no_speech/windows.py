@@ -48,7 +48,7 @@ class ForcedWindow:
     speech: bool
     kind: str
     source: str
-    said: str  # empty: no words, or a part of a clip with unknown words
+    spoken: str  # empty: no words, or a part of a clip with unknown words
     sound: Sound
 
 
@@ -60,7 +60,7 @@ class RecognizedWindow:
     kind: str
     source: str
     line: str
-    said: str
+    said: str  # language: ok
     text: str
     no_speech: float  # probability, 0..1
     first: float  # confidence of the first word, 0..1
@@ -131,7 +131,7 @@ def _over_a_line(window: ForcedWindow, draw: random.Random, rng: np.random.Gener
     sound = sound + pink(len(sound), FLOOR_DBFS, rng)
     line = draw.choice(OVER)
     sent = np.asarray(LINES[line](sound), np.float32)
-    return line, ForcedWindow(window.speech, window.kind, window.source, window.said, sent)
+    return line, ForcedWindow(window.speech, window.kind, window.source, window.spoken, sent)
 
 
 def heard(engine: Any, forced: Sequence[tuple[str, ForcedWindow]]) -> Iterator[RecognizedWindow]:
@@ -148,7 +148,7 @@ def heard(engine: Any, forced: Sequence[tuple[str, ForcedWindow]]) -> Iterator[R
                 window.kind,
                 window.source,
                 line,
-                window.said,
+                window.spoken,
                 " ".join(word.text for word in text.words),
                 round(text.no_speech_probability, 6),
                 round(text.words[0].confidence, 6) if text.words else 0.0,

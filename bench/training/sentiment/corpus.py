@@ -27,7 +27,7 @@ class MarkedCall:
 
     name: str
     language: str
-    said: tuple[SpokenTurn, ...]
+    turns: tuple[SpokenTurn, ...]
     marks: tuple[int, ...]
     tones: dict[str, int]
     doubtful: frozenset[str] = frozenset()
@@ -35,9 +35,9 @@ class MarkedCall:
     turning: tuple[str, int] | None = None  # party and index of the turn where its tone changes
 
     def of(self, party: str) -> list[int]:
-        """Return the positions of the party's turns in `said`."""
+        """Return the positions of the party's turns in `turns`."""
         role = Role.REP if party == "rep" else Role.CUSTOMER
-        return [at for at, turn in enumerate(self.said) if turn.role is role]
+        return [at for at, turn in enumerate(self.turns) if turn.role is role]
 
 
 def turns() -> list[tuple[SpokenTurn, int]]:

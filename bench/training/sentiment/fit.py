@@ -47,7 +47,7 @@ class ReadCall:
 
     call: MarkedCall
     features: sparse.csr_matrix
-    found: tuple[LexiconScore, ...]
+    scores: tuple[LexiconScore, ...]
 
 
 def table(turns: Sequence[tuple[Any, LexiconScore]]) -> sparse.csr_matrix:
@@ -59,8 +59,8 @@ def table(turns: Sequence[tuple[Any, LexiconScore]]) -> sparse.csr_matrix:
 
 
 def prepared(call: MarkedCall) -> ReadCall:
-    scores = tuple(score_turn(turn) for turn in call.said)
-    return ReadCall(call, table(list(zip(call.said, scores, strict=True))), scores)
+    scores = tuple(score_turn(turn) for turn in call.turns)
+    return ReadCall(call, table(list(zip(call.turns, scores, strict=True))), scores)
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ def row(read: ReadCall, turns: list[TurnSentiment], party: str) -> list[float] |
     party_turns = set(read.call.of(party))
     if not party_turns or party not in read.call.tones:
         return None
-    weights = [score.weight for at, score in enumerate(read.found) if at in party_turns]
+    weights = [score.weight for at, score in enumerate(read.scores) if at in party_turns]
     others = [turn for at, turn in enumerate(turns) if at not in party_turns]
-    exclaimed = sum("!" in read.call.said[at].text for at in party_turns)
+    exclaimed = sum("!" in read.call.turns[at].text for at in party_turns)
     return party_features([turns[at] for at in sorted(party_turns)], weights, party == "rep", others, exclaimed)
 
 
@@ -175,7 +175,7 @@ def parties(read: ReadCall, turns: list[TurnSentiment], rule: SentimentWeights) 
                 "confidence": predicted.confidence,
                 "doubtful": party in read.call.doubtful,
                 "turns": [(read.call.marks[place], turns[place]) for place in party_turns],
-                "turns_at": None if at is None else read.call.said[party_turns[at]].turn.index,
+                "turns_at": None if at is None else read.call.turns[party_turns[at]].turn.index,
                 "call_turns": read.call.turning,
             }
 

@@ -1,8 +1,8 @@
-"""A bleed whose delay jumps: which delay applies in which windows.
+"""Finds which delay a bleed has in which windows, if its delay jumps.
 
-Behind a jitter buffer an echo is now 60, now 200 ms late. The most likely sequence of delays is found by dynamic
-programming (A. Viterbi, 1967): a window supports each delay by its correlation there, and a jump has a cost, so that no
-single window changes anything.
+Behind a jitter buffer an echo is now 60, now 200 ms late. The most likely sequence of delays comes from dynamic
+programming (A. Viterbi, 1967): the score of a delay in a window is its correlation there, and each jump has a cost, so
+that a single window cannot cause one.
 """
 
 from itertools import pairwise
@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 Step = tuple[int, int, int]  # windows first to last (exclusive), and the position in their curves
 
-SPEAKS = 6.0  # min. peak of one window that suggests a delay, in robust standard deviations
-MAX_SCORE = 20.0  # of one window
-JUMP = 12.0  # cost
-APART = 4  # times `near`: closer delays are the same
+MIN_PEAK = 6.0  # of a window that suggests a delay, in robust standard deviations
+MAX_SCORE = 20.0  # of a window
+JUMP_COST = 12.0
+MIN_DISTANCE = 4  # between two delays, times `near`
 
 
 def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
@@ -24,48 +24,53 @@ def follow(curves: npt.NDArray[np.float64], near: int) -> list[Step]:
     `curves`: each window's correlation per position in robust standard deviations, shape (windows, positions); `near`:
     positions by which one delay scatters.
     """
-    strength = np.abs(curves)
-    best = strength.argmax(axis=1)
-    places = _distinct(best[strength.max(axis=1) >= SPEAKS], APART * near)
-    if len(places) < 2:
+    strengths = np.abs(curves)
+    peaks = strengths.argmax(axis=1)[strengths.max(axis=1) >= MIN_PEAK]
+    delays = _distinct(peaks, MIN_DISTANCE * near)
+    if len(delays) < 2:
         return []
-    scores = np.stack([strength[:, max(0, place - near) : place + near + 1].max(axis=1) for place in places], axis=1)
-    course = _course(np.minimum(scores, MAX_SCORE))
-    edges = [0, *(np.flatnonzero(np.diff(course)) + 1).tolist(), len(course)]
+    scores = np.stack([strengths[:, max(0, delay - near) : delay + near + 1].max(axis=1) for delay in delays], axis=1)
+    best = _most_likely(np.minimum(scores, MAX_SCORE))
+    jumps = (np.flatnonzero(np.diff(best)) + 1).tolist()
+    if not jumps:
+        return []
     return [
-        (first, last, _place(curves[first:last], places[course[first]], near))
-        for first, last in pairwise(edges)
-        if len(edges) > 2
+        (first, last, _refined(curves[first:last], delays[best[first]], near))
+        for first, last in pairwise([0, *jumps, len(best)])
     ]
 
 
-def _distinct(places: npt.NDArray[np.int64], apart: int) -> list[int]:
-    """Return the positions with the most neighbors first, skipping those within `apart` of an earlier one."""
-    counts = (np.abs(places[:, None] - places[None, :]) <= apart).sum(axis=1) if len(places) else places
+def _distinct(positions: npt.NDArray[np.int64], distance: int) -> list[int]:
+    """Return the positions with the most neighbors first, skipping those within `distance` of an earlier one."""
+    if not len(positions):
+        return []
+    neighbors = (np.abs(positions[:, None] - positions[None, :]) <= distance).sum(axis=1)
     distinct: list[int] = []
-    for at in np.argsort(-counts, kind="stable"):
-        if all(abs(int(places[at]) - other) > apart for other in distinct):
-            distinct.append(int(places[at]))
+    for position in positions[np.argsort(-neighbors, kind="stable")].tolist():
+        if all(abs(position - other) > distance for other in distinct):
+            distinct.append(position)
     return distinct
 
 
-def _course(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the index of each window's delay; `scores`: the support of each window for each delay."""
-    windows, count = scores.shape
-    total = scores[0]
-    previous = np.zeros((windows, count), np.int64)
-    for at in range(1, windows):
-        jumped = int(total.argmax())
-        stays = total >= total[jumped] - JUMP
-        previous[at] = np.where(stays, np.arange(count), jumped)
-        total = np.where(stays, total, total[jumped] - JUMP) + scores[at]
-    course = np.zeros(windows, np.int64)
-    course[-1] = int(total.argmax())
-    for at in range(windows - 1, 0, -1):
-        course[at - 1] = previous[at, course[at]]
-    return course
+def _most_likely(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the index of the delay of each window; `scores` has the shape (windows, delays)."""
+    windows, delays = scores.shape
+    totals = scores[0]  # of the best sequence that ends with each delay
+    previous = np.zeros((windows, delays), np.int64)
+    for window in range(1, windows):
+        leader = int(totals.argmax())
+        after_jump = totals[leader] - JUMP_COST
+        stays = totals >= after_jump
+        previous[window] = np.where(stays, np.arange(delays), leader)
+        totals = np.where(stays, totals, after_jump) + scores[window]
+    sequence = np.zeros(windows, np.int64)
+    sequence[-1] = int(totals.argmax())
+    for window in range(windows - 1, 0, -1):
+        sequence[window - 1] = previous[window, sequence[window]]
+    return sequence
 
 
-def _place(curves: npt.NDArray[np.float64], place: int, near: int) -> int:
-    first = max(0, place - near)
-    return first + int(np.abs(curves[:, first : place + near + 1].sum(axis=0)).argmax())
+def _refined(curves: npt.NDArray[np.float64], delay: int, near: int) -> int:
+    """Return the position near the delay at which the windows together correlate most."""
+    first = max(0, delay - near)
+    return first + int(np.abs(curves[:, first : delay + near + 1].sum(axis=0)).argmax())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LIST_HINT = "`switchboard webhooks list` shows the ids."
-SHOWN = {"behind": "waiting"}  # for an earlier event of the call
+STATE_NAMES = {"behind": "waiting"}  # for an earlier event of the call
 STYLES = {"waiting": "cyan", "behind": "cyan", "sending": "yellow", "delivered": "green", "failed": "bold red"}
 
 parse_endpoint = parse_id(LIST_HINT)
@@ -109,11 +109,18 @@ async def create(
 
       switchboard webhooks create https://crm.example/hooks --event call.completed --include record --team support
     """
-    secret = signing.new_secret()
     await poster().look(url)
-    sealed, team_id = Settings().sealer().seal(secret), await scope.team_id(team)
-    options = (event or None, include or (), team_id, description)
-    endpoint = await webhooks.add(scope.database, scope.id, url, sealed, *options)
+    secret = signing.new_secret()
+    endpoint = await webhooks.add(
+        scope.database,
+        scope.id,
+        url,
+        Settings().sealer().seal(secret),
+        event or None,
+        include or (),
+        await scope.team_id(team),
+        description,
+    )
     head = f"Endpoint {endpoint.endpoint_id}: {', '.join(endpoint.events)} to {endpoint.url}"
     test = f"Test it: `switchboard webhooks test {endpoint.endpoint_id}`"
     return Result({"endpoint": endpoint, "secret": secret}, (head, *secret_lines(secret), test))
@@ -123,20 +130,21 @@ async def create(
 async def list_(database: "Database", workspace: Workspace = None) -> Result:
     """List endpoints: state, progress, and why one fails or is disabled."""
     workspace_id = await lookup.workspace_id(database, workspace)
-    progress = await event_views.standings(database, workspace_id)
-    endpoints = [
-        (endpoint, progress.get(endpoint.endpoint_id, event_views.EndpointProgress()))
-        for endpoint in await webhooks.list_endpoints(database, workspace_id)
-    ]
+    progress_by_id = await event_views.standings(database, workspace_id)
+    endpoints = await webhooks.list_endpoints(database, workspace_id)
+    rows = [(each, progress_by_id.get(each.endpoint_id, event_views.EndpointProgress())) for each in endpoints]
+
+    def cells(row: "tuple[Endpoint, event_views.EndpointProgress]") -> tuple[Any, ...]:
+        endpoint, progress = row
+        numbers = (progress.unsent, progress.failed, progress.delivered_at)
+        return endpoint.endpoint_id, _state(endpoint), *numbers, endpoint.url, _about(endpoint)
+
     return listing(
-        endpoints,
+        rows,
         ("!id", "!status", "#unsent", "#failed", "!delivered", "url", "about"),
-        lambda row: (
-            *(row[0].endpoint_id, _state(row[0]), row[1].unsent, row[1].failed, row[1].delivered_at),
-            *(row[0].url, _about(row[0])),
-        ),
+        cells,
         "No endpoints yet: `switchboard webhooks create URL` creates one.",
-        [fields(endpoint) | {"standing": standing} for endpoint, standing in endpoints],
+        [fields(endpoint) | {"standing": progress} for endpoint, progress in rows],
     )
 
 
@@ -144,13 +152,13 @@ async def list_(database: "Database", workspace: Workspace = None) -> Result:
 async def show(database: "Database", endpoint: Id) -> Result:
     """Show one endpoint in full, except its secret."""
     match = await find(database, endpoint)
-    progress = await event_views.standings(database, match.workspace_id)
-    standing = progress.get(match.endpoint_id, event_views.EndpointProgress())
+    progress_by_id = await event_views.standings(database, match.workspace_id)
+    progress = progress_by_id.get(match.endpoint_id, event_views.EndpointProgress())
     values = [
-        (field.name, getattr(item, field.name)) for item in (match, standing) for field in dataclasses.fields(item)
+        (field.name, getattr(item, field.name)) for item in (match, progress) for field in dataclasses.fields(item)
     ]
-    rows = [(name, _shown(value)) for name, value in values if value not in (None, "", ())]
-    return Result(fields(match) | {"standing": standing}, details(rows))
+    rows = [(name, _as_text(value)) for name, value in values if value not in (None, "", ())]
+    return Result(fields(match) | {"standing": progress}, details(rows))
 
 
 @app.updates("thin include")
@@ -205,7 +213,7 @@ def _state(endpoint: "Endpoint") -> Text:
     return Text("failing", style="yellow") if endpoint.failing_since else Text("enabled", style="green")
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, datetime):
         return moment(value)
     if isinstance(value, float):
@@ -352,7 +360,7 @@ async def deliveries(
         ("!event", "!status", "#tries", "!occurred", "!type", "!call", "about"),
         lambda delivery: (
             payload.message_id(delivery.event_id),
-            Text(SHOWN.get(delivery.state, delivery.state), STYLES[delivery.state]),
+            Text(STATE_NAMES.get(delivery.state, delivery.state), STYLES[delivery.state]),
             *(delivery.attempts, delivery.at, delivery.type, delivery.call_id, _last_response(delivery)),
         ),
         "No delivery failed." if failed else "No deliveries yet.",

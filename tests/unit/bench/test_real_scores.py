@@ -38,17 +38,17 @@ def test_every_kind_of_error_is_counted_once() -> None:
     assert (_sum(scored, "words"), _sum(scored, "substituted"), _sum(scored, "deleted")) == (9, 1, 1)
     assert _sum(scored, "inserted") == 1
     assert scored.invented == 0
-    assert _sum(scored, "lost") == 1
+    assert _sum(scored, "unmarked_deleted") == 1
 
 
 def test_a_lost_word_beside_a_mark_is_not_lost_without_one() -> None:
     truth = _truth(_event(0, 1.0, "one two three four five six seven"))
     words = _heard(1.0, "one two three") + _heard(3.5, "six seven")
-    assert _sum(score(truth, _output(words)), "lost") == 2
-    assert _sum(score(truth, _output(words, doubts=(Doubted(0, 2.6, 3.4),))), "lost") == 0
-    assert _sum(score(truth, _output(words, doubts=(Doubted(1, 2.6, 3.4),))), "lost") == 2
+    assert _sum(score(truth, _output(words)), "unmarked_deleted") == 2
+    assert _sum(score(truth, _output(words, doubts=(Doubted(0, 2.6, 3.4),))), "unmarked_deleted") == 0
+    assert _sum(score(truth, _output(words, doubts=(Doubted(1, 2.6, 3.4),))), "unmarked_deleted") == 2
     marked = _heard(1.0, "one two three") + _heard(3.5, "six", doubtful=True) + _heard(4.0, "seven")
-    assert _sum(score(truth, _output(marked)), "lost") == 0
+    assert _sum(score(truth, _output(marked)), "unmarked_deleted") == 0
 
 
 def test_words_where_nobody_speaks_are_invented() -> None:
@@ -98,7 +98,9 @@ def test_pieces_of_a_word_are_joined_and_figures_are_words() -> None:
 )
 def test_a_word_that_the_other_side_writes_in_parts_is_right(said: str, heard: str) -> None:
     scored = score(_truth(_event(0, 1.0, said)), _output(_heard(1.0, heard)))
-    errors = [_sum(scored, name) for name in ("substituted", "deleted", "inserted", "lost", "unmarked_wrong")]
+    errors = [
+        _sum(scored, name) for name in ("substituted", "deleted", "inserted", "unmarked_deleted", "unmarked_wrong")
+    ]
     assert errors == [0, 0, 0, 0, 0]
     assert _sum(scored, "words") == len(words(said))
 
@@ -112,7 +114,13 @@ def test_a_word_in_parts_ends_where_its_last_part_does() -> None:
 
 
 def test_parts_with_other_letters_or_of_two_sentences_are_not_one_word() -> None:
-    assert _sum(score(_truth(_event(0, 1.0, "the primer of it")), _output(_heard(1.0, "the primary it"))), "lost") == 1
+    assert (
+        _sum(
+            score(_truth(_event(0, 1.0, "the primer of it")), _output(_heard(1.0, "the primary it"))),
+            "unmarked_deleted",
+        )
+        == 1
+    )
     apart = _truth(_event(0, 1.0, "come in"), _event(0, 3.0, "to town"))
     scored = score(apart, _output(_heard(1.0, "come into town")))
     assert (_sum(scored, "substituted"), _sum(scored, "deleted")) == (1, 1)

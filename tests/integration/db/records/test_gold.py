@@ -176,7 +176,7 @@ async def test_what_the_machine_heard_is_measured_against_what_people_corrected(
     assert both["systems"][1]["againstFirst"]["wer"] is None, "they share no call"
     assert "Unknown metric" in await refused(world, "score", "desk", "--by", "bleu")
     shown = await switchboard(world, "score", "desk", "--by", "cpwer")
-    assert "words wrong, normalized (WER)" in shown.output and "1.1 % (" in shown.output
+    assert "word errors, normalized (WER)" in shown.output and "1.1 % (" in shown.output
 
 
 async def test_systems_are_compared_with_what_they_take(world: World, tmp_path: Path) -> None:

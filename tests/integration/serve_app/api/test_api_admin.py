@@ -15,8 +15,8 @@ import pytest_asyncio
 
 from db.workspace import directory, keys, llm_usage
 from serve_app import openapi
+from serve_app.api.access import Route
 from serve_app.api.administration import ROUTES
-from serve_app.api.routing import Route
 from serve_app.http.camel_json import camel
 from tests.finished import finished
 from tests.postgres import World, new_world

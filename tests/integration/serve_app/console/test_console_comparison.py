@@ -59,7 +59,7 @@ async def test_a_set_is_measured_and_the_worst_call_is_one_click_from_its_sound(
     assert "No gold sets yet" in (await site.get("/comparison")).text
     calls = await gold_set(world)
     page = await shown(site, "/comparison?gold=desk@1&by=wer")
-    assert "words wrong, normalized (WER)" in page and "0.6%" in page
+    assert "word errors, normalized (WER)" in page and "0.6%" in page
     first = page[page.index("data-row") :][:200]
     assert f'href="/calls/{calls[0]}#t=0.00"' in first and "3.3%" in page, "one word of thirty"
     assert "invoice" not in page and "service desk" not in page, "no word of the calls"

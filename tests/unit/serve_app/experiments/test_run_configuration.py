@@ -6,7 +6,7 @@ from pipeline.asr.openai import OpenAIOptions
 from pipeline.errors import EngineUnavailable
 from pipeline.runtime.actors import secrets_of
 from serve_app.experiments.configuration import (
-    Set,
+    Changes,
     SettingRefused,
     check,
     options_of,
@@ -47,7 +47,7 @@ def test_settings_are_read_as_json_or_as_they_are() -> None:
         ({"diarization": {"min_speakers": 3, "max_speakers": 2}}, "max_speakers is below min_speakers"),
     ],
 )
-def test_what_cannot_be_set_is_told_with_what_was_meant(settings: Settings, changes: Set, message: str) -> None:
+def test_what_cannot_be_set_is_told_with_what_was_meant(settings: Settings, changes: Changes, message: str) -> None:
     with pytest.raises(SettingRefused, match=message):
         check(changes, settings)
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_set_is_told_with_what_was_meant(settings: Settings, chan
         {"diarization": {"trust_checkpoint": True}},
     ],
 )
-def test_over_http_no_path_no_hub_and_no_address_is_named(settings: Settings, changes: Set) -> None:
+def test_over_http_no_path_no_hub_and_no_address_is_named(settings: Settings, changes: Changes) -> None:
     check(changes, settings)
     with pytest.raises(SettingRefused):
         check(changes, settings, over_http=True)
