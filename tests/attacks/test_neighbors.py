@@ -60,6 +60,7 @@ class Neighbor:
     async def submit(self) -> httpx.Response:
         body = {
             "callId": str(uuid4()),
+            "teamId": str(self.world.team_id),
             "from": "+12025550101",
             "to": "+12025550102",
             "startTime": "2026-01-01T00:00:00Z",
