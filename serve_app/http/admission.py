@@ -148,15 +148,26 @@ class Watch:
     async def _watched(self, body: Any) -> AsyncIterator[Any]:
         ends = time.monotonic() + self.seconds
         checked = time.monotonic()
-        async for part in body:
-            now = time.monotonic()
-            reason = "its time is over" if now > ends else None
-            if now - checked > self.check_seconds:
-                checked = now
-                if not await self.may_read():
-                    reason = "its reader may no longer read"
-            if reason and self.resumable:
-                return
-            if reason:
-                raise ResponseCut(reason)
-            yield part
+        parts = aiter(body)
+        coming = asyncio.ensure_future(anext(parts, None))
+        try:
+            while True:
+                await asyncio.wait({coming}, timeout=self.check_seconds)  # also while nothing is to be sent
+                now = time.monotonic()
+                reason = "its time is over" if now > ends else None
+                if now - checked >= self.check_seconds:
+                    checked = now
+                    if not await self.may_read():
+                        reason = "its reader may no longer read"
+                if reason and not self.resumable:
+                    raise ResponseCut(reason)
+                if reason:
+                    return
+                if coming.done():
+                    part = coming.result()
+                    if part is None:
+                        return
+                    yield part
+                    coming = asyncio.ensure_future(anext(parts, None))
+        finally:
+            coming.cancel()

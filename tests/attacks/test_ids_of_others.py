@@ -297,6 +297,7 @@ async def test_no_write_of_the_api_reveals_ids_of_others(world: World, send: Sen
     assert await everything(elsewhere) == before
 
 
+@pytest.mark.slow
 async def test_no_write_of_the_api_fails_at_repeated_ids(world: World, send: Send) -> None:
     """The same id with other content at once; and each other request twice."""
     ours = await tenant(world, "ours")
