@@ -24,6 +24,7 @@ from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Audio, Layout, La
 from pipeline.errors import StorageError
 from serve_app.http.admission import Admission
 from serve_app.http.options import Places
+from serve_app.http.worker import low_priority_threads
 
 MAX_WAITING, WAIT_SECONDS = 16, 600.0  # of a workspace for a decoder
 RETRY_AFTER_SECONDS = 5
@@ -67,6 +68,7 @@ class SoundFolder:
         self._decoding: dict[str, asyncio.Task[Path]] = {}
         places = Places(decoders, decoders, decoders, MAX_WAITING, WAIT_SECONDS)
         self._decoders = Admission(places, RETRY_AFTER_SECONDS)
+        self._threads = low_priority_threads(decoders)
 
     def _folder(self) -> Path:
         return scratch.local_folder(self._scratch_root) / self._name
@@ -95,13 +97,14 @@ class SoundFolder:
             task.cancel()
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await task
+        self._threads.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(StorageError):
             await asyncio.to_thread(shutil.rmtree, self._folder(), True)
 
     async def _make(self, sound: SoundRequest, workspace: Hashable) -> Path:
         async with self._decoders.place(workspace, workspace):
             try:
-                return await asyncio.to_thread(self._decode, sound)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, self._decode, sound)
             except OSError as error:
                 raise StorageError(f"The decoded sound could not be written: {error.strerror}.") from error
 

@@ -18,6 +18,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio
 from pipeline.errors import CallError
 from serve_app.http.admission import Admission
 from serve_app.http.options import Places
+from serve_app.http.worker import low_priority_threads
 
 log = logging.getLogger("switchboard.console")
 
@@ -36,6 +37,7 @@ class WaveformCache:
     def __init__(self, scratch_root: str, options: DecodeOptions) -> None:
         self._scratch_root, self._options = scratch_root, options
         self._turns = Admission(PLACES, RETRY_AFTER_SECONDS)
+        self._threads = low_priority_threads(PLACES.total)
         self._running: dict[UUID, asyncio.Task[Peaks | None]] = {}
 
     async def get(self, database: Database, reader: Reader, record: CallRecord, seconds: float) -> Peaks | None:
@@ -58,7 +60,9 @@ class WaveformCache:
     async def _compute(self, database: Database, reader: Reader, record: CallRecord, job_id: UUID) -> Peaks | None:
         async with self._turns.place(reader.workspace_id, reader.workspace_id):
             try:
-                peaks, seconds = await asyncio.to_thread(compute_waveform, record, self._scratch_root, self._options)
+                peaks, seconds = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, compute_waveform, record, self._scratch_root, self._options
+                )
             except (CallError, OSError) as error:
                 log.warning("no waveform for call %s: %s", record.call.call_id, type(error).__name__)
                 return None

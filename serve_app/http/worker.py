@@ -10,7 +10,9 @@ import os
 import pickle
 import struct
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -100,6 +102,15 @@ class Worker:
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def low_priority_threads(count: int) -> ThreadPoolExecutor:
+    """Return threads for work that may take long. They and the processes that they start yield to the event loop."""
+    return ThreadPoolExecutor(count, "low-priority", _lower_priority)
+
+
+def _lower_priority() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)  # on Linux: of the thread
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
