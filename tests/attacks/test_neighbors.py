@@ -90,7 +90,7 @@ async def stand(folder: Path) -> AsyncIterator[tuple[Neighbor, str, list[str]]]:
     """Tenant B, and the key and calls of tenant A: long ones, some with sound."""
     url = embedded.start(folder / "state")
     migrate.migrate(url)
-    service = RunningService(url, folder, free_port(), {"SWITCHBOARD_API__PER_MINUTE": "60000"})
+    service = RunningService(url, folder, free_port())
     try:
         async with await Database.open(url, pool_size=4) as database:
             loud, quiet = await new_world(database), await new_world(database)
