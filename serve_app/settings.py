@@ -53,7 +53,7 @@ from pipeline.speakers.roles import RoleOptions
 from pipeline.voice import calibration as voice_calibration
 from serve_app import data_folder
 from serve_app.api.options import ApiOptions
-from serve_app.conductor.options import ProcessingOptions
+from serve_app.conductor.options import ErasureOptions, ProcessingOptions
 from serve_app.http.options import LimitOptions
 from serve_app.operations.options import ScalingOptions
 from serve_app.webhooks.options import WebhookOptions
@@ -165,6 +165,7 @@ class Settings(BaseSettings):
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
     scaling: ScalingOptions = Field(default_factory=ScalingOptions)
     webhooks: WebhookOptions = Field(default_factory=WebhookOptions)
+    erasure: ErasureOptions = Field(default_factory=ErasureOptions)
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)

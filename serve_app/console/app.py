@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -122,7 +123,11 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
                 settings.require_database_url(), pool_size=settings.api.POOL_SIZE
             ) as database:
                 site.database = database
-                yield
+                removing = asyncio.create_task(site.sounds.remove_unused_forever(database))
+                try:
+                    yield
+                finally:
+                    removing.cancel()
         finally:
             site.questions.close()
             await site.sounds.close()
