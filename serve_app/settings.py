@@ -59,6 +59,7 @@ from serve_app.operations.options import ScalingOptions
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
+    from pipeline.domain.voices import VoicePolicy
     from pipeline.options import ProcessOptions
 
 PREFIX = "SWITCHBOARD_"
@@ -253,6 +254,12 @@ class Settings(BaseSettings):
     def handed_in(self) -> Path:
         """Folder for files that commands on this machine hand in; see `pipeline.fetch.handed_in`."""
         return self.data_dir / "handed-in"
+
+    def voices(self) -> "VoicePolicy":
+        """Return the rules by which voice profiles are computed."""
+        from pipeline.speakers.profile import Voices
+
+        return Voices(self.role_options())
 
     def sealer(self) -> Sealer:
         """Return the sealer of stored secrets. See `with_folder_key` for the keys."""

@@ -48,12 +48,12 @@ async def erase_call(
     `policy` computes the member's voice profile without this call; `by`: see `changing`. Raises `CallNotFound`, and
     what `changing` raises.
     """
-    for left in reversed(range(MAX_TRIES)):
+    for attempt in range(1, MAX_TRIES + 1):
         try:
             async with changing(database, workspace_id, by) as change:
                 return await _erase(change, call_id, policy)
         except OperationalError as error:
-            if not left or not isinstance(error.orig, psycopg.errors.DeadlockDetected):
+            if attempt == MAX_TRIES or not isinstance(error.orig, psycopg.errors.DeadlockDetected):
                 raise
     raise AssertionError
 
@@ -113,8 +113,8 @@ _THIN_READS = sa.text("""
 async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy) -> Erased:
     connection, workspace_id = change.connection, change.workspace_id
     is_call = sa.and_(calls.c.workspace_id == workspace_id, calls.c.call_id == call_id)
-    found = sa.select(calls.c.id, calls.c.team_id).where(is_call).with_for_update(key_share=True)
-    row = (await connection.execute(found)).one_or_none()
+    query = sa.select(calls.c.id, calls.c.team_id).where(is_call).with_for_update(key_share=True)
+    row = (await connection.execute(query)).one_or_none()
     if row is None or change.by.team_id not in (None, row.team_id):
         await _require_erased(change, call_id)
         return Erased(before=True)
@@ -155,13 +155,13 @@ async def _counts(connection: AsyncConnection, call_pk: int) -> dict[str, int]:
     return {name: count for name, count in row._mapping.items() if count}
 
 
-async def _release_voice(
-    connection: AsyncConnection, workspace_id: UUID, call_pk: int, policy: VoicePolicy
-) -> None:
+async def _release_voice(connection: AsyncConnection, workspace_id: UUID, call_pk: int, policy: VoicePolicy) -> None:
     """Compute the profile that the call's voice belongs to without it."""
     await profiles.hold(connection, workspace_id)
     of_call = voiceprints.c.call_pk == call_pk
-    voice = (await connection.execute(sa.select(voiceprints.c.user_id, voiceprints.c.model).where(of_call))).one_or_none()
+    voice = (
+        await connection.execute(sa.select(voiceprints.c.user_id, voiceprints.c.model).where(of_call))
+    ).one_or_none()
     if voice is None:
         return
     released = {"user_id": None, "named_by": None, "removed_at": sa.func.now()}

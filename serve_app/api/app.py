@@ -22,7 +22,6 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.domain.voices import VoicePolicy
 from pipeline.embedding import EmbeddingOptions
-from pipeline.speakers.profile import Voices
 from serve_app.api import administration, audio, calibrations, calls, editing, erasure, export, questions, runs, stream
 from serve_app.api.access import Authorizer, CheckRun, no_runs
 from serve_app.api.calls import CallListPage
@@ -157,13 +156,13 @@ def build_api(
     decode: DecodeOptions,
     open_database: OpenDatabase,
     *,
+    voices: VoicePolicy,
     stamp: bool = True,
     source_header: str | None = None,
     embedding: EmbeddingOptions | None = None,
     store: Path | None = None,
     check_run: CheckRun = no_runs,
     scratch_root: str | None = None,
-    voices: VoicePolicy | None = None,
 ) -> FastAPI:
     """Return an application of `EVERY_ROUTE` and openapi.json.
 
@@ -186,8 +185,7 @@ def build_api(
             worker = Worker()
             stack.push_async_callback(worker.close)
             source = partial(source_of, header=source_header)
-            policy = voices or Voices()
-            authorizers[:] = [Authorizer(database, options, embedder, sounds, source, check_run, worker, policy)]
+            authorizers[:] = [Authorizer(database, options, embedder, sounds, source, check_run, worker, voices)]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

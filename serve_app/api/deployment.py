@@ -9,7 +9,6 @@ from ray import serve
 
 from db.core.database import Database
 from pipeline.observability import logs
-from pipeline.speakers.profile import Voices
 from serve_app.http.auth import SOURCE_HEADER
 from serve_app.http.source import trust_proxies
 from serve_app.operations.database_metrics import report_connections
@@ -51,7 +50,7 @@ class ApiReplica:
             store=settings.checkpoints,
             check_run=partial(check, settings=settings, over_http=True),
             scratch_root=process.scratch_folder,
-            voices=Voices(settings.role_options()),
+            voices=settings.voices(),
         )
         return trust_proxies(api, settings.http.trusted_proxies)
 

@@ -33,6 +33,7 @@ RETRY_AFTER_SECONDS = 5
 BLOCK = 60 * SAMPLE_RATE  # samples written at once
 CHANNELS = {"rep": REP, "customer": CUSTOMER}
 Samples = npt.NDArray[np.int16]
+_FAILURES: tuple[type[Exception], ...] = (*OUTAGES, OSError, StorageError)
 log = logging.getLogger("ray.serve")
 
 
@@ -96,7 +97,7 @@ class SoundFolder:
     async def remove_unused(self, database: Database) -> None:
         """Delete the audio of recordings that no call has any more."""
         files = await asyncio.to_thread(self._files)
-        digests = {digest for digest_list in files.values() for digest in digest_list}
+        digests = {digest for digests_of_file in files.values() for digest in digests_of_file}
         unused = await file_deletions.unused(database, list(digests)) if digests else set()
         for path, of_recordings in files.items():
             if unused & set(of_recordings):
@@ -112,7 +113,7 @@ class SoundFolder:
             await asyncio.sleep(scratch.SWEEP_SECONDS)
             try:
                 await self.remove_unused(database)
-            except (*OUTAGES, OSError, StorageError) as error:
+            except _FAILURES as error:
                 log.warning("the decoded audio of erased calls could not be removed: %s", type(error).__name__)
 
     async def close(self) -> None:

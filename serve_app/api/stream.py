@@ -43,16 +43,14 @@ async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
 async def _known(reading: ApiRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
     """Return the calls with a committed change after `since`, and its time."""
     changes, is_full = await _changes_after(reading, since)
-    known = {change.call_id: _time_of(change) for change in changes}
+    times = {change.call_id: _time_of(change) for change in changes}
     while is_full:
         changes, is_full = await _changes_after(reading, _time_of(changes[-1]))
-        known |= {change.call_id: _time_of(change) for change in changes}
-    return known
+        times |= {change.call_id: _time_of(change) for change in changes}
+    return times
 
 
-async def _changes_after(
-    reading: ApiRequest[StreamQuery], at: datetime
-) -> tuple[list[Change | Deletion], bool]:
+async def _changes_after(reading: ApiRequest[StreamQuery], at: datetime) -> tuple[list[Change | Deletion], bool]:
     """Return the changes and deletions after `at`, the earliest first, and whether there may be more."""
     parts: list[Sequence[Change | Deletion]] = [
         await call_list.changes_since(reading.database, reading.reader, at),

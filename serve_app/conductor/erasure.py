@@ -49,16 +49,14 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
     async def delete_due(self) -> int:
         """Delete due files; return how many were due."""
         due = await file_deletions.claim(self._database, AT_ONCE, LEASE_SECONDS)
-        gone = [file.id for file in due if file.in_use]
-        unused = [file for file in due if not file.in_use]
-        results = await asyncio.gather(*(self._is_deleted(file) for file in unused))
-        gone += [file.id for file, is_deleted in zip(unused, results, strict=True) if is_deleted]
-        await file_deletions.done(self._database, gone)
+        results = await asyncio.gather(*(self._is_done(file) for file in due))
+        await file_deletions.done(self._database, [file.id for file, done in zip(due, results, strict=True) if done])
         return len(due)
 
-    async def _is_deleted(self, file: FileToDelete) -> bool:
+    async def _is_done(self, file: FileToDelete) -> bool:
+        """Delete a file; return False if it must be tried again."""
         try:
-            if await asyncio.to_thread(storage.delete, file.uri):
+            if file.in_use or await asyncio.to_thread(storage.delete, file.uri):
                 return True
             await file_deletions.postpone(self._database, file, storage.MIN_AGE_SECONDS)
         except StorageError as error:

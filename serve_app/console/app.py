@@ -53,6 +53,7 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/calls/{id}/turns/{part:int}", call.turns),
         site.route("/calls/{id}/turn/{part:int}", editing.turn),
         site.route("/calls/{id}/turn/{part:int}", editing.edit_turn, "POST"),
+        site.route("/calls/{id}/delete", administration.delete_call, "POST"),
         site.route("/calls/{id}/contacts", editing.contacts),
         site.route("/calls/{id}/edit", editing.edit_call, "POST"),
         site.route("/calls/{id}/edits/{edit}/undo", editing.undo, "POST"),

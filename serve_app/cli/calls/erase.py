@@ -21,7 +21,9 @@ else:
 ID_HELP = "`switchboard calls list` shows the ids."
 Call = Annotated[
     UUID,
-    typer.Option("--call", metavar="CALL_ID", parser=parse_id(ID_HELP), help="The call, by the callId of its submission."),
+    typer.Option(
+        "--call", metavar="CALL_ID", parser=parse_id(ID_HELP), help="The call, by the callId of its submission."
+    ),
 ]
 
 
@@ -41,11 +43,9 @@ def erase(call: Call, yes: Yes = False, workspace: Workspace = None, json_: Json
     settings = Settings()
 
     async def work(database: "Database") -> "Erased":
-        from pipeline.speakers.profile import Voices
-
         home = (await lookup.workspace(database, workspace)).workspace_id
         try:
-            return await erasing.erase_call(database, home, call, Voices(settings.role_options()))
+            return await erasing.erase_call(database, home, call, settings.voices())
         except erasing.CallNotFound:
             raise CommandError(f"No call {call}.", ID_HELP) from None
 
