@@ -27,7 +27,7 @@ from pipeline.speakers.profile import Voices
 from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
-OF_THE_SERVICE = {"turns", "paces", "engines"}  # isolated from every workspace
+OF_THE_SERVICE = {"turns", "paces", "engines", "file_deletions"}  # isolated from every workspace
 TOLD = {"passage_model"}  # of the service too, and read by all: whether passages are made
 TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE - TOLD)
 WITHOUT_UPDATES = {
@@ -105,6 +105,8 @@ _FULL = (
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
+    "INSERT INTO erased_calls (workspace_id, digest, team_id)"
+    " VALUES (:workspace, call_digest(:workspace, gen_random_uuid()), :team)",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
