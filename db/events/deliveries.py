@@ -12,7 +12,7 @@ from db.core.tables import calls, events, webhook_deliveries
 from db.events.outbox import Attempt
 
 UNSENT = ("waiting", "behind", "sending")
-_CALL_ID: sa.ColumnElement[UUID] = sa.cast(events.c.data["callId"].astext, sa.Uuid())  # an erased call has no row
+_call_id: sa.ColumnElement[UUID] = sa.cast(events.c.data["callId"].astext, sa.Uuid())  # an erased call has no row
 _OF_EVENTS = webhook_deliveries.join(events, events.c.id == webhook_deliveries.c.event_id)
 
 
@@ -54,7 +54,7 @@ async def list_deliveries(
 ) -> list[DeliverySummary]:
     """Return deliveries, the latest first."""
     query = (
-        sa.select(*webhook_deliveries.c, events.c.type, events.c.at, _CALL_ID.label("call_id"))
+        sa.select(*webhook_deliveries.c, events.c.type, events.c.at, _call_id.label("call_id"))
         .select_from(_OF_EVENTS)
         .order_by(webhook_deliveries.c.id.desc())
         .limit(limit)
@@ -67,7 +67,7 @@ async def list_deliveries(
     query = query.where(*(column == value for column, value in conditions.items() if value is not None))
     if call_id is not None:
         of_call = events.c.call_pk == sa.any_(sa.func.array(sa.select(calls.c.id).where(calls.c.call_id == call_id)))
-        query = query.where(sa.or_(of_call, sa.and_(events.c.call_pk.is_(None), call_id == _CALL_ID)))
+        query = query.where(sa.or_(of_call, sa.and_(events.c.call_pk.is_(None), _call_id == call_id)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         rows = (await connection.execute(query)).all()
         log = await connection.execute(_LOG, {"ids": [row.id for row in rows]})

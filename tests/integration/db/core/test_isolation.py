@@ -160,6 +160,7 @@ async def test_every_table_is_isolated(world: World) -> None:
 async def test_what_belongs_to_the_service_is_seen_by_no_workspace(acme: World) -> None:
     await acme.execute("INSERT INTO turns (team_id, live, began, ended) VALUES (gen_random_uuid(), true, 0, 0)")
     await acme.execute("INSERT INTO paces VALUES ('asr', 1, 1, 1, 1)")
+    await acme.execute("INSERT INTO file_deletions (uri, sha256) VALUES ('a', 'a')")
     await acme.execute("INSERT INTO engines VALUES ('Transcriber', 1, 1)")
     for name in sorted(OF_THE_SERVICE):
         assert (await run(acme, EVERY_WORKSPACE, f"SELECT count(*) FROM {name}")).scalar_one() == 1, name
