@@ -65,6 +65,7 @@ class ConductorReplica:
         ]
 
     def _create_loops(self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
+        from serve_app.conductor.erasure import ErasureLoop
         from serve_app.conductor.lease_loop import LeaseLoop
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
@@ -88,7 +89,9 @@ class ConductorReplica:
         compute = workers.of("passages").compute
         self._passages = PassageLoop(events, compute, settings.embedding, settings.checkpoints)
         self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
+        self._erasure = ErasureLoop(events, settings.erasure, process.handed_in)
         self._other_loops: dict[str, LeaseLoop[Any]] = {
+            "erasure": self._erasure,
             "event": self._events,
             "passage": self._passages,
             "run": self._runs,
@@ -127,6 +130,7 @@ class ConductorReplica:
                 self._events.stop(self._drain_seconds),
                 self._passages.stop(self._drain_seconds),
                 self._runs.stop(),
+                self._erasure.stop(),
                 self._facts.stop(),
             )
             for task in self._reports:

@@ -129,7 +129,7 @@ def api_document() -> dict[str, Any]:
         "keys. Lists are paginated: pass `next` as the `cursor` of the next page; cursors remain stable while calls "
         "are added. A key of a team reads the calls of that team, a key of the workspace reads all calls.",
         "{base_url}/api/v1",
-        "An API key with the scope `read`; `edit` for corrections; `admin` for the workspace, "
+        "An API key with the scope `read`; `edit` for corrections; `admin` to delete calls, and for the workspace, "
         "teams, members, contacts, keys, runs and questions.",
         paths,
         {"responses": responses, "schemas": dict(sorted(schemas.items()))},
@@ -290,7 +290,7 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         content["application/json"] = {"schema": _schema(route.answer, schemas)}
     etag = _header("Version of the response. Send it in If-None-Match to get 304 if nothing has changed.")
     ok = {"description": route.summary + ".", "headers": {"ETag": etag, **_rates()}, "content": content}
-    responses: dict[str, Any] = {"200": ok}
+    responses: dict[str, Any] = {"200": ok} if content else {"204": {"description": "Done.", "headers": _rates()}}
     if route.name == "playCall":
         responses["206"] = {**ok, "description": "The requested range."}
     if route.name == "compareRun":

@@ -53,12 +53,13 @@ from pipeline.speakers.roles import RoleOptions
 from pipeline.voice import calibration as voice_calibration
 from serve_app import data_folder
 from serve_app.api.options import ApiOptions
-from serve_app.conductor.options import ProcessingOptions
+from serve_app.conductor.options import ErasureOptions, ProcessingOptions
 from serve_app.http.options import LimitOptions
 from serve_app.operations.options import ScalingOptions
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
+    from pipeline.domain.voices import VoicePolicy
     from pipeline.options import ProcessOptions
 
 PREFIX = "SWITCHBOARD_"
@@ -165,6 +166,7 @@ class Settings(BaseSettings):
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
     scaling: ScalingOptions = Field(default_factory=ScalingOptions)
     webhooks: WebhookOptions = Field(default_factory=WebhookOptions)
+    erasure: ErasureOptions = Field(default_factory=ErasureOptions)
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
@@ -252,6 +254,12 @@ class Settings(BaseSettings):
     def handed_in(self) -> Path:
         """Folder for files that commands on this machine hand in; see `pipeline.fetch.handed_in`."""
         return self.data_dir / "handed-in"
+
+    def voices(self) -> "VoicePolicy":
+        """Return the rules by which voice profiles are computed."""
+        from pipeline.speakers.profile import Voices
+
+        return Voices(self.role_options())
 
     def sealer(self) -> Sealer:
         """Return the sealer of stored secrets. See `with_folder_key` for the keys."""

@@ -21,6 +21,7 @@ from db.core.database import Database
 from db.workspace import keys
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
+from pipeline.speakers.profile import Voices
 from serve_app.api.app import Route, build_api
 from serve_app.api.options import ApiOptions
 from serve_app.experiments.configuration import check
@@ -45,7 +46,15 @@ def served(
             yield database
 
     check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
-    api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store, check_run=check_run)
+    api = build_api(
+        options,
+        DecodeOptions(),
+        opened,
+        voices=Voices(),
+        embedding=embedding,
+        store=store,
+        check_run=check_run,
+    )
     with serving.served(api) as base:
         yield base
 

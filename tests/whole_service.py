@@ -9,6 +9,7 @@ from starlette.routing import Mount
 
 from db.core.database import Database
 from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.speakers.profile import Voices
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
 from serve_app.experiments.configuration import check
@@ -31,7 +32,7 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
             yield database
 
     check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
-    api = build_api(reads, DecodeOptions(), opened, check_run=check_run)
+    api = build_api(reads, DecodeOptions(), opened, voices=Voices(), check_run=check_run)
     intake = build_intake(submissions, lambda: open_store(url, submissions.POOL_SIZE, backlog=submissions.backlog))
 
     @asynccontextmanager

@@ -12,6 +12,7 @@ from db.core.tables import calls, events, webhook_deliveries
 from db.events.outbox import Attempt
 
 UNSENT = ("waiting", "behind", "sending")
+_call_id: sa.ColumnElement[UUID] = sa.cast(events.c.data["callId"].astext, sa.Uuid())  # an erased call has no row
 _OF_EVENTS = webhook_deliveries.join(events, events.c.id == webhook_deliveries.c.event_id)
 
 
@@ -53,8 +54,8 @@ async def list_deliveries(
 ) -> list[DeliverySummary]:
     """Return deliveries, the latest first."""
     query = (
-        sa.select(*webhook_deliveries.c, events.c.type, events.c.at, calls.c.call_id)
-        .select_from(_OF_EVENTS.join(calls, calls.c.id == events.c.call_pk))
+        sa.select(*webhook_deliveries.c, events.c.type, events.c.at, _call_id.label("call_id"))
+        .select_from(_OF_EVENTS)
         .order_by(webhook_deliveries.c.id.desc())
         .limit(limit)
     )
@@ -62,9 +63,11 @@ async def list_deliveries(
         webhook_deliveries.c.workspace_id: workspace_id,
         webhook_deliveries.c.endpoint_id: endpoint_id,
         webhook_deliveries.c.state: state,
-        calls.c.call_id: call_id,
     }
     query = query.where(*(column == value for column, value in conditions.items() if value is not None))
+    if call_id is not None:
+        of_call = events.c.call_pk == sa.any_(sa.func.array(sa.select(calls.c.id).where(calls.c.call_id == call_id)))
+        query = query.where(sa.or_(of_call, sa.and_(events.c.call_pk.is_(None), _call_id == call_id)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         rows = (await connection.execute(query)).all()
         log = await connection.execute(_LOG, {"ids": [row.id for row in rows]})

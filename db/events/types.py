@@ -87,6 +87,12 @@ EVENT_TYPES: tuple[EventType, ...] = (
     EventType(
         "call.failed", "Processing failed; `failure` has the reason.", f"new.state = 'failed' AND ({_JOB_CHANGED})"
     ),
+    EventType(
+        "call.deleted",
+        "A call was erased, with its earlier events, also those not sent yet. Has ids only. Delete what you stored of "
+        "the call.",
+        "false",  # `note_erasure` writes it: the row is gone afterward
+    ),
 )
 
 

@@ -238,6 +238,8 @@ async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording)
     """Store one recording; replacing a lost recording keeps its `settled`."""
     _only_of_process(lease)
     values = columns(leg)
+    other_file = sa.and_(recordings.c.channel == leg.channel, recordings.c.uri != leg.uri)
+    await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id, other_file))
     new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)
     await connection.execute(
         new.on_conflict_do_update(index_elements=["job_id", "channel"], set_={**values, "fetched_at": sa.func.now()})
@@ -250,8 +252,13 @@ def _only_of_process(lease: Lease) -> None:
 
 
 async def _record_fetched(connection: AsyncConnection, lease: Lease, fetched: Sequence[Recording]) -> None:
+    """Replace the rows of the job's recordings; deleting one queues its file, so that rows of the same file stay."""
     _only_of_process(lease)
-    await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id))
-    owner = {"job_id": lease.job.job_id, "call_pk": lease.call_pk}
-    if fetched:
-        await connection.execute(sa.insert(recordings), [columns(recording) | owner for recording in fetched])
+    files = [(recording.channel, recording.uri) for recording in fetched]
+    is_other = sa.tuple_(recordings.c.channel, recordings.c.uri).not_in(files)
+    await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id, is_other))
+    for recording in fetched:
+        values = columns(recording)
+        new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk)
+        changed = {**values, "settled": True, "fetched_at": sa.func.now()}
+        await connection.execute(new.on_conflict_do_update(index_elements=["job_id", "channel"], set_=changed))

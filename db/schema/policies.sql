@@ -12,6 +12,8 @@ CREATE TRIGGER jobs_announced AFTER INSERT OR UPDATE OF state, not_before ON job
 CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
     FOR EACH ROW WHEN (OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_centroids();
 
+CREATE TRIGGER recordings_deleted AFTER DELETE ON recordings FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
+
 CREATE TRIGGER calls_begun AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
 
 -- On any change: the table of event types decides which are events.
@@ -21,7 +23,7 @@ CREATE TRIGGER voiceprints_of_own_calls BEFORE INSERT ON voiceprints
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
 CREATE TRIGGER events_of_own_calls BEFORE INSERT ON events
-    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+    FOR EACH ROW WHEN (NEW.call_pk IS NOT NULL) EXECUTE FUNCTION refuse_calls_of_others();
 
 CREATE TRIGGER webhook_deliveries_of_own_workspace BEFORE INSERT OR UPDATE OF endpoint_id, event_id, call_pk
     ON webhook_deliveries FOR EACH ROW EXECUTE FUNCTION refuse_deliveries_of_others();
@@ -122,7 +124,7 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
-    'model_usage', 'calibrations']) AS name;
+    'model_usage', 'calibrations', 'erased_calls']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -131,7 +133,10 @@ SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_
 
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
-    isolate('passage_model', 'false', 'id');
+    isolate('passage_model', 'false', 'id'), isolate('file_deletions', 'false', 'uri', 'sha256');
+
+-- A transaction that deletes a recording queues its file, but sees no others.
+CREATE POLICY queued ON file_deletions FOR INSERT WITH CHECK (true);
 
 -- Whether passages are created at all; read in the transaction that changes a call's words.
 CREATE POLICY told ON passage_model FOR SELECT USING (true);
@@ -151,7 +156,7 @@ CREATE POLICY team ON api_keys AS RESTRICTIVE
 CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
     USING (team_id IS NOT DISTINCT FROM coalesce((SELECT switchboard_team()), team_id));
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
-FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views']) AS name;
+FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views', 'erased_calls']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
@@ -160,8 +165,12 @@ SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition ->
 -- which PostgreSQL would hash all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages', 'run_calls'])
+FROM unnest(ARRAY['voiceprints', 'call_search', 'call_outcomes', 'corrections', 'gold_calls', 'passages_due', 'call_passages', 'run_calls'])
 AS name;
+SELECT isolate_team('events', $$EXISTS (SELECT FROM calls WHERE calls.id = call_pk)
+    OR call_pk IS NULL AND data ->> 'teamId' = (SELECT switchboard_team())::text$$);
+SELECT isolate_team('webhook_deliveries', $$EXISTS (SELECT FROM calls WHERE calls.id = call_pk)
+    OR EXISTS (SELECT FROM events e WHERE e.id = event_id AND e.call_pk IS NULL)$$);
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
 SELECT isolate_team(name::regclass, 'false')

@@ -19,6 +19,7 @@ from db.core.tables import (
     calls,
     contacts,
     corrections,
+    events,
     findings,
     members,
     tasks,
@@ -362,3 +363,28 @@ async def changes_since(database: Database, reader: Reader, at: datetime) -> lis
         .limit(MAX_CHANGES)
     )
     return [read(Change, row) for row in await database.rows(reader, query)]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """An erased call."""
+
+    call_id: UUID
+    team_id: UUID
+    deleted_at: datetime
+
+
+async def deletions_since(database: Database, reader: Reader, at: datetime) -> list[Deletion]:
+    """Return the calls erased after `at`, the earliest first, as long as their events are stored."""
+    data = events.c.data
+    query = (
+        sa.select(
+            sa.cast(data["callId"].astext, sa.Uuid()).label("call_id"),
+            sa.cast(data["teamId"].astext, sa.Uuid()).label("team_id"),
+            events.c.at.label("deleted_at"),
+        )
+        .where(events.c.workspace_id == reader.workspace_id, events.c.call_pk.is_(None), events.c.at > at)
+        .order_by(events.c.at)
+        .limit(MAX_CHANGES)
+    )
+    return [read(Deletion, row) for row in await database.rows(reader, query)]

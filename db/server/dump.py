@@ -211,8 +211,12 @@ def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Call
 
 
 def move_files(url: str, folder: str) -> int:
-    """Set the location of each recording to `folder`, under its content's name; return how many changed."""
+    """Set the location of each recording to `folder`, under its content's name; return how many changed.
+
+    Deletions that were queued are forgotten: their files are in the former storage, whose service deletes them.
+    """
     with _connected(url) as connection:
+        connection.execute("DELETE FROM file_deletions")
         result = connection.execute(
             "UPDATE recordings SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"
             " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",

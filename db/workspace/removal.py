@@ -26,7 +26,7 @@ ERASURE = sa.text("SET LOCAL switchboard.erasure = 'on'")  # else submissions ca
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Counts of what is removed with a workspace or a team. Stored recordings stay: others may share their files."""
+    """Counts of what is removed with a workspace or a team. Files that others share are not deleted."""
 
     calls: int
     keys: int

@@ -30,6 +30,7 @@ from pipeline.fetch.storage import Incoming, Store, flaw_of
 
 HOST = "handed-in.invalid"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+_CALL_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TAKEN = ".taken"  # suffix of the note that says where a copy is stored, for a job that is retried
 ABANDONED_SECONDS = 30 * 86400.0  # the service may be down this long before a copy is removed
 UNFINISHED_SECONDS = 86400.0  # age at which the partial copy of a killed command is removed
@@ -203,6 +204,18 @@ def _gone() -> RecordingGone:
     return RecordingGone(
         "No such file was handed in for this call on this machine, or it has been removed: submit it again."
     ).with_facts(host=HOST)
+
+
+def call_ids(folder: Path) -> set[UUID]:
+    """Return the calls with a file in the folder."""
+    names = (path.name.partition(".")[0] for path in folder.iterdir()) if _is_private(folder) else ()
+    return {UUID(name) for name in names if _CALL_ID.fullmatch(name)}
+
+
+def remove(folder: Path, call_id: UUID) -> None:
+    """Remove every file of a call. Raises OSError."""
+    for path in folder.glob(f"{call_id}.*"):
+        path.unlink(missing_ok=True)
 
 
 def _sweep(folder: Path) -> None:

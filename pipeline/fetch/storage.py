@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 from uuid import uuid4
 
 import fsspec
@@ -19,8 +21,14 @@ from pipeline.fetch import partial
 from pipeline.fetch.partial import Version
 
 INCOMING = "incoming"
+MIN_AGE_SECONDS = 60.0  # of a file that is deleted: a younger one may not be recorded yet
 CHECKED_BYTES = 1 << 30  # larger local files are not read again just to verify them
 _DAMAGED = "was not what had been stored"
+
+StoredFiles: TypeAlias = list[tuple[str, str]]
+stored_files: ContextVar[StoredFiles | None] = ContextVar("stored_files", default=None)
+"""Gets the URI and SHA-256 of each file that the task and its threads store, before it is stored: also of a file that a
+canceled task stores later."""
 
 
 class Incoming:
@@ -154,13 +162,16 @@ class Store:
         """Store a received file under the name of its content; return its URI and sha256."""
         sha256 = incoming.finish()
         target = f"{self._root.rstrip('/')}/{sha256[:2]}/{sha256}"
+        uri = self._fs.unstrip_protocol(target)
+        if (files := stored_files.get()) is not None:
+            files.append((uri, sha256))
         try:
             # A local file replaces one that may have been damaged since; a remote one would cost an upload.
             if self._is_local or not self._has(target, incoming.size):
                 self._place(incoming.path, target)
         except Exception as error:  # each object store has its own exceptions
             raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
-        return self._fs.unstrip_protocol(target), sha256
+        return uri, sha256
 
     def _has(self, target: str, size: int) -> bool:
         return bool(self._fs.exists(target)) and self._fs.size(target) == size
@@ -172,6 +183,24 @@ class Store:
         else:
             self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
             self._fs.put_file(str(path), target)  # an object store shows an object when it is complete
+
+
+def delete(uri: str) -> bool:
+    """Delete a stored file, if it exists; return False if it is younger than `MIN_AGE_SECONDS`.
+
+    Raises `StorageError`.
+    """
+    try:
+        fs, path = fsspec.core.url_to_fs(uri)
+        if fs.exists(path):
+            if time.time() - fs.modified(path).timestamp() < MIN_AGE_SECONDS:
+                return False
+            fs.rm_file(path)
+    except FileNotFoundError:
+        return True
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"A stored recording could not be deleted ({type(error).__name__}).") from error
+    return True
 
 
 def all_stored(recordings: Sequence[Recording]) -> bool:

@@ -17,6 +17,7 @@ from db.core.pages import InvalidCursor
 from db.workspace import access_log, keys
 from db.workspace.admin_log import ADMIN, Actor
 from pipeline.domain.call import Sender
+from pipeline.domain.voices import VoicePolicy
 from serve_app.api.bodies import MAX_BODY_BYTES
 from serve_app.api.errors import Busy, InvalidQuery, OutsideTeam, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
@@ -53,6 +54,7 @@ class ApiRequest(Generic[Q]):
     check_run: "CheckRun"
     comparisons: ComparisonCache
     worker: Worker
+    voices: VoicePolicy
 
     @property
     def call_id(self) -> UUID:
@@ -149,10 +151,11 @@ class Authorizer:
         source: Callable[[Request], str],
         check_run: "CheckRun",
         worker: Worker,
+        voices: VoicePolicy,
     ) -> None:
         self._database = database
         self._options = options
-        self._shared = (options, questions, sounds, check_run, ComparisonCache(), worker)
+        self._shared = (options, questions, sounds, check_run, ComparisonCache(), worker, voices)
         self._source = source
         self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)

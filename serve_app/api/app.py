@@ -1,5 +1,6 @@
 """The API as an ASGI application with its routes. This module does not import Ray."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -19,8 +20,9 @@ from db.search.people_list import ContactLine, MemberLine
 from db.search.task_list import TaskLine
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
+from pipeline.domain.voices import VoicePolicy
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import administration, audio, calibrations, calls, editing, export, questions, runs, stream
+from serve_app.api import administration, audio, calibrations, calls, editing, erasure, export, questions, runs, stream
 from serve_app.api.access import Authorizer, CheckRun, Route, no_runs
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
@@ -79,6 +81,15 @@ ROUTES = (
         operation="showWebVtt",
     ),
     Route(
+        CALL,
+        erasure.erase_call,
+        NoQuery,
+        "Delete a call permanently, with its recordings and results; idempotent",
+        method="DELETE",
+        admin=True,
+        operation="deleteCall",
+    ),
+    Route(
         f"{CALL}/audio",
         audio.play_call,
         AudioQuery,
@@ -120,7 +131,7 @@ ROUTES = (
         "/events/stream",
         stream.stream_changes,
         StreamQuery,
-        "Stream changes of calls as server-sent events, each at least once",
+        "Stream changes and deletions of calls as server-sent events, each at least once",
         media=("text/event-stream",),
         work=Work.STREAM,
     ),
@@ -144,6 +155,7 @@ def build_api(
     decode: DecodeOptions,
     open_database: OpenDatabase,
     *,
+    voices: VoicePolicy,
     stamp: bool = True,
     source_header: str | None = None,
     embedding: EmbeddingOptions | None = None,
@@ -155,6 +167,7 @@ def build_api(
 
     `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
     meaning; None: switched off. `check_run`: validates the settings of a run. `scratch_root`: see `SoundFolder`.
+    `voices`: computes voice profiles without the voice of an erased call.
     """
     authorizers: list[Authorizer] = []
 
@@ -164,13 +177,14 @@ def build_api(
             database = await stack.enter_async_context(open_database())
             sounds = SoundFolder(scratch_root, decode, options.SOUND_BYTES, options.DECODERS)
             stack.push_async_callback(sounds.close)
+            stack.callback(asyncio.create_task(sounds.remove_unused_forever(database)).cancel)
             embedder = QueryEmbedder(embedding or EmbeddingOptions(), store)
             embedder.start()
             stack.callback(embedder.close)
             worker = Worker()
             stack.push_async_callback(worker.close)
             source = partial(source_of, header=source_header)
-            authorizers[:] = [Authorizer(database, options, embedder, sounds, source, check_run, worker)]
+            authorizers[:] = [Authorizer(database, options, embedder, sounds, source, check_run, worker, voices)]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

@@ -50,6 +50,7 @@ class ApiReplica:
             store=settings.checkpoints,
             check_run=partial(check, settings=settings, over_http=True),
             scratch_root=process.scratch_folder,
+            voices=settings.voices(),
         )
         return trust_proxies(api, settings.http.trusted_proxies)
 

@@ -6,6 +6,7 @@ Decoding runs in the sandboxed process of the decoder.
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -18,6 +19,8 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
+from db.core.database import OUTAGES, Database
+from db.records import file_deletions
 from pipeline import scratch
 from pipeline.audio.decode.decoder import DecodeOptions, decode
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Audio, Layout, LayoutKind, Recording
@@ -31,6 +34,8 @@ RETRY_AFTER_SECONDS = 5
 BLOCK = 60 * SAMPLE_RATE  # samples written at once
 CHANNELS = {"rep": REP, "customer": CUSTOMER}
 Samples = npt.NDArray[np.int16]
+_FAILURES: tuple[type[Exception], ...] = (*OUTAGES, OSError, StorageError)
+log = logging.getLogger("ray.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,28 @@ class SoundFolder:
             task.add_done_callback(lambda _: self._decoding.pop(sound.name, None))
         done, _ = await asyncio.wait({task}, timeout=seconds)
         return task.result() if done else None
+
+    async def remove_unused(self, database: Database) -> None:
+        """Delete the audio of recordings that no call has any more."""
+        files = await asyncio.to_thread(self._files)
+        digests = {digest for digests_of_file in files.values() for digest in digests_of_file}
+        unused = await file_deletions.unused(database, list(digests)) if digests else set()
+        for path, of_recordings in files.items():
+            if unused & set(of_recordings):
+                await asyncio.to_thread(path.unlink, True)
+
+    def _files(self) -> dict[Path, list[str]]:
+        """Return the SHA-256 of the recordings of each file, from its name."""
+        return {path: path.name.partition(".")[0].split("-") for path in self._folder().glob("*.wav")}
+
+    async def remove_unused_forever(self, database: Database) -> None:
+        """Run `remove_unused` every `SWEEP_SECONDS`, until canceled."""
+        while True:
+            await asyncio.sleep(scratch.SWEEP_SECONDS)
+            try:
+                await self.remove_unused(database)
+            except _FAILURES as error:
+                log.warning("the decoded audio of erased calls could not be removed: %s", type(error).__name__)
 
     async def close(self) -> None:
         """Delete all files."""

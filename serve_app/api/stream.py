@@ -1,12 +1,13 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from starlette.responses import Response, StreamingResponse
 
 from db.search import call_list
+from db.search.call_list import Change, Deletion
 from serve_app.api.access import UNAVAILABLE, ApiRequest
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
@@ -20,7 +21,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
-    """Stream changes of calls."""
+    """Stream changes and deletions of calls."""
     last_event_id = reading.request.headers.get("last-event-id")
     since = reading.query.since
     sent: dict[UUID, datetime] = {}
@@ -41,12 +42,32 @@ async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
 
 async def _known(reading: ApiRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
     """Return the calls with a committed change after `since`, and its time."""
-    changes = await call_list.changes_since(reading.database, reading.reader, since)
-    updated_at = {change.call_id: change.updated_at for change in changes}
-    while len(changes) == call_list.MAX_CHANGES:
-        changes = await call_list.changes_since(reading.database, reading.reader, changes[-1].updated_at)
-        updated_at |= {change.call_id: change.updated_at for change in changes}
-    return updated_at
+    changes, is_full = await _changes_after(reading, since)
+    times = {change.call_id: _time_of(change) for change in changes}
+    while is_full:
+        changes, is_full = await _changes_after(reading, _time_of(changes[-1]))
+        times |= {change.call_id: _time_of(change) for change in changes}
+    return times
+
+
+async def _changes_after(reading: ApiRequest[StreamQuery], at: datetime) -> tuple[list[Change | Deletion], bool]:
+    """Return the changes and deletions after `at`, the earliest first, and whether there may be more."""
+    parts: list[Sequence[Change | Deletion]] = [
+        await call_list.changes_since(reading.database, reading.reader, at),
+        await call_list.deletions_since(reading.database, reading.reader, at),
+    ]
+    ends = [_time_of(part[-1]) for part in parts if len(part) == call_list.MAX_CHANGES]
+    changes = sorted((change for part in parts for change in part), key=_time_of)
+    return [change for change in changes if not ends or _time_of(change) <= min(ends)], bool(ends)
+
+
+def _time_of(change: Change | Deletion) -> datetime:
+    return change.deleted_at if isinstance(change, Deletion) else change.updated_at
+
+
+def _event(change: Change | Deletion) -> bytes:
+    kind = "call.deleted" if isinstance(change, Deletion) else "call"
+    return f"id: {_time_of(change).isoformat()}\nevent: {kind}\ndata: ".encode() + to_json(change) + b"\n\n"
 
 
 async def _changes(
@@ -62,22 +83,22 @@ async def _changes(
     latest = begin = since
     while time.monotonic() < ends:
         try:
-            changes = await call_list.changes_since(reading.database, reading.reader, begin)
+            changes, is_full = await _changes_after(reading, begin)
         except UNAVAILABLE:
             return  # the client reconnects and resumes
-        fresh = [change for change in changes if sent.get(change.call_id) != change.updated_at]
+        fresh = [change for change in changes if sent.get(change.call_id) != _time_of(change)]
         for change in fresh:
-            sent[change.call_id] = change.updated_at
-            latest = max(latest, change.updated_at)
-            yield f"id: {change.updated_at.isoformat()}\nevent: call\ndata: ".encode() + to_json(change) + b"\n\n"
+            sent[change.call_id] = _time_of(change)
+            latest = max(latest, _time_of(change))
+            yield _event(change)
         sent = {call_id: at for call_id, at in sent.items() if at > latest - 2 * OVERLAP}
         if fresh:
             quiet_since = time.monotonic()
         elif time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
             quiet_since = time.monotonic()
             yield b": still here\n\n"
-        if len(changes) == call_list.MAX_CHANGES:
-            begin = changes[-1].updated_at
+        if is_full:
+            begin = _time_of(changes[-1])
         else:
             begin = max(latest - OVERLAP, since)
             await asyncio.sleep(reading.options.POLL_SECONDS)

@@ -1,17 +1,22 @@
 """Fetches the recordings of one call; then the call is queued."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from db.core.database import Database
 from db.queue.jobs import Lease
+from db.records import file_deletions
 from db.secrets import credentials
 from db.secrets.encryption import Sealer
 from db.secrets.recording_urls import UrlSealer
 from db.workspace import settings
 from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call
+from pipeline.errors import LeaseLost
+from pipeline.fetch.storage import StoredFiles, stored_files
 from pipeline.journal import Journal
 from pipeline.options import ProcessOptions
 from pipeline.process import fetch_recordings
@@ -20,6 +25,9 @@ from serve_app.conductor.claim_end import ClaimEnd
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.retry import is_last_try
 from serve_app.conductor.spending import WaitOut
+
+LATE_SECONDS = 600.0  # in which a thread of a canceled fetch has stored its file
+GIVE_UP_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -38,6 +46,16 @@ class FetchJob:
 
     async def run(self, lease: Lease) -> None:
         """Fetch the recordings and queue the call. Raises `CallError`, `LeaseLost`."""
+        files: StoredFiles = []
+        stored_files.set(files)
+        try:
+            await self._fetch(lease)
+        except (LeaseLost, asyncio.CancelledError):
+            if files:
+                await self._give_up(lease, files)
+            raise
+
+    async def _fetch(self, lease: Lease) -> None:
         hosts = await self.wait_out(lambda: settings.allowed_hosts(self.database, lease.workspace_id))
         fetch = self.process_options.fetch
         allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *hosts)})
@@ -50,6 +68,13 @@ class FetchJob:
             self._access(lease),
         )
         await self.end.fetched(lease, warnings)
+
+    async def _give_up(self, lease: Lease, files: StoredFiles) -> None:
+        """Queue the deletion of files that no row will refer to: the call was erased, or has another recording."""
+        queue = partial(file_deletions.queue, self.database, lease.job.job_id, files, LATE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_UP_SECONDS):  # a process that stops does not wait for the database
+                await self.wait_out(queue)
 
     def _with_open_urls(self, call: Call) -> Call:
         """Return the call with the URLs as its sender sent them. Raises `SecretSealed`."""

@@ -5,6 +5,22 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 from pipeline.engines.device import cores
 
 
+class ErasureOptions(BaseModel):
+    """Options of the deletion of calls."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    POLL_SECONDS: ClassVar[float] = 5.0  # between two queries for files to delete
+    UPKEEP_SECONDS: ClassVar[float] = 60.0
+
+    remember_days: float = Field(
+        90.0,
+        gt=0,
+        description="How long the service remembers, by a digest, that a call was erased: a late submission of it is "
+        "accepted and not stored.",
+    )
+
+
 class ProcessingOptions(BaseModel):
     """Options of the Conductor: claims, leases, retries."""
 

@@ -1,4 +1,4 @@
-"""Keys, webhook deliveries and voice profiles. Changes need a session whose key has the scope `admin`."""
+"""Keys, webhook deliveries, voice profiles, deletion of calls. Changes need a key with the scope `admin`."""
 
 from uuid import UUID, uuid4
 
@@ -9,6 +9,8 @@ from db.events import deliveries as event_views
 from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
 from db.events.types import PARTS, type_names
+from db.records import erase
+from db.records.erase import CallNotFound
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
 from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
@@ -16,7 +18,6 @@ from db.workspace import admin_log, directory, keys
 from db.workspace.admin_log import Actor, NotAdmin
 from db.workspace.keys import KeyInfo
 from pipeline.errors import UnknownTeam
-from pipeline.speakers.profile import Voices
 from serve_app.console import sentences
 from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
 
@@ -107,7 +108,7 @@ async def judge_voice(visit: Visit) -> Response:
     if visit.viewer.team_id is not None:
         raise NotAllowed(sentences.OF_ALL_TEAMS)
     home, call_id = visit.viewer.workspace_id, visit.id()
-    policy = Voices(visit.site.settings.role_options())
+    policy = visit.site.settings.voices()
     try:
         await voiceprints.show(visit.database, call_id, home)
         change, done = ACTIONS[action]
@@ -118,6 +119,18 @@ async def judge_voice(visit: Visit) -> Response:
     except UnassignedVoiceprint:
         return visit.problem(sentences.VOICE_UNASSIGNED, 409)
     return visit.go(PAGE + "#voices")
+
+
+async def delete_call(visit: Visit) -> Response:
+    """Erase a call, then show the list of calls."""
+    by, voices = actor(visit), visit.site.settings.voices()
+    try:
+        await erase.erase_call(visit.database, visit.viewer.workspace_id, visit.id(), voices, by)
+    except NotAdmin:
+        raise NotAllowed(sentences.ADMIN_ONLY) from None
+    except CallNotFound:
+        raise NotFound from None
+    return visit.go("/calls")
 
 
 async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID, detail: str = "") -> None:

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -52,6 +53,7 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/calls/{id}/turns/{part:int}", call.turns),
         site.route("/calls/{id}/turn/{part:int}", editing.turn),
         site.route("/calls/{id}/turn/{part:int}", editing.edit_turn, "POST"),
+        site.route("/calls/{id}/delete", administration.delete_call, "POST"),
         site.route("/calls/{id}/contacts", editing.contacts),
         site.route("/calls/{id}/edit", editing.edit_call, "POST"),
         site.route("/calls/{id}/edits/{edit}/undo", editing.undo, "POST"),
@@ -122,7 +124,11 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
                 settings.require_database_url(), pool_size=settings.api.POOL_SIZE
             ) as database:
                 site.database = database
-                yield
+                removing = asyncio.create_task(site.sounds.remove_unused_forever(database))
+                try:
+                    yield
+                finally:
+                    removing.cancel()
         finally:
             site.questions.close()
             await site.sounds.close()

@@ -36,6 +36,7 @@ DECISIONS = {
     "retried": "accepted, failed recording retried",
     "merged": "merged, call updated",
     "duplicate": "duplicate, nothing changed",
+    "erased": "not stored, the call was erased",
 }
 """Log texts for the decisions of `submit_calls`."""
 

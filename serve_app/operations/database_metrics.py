@@ -11,6 +11,7 @@ import math
 from db.core.database import OUTAGES, Database
 from db.events import deliveries
 from db.queue import backlog as queue
+from db.records import file_deletions
 from pipeline.observability.metrics import Gauge
 from serve_app.operations import metric_names
 from serve_app.operations.estimates import STAGES, Estimate
@@ -56,6 +57,7 @@ class DatabaseMetrics:
             backlog = await queue.backlog(self._database)
             ages = await queue.ages(self._database)
             unsent, lag = await deliveries.backlog(self._database)
+            files = await file_deletions.waiting(self._database)
         except BaseException:
             for gauge, labels in self._series:
                 gauge.set(math.nan, **dict(labels))
@@ -67,6 +69,7 @@ class DatabaseMetrics:
         self._set_stages(backlog)
         self._set_gauge(metric_names.WEBHOOK_UNSENT, unsent)
         self._set_gauge(metric_names.WEBHOOK_LAG, lag)
+        self._set_gauge(metric_names.FILES_TO_DELETE, files)
 
     def _set_queue(self, backlog: queue.Backlog, ages: dict[str, float]) -> None:
         states = {"fetching": 0, "queued": 0, "running": 0, "later": backlog.later}

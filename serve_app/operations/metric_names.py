@@ -112,6 +112,12 @@ WEBHOOK_DELIVERY = Histogram(
 WEBHOOK_UNSENT = Gauge("switchboard_webhook_unsent", "Deliveries that are waiting or in progress.", "Conductor")
 WEBHOOK_LAG = Gauge("switchboard_webhook_lag_seconds", "Age of the oldest of these.", "Conductor")
 
+FILES_TO_DELETE = Gauge(
+    "switchboard_files_to_delete",
+    "Stored files without a call, which wait for their deletion; it is retried until it succeeds.",
+    "Conductor",
+)
+
 DATABASE_UP = Gauge(
     "switchboard_database_up",
     "1: a Conductor reads the gauges above from PostgreSQL; 0: it cannot, and they are removed.",
@@ -155,6 +161,7 @@ EVERY: tuple[Metric, ...] = (
     WEBHOOK_DELIVERY,
     WEBHOOK_UNSENT,
     WEBHOOK_LAG,
+    FILES_TO_DELETE,
     DATABASE_UP,
     POSTGRES_CONNECTIONS,
     POSTGRES_WAITING,

@@ -43,6 +43,14 @@ class CallData(Part):
     failed_at: datetime | None
 
 
+class DeletedData(Part):
+    """The ids of an erased call."""
+
+    call_id: UUID
+    team_id: UUID
+    workspace_id: UUID
+
+
 class CompletedData(CallData):
     """The call, and what it gave where the endpoint asks for it."""
 
@@ -105,12 +113,13 @@ class WebhookTest(_Event):
     data: TrialData
 
 
-DETAILED: dict[str, type[CallData]] = {
+DETAILED: dict[str, type[Part]] = {
+    "call.deleted": DeletedData,
     "call.delayed": DelayedData,
     "call.promoted": PromotedData,
     "tracker.matched": TrackerData,
 }
-"""What `EventType.details` adds."""
+"""Data of events that have other keys than `CallData`."""
 
 
 def adapter() -> TypeAdapter[Any]:

@@ -18,6 +18,7 @@ from db.search.full_text import names_query
 from db.workspace import keys
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Turn, Word
+from pipeline.speakers.profile import Voices
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
 from serve_app.console.app import build_console
@@ -199,7 +200,7 @@ async def test_long_calls_do_not_stop_the_event_loop(path: str, world: World, po
         async with await Database.open(postgres_url, pool_size=4) as database:
             yield database
 
-    pulse = Pulse(build_api(UNLIMITED, DecodeOptions(), opened))
+    pulse = Pulse(build_api(UNLIMITED, DecodeOptions(), opened, voices=Voices()))
     with serving.served(pulse) as base:
         async with httpx.AsyncClient(
             base_url=base, timeout=60, headers={"Authorization": f"Bearer {secret}"}

@@ -30,6 +30,7 @@ OPERATIONS: Final = {
     "submitCall": Operation("POST", "/submit"),
     "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning"}),
     "showCall": Operation("GET", _CALL, _VERSION),
+    "deleteCall": Operation("DELETE", _CALL),
     "showTranscript": Operation("GET", _CALL + "/transcript.json", _VERSION),
     "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _VERSION),
     "showSubRip": Operation("GET", _CALL + "/transcript.srt", _VERSION),

@@ -22,6 +22,10 @@ CREATE OR REPLACE FUNCTION recording_hosts(identity text, identity2 text) RETURN
 CREATE OR REPLACE FUNCTION stored_as(identity text, same jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN same ? encode(sha256(convert_to(identity, 'UTF8')), 'hex');
 
+-- What identifies a call after its erasure.
+CREATE OR REPLACE FUNCTION call_digest(workspace uuid, call uuid) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(uuid_send(workspace) || uuid_send(call));
+
 CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql STABLE
     RETURN EXISTS (
         SELECT FROM calls
@@ -84,7 +88,8 @@ END $$;
 -- nothing. `job` is the call's current process job, for submissions that carry a recording.
 --
 -- decision, of what was accepted: 'new' (the call), 'recording' (its first), 'superseded' (another recording), 'retried'
--- (a failed one again), 'merged' (changed data) or 'duplicate'.
+-- (a failed one again), 'merged' (changed data), 'duplicate' or 'erased': the call was erased, and nothing is stored but a
+-- count; `job` is no job then.
 --
 -- Locks: first the row of the call, then its jobs: every writer keeps this order. NO KEY UPDATE, because foreign keys
 -- of the tables around take KEY SHARE on the same rows.
@@ -97,6 +102,7 @@ DECLARE
     old calls;
     new calls;
     unsigned calls;
+    erased_team uuid;
     same_recording boolean;
     changed boolean;
 BEGIN
@@ -128,6 +134,16 @@ BEGIN
             CASE WHEN job IS NULL THEN 'received' ELSE 'transcribing' END, job, k.swapped
         ) ON CONFLICT (workspace_id, call_id) DO NOTHING RETURNING id INTO old.id;
         IF FOUND THEN
+            -- After the insert: if it waited for the erasure of the call, only a later statement sees that.
+            UPDATE erased_calls e SET submissions = submissions + 1
+                WHERE e.digest = call_digest(p_workspace, sent.call_id) AND e.workspace_id = p_workspace
+                RETURNING e.team_id INTO erased_team;
+            IF FOUND THEN
+                DELETE FROM calls WHERE id = old.id;
+                outcome := CASE WHEN k.team_id <> erased_team THEN 'call_of_other_team' ELSE 'accepted' END;
+                decision := 'erased';
+                RETURN;
+            END IF;
             IF job IS NOT NULL THEN  -- with what place_job would look up
                 INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts) VALUES (
                     job, old.id, 'process', k.team, declared_seconds(sent.duration),

@@ -72,6 +72,29 @@ BEGIN
     PERFORM pg_notify('switchboard_events', '');
 END $$;
 
+-- Write call.deleted, with ids only, before the row of the call and its other events are deleted. It does not overtake an
+-- event that is being sent now.
+CREATE OR REPLACE FUNCTION note_erasure(gone calls) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    event uuid;
+BEGIN
+    INSERT INTO events (workspace_id, type, at, data) VALUES (
+        gone.workspace_id, 'call.deleted',
+        greatest(clock_timestamp(), (SELECT max(at) + interval '1 us' FROM events WHERE call_pk = gone.id)),
+        jsonb_build_object('callId', gone.call_id, 'teamId', gone.team_id, 'workspaceId', gone.workspace_id)
+    ) RETURNING id INTO event;
+    INSERT INTO webhook_deliveries (workspace_id, endpoint_id, event_id, call_pk, state, not_before)
+        SELECT gone.workspace_id, w.id, event, gone.id, 'waiting', coalesce((
+            SELECT max(d.not_before) FROM webhook_deliveries d
+            WHERE d.endpoint_id = w.id AND d.call_pk = gone.id AND d.state = 'sending'
+        ), now())
+        FROM webhook_endpoints w
+        WHERE w.workspace_id = gone.workspace_id AND 'call.deleted' = ANY (w.events)
+            AND coalesce(w.team_id = gone.team_id, true)
+        ORDER BY w.id FOR KEY SHARE OF w;
+    PERFORM pg_notify('switchboard_events', '');
+END $$;
+
 -- Write the events of a change that event_types_of (db/events/types.py) returns. A call submitted with its recording is
 -- inserted once, as `transcribing`, and call.received shows its state before that.
 CREATE OR REPLACE FUNCTION write_event() RETURNS trigger LANGUAGE plpgsql AS $$

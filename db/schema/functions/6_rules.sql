@@ -36,6 +36,13 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Whatever deletes a recording's row: its file must not remain without one.
+CREATE OR REPLACE FUNCTION queue_file_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO file_deletions (uri, sha256) VALUES (OLD.uri, OLD.sha256);
+    RETURN NULL;
+END $$;
+
 CREATE OR REPLACE FUNCTION refuse_moving() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     fixed text;
@@ -73,7 +80,7 @@ BEGIN
     IF NOT EXISTS (
         SELECT FROM events e JOIN webhook_endpoints w USING (workspace_id)
         WHERE e.id = NEW.event_id AND w.id = NEW.endpoint_id AND workspace_id = NEW.workspace_id
-            AND e.call_pk = NEW.call_pk
+            AND coalesce(e.call_pk = NEW.call_pk, true)  -- null: the call is erased
     ) THEN
         RAISE EXCEPTION 'a delivery, its event and its endpoint are not of one workspace'
             USING ERRCODE = 'foreign_key_violation';

@@ -1,17 +1,20 @@
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.text import Text
 
 from serve_app.cli.ui.errors import UNREACHABLE, CommandError, explain
-from serve_app.cli.ui.output import Json, err, fields, moment, out, print_json
+from serve_app.cli.ui.output import Json, counted, err, fields, moment, out, print_json
 from serve_app.cli.ui.resource import details
 
 if TYPE_CHECKING:
     from serve_app.cli.calls.queue import QueueView
     from serve_app.settings import Settings
+
+T = TypeVar("T")
 
 RESPONSE_SECONDS = 3.0
 
@@ -31,6 +34,7 @@ class Status:
     models: dict[str, dict[str, str]]  # by stage: `engine` in use; `preferred` by "auto", and `advice`
     problems: tuple[str, ...]  # why an engine has no model
     backlog: "QueueView | None"
+    files_to_delete: int | None  # of erased calls
     elsewhere: tuple[str, ...]  # services of this user with another data folder
 
 
@@ -88,6 +92,7 @@ def read_status(settings: "Settings") -> Status:
         models=facts.get("models", {}),
         problems=tuple(f"{name}: {why}" for name, why in facts.get("problems", {}).items()),
         backlog=_backlog(settings) if up else None,
+        files_to_delete=_files_to_delete(settings) if up else None,
         elsewhere=tuple(
             f"{service.get('url', '?')} (data in {service['data_dir']})" for service in others if "data_dir" in service
         ),
@@ -119,8 +124,20 @@ def _database(settings: "Settings") -> str:
 def _backlog(settings: "Settings") -> "QueueView | None":
     from serve_app.cli.calls import queue
 
+    return _reachable(lambda: queue.load(settings))
+
+
+def _files_to_delete(settings: "Settings") -> int:
+    from db.records import file_deletions
+    from serve_app.cli.ui import database
+
+    return _reachable(lambda: database.run(file_deletions.waiting, settings=settings))
+
+
+def _reachable(load: Callable[[], T]) -> T:
+    """Return what `load` reads from the database. Raises `CommandError`."""
     try:
-        return queue.load(settings)
+        return load()
     except CommandError:
         raise
     except Exception as error:
@@ -148,6 +165,8 @@ def _show(status: Status, settings: "Settings") -> None:
             rows.append(("", Text(note, style="yellow")))
     rows += [("", Text(problem, style="yellow")) for problem in status.problems]
     rows.append(("backlog", headline(status.backlog) if status.backlog else None))
+    if status.files_to_delete:
+        rows.append(("to delete", counted(status.files_to_delete, "file of an erased call", "files of erased calls")))
     rows += [("elsewhere", service) for service in status.elsewhere]
     out().print(details(row for row in rows if row[1]))
     if status.service == "down":

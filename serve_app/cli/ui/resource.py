@@ -195,7 +195,7 @@ def contents_text(contents: "Contents") -> str:
         *((getattr(contents, name), name[:-1], name) for name in ("teams", "contacts", "keys", "endpoints")),
         (contents.credentials, "credential", "credentials"),
         (contents.members, *((name + ("" if contents.teams else " (not deleted)")) for name in ("member", "members"))),
-        (contents.recordings, "stored recording (the file stays)", "stored recordings (the files stay)"),
+        (contents.recordings, "stored recording", "stored recordings"),
     )
     return ", ".join(f"{count} {singular if count == 1 else plural}" for count, singular, plural in counts if count)
 

@@ -8,7 +8,6 @@ import typer
 
 from db.voices import voiceprints
 from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
-from pipeline.speakers.profile import Voices
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import Workspace, parse_id
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from db.core.database import Database
     from db.voices.voiceprints import VoiceprintSummary
     from pipeline.domain.speech import Voiceprint
+    from pipeline.domain.voices import VoicePolicy
 
 STATES = ("enrolled", "waiting", "quarantined", "removed", "unassigned", "recognized")
 LIST_HINT = "`switchboard voiceprints list` shows the calls that have one."
@@ -166,9 +166,9 @@ def calibrate(
     out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False)
 
 
-async def _editing(database: "Database", workspace: str | None) -> tuple[str, Voices, UUID | None]:
+async def _editing(database: "Database", workspace: str | None) -> tuple[str, "VoicePolicy", UUID | None]:
     """Return the editor, the options of voices, and the workspace; None: of the latest call with the id."""
-    return getpass.getuser(), Voices(Settings().role_options()), await lookup.workspace_id(database, workspace)
+    return getpass.getuser(), Settings().voices(), await lookup.workspace_id(database, workspace)
 
 
 def _result(sample: "VoiceprintSummary") -> Result:

@@ -121,7 +121,8 @@ async def update(
 async def delete(database: "Database", workspace: WorkspaceArgument, yes: Yes = False) -> Result:
     """Delete a workspace with its calls, teams, members, contacts, keys, endpoints and credentials.
 
-    Without --yes, it shows what would be deleted and deletes nothing. Stored recordings stay.
+    Without --yes, it shows what would be deleted and deletes nothing. Stored recordings are deleted within
+    minutes, unless another workspace has the same ones.
 
     Example:
 

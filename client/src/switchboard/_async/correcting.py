@@ -83,6 +83,13 @@ class AsyncCorrecting:
         """Undo an edit; it stays in the list as undone."""
         return await self._session.ask(CallEdit, "undoEdit", call_id=call_id, edit_id=edit_id)
 
+    async def delete_call(self, call_id: UUID | str) -> None:
+        """Delete a call permanently, with its recordings and results; needs the scope `admin`. Idempotent.
+
+        Raises `NotFound` for an unknown call.
+        """
+        await self._session.do("deleteCall", call_id=call_id)
+
     async def mark_done(self, call_id: UUID | str, task_id: UUID | str) -> TaskMark:
         """Mark a task as done."""
         return await self._session.ask(TaskMark, "markTaskDone", call_id=call_id, task_id=task_id)

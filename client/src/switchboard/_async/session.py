@@ -43,6 +43,10 @@ class AsyncSession:
         request = self._request(operation, parameters, ids, body=body)
         return _answers.parsed(await self._answered(request, attempts), kind)
 
+    async def do(self, operation: str, **ids: object) -> None:
+        """Send a request whose response has no content."""
+        await self._answered(self._request(operation, None, ids), Attempts(self.timeout))
+
     async def text(self, operation: str, parameters: Mapping[str, Any], **ids: object) -> str:
         """Return the response as text."""
         answer = await self._answered(self._request(operation, parameters, ids), Attempts(self.timeout))

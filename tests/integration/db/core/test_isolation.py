@@ -27,7 +27,7 @@ from pipeline.speakers.profile import Voices
 from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
-OF_THE_SERVICE = {"turns", "paces", "engines"}  # isolated from every workspace
+OF_THE_SERVICE = {"turns", "paces", "engines", "file_deletions"}  # isolated from every workspace
 TOLD = {"passage_model"}  # of the service too, and read by all: whether passages are made
 TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE - TOLD)
 WITHOUT_UPDATES = {
@@ -105,6 +105,8 @@ _FULL = (
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
+    "INSERT INTO erased_calls (workspace_id, digest, team_id)"
+    " VALUES (:workspace, call_digest(:workspace, gen_random_uuid()), :team)",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
@@ -158,6 +160,7 @@ async def test_every_table_is_isolated(world: World) -> None:
 async def test_what_belongs_to_the_service_is_seen_by_no_workspace(acme: World) -> None:
     await acme.execute("INSERT INTO turns (team_id, live, began, ended) VALUES (gen_random_uuid(), true, 0, 0)")
     await acme.execute("INSERT INTO paces VALUES ('asr', 1, 1, 1, 1)")
+    await acme.execute("INSERT INTO file_deletions (uri, sha256) VALUES ('a', 'a')")
     await acme.execute("INSERT INTO engines VALUES ('Transcriber', 1, 1)")
     for name in sorted(OF_THE_SERVICE):
         assert (await run(acme, EVERY_WORKSPACE, f"SELECT count(*) FROM {name}")).scalar_one() == 1, name

@@ -6,12 +6,13 @@ from db.events import endpoints
 from db.events.types import EVENT_TYPES
 from db.experiments import promotion, runs
 from db.queue import jobs
-from db.records import correct, views
+from db.records import correct, erase, views
 from db.records.correct import WantedEdit
 from db.records.corrections import Editor
 from db.records.views import CallRecord
 from pipeline.domain.edits import EditKind
 from pipeline.errors import NotAudio, RecordingUnreachable
+from pipeline.speakers.profile import Voices
 from serve_app.http.camel_json import to_camel_json
 from tests.finished import claimed, work
 from tests.postgres import World
@@ -154,4 +155,8 @@ async def test_every_event_shows_the_record_at_its_moment(world: World) -> None:
     await check(world, events, "call.transcribing")
     await jobs.fail(world.database, await claimed(world, world.call_id), NotAudio("x" * 5000))
     await check(world, events, "call.failed")
-    assert {event["type"] for event in events} == {kind.name for kind in EVENT_TYPES} == DETAILS.keys()
+    await erase.erase_call(world.database, world.workspace_id, world.call_id, Voices())
+    (deleted,) = await world.rows("SELECT * FROM events")
+    assert deleted["record"] is deleted["transcript"] is None and deleted["at"] > events[-1]["at"]
+    assert {event["type"] for event in (*events, deleted)} - {"call.deleted"} == DETAILS.keys()
+    assert {kind.name for kind in EVENT_TYPES} == {*DETAILS, "call.deleted"}

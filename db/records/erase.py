@@ -1,0 +1,174 @@
+"""Erases a call: everything that the database stores of it, in one transaction; `file_deletions` has its files then.
+
+Rows that refer to the call are deleted with its row (ON DELETE CASCADE). The ids of the call remain in the access log,
+the log of changes and the event `call.deleted`; a digest of them in `erased_calls`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.core.database import EVERY_WORKSPACE, Database
+from db.core.tables import calls, erased_calls, metadata, voiceprints
+from db.voices import profiles
+from db.workspace.admin_log import Actor, Changing, changing
+from db.workspace.removal import ERASURE
+from pipeline.domain.voices import VoicePolicy
+
+MAX_TRIES = 3  # when PostgreSQL ends one of two transactions that wait for each other
+COUNTED = (
+    *("submissions", "jobs", "recordings", "stage_results", "transcripts", "findings", "tasks", "edits"),
+    *("voiceprints", "events", "call_passages", "gold_calls", "run_calls", "calibration_calls"),
+)
+"""The tables of the counts of `Erased`."""
+
+
+class CallNotFound(LookupError):
+    """The call does not exist, or is of another team, and its erasure is not remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Rows deleted with a call, by table. `before`: the call had been erased before."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    before: bool = False
+
+
+async def erase_call(
+    database: Database, workspace_id: UUID, call_id: UUID, policy: VoicePolicy, by: Actor | None = None
+) -> Erased:
+    """Erase a call and log it; workers lose its jobs. Idempotent while the erasure is remembered.
+
+    `policy` computes the member's voice profile without this call; `by`: see `changing`. Raises `CallNotFound`, and
+    what `changing` raises.
+    """
+    for attempt in range(1, MAX_TRIES + 1):
+        try:
+            async with changing(database, workspace_id, by) as change:
+                return await _erase(change, call_id, policy)
+        except OperationalError as error:
+            if attempt == MAX_TRIES or not isinstance(error.orig, psycopg.errors.DeadlockDetected):
+                raise
+    raise AssertionError
+
+
+async def erased_among(database: Database, call_ids: Sequence[UUID]) -> set[UUID]:
+    """Return the calls that a workspace erased and that none has."""
+    rows = await database.column(EVERY_WORKSPACE, _ERASED_AMONG, {"calls": list(call_ids)})
+    return set(rows)
+
+
+async def forget_erased(database: Database, days: float) -> int:
+    """Delete what is remembered of erasures for longer than `days`; return how many."""
+    is_old = erased_calls.c.erased_at < sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, days * 86_400.0)
+    return await database.change(EVERY_WORKSPACE, sa.delete(erased_calls).where(is_old))
+
+
+_ERASED_AMONG = sa.text("""
+    SELECT DISTINCT given.call_id FROM unnest(CAST(:calls AS uuid[])) AS given (call_id) CROSS JOIN workspaces w
+    JOIN erased_calls e ON e.workspace_id = w.id AND e.digest = call_digest(w.id, given.call_id)
+    WHERE NOT EXISTS (SELECT FROM calls c WHERE c.call_id = given.call_id)
+""")
+
+# In the order of every other writer, and what the writers of these tables lock before they refer to the call's row:
+# so none of them waits for the deletion while the deletion waits for it.
+_LOCKS = (
+    "SELECT id FROM jobs WHERE call_pk = :call ORDER BY id FOR NO KEY UPDATE",
+    "SELECT run_id FROM run_calls WHERE call_pk = :call ORDER BY run_id FOR NO KEY UPDATE",
+    "SELECT call_pk FROM passages_due WHERE call_pk = :call FOR NO KEY UPDATE",
+    "SELECT id FROM webhook_deliveries WHERE event_id = ANY (ARRAY(SELECT id FROM events WHERE call_pk = :call))"
+    " ORDER BY id FOR NO KEY UPDATE",
+)
+
+_REMEMBER = sa.text("""
+    INSERT INTO erased_calls (workspace_id, digest, team_id)
+    SELECT workspace_id, call_digest(workspace_id, call_id), team_id FROM calls WHERE id = :call
+""")
+
+# Contacts that exist because of this call alone.
+_DELETE_CONTACTS = sa.text("""
+    DELETE FROM contacts k WHERE k.source = 'call'
+        AND EXISTS (SELECT FROM call_contacts l WHERE l.contact_id = k.id AND l.call_pk = :call)
+        AND NOT EXISTS (SELECT FROM call_contacts l WHERE l.contact_id = k.id AND l.call_pk <> :call)
+        AND NOT EXISTS (SELECT FROM corrections e WHERE e.contact_id = k.id AND e.call_pk <> :call)
+""")
+
+# Who read the call when remains, without the details of requests.
+_THIN_READS = sa.text("""
+    WITH detailed AS (
+        DELETE FROM reads WHERE workspace_id = :workspace AND call_id = :call RETURNING *
+    )
+    INSERT INTO reads (workspace_id, call_id, hour, key_id, what, first_at, last_at, count)
+    SELECT workspace_id, call_id, hour, key_id, what, min(first_at), max(last_at), sum(count)
+    FROM detailed GROUP BY workspace_id, call_id, hour, key_id, what
+""")
+
+
+async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy) -> Erased:
+    connection, workspace_id = change.connection, change.workspace_id
+    is_call = sa.and_(calls.c.workspace_id == workspace_id, calls.c.call_id == call_id)
+    query = sa.select(calls.c.id, calls.c.team_id).where(is_call).with_for_update(key_share=True)
+    row = (await connection.execute(query)).one_or_none()
+    if row is None or change.by.team_id not in (None, row.team_id):
+        await _require_erased(change, call_id)
+        return Erased(before=True)
+    for lock in _LOCKS:
+        await connection.execute(sa.text(lock), {"call": row.id})
+    counts = await _counts(connection, row.id)
+    await _release_voice(connection, workspace_id, row.id, policy)
+    await connection.execute(_REMEMBER, {"call": row.id})
+    await connection.execute(sa.text("SELECT note_erasure(c) FROM calls c WHERE c.id = :call"), {"call": row.id})
+    await connection.execute(_DELETE_CONTACTS, {"call": row.id})
+    await connection.execute(ERASURE)
+    await connection.execute(sa.delete(calls).where(calls.c.id == row.id))
+    await connection.execute(_THIN_READS, {"workspace": workspace_id, "call": call_id})
+    await change.note("erased", "call", call_id, detail=counts_text(counts), team_id=row.team_id)
+    return Erased(counts)
+
+
+async def _require_erased(change: Changing, call_id: UUID) -> None:
+    is_erased = sa.and_(
+        erased_calls.c.workspace_id == change.workspace_id,
+        erased_calls.c.digest == sa.func.call_digest(change.workspace_id, call_id),
+    )
+    team = await change.connection.scalar(sa.select(erased_calls.c.team_id).where(is_erased))
+    if team is None or change.by.team_id not in (None, team):
+        raise CallNotFound(f"no call {call_id}")
+
+
+async def _counts(connection: AsyncConnection, call_pk: int) -> dict[str, int]:
+    columns = (
+        sa.select(sa.func.count())
+        .select_from(metadata.tables[name])
+        .where(metadata.tables[name].c.call_pk == call_pk)
+        .scalar_subquery()
+        .label(name)
+        for name in COUNTED
+    )
+    row = (await connection.execute(sa.select(*columns))).one()
+    return {name: count for name, count in row._mapping.items() if count}
+
+
+async def _release_voice(connection: AsyncConnection, workspace_id: UUID, call_pk: int, policy: VoicePolicy) -> None:
+    """Compute the profile that the call's voice belongs to without it."""
+    await profiles.hold(connection, workspace_id)
+    of_call = voiceprints.c.call_pk == call_pk
+    voice = (
+        await connection.execute(sa.select(voiceprints.c.user_id, voiceprints.c.model).where(of_call))
+    ).one_or_none()
+    if voice is None:
+        return
+    released = {"user_id": None, "named_by": None, "removed_at": sa.func.now()}
+    await connection.execute(sa.update(voiceprints).where(of_call).values(released))
+    await profiles.refresh(connection, workspace_id, voice.model, [voice.user_id], policy)
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return counts of rows as text: submissions: 2, jobs: 1."""
+    return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())

@@ -1,0 +1,81 @@
+"""Deletes the files of erased calls in the Conductor's replica, and forgets old erasures."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from db.core.database import Database
+from db.records import erase, file_deletions
+from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
+from pipeline.errors import StorageError
+from pipeline.fetch import handed_in, storage
+from serve_app.conductor.lease_loop import LeaseLoop
+from serve_app.conductor.options import ErasureOptions
+
+AT_ONCE = 16
+LEASE_SECONDS = 300.0
+BACKOFF_SECONDS = 10.0  # before the second attempt; doubles each time, up to `MAX_PAUSE_SECONDS`
+log = logging.getLogger("ray.serve")
+
+
+class ErasureLoop(LeaseLoop[FileToDelete]):
+    """Processes `file_deletions`. An entry is claimed for `LEASE_SECONDS`; deleting a file twice is harmless."""
+
+    def __init__(self, database: Database, options: ErasureOptions, handed_in_folder: Path | None) -> None:
+        super().__init__(database, "erasure")
+        self._options = options
+        self._handed_in = handed_in_folder
+
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"delete": self._delete_files, "upkeep": self._upkeep}
+
+    def _leased_tasks(self) -> list[tuple[FileToDelete, "asyncio.Task[None]"]]:
+        return []
+
+    async def _release(self, leases: list[FileToDelete]) -> None:
+        """Nothing is held by tasks."""
+
+    async def stop(self) -> None:
+        """Claim nothing more; claimed entries are due again when their lease ends."""
+        await self._shut_down(0.0)
+
+    async def _delete_files(self) -> None:
+        while not self._drained:
+            self._wake.clear()
+            if not await self.delete_due():
+                await self._sleep(self._options.POLL_SECONDS)
+
+    async def delete_due(self) -> int:
+        """Delete due files; return how many were due."""
+        due = await file_deletions.claim(self._database, AT_ONCE, LEASE_SECONDS)
+        results = await asyncio.gather(*(self._is_done(file) for file in due))
+        await file_deletions.done(self._database, [file.id for file, done in zip(due, results, strict=True) if done])
+        return len(due)
+
+    async def _is_done(self, file: FileToDelete) -> bool:
+        """Delete a file; return False if it must be tried again."""
+        try:
+            if file.in_use or await asyncio.to_thread(storage.delete, file.uri):
+                return True
+            await file_deletions.postpone(self._database, file, storage.MIN_AGE_SECONDS)
+        except StorageError as error:
+            pause = min(BACKOFF_SECONDS * 2.0 ** min(file.attempts - 1, 20), MAX_PAUSE_SECONDS)
+            log.warning("erasure: file %d, attempt %d: %s", file.id, file.attempts, error.message)
+            await file_deletions.postpone(self._database, file, pause, error.message)
+        return False
+
+    async def _upkeep(self) -> None:
+        """Remove files that were handed in for erased calls, and forget old erasures, every minute."""
+        while not self._stopping:
+            await self.remove_handed_in()
+            await erase.forget_erased(self._database, self._options.remember_days)
+            await asyncio.sleep(self._options.UPKEEP_SECONDS)
+
+    async def remove_handed_in(self) -> None:
+        """Remove files that commands on this machine handed in for erased calls."""
+        if self._handed_in is None:
+            return
+        call_ids = await asyncio.to_thread(handed_in.call_ids, self._handed_in)
+        for call_id in await erase.erased_among(self._database, list(call_ids)) if call_ids else ():
+            await asyncio.to_thread(handed_in.remove, self._handed_in, call_id)
