@@ -339,6 +339,7 @@ FORMS: dict[str, tuple[dict[str, str], Callable[[Ids], list[dict[str, str]]]]] =
     "/views": ({}, lambda ids: [{"name": new(), "query": f"teamId={ids['team_id']}&userId={ids['user_id']}"}]),
     "/views/{id}": ({"id": "view_id"}, lambda ids: [{"action": "rename", "name": "mine"}]),
     "/calls/{id}/turn/{part:int}": ({"id": "call_id"}, lambda ids: [{"old": "x", "text": "y", "speaker": "rep"}]),
+    "/calls/{id}/delete": ({"id": "call_id"}, lambda ids: [{}]),
     "/calls/{id}/edit": (
         {"id": "call_id"},
         lambda ids: [
