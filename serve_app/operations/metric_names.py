@@ -113,7 +113,7 @@ WEBHOOK_UNSENT = Gauge("switchboard_webhook_unsent", "Deliveries that are waitin
 WEBHOOK_LAG = Gauge("switchboard_webhook_lag_seconds", "Age of the oldest of these.", "Conductor")
 
 FILES_TO_DELETE = Gauge(
-    "switchboard_files_to_delete",
+    "switchboard_deletions_waiting",
     "Stored files without a call, which wait for their deletion; it is retried until it succeeds.",
     "Conductor",
 )
