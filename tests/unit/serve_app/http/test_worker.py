@@ -1,0 +1,57 @@
+"""The process for CPU-bound work: results, errors, and what happens when it is killed, is late or its caller has gone."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from serve_app.http import worker as workers
+from serve_app.http.worker import Worker, WorkerLost
+
+
+@pytest_asyncio.fixture
+async def worker() -> AsyncIterator[Worker]:
+    worker = Worker()
+    yield worker
+    await worker.close()
+
+
+async def test_results_and_errors_come_back_from_another_process(worker: Worker) -> None:
+    assert await worker.run(json.loads, '{"a": [1]}') == {"a": [1]}
+    with pytest.raises(json.JSONDecodeError):
+        await worker.run(json.loads, "{")
+    assert await worker.run(os.getpid) != os.getpid()
+
+
+async def test_a_killed_process_is_replaced(worker: Worker) -> None:
+    pid = await worker.run(os.getpid)
+    os.kill(pid, signal.SIGKILL)
+    assert await worker.run(os.getpid) not in (pid, os.getpid())
+
+
+async def test_a_job_that_kills_its_process_is_given_up_after_the_second_time(worker: Worker) -> None:
+    with pytest.raises(WorkerLost):
+        await worker.run(os._exit, 1)
+    assert await worker.run(json.dumps, [1]) == "[1]"
+
+
+async def test_a_job_over_its_time_ends_with_its_process(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = await worker.run(os.getpid)
+    monkeypatch.setattr(workers, "MAX_SECONDS", 0.3)
+    with pytest.raises(WorkerLost):
+        await worker.run(time.sleep, 60)
+    monkeypatch.undo()
+    assert await worker.run(os.getpid) != pid
+
+
+async def test_the_answer_of_a_canceled_job_is_not_that_of_the_next_one(worker: Worker) -> None:
+    await worker.run(os.getpid)
+    job = asyncio.create_task(worker.run(json.dumps, "canceled"))
+    await asyncio.sleep(0)
+    job.cancel()
+    assert await worker.run(json.dumps, "next") == '"next"'
