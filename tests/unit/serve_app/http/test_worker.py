@@ -1,4 +1,4 @@
-"""The process for CPU-bound work: results, errors, and what happens when it is killed, is late or its caller has gone."""
+"""The process for CPU-bound work: results, errors, and what follows a kill, a late job or a canceled caller."""
 
 import asyncio
 import json
