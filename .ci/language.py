@@ -61,7 +61,6 @@ REPLACED = {
     r"delivering": "WebhookDispatcher",
     r"handout": "a server of files",
     r"shelf": "LazyGroup",
-    r"ledger": "SubmissionStore",
     r"on_company": "on_peer_count",
     r"clear_seconds": "target_drain_seconds",
     r"\w*__patience_seconds": "retry_window_seconds",

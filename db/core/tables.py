@@ -18,6 +18,7 @@ TYPES: dict[str, TypeEngine[Any]] = {
     "bigint": sa.BigInteger(),
     "boolean": sa.Boolean(),
     "bytea": BYTEA(),
+    "bytea[]": ARRAY(BYTEA()),
     "date": sa.Date(),
     "double precision": sa.Double(),
     "halfvec": HALFVEC(384),
@@ -57,6 +58,8 @@ corrections = metadata.tables["corrections"]
 edits = metadata.tables["edits"]
 engines = metadata.tables["engines"]
 erased_calls = metadata.tables["erased_calls"]
+erasure_ledger = metadata.tables["erasure_ledger"]
+erasure_ledger_copies = metadata.tables["erasure_ledger_copies"]
 events = metadata.tables["events"]
 file_deletions = metadata.tables["file_deletions"]
 findings = metadata.tables["findings"]

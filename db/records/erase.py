@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.tables import calls, erased_calls, metadata, voiceprints
+from db.records import ledger
 from db.voices import profiles
 from db.workspace.admin_log import Actor, Changing, changing
 from db.workspace.removal import ERASURE
@@ -88,7 +89,7 @@ _LOCKS = (
 
 _REMEMBER = sa.text("""
     INSERT INTO erased_calls (workspace_id, digest, team_id)
-    SELECT workspace_id, call_digest(workspace_id, call_id), team_id FROM calls WHERE id = :call
+    SELECT workspace_id, call_digest(workspace_id, call_id), team_id FROM calls WHERE id = :call RETURNING digest
 """)
 
 # Contacts that exist because of this call alone.
@@ -122,13 +123,14 @@ async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy) -> Erased
         await connection.execute(sa.text(lock), {"call": row.id})
     counts = await _counts(connection, row.id)
     await _release_voice(connection, workspace_id, row.id, policy)
-    await connection.execute(_REMEMBER, {"call": row.id})
+    digest = (await connection.execute(_REMEMBER, {"call": row.id})).scalar_one()
     await connection.execute(sa.text("SELECT note_erasure(c) FROM calls c WHERE c.id = :call"), {"call": row.id})
     await connection.execute(_DELETE_CONTACTS, {"call": row.id})
     await connection.execute(ERASURE)
     await connection.execute(sa.delete(calls).where(calls.c.id == row.id))
     await connection.execute(_THIN_READS, {"workspace": workspace_id, "call": call_id})
     await change.note("erased", "call", call_id, detail=counts_text(counts), team_id=row.team_id)
+    await ledger.append(connection, workspace_id, "call", ledger.who(change.by), counts, [digest])
     return Erased(counts)
 
 

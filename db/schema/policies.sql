@@ -14,6 +14,12 @@ CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
 
 CREATE TRIGGER recordings_deleted AFTER DELETE ON recordings FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
 
+CREATE TRIGGER erasure_ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON erasure_ledger
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_rewriting_ledger();
+
+CREATE TRIGGER erasure_ledger_copied AFTER INSERT ON erasure_ledger
+    FOR EACH ROW EXECUTE FUNCTION queue_ledger_copy();
+
 CREATE TRIGGER calls_begun AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
 
 -- On any change: the table of event types decides which are events.
@@ -124,7 +130,7 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
-    'model_usage', 'calibrations', 'erased_calls']) AS name;
+    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -133,10 +139,12 @@ SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_
 
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
-    isolate('passage_model', 'false', 'id'), isolate('file_deletions', 'false', 'uri', 'sha256');
+    isolate('passage_model', 'false', 'id'), isolate('file_deletions', 'false', 'uri', 'sha256'),
+    isolate('erasure_ledger_copies', 'false', 'workspace_id', 'sequence');
 
--- A transaction that deletes a recording queues its file, but sees no others.
+-- A transaction that deletes a recording queues its file, but sees no others. The same holds for entries of the ledger.
 CREATE POLICY queued ON file_deletions FOR INSERT WITH CHECK (true);
+CREATE POLICY queued ON erasure_ledger_copies FOR INSERT WITH CHECK (true);
 
 -- Whether passages are created at all; read in the transaction that changes a call's words.
 CREATE POLICY told ON passage_model FOR SELECT USING (true);
@@ -174,7 +182,7 @@ SELECT isolate_team('webhook_deliveries', $$EXISTS (SELECT FROM calls WHERE call
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
 SELECT isolate_team(name::regclass, 'false')
-FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage', 'calibrations', 'calibration_calls', 'calibration_reviews'])
+FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage', 'calibrations', 'calibration_calls', 'calibration_reviews', 'erasure_ledger'])
 AS name;
 
 -- Append-only: no transaction changes or removes a row. It is deleted with its workspace, by the foreign key.

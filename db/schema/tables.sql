@@ -470,6 +470,34 @@ CREATE TABLE file_deletions (
 );
 CREATE INDEX file_deletions_due_idx ON file_deletions (next_try);
 
+-- Every erasure, append-only, a chain for each workspace: an entry contains the hash of the one before. It has no names and
+-- numbers, outlives the workspace, and is copied into the storage of recordings, so that a restored backup can be erased
+-- again.
+CREATE TABLE erasure_ledger (
+    workspace_id uuid NOT NULL,  -- no foreign key: the workspace may be deleted
+    sequence bigint NOT NULL,  -- in the workspace, from 1
+    at timestamptz NOT NULL DEFAULT now(),
+    kind text NOT NULL,  -- call, contact, number, member, team, workspace, retention
+    what text NOT NULL DEFAULT '',  -- of retention: the kind of data
+    who text NOT NULL,  -- id of the key, operator or retention
+    erasure_id uuid,  -- of several entries
+    counts jsonb NOT NULL DEFAULT '{}',
+    digests bytea[] NOT NULL DEFAULT '{}',  -- call_digest of each call, or of the member, contact, team or workspace
+    previous bytea NOT NULL,  -- hash of the entry before; of the first: empty
+    hash bytea NOT NULL,
+    PRIMARY KEY (workspace_id, sequence)
+);
+
+-- Entries of the ledger that are not in the storage yet.
+CREATE TABLE erasure_ledger_copies (
+    workspace_id uuid NOT NULL,
+    sequence bigint NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,  -- claimed
+    next_try timestamptz NOT NULL DEFAULT now(),
+    last_error text,
+    PRIMARY KEY (workspace_id, sequence)
+);
+
 -- Log of who read or played which part of a call: a row for each key, part and hour. It outlives the call and the key.
 CREATE TABLE reads (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,

@@ -43,6 +43,17 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE OR REPLACE FUNCTION refuse_rewriting_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the ledger of erasures is append-only' USING ERRCODE = 'insufficient_privilege';
+END $$;
+
+CREATE OR REPLACE FUNCTION queue_ledger_copy() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO erasure_ledger_copies (workspace_id, sequence) VALUES (NEW.workspace_id, NEW.sequence);
+    RETURN NULL;
+END $$;
+
 CREATE OR REPLACE FUNCTION refuse_moving() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     fixed text;

@@ -27,12 +27,14 @@ from pipeline.speakers.profile import Voices
 from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
-OF_THE_SERVICE = {"turns", "paces", "engines", "file_deletions"}  # isolated from every workspace
+# Isolated from every workspace.
+OF_THE_SERVICE = {"turns", "paces", "engines", "file_deletions", "erasure_ledger_copies"}
 TOLD = {"passage_model"}  # of the service too, and read by all: whether passages are made
 TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE - TOLD)
 WITHOUT_UPDATES = {
     "submissions",
     "admin_changes",
+    "erasure_ledger",
     "gold_sets",
     "gold_calls",
 }  # append-only: no updates or deletes
@@ -107,6 +109,8 @@ _FULL = (
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO erased_calls (workspace_id, digest, team_id)"
     " VALUES (:workspace, call_digest(:workspace, gen_random_uuid()), :team)",
+    "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
+    " VALUES (:workspace, 1, 'call', 'operator', '', sha256('a'))",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
@@ -215,7 +219,8 @@ async def test_updates_and_deletes_without_where_leave_others_alone(acme: World,
         await connection.execute(sa.text("SET LOCAL switchboard.erasure = 'on'"))
         for name in ("submissions", "calls", "teams", "workspaces"):
             await connection.execute(sa.text(f"DELETE FROM {name}"))
-    assert await counts(acme) == {name: rows // 2 for name, rows in before.items()}
+    remaining = {name: rows // 2 for name, rows in before.items()}
+    assert await counts(acme) == remaining | {"erasure_ledger": before["erasure_ledger"]}  # outlives its workspace
 
 
 _INSERTS = (
@@ -264,6 +269,8 @@ _INSERTS = (
     " VALUES (:workspace, 'n', sha256('session'), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
+    "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
+    " VALUES (:workspace, 2, 'call', 'operator', '', '')",
     "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",
     "INSERT INTO voiceprint_events (call_pk, who, action) VALUES (:pk, 'me', 'removed')",
     "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"
@@ -310,7 +317,7 @@ async def test_rows_do_not_move_in_any_scope(acme: World, umbrella: World) -> No
         assert moves or name in WITHOUT_UPDATES, name
         for move in moves:
             for scope in (acme.workspace_id, EVERY_WORKSPACE):
-                with pytest.raises(DBAPIError, match=r"row-level security|does not change|not of"):
+                with pytest.raises(DBAPIError, match=r"row-level security|does not change|not of|append-only"):
                     await run(acme, scope, move, workspace=umbrella.workspace_id, pk=theirs["id"])
 
 
@@ -512,7 +519,8 @@ async def test_a_workspace_goes_with_all_that_is_its_own(acme: World, umbrella: 
         await connection.execute(sa.text("SET LOCAL switchboard.erasure = 'on'"))
         await connection.execute(sa.text("DELETE FROM calls"))
         await connection.execute(sa.text("DELETE FROM workspaces"))
-    assert await counts(acme) == {name: rows // 2 for name, rows in before.items()}
+    remaining = {name: rows // 2 for name, rows in before.items()}
+    assert await counts(acme) == remaining | {"erasure_ledger": before["erasure_ledger"]}  # outlives its workspace
 
 
 async def test_every_table_of_workspaces_is_narrowed_to_a_team(world: World) -> None:
