@@ -14,6 +14,9 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/switchboard-development
 export MYPY_CACHE_DIR ?= $(CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 
+# Bytecode is stored: otherwise each of a service's 40 processes compiles all packages again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster \
 	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock lock-cpu digests clean
 

@@ -39,9 +39,8 @@ async def at_stage(client: Client, call_id: str, stage: str) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize(
-    "deployment", ["Conductor", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Transcriber", "Diarizer"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("deployment", ["Conductor", "Transcriber", "Diarizer"])
 async def test_a_call_survives_kill_nine_of(
     deployment: str, service: RunningService, client: Client, files: FileServer
 ) -> None:

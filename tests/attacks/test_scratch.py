@@ -148,6 +148,7 @@ def contents(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if any(map(scratch.FOLDER_NAME.match, path.relative_to(folder).parts))]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("action", "storage"),
     [*itertools.product(["play", "draw", "receive"], ["file", "memory"]), ("process", "file")],

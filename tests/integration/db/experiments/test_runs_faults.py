@@ -30,6 +30,7 @@ from tests.support.conductors import shown
 __all__ = ["call", "engines", "settings"]  # fixtures
 
 
+@pytest.mark.slow
 async def test_a_conductor_that_dies_in_a_run_costs_what_it_was_at_and_nothing_is_done_twice(
     world: World, call: CallRecord, engines: Engines, settings: Settings
 ) -> None:
