@@ -13,27 +13,24 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from db.core.database import OUTAGES, Database, Reader
-from db.core.pages import InvalidCursor
+from db.records.corrections import Editor
 from db.workspace import access_log, keys
 from db.workspace.admin_log import ADMIN, Actor
 from pipeline.domain.call import Sender
 from pipeline.domain.voices import VoicePolicy
 from serve_app.api.bodies import MAX_BODY_BYTES
-from serve_app.api.errors import Busy, InvalidQuery, OutsideTeam, TooManyReads, TooSlow
+from serve_app.api.errors import REFUSED, Busy, OutsideTeam, TooManyReads, TooSlow, refusal_of
 from serve_app.api.options import ApiOptions
-from serve_app.api.queries import QueryParameters, read_query
-from serve_app.api.sound import SoundFolder
-from serve_app.experiments.comparison_cache import ComparisonCache
+from serve_app.api.queries import NoQuery, QueryParameters, read_query
+from serve_app.api.read_tools import ReadTools
 from serve_app.experiments.configuration import Changes, SettingRefused
 from serve_app.http.admission import Admission, Watch
 from serve_app.http.auth import EDIT, READ, Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import to_json
-from serve_app.http.json_body import Fault
 from serve_app.http.limits import Buckets, read_body
 from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import TooManyRequests, Unavailable
 from serve_app.http.worker import Worker, WorkerLost
-from serve_app.records.query_embedding import QueryEmbedder
 
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
@@ -49,10 +46,8 @@ class ApiRequest(Generic[Q]):
     reader: Reader
     sender: Sender
     options: ApiOptions
-    questions: QueryEmbedder
-    sounds: SoundFolder
+    tools: ReadTools
     check_run: "CheckRun"
-    comparisons: ComparisonCache
     worker: Worker
     voices: VoicePolicy
 
@@ -66,6 +61,16 @@ class ApiRequest(Generic[Q]):
     def actor(self) -> Actor:
         """The key as the author of a change."""
         return Actor("", self.sender.key_id, self.sender.team_id, None, self.request.state.request_id)
+
+    @property
+    def home(self) -> UUID:
+        """The workspace of the key."""
+        return self.reader.workspace_id
+
+    @property
+    def editor(self) -> Editor:
+        """The key as the author of corrections and reviews."""
+        return Editor(self.sender.key_id)
 
     def require_workspace_key(self, what: str) -> None:
         """Raise `OutsideTeam` for a key of a team."""
@@ -116,9 +121,9 @@ class Route:
 
     path: str
     handler: Handler
-    query: type[QueryParameters]
     summary: str
     answer: Any = None
+    query: type[QueryParameters] = NoQuery
     media: tuple[str, ...] = ()
     work: Work = Work.READ
     method: str = "GET"
@@ -139,6 +144,11 @@ class Route:
         return READ if self.method == "GET" else EDIT
 
 
+def admin_route(method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None) -> Route:
+    """Return a route without query parameters that needs the scope `admin`."""
+    return Route(path, handler, summary, answer, method=method, body=body, admin=True)
+
+
 class Authorizer:
     """Authorizes requests, limits their rate per key, and shares the places of each kind of work."""
 
@@ -146,8 +156,7 @@ class Authorizer:
         self,
         database: Database,
         options: ApiOptions,
-        questions: QueryEmbedder,
-        sounds: SoundFolder,
+        tools: ReadTools,
         source: Callable[[Request], str],
         check_run: "CheckRun",
         worker: Worker,
@@ -155,7 +164,7 @@ class Authorizer:
     ) -> None:
         self._database = database
         self._options = options
-        self._shared = (options, questions, sounds, check_run, ComparisonCache(), worker, voices)
+        self._shared = (options, tools, check_run, worker, voices)
         self._source = source
         self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)
@@ -227,13 +236,12 @@ class Authorizer:
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
-        """Convert database errors to refusals."""
+        """Convert errors to refusals."""
         retry = self._options.RETRY_AFTER_SECONDS
         try:
             yield
-        except InvalidCursor as error:
-            fault = Fault("/cursor", f"cursor is {error}. Omit it to start from the first page.")
-            raise InvalidQuery([fault]) from None
+        except tuple(REFUSED) as error:
+            raise refusal_of(error) from None
         except WorkerLost as error:
             raise TooSlow(retry) from error
         except UNAVAILABLE as error:

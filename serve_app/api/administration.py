@@ -4,10 +4,9 @@ A key of a team changes the name, members and keys of that team. The workspace, 
 without a team require a key of the workspace.
 """
 
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
@@ -16,21 +15,18 @@ from db.core.identity import new_id
 from db.core.pages import Page
 from db.search import people_list
 from db.workspace import admin_log, directory, keys, llm_usage, removal
-from db.workspace.admin_log import AdminChange, NotAdmin, NotInDirectory
+from db.workspace.admin_log import AdminChange
 from db.workspace.directory import DirectoryMember, Team, Workspace
 from db.workspace.keys import KeyInfo
 from db.workspace.llm_usage import ModelUsage
 from pipeline.domain.insight import Contact
-from pipeline.errors import UnknownTeam
 from serve_app.api import bodies
-from serve_app.api.access import ApiRequest, Handler, Route, answer_with, json_answer
+from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, IdTaken, InUse, LastKey, NoSuchObject, OutsideTeam
 from serve_app.api.queries import ChangeListQuery, KeyRevocationQuery, NoQuery
 from serve_app.http.json_body import Fault
-from serve_app.http.problems import NotAuthenticated
 
-T = TypeVar("T")
 Writing = ApiRequest[NoQuery]
 
 
@@ -47,20 +43,19 @@ CONTACT, KEY = "/contacts/{contact_id:uuid}", "/keys/{key_id:uuid}"
 
 
 async def show_workspace(reading: Writing) -> Response:
-    return json_answer(reading, await directory.find_workspace(reading.database, reading.reader.workspace_id))
+    return json_answer(reading, await directory.find_workspace(reading.database, reading.home))
 
 
 async def change_workspace(writing: Writing) -> Response:
     writing.require_workspace_key("the workspace")
     body = await read_admin_body(writing.request, bodies.WorkspaceChanges)
-    home = writing.reader.workspace_id
-    changed = directory.update_workspace(writing.database, home, body.sent_fields(), writing.actor)
-    return answer_with(await _or_refuse(changed))
+    changes = body.sent_fields()
+    return answer_with(await directory.update_workspace(writing.database, writing.home, changes, writing.actor))
 
 
 async def show_model_usage(reading: Writing) -> Response:
     reading.require_workspace_key("the usage of the language model")
-    return json_answer(reading, await llm_usage.usage_today(reading.database, reading.reader.workspace_id))
+    return json_answer(reading, await llm_usage.usage_today(reading.database, reading.home))
 
 
 async def list_teams(reading: Writing) -> Response:
@@ -70,30 +65,26 @@ async def list_teams(reading: Writing) -> Response:
 async def create_team(writing: Writing) -> Response:
     writing.require_workspace_key("new teams")
     body = await read_admin_body(writing.request, bodies.NewTeam)
-    home = writing.reader.workspace_id
-    team_id = new_id(home, body.idempotency_key)
-    fields = (home, body.name, team_id, body.channels_swapped)
+    team_id = new_id(writing.home, body.idempotency_key)
+    fields = (writing.home, body.name, team_id, body.channels_swapped)
     try:
-        return answer_with(await _or_refuse(directory.create_team(writing.database, *fields, by=writing.actor)), 201)
+        return answer_with(await directory.create_team(writing.database, *fields, by=writing.actor), 201)
     except directory.AlreadyExists:
-        team = Team(team_id, home, body.name, body.channels_swapped)
+        team = Team(team_id, writing.home, body.name, body.channels_swapped)
         return _repeated(team, await directory.find_team(writing.database, writing.reader, team_id))
 
 
 async def change_team(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.TeamChanges)
     team = await _team(writing)
-    return answer_with(
-        await _or_refuse(directory.update_team(writing.database, team, body.sent_fields(), writing.actor))
-    )
+    return answer_with(await directory.update_team(writing.database, team, body.sent_fields(), writing.actor))
 
 
 async def remove_team(writing: Writing) -> Response:
     writing.require_workspace_key("the removal of teams")
     team = await _team(writing)
-    by = writing.actor
     try:
-        await _or_refuse(removal.remove_unused_team(writing.database, team.workspace_id, team.team_id, by))
+        await removal.remove_unused_team(writing.database, team.workspace_id, team.team_id, writing.actor)
     except removal.TeamInUse as error:
         has = error.contents
         raise InUse(
@@ -106,14 +97,11 @@ async def remove_team(writing: Writing) -> Response:
 async def create_member(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.NewMember)
     team_id = _own_team(writing, body.team_id)
-    home = writing.reader.workspace_id
-    fields = (home, body.name, body.user_id, team_id, body.aliases)
+    fields = (writing.home, body.name, body.user_id, team_id, body.aliases)
     try:
-        return answer_with(
-            await _or_refuse(directory.add_member(writing.database, *fields, writing.actor, new=True)), 201
-        )
+        return answer_with(await directory.add_member(writing.database, *fields, writing.actor, new=True), 201)
     except directory.AlreadyExists:
-        member = DirectoryMember(body.user_id or UUID(int=0), home, team_id, body.name, tuple(body.aliases))
+        member = DirectoryMember(body.user_id or UUID(int=0), writing.home, team_id, body.name, tuple(body.aliases))
         return _repeated(member, await directory.find_member(writing.database, writing.reader, member.user_id))
 
 
@@ -123,35 +111,36 @@ async def change_member(writing: Writing) -> Response:
     if "team_id" in changes and changes["team_id"] != _own_team(writing, changes["team_id"]):
         raise OutsideTeam("A key of a team cannot move members to another team.")
     member = await _member(writing)
-    return answer_with(await _or_refuse(directory.update_member(writing.database, member, changes, writing.actor)))
+    return answer_with(await directory.update_member(writing.database, member, changes, writing.actor))
 
 
 async def remove_member(writing: Writing) -> Response:
     member = await _member(writing)
-    await _or_refuse(directory.remove_member(writing.database, member, writing.actor))
+    await directory.remove_member(writing.database, member, writing.actor)
     return answer_with(member)
 
 
 async def create_contact(writing: Writing) -> Response:
     writing.require_workspace_key("contacts")
     body = await read_admin_body(writing.request, bodies.NewContact)
-    home, details = writing.reader.workspace_id, (body.name, body.company, body.email, body.phone)
-    contact_id = new_id(home, body.idempotency_key)
+    details, contact_id = (body.name, body.company, body.email, body.phone), new_id(writing.home, body.idempotency_key)
     try:
-        creation = directory.add_contact(writing.database, home, *details, contact_id, writing.actor)
-        return answer_with(await _or_refuse(creation), 201)
+        contact = await directory.add_contact(writing.database, writing.home, *details, contact_id, writing.actor)
+        return answer_with(contact, 201)
     except directory.AlreadyExists:
         existing = await directory.find_contact(writing.database, writing.reader, contact_id)
-        number = await directory.number(writing.database, home, body.phone)
+        number = await directory.number(writing.database, writing.home, body.phone)
         return _repeated(Contact(str(contact_id), body.name, body.company, body.email, number), existing)
 
 
 async def change_contact(writing: Writing) -> Response:
     writing.require_workspace_key("contacts")
     body = await read_admin_body(writing.request, bodies.ContactChanges)
-    home, contact_id = writing.reader.workspace_id, writing.request.path_params["contact_id"]
-    changed = directory.update_contact(writing.database, home, contact_id, body.sent_fields(), writing.actor)
-    return answer_with(await _or_refuse(changed))
+    contact_id: UUID = writing.request.path_params["contact_id"]
+    changes = body.sent_fields()
+    return answer_with(
+        await directory.update_contact(writing.database, writing.home, contact_id, changes, writing.actor)
+    )
 
 
 async def remove_contact(writing: Writing) -> Response:
@@ -160,7 +149,7 @@ async def remove_contact(writing: Writing) -> Response:
     contact = await directory.find_contact(writing.database, writing.reader, contact_id)
     if contact is None:
         raise NoSuchObject
-    await _or_refuse(directory.remove_contact(writing.database, writing.reader.workspace_id, contact_id, writing.actor))
+    await directory.remove_contact(writing.database, writing.home, contact_id, writing.actor)
     return answer_with(contact)
 
 
@@ -173,19 +162,10 @@ async def create_key(writing: Writing) -> Response:
     team_id = _own_team(writing, body.team_id)
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
         raise AdminBodyRefused([Fault("/expiresAt", "expiresAt is in the past. Set a time in the future.")])
-    creation = keys.create(
-        writing.database,
-        writing.reader.workspace_id,
-        team_id,
-        body.scopes,
-        body.name,
-        body.expires_at,
-        body.channels_swapped,
-        writing.actor,
-        new_id(writing.reader.workspace_id, body.idempotency_key),
-    )
+    fields = (body.scopes, body.name, body.expires_at, body.channels_swapped)
+    key_id = new_id(writing.home, body.idempotency_key)
     try:
-        key, secret = await _or_refuse(creation)
+        key, secret = await keys.create(writing.database, writing.home, team_id, *fields, writing.actor, key_id)
     except keys.KeyExists:
         raise IdTaken(
             "A key with this idempotencyKey exists. Its secret was in the first response and is not stored. If you do "
@@ -202,7 +182,7 @@ async def create_key(writing: Writing) -> Response:
 async def change_key(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.KeyChanges)
     key = await _key(writing)
-    changed = await _or_refuse(keys.update(writing.database, key.key_id, body.sent_fields(), writing.actor))
+    changed = await keys.update(writing.database, key.key_id, body.sent_fields(), writing.actor)
     if changed is None:
         raise NoSuchObject
     return answer_with(changed)
@@ -213,16 +193,15 @@ async def revoke_key(writing: ApiRequest[KeyRevocationQuery]) -> Response:
     key = await _key(writing)
     keep = writing.query.keep_created
     try:
-        await _or_refuse(keys.revoke(writing.database, key.key_id, key.workspace_id, writing.actor, keep))
+        await keys.revoke(writing.database, key.key_id, key.workspace_id, writing.actor, keep)
     except keys.LastAdminKey:
         raise LastKey from None
     return answer_with(await _key(writing))
 
 
 async def list_changes(reading: ApiRequest[ChangeListQuery]) -> Response:
-    query, home = reading.query, reading.reader.workspace_id
-    page = await admin_log.list_changes(reading.database, reading.reader, home, query.cursor, query.limit)
-    return json_answer(reading, page)
+    page = (reading.query.cursor, reading.query.limit)
+    return json_answer(reading, await admin_log.list_changes(reading.database, reading.reader, reading.home, *page))
 
 
 def _own_team(writing: Writing, team_id: UUID | None) -> UUID | None:
@@ -257,19 +236,6 @@ async def _key(writing: ApiRequest[Any]) -> KeyInfo:
     raise NoSuchObject
 
 
-async def _or_refuse(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except NotAdmin:
-        raise NotAuthenticated from None
-    except (UnknownTeam, directory.NoSuchTeam):
-        raise AdminBodyRefused([Fault("/teamId", "teamId is not a team of this workspace.")]) from None
-    except directory.UnreadableNumber as error:
-        raise AdminBodyRefused([Fault("/phone", f"phone: {error}.")]) from None
-    except NotInDirectory:
-        raise NoSuchObject from None
-
-
 def _repeated(requested: Any, existing: Any) -> Response:
     """Return what an earlier request with the same key and content created. Raises `IdTaken` for other content."""
     if existing != requested:
@@ -277,52 +243,48 @@ def _repeated(requested: Any, existing: Any) -> Response:
     return answer_with(existing)
 
 
-def _route(method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None) -> Route:
-    return Route(path, handler, NoQuery, summary, answer, method=method, body=body, admin=True)
-
-
 ROUTES = (
-    _route("GET", "/workspace", show_workspace, "Show the workspace", Workspace),
-    _route("PATCH", "/workspace", change_workspace, "Change the workspace", Workspace, bodies.WorkspaceChanges),
-    _route(
+    admin_route("GET", "/workspace", show_workspace, "Show the workspace", Workspace),
+    admin_route("PATCH", "/workspace", change_workspace, "Change the workspace", Workspace, bodies.WorkspaceChanges),
+    admin_route(
         "GET",
         "/workspace/model-usage",
         show_model_usage,
         "Today's usage of the language model, and its limits",
         ModelUsage,
     ),
-    _route("GET", "/teams", list_teams, "List teams by name", Page[Team]),
-    _route("POST", "/teams", create_team, "Create a team", Team, bodies.NewTeam),
-    _route("PATCH", TEAM, change_team, "Change a team", Team, bodies.TeamChanges),
-    _route("DELETE", TEAM, remove_team, "Delete an unused team; its members stay in the workspace", Team),
-    _route("POST", "/members", create_member, "Create a member", DirectoryMember, bodies.NewMember),
-    _route("PATCH", MEMBER, change_member, "Change a member", DirectoryMember, bodies.MemberChanges),
-    _route(
+    admin_route("GET", "/teams", list_teams, "List teams by name", Page[Team]),
+    admin_route("POST", "/teams", create_team, "Create a team", Team, bodies.NewTeam),
+    admin_route("PATCH", TEAM, change_team, "Change a team", Team, bodies.TeamChanges),
+    admin_route("DELETE", TEAM, remove_team, "Delete an unused team; its members stay in the workspace", Team),
+    admin_route("POST", "/members", create_member, "Create a member", DirectoryMember, bodies.NewMember),
+    admin_route("PATCH", MEMBER, change_member, "Change a member", DirectoryMember, bodies.MemberChanges),
+    admin_route(
         "DELETE", MEMBER, remove_member, "Delete a member and its voice profile; calls keep the userId", DirectoryMember
     ),
-    _route("POST", "/contacts", create_contact, "Create a contact", Contact, bodies.NewContact),
-    _route("PATCH", CONTACT, change_contact, "Change a contact", Contact, bodies.ContactChanges),
-    _route("DELETE", CONTACT, remove_contact, "Delete a contact; calls keep their transcripts", Contact),
-    _route("GET", "/keys", list_keys, "List keys, including revoked ones, the oldest first", Page[KeyInfo]),
-    _route("POST", "/keys", create_key, "Create a key; its secret is shown only once", CreatedKey, bodies.NewKey),
-    _route(
+    admin_route("POST", "/contacts", create_contact, "Create a contact", Contact, bodies.NewContact),
+    admin_route("PATCH", CONTACT, change_contact, "Change a contact", Contact, bodies.ContactChanges),
+    admin_route("DELETE", CONTACT, remove_contact, "Delete a contact; calls keep their transcripts", Contact),
+    admin_route("GET", "/keys", list_keys, "List keys, including revoked ones, the oldest first", Page[KeyInfo]),
+    admin_route("POST", "/keys", create_key, "Create a key; its secret is shown only once", CreatedKey, bodies.NewKey),
+    admin_route(
         "PATCH", KEY, change_key, "Rename a key, or set which party is on the first channel", KeyInfo, bodies.KeyChanges
     ),
     Route(
         KEY,
         revoke_key,
-        KeyRevocationQuery,
         "Revoke a key and the keys that it created; they stay in the list",
         KeyInfo,
+        KeyRevocationQuery,
         method="DELETE",
         admin=True,
     ),
     Route(
         "/changes",
         list_changes,
-        ChangeListQuery,
         "List administrative changes, the latest first",
         Page[AdminChange],
+        ChangeListQuery,
         admin=True,
     ),
 )

@@ -1,6 +1,5 @@
 """The API as an ASGI application with its routes. This module does not import Ray."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -35,55 +34,38 @@ from serve_app.api.queries import (
     ContactListQuery,
     ExportQuery,
     MemberListQuery,
-    NoQuery,
     StreamQuery,
     TaskListQuery,
     VersionQuery,
 )
-from serve_app.api.sound import SoundFolder
+from serve_app.api.read_tools import open_tools
 from serve_app.http import problems
 from serve_app.http.auth import source_of
 from serve_app.http.options import Work
 from serve_app.http.worker import Worker
-from serve_app.records.query_embedding import QueryEmbedder
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
 
 CALL = "/calls/{call_id:uuid}"
 DONE = CALL + "/tasks/{task_id:uuid}/done"
+
+
+def _transcript(suffix: str, summary: str, operation: str) -> Route:
+    path, media = f"{CALL}/transcript.{suffix}", (calls.TEXT_TYPES[suffix],)
+    return Route(path, calls.show_transcript, summary, query=VersionQuery, media=media, operation=operation)
+
+
 ROUTES = (
-    Route("/calls", calls.list_calls, CallListQuery, "List calls, the latest first", CallListPage),
-    Route(CALL, calls.show_call, VersionQuery, "Show the record of a call", CallRecord),
-    Route(f"{CALL}/transcript.json", calls.show_transcript, VersionQuery, "Transcript as JSON", Transcript),
-    Route(
-        f"{CALL}/transcript.txt",
-        calls.show_transcript,
-        VersionQuery,
-        "Transcript as plain text",
-        media=("text/plain",),
-        operation="showTranscriptText",
-    ),
-    Route(
-        f"{CALL}/transcript.srt",
-        calls.show_transcript,
-        VersionQuery,
-        "Transcript as SubRip subtitles",
-        media=("application/x-subrip",),
-        operation="showSubRip",
-    ),
-    Route(
-        f"{CALL}/transcript.vtt",
-        calls.show_transcript,
-        VersionQuery,
-        "Transcript as WebVTT subtitles",
-        media=("text/vtt",),
-        operation="showWebVtt",
-    ),
+    Route("/calls", calls.list_calls, "List calls, the latest first", CallListPage, CallListQuery),
+    Route(CALL, calls.show_call, "Show the record of a call", CallRecord, VersionQuery),
+    Route(f"{CALL}/transcript.json", calls.show_transcript, "Transcript as JSON", Transcript, VersionQuery),
+    _transcript("txt", "Transcript as plain text", "showTranscriptText"),
+    _transcript("srt", "Transcript as SubRip subtitles", "showSubRip"),
+    _transcript("vtt", "Transcript as WebVTT subtitles", "showWebVtt"),
     Route(
         CALL,
         erasure.erase_call,
-        NoQuery,
         "Delete a call permanently, with its recordings and results; idempotent",
         method="DELETE",
         admin=True,
@@ -92,46 +74,45 @@ ROUTES = (
     Route(
         f"{CALL}/audio",
         audio.play_call,
-        AudioQuery,
         "Recording as fetched, or one channel as WAV; supports Range requests",
+        query=AudioQuery,
         media=("audio/*", "application/octet-stream"),
         work=Work.SOUND,
     ),
     Route(
         f"{CALL}/events",
         calls.list_call_events,
-        NoQuery,
         "List the history of a call, the earliest first",
         Page[CallMoment],
     ),
-    Route(f"{CALL}/edits", editing.list_edits, NoQuery, "List edits, the earliest first", Page[CallEdit]),
-    Route(f"{CALL}/edits", editing.edit_call, NoQuery, "Correct a call", CallEdit, method="POST", body=EditBody),
-    Route(f"{CALL}/edits/{{edit_id:uuid}}", editing.undo_edit, NoQuery, "Undo an edit", CallEdit, method="DELETE"),
-    Route(DONE, editing.mark_task_done, NoQuery, "Mark a task as done", TaskMark, method="PUT"),
-    Route(DONE, editing.unmark_task, NoQuery, "Reopen a task", TaskMark, method="DELETE"),
+    Route(f"{CALL}/edits", editing.list_edits, "List edits, the earliest first", Page[CallEdit]),
+    Route(f"{CALL}/edits", editing.edit_call, "Correct a call", CallEdit, method="POST", body=EditBody),
+    Route(f"{CALL}/edits/{{edit_id:uuid}}", editing.undo_edit, "Undo an edit", CallEdit, method="DELETE"),
+    Route(DONE, editing.mark_task_done, "Mark a task as done", TaskMark, method="PUT"),
+    Route(DONE, editing.unmark_task, "Reopen a task", TaskMark, method="DELETE"),
     Route(
         "/tasks",
         calls.list_tasks,
-        TaskListQuery,
         "List tasks across calls, the earliest due date first",
         Page[TaskLine],
+        TaskListQuery,
     ),
-    Route("/contacts", calls.list_contacts, ContactListQuery, "List contacts by name", Page[ContactLine]),
-    Route("/members", calls.list_members, MemberListQuery, "List members by name", Page[MemberLine]),
-    Route("/queue", calls.show_queue, NoQuery, "Show the queue by team", Page[TeamQueue]),
+    Route("/contacts", calls.list_contacts, "List contacts by name", Page[ContactLine], ContactListQuery),
+    Route("/members", calls.list_members, "List members by name", Page[MemberLine], MemberListQuery),
+    Route("/queue", calls.show_queue, "Show the queue by team", Page[TeamQueue]),
     Route(
         "/export",
         export.export_calls,
-        ExportQuery,
         "Export all calls that match a filter",
+        query=ExportQuery,
         media=("application/x-ndjson", "text/csv", PARQUET),
         work=Work.EXPORT,
     ),
     Route(
         "/events/stream",
         stream.stream_changes,
-        StreamQuery,
         "Stream changes and deletions of calls as server-sent events, each at least once",
+        query=StreamQuery,
         media=("text/event-stream",),
         work=Work.STREAM,
     ),
@@ -148,6 +129,23 @@ def _openapi() -> bytes:
 async def _show_openapi(_: Request) -> Response:
     """Serve the OpenAPI document without a key; it is public."""
     return Response(_openapi(), media_type="application/json", headers={"Cache-Control": "public, max-age=3600"})
+
+
+def _add_routes(api: FastAPI, authorizers: list[Authorizer]) -> None:
+    """Add `EVERY_ROUTE`. `authorizers` contains the only one once the application has started."""
+    by_path: defaultdict[str, dict[str, Route]] = defaultdict(dict)
+    for route in EVERY_ROUTE:
+        by_path[route.path][route.method] = route
+
+    def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            (authorizer,) = authorizers
+            return await authorizer.enter(request, routes["GET" if request.method == "HEAD" else request.method])
+
+        return answer
+
+    for path, routes in by_path.items():
+        api.router.add_route(path, endpoint(routes), methods=list(routes))
 
 
 def build_api(
@@ -175,31 +173,16 @@ def build_api(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database())
-            sounds = SoundFolder(scratch_root, decode, options.SOUND_BYTES, options.DECODERS)
-            stack.push_async_callback(sounds.close)
-            stack.callback(asyncio.create_task(sounds.remove_unused_forever(database)).cancel)
-            embedder = QueryEmbedder(embedding or EmbeddingOptions(), store)
-            embedder.start()
-            stack.callback(embedder.close)
+            model = (embedding or EmbeddingOptions(), store)
+            tools = await stack.enter_async_context(open_tools(database, options, decode, scratch_root, *model))
             worker = Worker()
             stack.push_async_callback(worker.close)
             source = partial(source_of, header=source_header)
-            authorizers[:] = [Authorizer(database, options, embedder, sounds, source, check_run, worker, voices)]
+            authorizers[:] = [Authorizer(database, options, tools, source, check_run, worker, voices)]
             yield
 
-    def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            (authorizer,) = authorizers
-            return await authorizer.enter(request, routes["GET" if request.method == "HEAD" else request.method])
-
-        return answer
-
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    by_path: defaultdict[str, dict[str, Route]] = defaultdict(dict)
-    for route in EVERY_ROUTE:
-        by_path[route.path][route.method] = route
-    for path, routes in by_path.items():
-        api.router.add_route(path, endpoint(routes), methods=list(routes))
+    _add_routes(api, authorizers)
     api.router.add_route("/openapi.json", _show_openapi, methods=["GET"], name="openapi")
     problems.install(api, stamp, NoSuchPath, MethodNotAllowed)
     return api

@@ -73,7 +73,7 @@ async def _stored(reading: ApiRequest[Any], call_record: CallRecord, channel: st
     if call_record.layout is None:
         raise NotReady("Channels are available when the status of the call is completed.")
     sound = SoundRequest(call_record.recordings, call_record.layout, channel)
-    path = await reading.sounds.get(sound, reading.sender.workspace_id, reading.options.SOUND_WAIT_SECONDS)
+    path = await reading.tools.sounds.get(sound, reading.sender.workspace_id, reading.options.SOUND_WAIT_SECONDS)
     if path is None:
         raise Busy(reading.options.RETRY_AFTER_SECONDS, "The audio is still being decoded. Retry in a moment.")
     return Stored(path.as_uri(), f'"{sound.name}"', f"{reading.call_id}-{channel}")

@@ -4,8 +4,7 @@ Creating, closing and deleting require the scope `admin`, reviewing `edit`, read
 Calibrations belong to the workspace: keys of a team cannot read them.
 """
 
-from collections.abc import Awaitable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
@@ -15,18 +14,14 @@ from db.core.identity import new_id
 from db.core.pages import Page
 from db.experiments import calibrations
 from db.experiments.calibrations import Calibration, CalibrationAgreement, CalibrationCall, ReviewSheet
-from db.records.corrections import Editor
-from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import NoSuchQuestion
-from serve_app.api.access import ApiRequest, Route, answer_with, json_answer
+from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
 from serve_app.api.bodies import Id, IdempotencyKey, read_admin_body
-from serve_app.api.errors import AdminBodyRefused, CalibrationRefusal, NoSuchCall, NoSuchObject
+from serve_app.api.errors import AdminBodyRefused
 from serve_app.api.queries import NoQuery
 from serve_app.http.json_body import Body, Fault
-from serve_app.http.problems import NotAuthenticated
 from serve_app.records.question_files import Key
 
-T = TypeVar("T")
 Plain = ApiRequest[NoQuery]
 CALIBRATION = "/calibrations/{calibration_id:uuid}"
 
@@ -56,13 +51,13 @@ async def list_calibrations(reading: Plain) -> Response:
 
 
 async def show_calibration(reading: Plain) -> Response:
-    sheet = calibrations.sheet(reading.database, reading.reader, _editor(reading), _id(reading))
-    return json_answer(reading, await _or_refuse(sheet))
+    return json_answer(
+        reading, await calibrations.sheet(reading.database, reading.reader, reading.editor, _id(reading))
+    )
 
 
 async def show_agreement(reading: Plain) -> Response:
-    work = calibrations.agreement(reading.database, reading.reader, _editor(reading), _id(reading))
-    result = await _or_refuse(work)
+    result = await calibrations.agreement(reading.database, reading.reader, reading.editor, _id(reading))
     await reading.note("record", [call.call_id for call in result.agreement.calls], "calibration")
     return json_answer(reading, result)
 
@@ -70,11 +65,10 @@ async def show_agreement(reading: Plain) -> Response:
 async def create_calibration(writing: Plain) -> Response:
     writing.require_workspace_key("calibrations")
     body = await read_admin_body(writing.request, NewCalibration)
-    home = writing.reader.workspace_id
-    calibration_id = new_id(home, body.idempotency_key)
-    fields = (home, body.name, body.scorecard, body.call_ids, writing.actor, calibration_id)
+    calibration_id = new_id(writing.home, body.idempotency_key)
+    fields = (writing.home, body.name, body.scorecard, body.call_ids, writing.actor, calibration_id)
     try:
-        return answer_with(await _or_refuse(calibrations.create(writing.database, *fields)), 201)
+        return answer_with(await calibrations.create(writing.database, *fields), 201)
     except NoSuchQuestion:
         raise AdminBodyRefused(
             [Fault("/scorecard", "scorecard: the workspace has no scorecard with this key.")]
@@ -83,26 +77,22 @@ async def create_calibration(writing: Plain) -> Response:
 
 async def review_call(writing: Plain) -> Response:
     body = await read_admin_body(writing.request, ReviewAnswers)
-    call_id: UUID = writing.call_id
-    who = (writing.reader, _editor(writing), _id(writing))
-    return answer_with(await _or_refuse(calibrations.answer(writing.database, *who, call_id, body.answers)))
+    who = (writing.reader, writing.editor, _id(writing))
+    return answer_with(await calibrations.answer(writing.database, *who, writing.call_id, body.answers))
 
 
 async def hand_in_review(writing: Plain) -> Response:
-    sheet = calibrations.hand_in(writing.database, writing.reader, _editor(writing), _id(writing))
-    return answer_with(await _or_refuse(sheet))
+    return answer_with(await calibrations.hand_in(writing.database, writing.reader, writing.editor, _id(writing)))
 
 
 async def close_calibration(writing: Plain) -> Response:
     writing.require_workspace_key("calibrations")
-    home = writing.reader.workspace_id
-    return answer_with(await _or_refuse(calibrations.close(writing.database, home, _id(writing), writing.actor)))
+    return answer_with(await calibrations.close(writing.database, writing.home, _id(writing), writing.actor))
 
 
 async def delete_calibration(writing: Plain) -> Response:
     writing.require_workspace_key("calibrations")
-    home = writing.reader.workspace_id
-    return answer_with(await _or_refuse(calibrations.delete(writing.database, home, _id(writing), writing.actor)))
+    return answer_with(await calibrations.delete(writing.database, writing.home, _id(writing), writing.actor))
 
 
 def _id(request: Plain) -> UUID:
@@ -110,51 +100,26 @@ def _id(request: Plain) -> UUID:
     return calibration_id
 
 
-def _editor(request: ApiRequest[Any]) -> Editor:
-    return Editor(request.sender.key_id)
-
-
-async def _or_refuse(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except NotAdmin:
-        raise NotAuthenticated from None
-    except calibrations.NoSuchCalibration:
-        raise NoSuchObject from None
-    except calibrations.NotInCalibration:
-        raise NoSuchCall("The call is not part of the calibration.") from None
-    except calibrations.CallsUnfit as error:
-        raise AdminBodyRefused([Fault("/callIds", str(error))]) from None
-    except calibrations.AnswerUnfit as error:
-        raise AdminBodyRefused([Fault("/answers", str(error))]) from None
-    except calibrations.CalibrationRefused as error:
-        raise CalibrationRefusal(str(error)) from None
-
-
 ROUTES = (
-    Route("/calibrations", list_calibrations, NoQuery, "List calibrations, the latest first", Page[Calibration]),
-    Route(CALIBRATION, show_calibration, NoQuery, "Show the review sheet with the answers of this key", ReviewSheet),
+    Route("/calibrations", list_calibrations, "List calibrations, the latest first", Page[Calibration]),
+    Route(CALIBRATION, show_calibration, "Show the review sheet with the answers of this key", ReviewSheet),
     Route(
         f"{CALIBRATION}/agreement",
         show_agreement,
-        NoQuery,
         "Show the agreement of reviewers, after submitting or once the calibration is closed",
         CalibrationAgreement,
     ),
-    Route(
+    admin_route(
+        "POST",
         "/calibrations",
         create_calibration,
-        NoQuery,
         "Create a calibration of completed calls",
         Calibration,
-        method="POST",
-        body=NewCalibration,
-        admin=True,
+        NewCalibration,
     ),
     Route(
         f"{CALIBRATION}/calls/{{call_id:uuid}}/answers",
         review_call,
-        NoQuery,
         "Answer questions of a call; other reviewers cannot see it yet",
         CalibrationCall,
         method="POST",
@@ -163,27 +128,10 @@ ROUTES = (
     Route(
         f"{CALIBRATION}/hand-in",
         hand_in_review,
-        NoQuery,
         "Submit the review; answers cannot be changed afterwards",
         ReviewSheet,
         method="POST",
     ),
-    Route(
-        f"{CALIBRATION}/close",
-        close_calibration,
-        NoQuery,
-        "Close a calibration",
-        Calibration,
-        method="POST",
-        admin=True,
-    ),
-    Route(
-        CALIBRATION,
-        delete_calibration,
-        NoQuery,
-        "Delete a calibration with its reviews",
-        Calibration,
-        method="DELETE",
-        admin=True,
-    ),
+    admin_route("POST", f"{CALIBRATION}/close", close_calibration, "Close a calibration", Calibration),
+    admin_route("DELETE", CALIBRATION, delete_calibration, "Delete a calibration with its reviews", Calibration),
 )

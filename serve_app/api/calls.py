@@ -63,7 +63,7 @@ async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page
     """Return the calls most similar to a text. Raises `MeaningOff`, and `Busy` if the model is not ready."""
     query, retry = reading.query, reading.options.RETRY_AFTER_SECONDS
     try:
-        model, vector = await reading.questions.vector(question)
+        model, vector = await reading.tools.questions.vector(question)
         filters = query.to_filter()
         run = reading.worker.run
         return Page(

@@ -1,6 +1,5 @@
-from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -10,18 +9,11 @@ from starlette.responses import Response
 
 from db.core.pages import Page
 from db.records import correct
-from db.records.correct import EditRefused, TaskMark, WantedEdit
-from db.records.corrections import CallEdit, Editor
+from db.records.correct import TaskMark, WantedEdit
+from db.records.corrections import CallEdit
 from pipeline.domain.edits import EditKind
 from serve_app.api.access import ApiRequest, answer_with, json_answer
-from serve_app.api.errors import (
-    EditBodyRefused,
-    EditConflict,
-    EditIdUsed,
-    NoSuchCall,
-    NotReady,
-    TooManyEdits,
-)
+from serve_app.api.errors import EditBodyRefused, EditConflict
 from serve_app.api.queries import NoQuery
 from serve_app.http.auth import READ
 from serve_app.http.camel_json import to_camel_json
@@ -29,7 +21,6 @@ from serve_app.http.json_body import Fault, InvalidBody, read_object
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
 
-T = TypeVar("T")
 MAX_BODY_BYTES = 64 * 1024
 MAX_TEXT_CHARACTERS = 4_000  # of an old or new text
 
@@ -122,9 +113,11 @@ _FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new", "qu
 async def edit_call(writing: ApiRequest[NoQuery]) -> Response:
     """Create an edit: 201, or 200 if an earlier request created it."""
     edit = await _requested_edit(writing.request)
-    result = await _or_refuse(
-        writing, correct.make(writing.database, writing.reader, _editor(writing), writing.call_id, edit)
-    )
+    try:
+        result = await correct.make(writing.database, writing.reader, writing.editor, writing.call_id, edit)
+    except correct.EditConflict as error:
+        shown = READ in writing.sender.scopes
+        raise EditConflict({"current": to_camel_json(error.current)} if shown else {}) from None
     answer = _answer(writing, result.edit)
     answer.status_code = 201 if result.created else 200
     if result.created:
@@ -134,7 +127,7 @@ async def edit_call(writing: ApiRequest[NoQuery]) -> Response:
 
 async def list_edits(reading: ApiRequest[NoQuery]) -> Response:
     """List the edits of a call, including undone ones, the earliest first."""
-    edits = await _or_refuse(reading, correct.list_edits(reading.database, reading.reader, reading.call_id))
+    edits = await correct.list_edits(reading.database, reading.reader, reading.call_id)
     await reading.note("record", [reading.call_id] if edits else [], "edits")
     return json_answer(reading, Page(edits))
 
@@ -142,12 +135,8 @@ async def list_edits(reading: ApiRequest[NoQuery]) -> Response:
 async def undo_edit(writing: ApiRequest[NoQuery]) -> Response:
     """Undo an edit; it stays in the list as undone."""
     edit_id: UUID = writing.request.path_params["edit_id"]
-    return _answer(
-        writing,
-        await _or_refuse(
-            writing, correct.undo(writing.database, writing.reader, _editor(writing), writing.call_id, edit_id)
-        ),
-    )
+    edit = await correct.undo(writing.database, writing.reader, writing.editor, writing.call_id, edit_id)
+    return _answer(writing, edit)
 
 
 async def mark_task_done(writing: ApiRequest[NoQuery]) -> Response:
@@ -162,16 +151,10 @@ async def unmark_task(writing: ApiRequest[NoQuery]) -> Response:
 
 async def _mark(writing: ApiRequest[NoQuery], change: Any) -> Response:
     task_id: UUID = writing.request.path_params["task_id"]
-    mark: TaskMark = await _or_refuse(
-        writing, change(writing.database, writing.reader, _editor(writing), writing.call_id, task_id)
-    )
+    mark: TaskMark = await change(writing.database, writing.reader, writing.editor, writing.call_id, task_id)
     if READ not in writing.sender.scopes:
         mark = replace(mark, done_by=None)
     return answer_with(mark)
-
-
-def _editor(writing: ApiRequest[Any]) -> Editor:
-    return Editor(writing.sender.key_id)
 
 
 def _answer(writing: ApiRequest[Any], edit: CallEdit) -> Response:
@@ -180,26 +163,6 @@ def _answer(writing: ApiRequest[Any], edit: CallEdit) -> Response:
     if READ not in writing.sender.scopes:
         shown["machine"] = None
     return answer_with(shown)
-
-
-async def _or_refuse(writing: ApiRequest[Any], work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except correct.NotFound:
-        raise NoSuchCall("Call, edit or task not found, or not visible to this key.") from None
-    except correct.NoTranscript:
-        raise NotReady from None
-    except correct.InvalidEdit as error:
-        raise EditBodyRefused([Fault(f"/{error.field}", str(error))]) from None
-    except correct.IdUsed:
-        raise EditIdUsed from None
-    except correct.EditLimitExceeded:
-        raise TooManyEdits(f"The call has the max. number of edits ({correct.MAX_EDITS}).") from None
-    except correct.EditConflict as error:
-        shown = READ in writing.sender.scopes
-        raise EditConflict({"current": to_camel_json(error.current)} if shown else {}) from None
-    except EditRefused as error:  # pragma: no cover: every kind is above
-        raise EditBodyRefused([Fault("", str(error))]) from None
 
 
 async def _requested_edit(request: Request) -> WantedEdit:

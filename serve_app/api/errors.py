@@ -1,6 +1,14 @@
+from collections.abc import Callable
 from typing import Any
 
+from db.core.pages import InvalidCursor
+from db.experiments import calibrations, runs
+from db.records import correct
+from db.workspace import directory, questions
+from db.workspace.admin_log import NotAdmin, NotInDirectory
+from pipeline.errors import UnknownTeam
 from serve_app.http import problems
+from serve_app.http.json_body import Fault
 from serve_app.http.problems import (
     BodyRefused,
     BodyTooLarge,
@@ -208,3 +216,42 @@ REFUSALS: tuple[type[Refusal], ...] = (
     TooSlow,
     Busy,
 )
+
+
+def _invalid_cursor(error: Exception) -> Refusal:
+    return InvalidQuery([Fault("/cursor", f"cursor is {error}. Omit it to start from the first page.")])
+
+
+def _no_such_team(_: Exception) -> Refusal:
+    return AdminBodyRefused([Fault("/teamId", "teamId is not a team of this workspace.")])
+
+
+# What each error of `db` becomes, unless the handler responds otherwise; a subclass is before its base.
+REFUSED: dict[type[Exception], Callable[[Any], Refusal]] = {
+    InvalidCursor: _invalid_cursor,
+    NotAdmin: lambda _: NotAuthenticated(),
+    UnknownTeam: _no_such_team,
+    directory.NoSuchTeam: _no_such_team,
+    directory.UnreadableNumber: lambda error: AdminBodyRefused([Fault("/phone", f"phone: {error}.")]),
+    NotInDirectory: lambda _: NoSuchObject(),
+    questions.NoSuchQuestion: lambda _: NoSuchObject(),
+    questions.ScorecardUnfit: lambda error: OnScorecard(str(error)),
+    questions.TooManyQuestions: lambda error: QuestionRefusal(str(error)),
+    runs.NoSuchRun: lambda _: NoSuchObject(),
+    runs.RunRefused: lambda error: RunRefusal(str(error)),
+    calibrations.NoSuchCalibration: lambda _: NoSuchObject(),
+    calibrations.NotInCalibration: lambda _: NoSuchCall("The call is not part of the calibration."),
+    calibrations.CallsUnfit: lambda error: AdminBodyRefused([Fault("/callIds", str(error))]),
+    calibrations.AnswerUnfit: lambda error: AdminBodyRefused([Fault("/answers", str(error))]),
+    calibrations.CalibrationRefused: lambda error: CalibrationRefusal(str(error)),
+    correct.NotFound: lambda _: NoSuchCall("Call, edit or task not found, or not visible to this key."),
+    correct.NoTranscript: lambda _: NotReady(),
+    correct.InvalidEdit: lambda error: EditBodyRefused([Fault(f"/{error.field}", str(error))]),
+    correct.IdUsed: lambda _: EditIdUsed(),
+    correct.EditLimitExceeded: lambda _: TooManyEdits(f"The call has the max. number of edits ({correct.MAX_EDITS})."),
+}
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the refusal for an error of `REFUSED`."""
+    return next(refuse(error) for kind, refuse in REFUSED.items() if isinstance(error, kind))

@@ -16,15 +16,13 @@ from db.search import people_list
 from db.search import scores as outcomes
 from db.search.scores import ScoreWeek
 from db.workspace import directory, questions
-from db.workspace.admin_log import NotAdmin
 from db.workspace.questions import StoredQuestion, StoredScorecard
-from serve_app.api.access import ApiRequest, Route, answer_with, json_answer, tagged
+from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer, tagged
 from serve_app.api.bodies import read_admin_body
-from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, QuestionRefusal
+from serve_app.api.errors import AdminBodyRefused
 from serve_app.api.export_rows import csv_table
 from serve_app.api.queries import NoQuery, ScoreQuery
 from serve_app.http.json_body import Fault
-from serve_app.http.problems import NotAuthenticated
 from serve_app.records.question_files import Definition, DefinitionRefused, ScorecardDefinition
 
 Asking = ApiRequest[NoQuery]
@@ -33,7 +31,7 @@ SCORECARD = "/scorecards/{scorecard_key}"
 
 
 async def list_questions(reading: Asking) -> Response:
-    items = await questions.list_questions(reading.database, reading.reader, reading.reader.workspace_id)
+    items = await questions.list_questions(reading.database, reading.reader, reading.home)
     return json_answer(reading, Page(tuple(items)))
 
 
@@ -50,7 +48,7 @@ async def remove_question(writing: Asking) -> Response:
 
 
 async def list_scorecards(reading: Asking) -> Response:
-    items = await questions.list_scorecards(reading.database, reading.reader, reading.reader.workspace_id)
+    items = await questions.list_scorecards(reading.database, reading.reader, reading.home)
     return json_answer(reading, Page(tuple(items)))
 
 
@@ -64,7 +62,7 @@ async def list_scores(reading: ApiRequest[ScoreQuery]) -> Response:
     query, key = reading.query, reading.request.path_params["scorecard_key"]
     zone = query.time_zone
     if zone is None:
-        home = await directory.find_workspace(reading.database, reading.reader.workspace_id)
+        home = await directory.find_workspace(reading.database, reading.home)
         zone = home.time_zone
     weeks = await outcomes.score_weeks(reading.database, reading.reader, zone, query.weeks, query.by, key)
     if query.format == "json":
@@ -86,37 +84,24 @@ async def remove_scorecard(writing: Asking) -> Response:
 async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinition]) -> Response:
     writing.require_workspace_key("questions")
     body: Definition | ScorecardDefinition = await read_admin_body(writing.request, kind)
-    home = writing.reader.workspace_id
     try:
         definition = body.domain(await _teams(writing))
     except DefinitionRefused as error:
         raise AdminBodyRefused([Fault("/teams", fault) for fault in error.faults]) from None
     try:
-        changes = await questions.set_questions(writing.database, home, [definition], writing.actor)
-    except questions.TooManyQuestions as error:
-        raise QuestionRefusal(str(error)) from None
+        changes = await questions.set_questions(writing.database, writing.home, [definition], writing.actor)
     except questions.ScorecardUnfit as error:
-        if kind is ScorecardDefinition:
-            raise AdminBodyRefused([Fault("/items", str(error))]) from None
-        raise OnScorecard(str(error)) from None
-    except NotAdmin:
-        raise NotAuthenticated from None
-    (latest, *_) = await questions.defined_versions(writing.database, writing.reader, home, definition.key)
+        if kind is not ScorecardDefinition:
+            raise
+        raise AdminBodyRefused([Fault("/items", str(error))]) from None
+    (latest, *_) = await questions.defined_versions(writing.database, writing.reader, writing.home, definition.key)
     return answer_with(latest, 200 if changes.unchanged else 201)
 
 
 async def _remove(writing: Asking, name: str, versions: "Versions[S]") -> Response:
     writing.require_workspace_key("questions")
     await _versions(writing, name, versions)
-    key = writing.request.path_params[name]
-    try:
-        await questions.remove(writing.database, writing.reader.workspace_id, key, writing.actor)
-    except questions.NoSuchQuestion:
-        raise NoSuchObject from None
-    except questions.ScorecardUnfit as error:
-        raise OnScorecard(str(error)) from None
-    except NotAdmin:
-        raise NotAuthenticated from None
+    await questions.remove(writing.database, writing.home, writing.request.path_params[name], writing.actor)
     return answer_with((await _versions(writing, name, versions))[0])
 
 
@@ -125,11 +110,7 @@ Versions = Callable[[Database, Reader, UUID, str], Awaitable[list[S]]]
 
 
 async def _versions(reading: ApiRequest[Any], name: str, versions: Versions[S]) -> list[S]:
-    key = reading.request.path_params[name]
-    try:
-        return await versions(reading.database, reading.reader, reading.reader.workspace_id, key)
-    except questions.NoSuchQuestion:
-        raise NoSuchObject from None
+    return await versions(reading.database, reading.reader, reading.home, reading.request.path_params[name])
 
 
 async def _teams(reading: Asking) -> dict[str, UUID]:
@@ -138,54 +119,29 @@ async def _teams(reading: Asking) -> dict[str, UUID]:
 
 
 ROUTES = (
-    Route("/questions", list_questions, NoQuery, "List current questions and trackers", Page[StoredQuestion]),
-    Route(QUESTION, show_question, NoQuery, "List versions of a question, the latest first", Page[StoredQuestion]),
-    Route(
-        "/questions",
-        set_question,
-        NoQuery,
-        "Create or update a question (new version)",
-        StoredQuestion,
-        method="POST",
-        body=Definition,
-        admin=True,
+    Route("/questions", list_questions, "List current questions and trackers", Page[StoredQuestion]),
+    Route(QUESTION, show_question, "List versions of a question, the latest first", Page[StoredQuestion]),
+    admin_route(
+        "POST", "/questions", set_question, "Create or update a question (new version)", StoredQuestion, Definition
     ),
-    Route(
-        QUESTION,
-        remove_question,
-        NoQuery,
-        "Delete a question; existing answers are kept",
-        StoredQuestion,
-        method="DELETE",
-        admin=True,
-    ),
-    Route("/scorecards", list_scorecards, NoQuery, "List current scorecards", Page[StoredScorecard]),
-    Route(SCORECARD, show_scorecard, NoQuery, "List versions of a scorecard, the latest first", Page[StoredScorecard]),
+    admin_route("DELETE", QUESTION, remove_question, "Delete a question; existing answers are kept", StoredQuestion),
+    Route("/scorecards", list_scorecards, "List current scorecards", Page[StoredScorecard]),
+    Route(SCORECARD, show_scorecard, "List versions of a scorecard, the latest first", Page[StoredScorecard]),
     Route(
         SCORECARD + "/scores",
         list_scores,
-        ScoreQuery,
         "List weekly scores by team or member",
         Page[ScoreWeek],
+        ScoreQuery,
         media=("text/csv",),
     ),
-    Route(
+    admin_route(
+        "POST",
         "/scorecards",
         set_scorecard,
-        NoQuery,
         "Create or update a scorecard (new version)",
         StoredScorecard,
-        method="POST",
-        body=ScorecardDefinition,
-        admin=True,
+        ScorecardDefinition,
     ),
-    Route(
-        SCORECARD,
-        remove_scorecard,
-        NoQuery,
-        "Delete a scorecard; existing scores are kept",
-        StoredScorecard,
-        method="DELETE",
-        admin=True,
-    ),
+    admin_route("DELETE", SCORECARD, remove_scorecard, "Delete a scorecard; existing scores are kept", StoredScorecard),
 )

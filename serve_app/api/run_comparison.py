@@ -116,23 +116,20 @@ async def compare_run(reading: ApiRequest[RunComparisonQuery], run: runs.Run) ->
     """Return the comparison of a run, or 202 with its progress."""
     database, query = reading.database, reading.query
     comparison = await _request(reading, run)
-    try:
-        there = await compare_runs.count(database, reading.reader, comparison)
-    except runs.RunRefused as error:
-        raise RunRefusal(str(error)) from None
+    there = await compare_runs.count(database, reading.reader, comparison)
     most = query.limit or there
     if most > MAX_CALLS:
         raise RunRefusal(f"The run has {there} calls; max. {MAX_CALLS} can be compared here. Set limit. {COMMAND}")
     key = (*comparison.key, most)
     try:
-        measured = await reading.comparisons.get(
+        measured = await reading.tools.comparisons.get(
             key,
             lambda: compare_runs.read(database, reading.reader, comparison, most),
             reading.options.MEASURE_WAIT_SECONDS,
         )
     except TimeoutError:
         return Response(
-            to_json(RunComparing(*reading.comparisons.progress(key), None)),
+            to_json(RunComparing(*reading.tools.comparisons.progress(key), None)),
             202,
             {"Retry-After": "1"},
             "application/json",
@@ -143,7 +140,7 @@ async def compare_run(reading: ApiRequest[RunComparisonQuery], run: runs.Run) ->
         raise RunRefusal(TOO_LONG) from None
     except ModuleNotFoundError:
         raise RunRefusal(NO_LIBRARIES) from None
-    done, all_ = reading.comparisons.progress(key)
+    done, all_ = reading.tools.comparisons.progress(key)
     return json_answer(reading, RunComparing(done, all_, _comparison(comparison, measured, query.by, reading)))
 
 

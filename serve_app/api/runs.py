@@ -6,7 +6,7 @@ workspace: keys of a team cannot read them.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
@@ -17,19 +17,16 @@ from db.experiments import gold_sets, promotion, run_results, runs
 from db.experiments.promotion import PromotionResult
 from db.experiments.run_results import RunCall, RunResult
 from db.experiments.runs import Run
-from db.workspace.admin_log import NotAdmin
 from serve_app.api import bodies, run_comparison
-from serve_app.api.access import ApiRequest, Handler, Route, answer_with, json_answer
+from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
-from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject, RunRefusal
+from serve_app.api.errors import AdminBodyRefused, NoSuchCall
 from serve_app.api.queries import NoQuery, RunCallListQuery, RunComparisonQuery
 from serve_app.api.run_comparison import RunComparing
 from serve_app.experiments.configuration import SettingRefused
 from serve_app.experiments.selection import CallSelection, choose
 from serve_app.http.json_body import Fault
-from serve_app.http.problems import NotAuthenticated
 
-T = TypeVar("T")
 Plain = ApiRequest[NoQuery]
 
 RUN = "/runs/{run_id:uuid}"
@@ -88,16 +85,13 @@ async def create_run(writing: Plain) -> Response:
         language=body.language,
         limit=body.limit,
     )
-    home = writing.reader.workspace_id
     try:
         chosen = await choose(writing.database, writing.reader, selection)
     except gold_sets.NoSuchSet:
         raise AdminBodyRefused([Fault("/gold", "gold is not a gold set or version of this workspace.")]) from None
-    except runs.RunRefused as error:
-        raise RunRefusal(str(error)) from None
-    run_id = new_id(home, body.idempotency_key)
-    creation = runs.create(writing.database, home, body.name, changes, chosen, writing.actor, run_id)
-    run, left_out = await _or_refuse(creation)
+    run_id = new_id(writing.home, body.idempotency_key)
+    fields = (writing.home, body.name, changes, chosen, writing.actor, run_id)
+    run, left_out = await runs.create(writing.database, *fields)
     return answer_with(CreatedRun(run, tuple(left_out)), 201)
 
 
@@ -120,55 +114,31 @@ async def delete_run(writing: Plain) -> Response:
 async def _change(writing: Plain, change: Callable[..., Awaitable[Any]]) -> Response:
     writing.require_workspace_key("runs")
     run = await _run(writing)
-    return answer_with(
-        await _or_refuse(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=writing.actor))
-    )
+    return answer_with(await change(writing.database, run_id=run.run_id, workspace_id=writing.home, by=writing.actor))
 
 
 async def _run(reading: ApiRequest[Any]) -> Run:
-    """Return the run in the path. Raises `NoSuchObject`."""
-    try:
-        return await runs.find(reading.database, reading.reader, reading.request.path_params["run_id"])
-    except runs.NoSuchRun:
-        raise NoSuchObject from None
-
-
-async def _or_refuse(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except NotAdmin:
-        raise NotAuthenticated from None
-    except runs.NoSuchRun:
-        raise NoSuchObject from None
-    except runs.RunRefused as error:
-        raise RunRefusal(str(error)) from None
-
-
-def _home(writing: Plain) -> UUID:
-    return writing.reader.workspace_id
-
-
-def _admin(method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None) -> Route:
-    return Route(path, handler, NoQuery, summary, answer, method=method, body=body, admin=True)
+    """Return the run in the path."""
+    return await runs.find(reading.database, reading.reader, reading.request.path_params["run_id"])
 
 
 ROUTES = (
-    Route("/runs", list_runs, NoQuery, "List runs, the latest first", Page[Run]),
-    Route(RUN, show_run, NoQuery, "Show a run with its configuration and progress", Run),
-    Route(f"{RUN}/calls", list_run_calls, RunCallListQuery, "List the calls of a run", Page[RunCall]),
-    Route(f"{RUN}/calls/{{call_id:uuid}}", show_run_call, NoQuery, "Show the result of a run for a call", RunResult),
+    Route("/runs", list_runs, "List runs, the latest first", Page[Run]),
+    Route(RUN, show_run, "Show a run with its configuration and progress", Run),
+    Route(f"{RUN}/calls", list_run_calls, "List the calls of a run", Page[RunCall], RunCallListQuery),
+    Route(f"{RUN}/calls/{{call_id:uuid}}", show_run_call, "Show the result of a run for a call", RunResult),
     Route(
         f"{RUN}/comparison",
         compare_run,
-        RunComparisonQuery,
         "Compare a run with the live records or another run; 202 while it is being measured",
         RunComparing,
+        RunComparisonQuery,
     ),
-    _admin("POST", "/runs", create_run, "Create a run of completed calls", CreatedRun, bodies.NewRun),
-    _admin("POST", f"{RUN}/cancel", cancel_run, "Cancel a run", Run),
-    _admin("POST", f"{RUN}/promote", promote_run, "Make the results of a run live, atomically", PromotionResult),
-    _admin(
+    admin_route("POST", "/runs", create_run, "Create a run of completed calls", CreatedRun, bodies.NewRun),
+    admin_route("POST", f"{RUN}/cancel", cancel_run, "Cancel a run", Run),
+    admin_route("POST", f"{RUN}/promote", promote_run, "Make the results of a run live, atomically", PromotionResult),
+    admin_route(
         "POST", f"{RUN}/rollback", roll_back_run, "Restore the records that a run replaced, atomically", PromotionResult
     ),
-    _admin("DELETE", RUN, delete_run, "Delete a run with its results; calls are kept", Run),
+    admin_route("DELETE", RUN, delete_run, "Delete a run with its results; calls are kept", Run),
 )

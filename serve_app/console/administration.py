@@ -10,12 +10,11 @@ from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
 from db.events.types import PARTS, type_names
 from db.records import erase
-from db.records.erase import CallNotFound
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
-from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
+from db.voices.voiceprints import UnassignedVoiceprint
 from db.workspace import admin_log, directory, keys
-from db.workspace.admin_log import Actor, NotAdmin
+from db.workspace.admin_log import Actor
 from db.workspace.keys import KeyInfo
 from pipeline.errors import UnknownTeam
 from serve_app.console import sentences
@@ -61,8 +60,6 @@ async def create_key(visit: Visit) -> Response:
         return visit.go(PAGE)
     except (UnknownTeam, UnicodeEncodeError):
         raise NotUnderstood from None
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
     return visit.page("new_key.html", key=key, secret=secret)
 
 
@@ -74,8 +71,6 @@ async def revoke_key(visit: Visit) -> Response:
         await keys.revoke(visit.database, key.key_id, key.workspace_id, by, keep)
     except keys.LastAdminKey:
         return visit.problem(sentences.LAST_ADMIN_KEY, 409)
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
     return visit.go(PAGE)
 
 
@@ -114,8 +109,6 @@ async def judge_voice(visit: Visit) -> Response:
         change, done = ACTIONS[action]
         await _note(visit, by, done, "voiceprint", call_id)
         await change(visit.database, call_id, by.name, policy, home)
-    except NoVoiceprint:
-        raise NotFound from None
     except UnassignedVoiceprint:
         return visit.problem(sentences.VOICE_UNASSIGNED, 409)
     return visit.go(PAGE + "#voices")
@@ -124,22 +117,14 @@ async def judge_voice(visit: Visit) -> Response:
 async def delete_call(visit: Visit) -> Response:
     """Erase a call, then show the list of calls."""
     by, voices = actor(visit), visit.site.settings.voices()
-    try:
-        await erase.erase_call(visit.database, visit.viewer.workspace_id, visit.id(), voices, by)
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
-    except CallNotFound:
-        raise NotFound from None
+    await erase.erase_call(visit.database, visit.viewer.workspace_id, visit.id(), voices, by)
     return visit.go("/calls")
 
 
 async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID, detail: str = "") -> None:
-    """Log a change before it is made. Raises `NotAllowed` if the session has lost the scope."""
-    try:
-        async with admin_log.changing(visit.database, visit.viewer.workspace_id, by) as change:
-            await change.note(action, kind, object_id, "", detail, visit.viewer.team_id)
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
+    """Log a change before it is made. Raises `NotAdmin` if the session has lost the scope."""
+    async with admin_log.changing(visit.database, visit.viewer.workspace_id, by) as change:
+        await change.note(action, kind, object_id, "", detail, visit.viewer.team_id)
 
 
 async def _key(visit: Visit) -> KeyInfo:

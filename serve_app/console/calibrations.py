@@ -10,7 +10,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from db.experiments import calibrations
-from db.experiments.calibrations import AnswerUnfit, CalibrationRefused, NoSuchCalibration, ReviewSheet
+from db.experiments.calibrations import AnswerUnfit, CalibrationRefused, ReviewSheet
 from db.records.corrections import Editor
 from db.workspace import access_log
 from pipeline.asr.verdicts import REASONS
@@ -91,8 +91,6 @@ async def answer(visit: Visit) -> Response:
         return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except CalibrationRefused:
         return visit.problem(sentences.REVIEW_STAYS, 409)
-    except (NoSuchCalibration, calibrations.NotInCalibration):
-        raise NotFound from None
     here = f"/calibrations/{visit.id()}"
     following = _following(await _sheet(visit), call_id)
     return visit.go(f"{here}/calls/{following}" if following else here)
@@ -104,8 +102,6 @@ async def hand_in(visit: Visit) -> Response:
     who = _reviewer(visit)
     try:
         await calibrations.hand_in(visit.database, visit.reader, who, visit.id())
-    except NoSuchCalibration:
-        raise NotFound from None
     except CalibrationRefused:
         closed = sheet.calibration.closed_at is not None
         return visit.problem(sentences.REVIEW_STAYS if closed else sentences.REVIEW_INCOMPLETE, 409)
@@ -155,10 +151,7 @@ def _self(visit: Visit) -> Editor:
 
 
 async def _sheet(visit: Visit) -> ReviewSheet:
-    try:
-        return await calibrations.sheet(visit.database, visit.reader, _self(visit), visit.id())
-    except NoSuchCalibration:
-        raise NotFound from None
+    return await calibrations.sheet(visit.database, visit.reader, _self(visit), visit.id())
 
 
 def _call_of(visit: Visit, sheet: ReviewSheet) -> tuple[UUID, Answers]:

@@ -6,9 +6,8 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-from db.core.pages import InvalidCursor
 from db.queue import backlog
 from db.search import call_list, saved_views
 from db.search.call_list import CallFilter, CallLine
@@ -17,7 +16,7 @@ from db.workspace import directory
 from db.workspace.directory import DirectoryMember, Team
 from pipeline.domain.call import CallState
 from serve_app.console import labels, outcomes
-from serve_app.console.site import NotUnderstood, Visit, etag_of
+from serve_app.console.site import NotUnderstood, Visit
 from serve_app.operations.estimates import Estimate
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
@@ -38,14 +37,22 @@ async def home(visit: Visit) -> Response:
 async def calls(visit: Visit) -> Response:
     """Render the page, or only its list for polling."""
     form = asked_for(visit.request.query_params)
-    cursor = visit.request.query_params.get("cursor") or None
     try:
         call_filter = filter_of(form, visit.wording.zone)
-        page = await _listed(visit, form, call_filter, cursor)
-    except (ValueError, InvalidCursor):
+        page = await _listed(visit, form, call_filter, visit.request.query_params.get("cursor") or None)
+    except ValueError:  # also of the cursor
         raise NotUnderstood from None
+    listed = _shown_list(visit, form, page) | {"scored_by": call_filter.scorecard}
+    if visit.request.headers.get("hx-request") and not visit.request.headers.get("hx-history-restore-request"):
+        return visit.part("_calls.html", **listed)
+    return visit.page("calls.html", **await _filters(visit, form, listed["query"]), **listed)
+
+
+def _shown_list(visit: Visit, form: dict[str, str], page: "_Listed") -> dict[str, Any]:
+    """Return what the list shows."""
     asked = {name: value for name, value in form.items() if value}
-    listed: dict[str, Any] = {
+    cursor = visit.request.query_params.get("cursor") or None
+    return {
         "days": _grouped(form, page.items, visit.wording.zone),
         "trouble": page.problem,
         "query": urlencode(asked),
@@ -55,31 +62,28 @@ async def calls(visit: Visit) -> Response:
         "following": page.next and urlencode(asked | {"cursor": page.next}),
         "seconds": LIVE_SECONDS if any(_moves(line) for line in page.items) else QUIET_SECONDS,
         "searched": form["text"],
-        "scored_by": call_filter.scorecard,
         "submit_url": f"{visit.site.settings.base_url}/submit",
     }
-    if visit.request.headers.get("hx-request") and not visit.request.headers.get("hx-history-restore-request"):
-        return _part(visit, listed)
+
+
+async def _filters(visit: Visit, form: dict[str, str], query: str) -> dict[str, Any]:
+    """Return what the form of filters shows. `query`: of the current filters."""
     teams = [] if visit.viewer.team_id else await directory.list_teams(visit.database, visit.viewer.workspace_id)
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     members = [member for member in members if visit.viewer.team_id in (None, member.team_id) or member.team_id is None]
     answers, scores = await outcomes.choices(visit)
-    chips = list(_chips(visit, form, teams, members, [*answers, *scores]))
     views = await saved_views.list_views(visit.database, visit.reader)
-    view = next((saved for saved in views if saved.query == listed["query"]), None)
-    return visit.page(
-        "calls.html",
-        form=form,
-        meaning=visit.site.questions.on,
-        teams=teams,
-        members=members,
-        answers=answers,
-        scores=scores,
-        chips=chips,
-        views=views,
-        view=view,
-        **listed,
-    )
+    return {
+        "form": form,
+        "meaning": visit.site.tools.questions.on,
+        "teams": teams,
+        "members": members,
+        "answers": answers,
+        "scores": scores,
+        "chips": list(_chips(visit, form, teams, members, [*answers, *scores])),
+        "views": views,
+        "view": next((saved for saved in views if saved.query == query), None),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ async def _listed(visit: Visit, form: Mapping[str, str], call_filter: CallFilter
     if call_filter.name is not None:
         return _Listed((), None, "A search by meaning cannot be combined with a name. Add the name to the search text.")
     try:
-        model, vector = await visit.site.questions.vector(form["text"])
+        model, vector = await visit.site.tools.questions.vector(form["text"])
         return _Listed(await closest_calls(visit.database, visit.reader, vector, model, call_filter, ROWS), None)
     except SwitchedOff:
         return _Listed((), None, "Search by meaning is turned off.")
@@ -113,13 +117,6 @@ async def _listed(visit: Visit, form: Mapping[str, str], call_filter: CallFilter
 
 def _by_meaning(form: Mapping[str, str]) -> bool:
     return form["by"] == "meaning" and bool(form["text"])
-
-
-def _part(visit: Visit, listed: Mapping[str, Any]) -> Response:
-    """Render the list with an ETag, so that a poll without news returns 304."""
-    body = bytes(visit.page("_calls.html", **listed).body).decode()
-    etag = etag_of(body)
-    return visit.unchanged(etag) or HTMLResponse(body, headers={"ETag": etag})
 
 
 def asked_for(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -242,8 +239,7 @@ async def queue(visit: Visit) -> Response:
     shown: dict[str, Any] = {"teams": teams, "downloading": downloading, "busy": busy, "seconds": seconds}
     if not visit.request.headers.get("hx-request"):
         return visit.page("queue.html", **shown)
-    body = bytes(visit.page("_queue.html", **shown).body).decode()
-    return visit.unchanged(etag_of(body)) or HTMLResponse(body, headers={"ETag": etag_of(body)})
+    return visit.part("_queue.html", **shown)
 
 
 async def drain_seconds(visit: Visit) -> float:

@@ -1,8 +1,8 @@
 """Accuracy on a gold set, by segment and by call. These pages never show text of the calls."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-from uuid import UUID
 
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from serve_app.console import labels
 from serve_app.console.site import NotFound, Visit
 from serve_app.console.wording import Wording
 from serve_app.experiments import compared_calls
-from serve_app.experiments.comparison_cache import MAX_CALLS, ComparisonCache, ComparisonInput
+from serve_app.experiments.comparison_cache import MAX_CALLS
 
 POLL_WAIT_SECONDS = 0.8  # then the page polls again
 RECORD = "record"  # the live transcript without manual corrections
@@ -38,9 +38,11 @@ async def comparison(visit: Visit) -> Response:
     if gold_set is None:
         return visit.page("comparison.html", **shared)
     key = (visit.viewer.workspace_id, gold_set.set_id, None)
-    comparisons: ComparisonCache = visit.site.comparisons
+    comparisons = visit.site.tools.comparisons
+    scaling = visit.site.settings.scaling
+    live = partial(compared_calls.live_input, visit.database, visit.reader, gold_set, scaling, RECORD, MAX_CALLS)
     try:
-        result = await comparisons.get(key, lambda: _material(visit, gold_set), POLL_WAIT_SECONDS)
+        result = await comparisons.get(key, live, POLL_WAIT_SECONDS)
     except TimeoutError:
         done, all_ = comparisons.progress(key)
         return visit.page("comparison.html", **shared, waiting=True, done=done, all=all_)
@@ -65,16 +67,6 @@ def chosen_set(sets: list[GoldSet], reference: str) -> GoldSet | None:
         if gold_set.name == name and version in ("", str(gold_set.version)):
             return gold_set
     raise NotFound
-
-
-async def _material(visit: Visit, gold_set: GoldSet) -> ComparisonInput:
-    home = visit.viewer.workspace_id
-    truths = await compared_calls.gold_calls(visit.database, home, gold_set, MAX_CALLS)
-    call_ids = [UUID(call.name) for call in truths]
-    live, layouts = await compared_calls.live_calls(visit.database, visit.reader, call_ids, visit.site.settings.scaling)
-    agents = await compared_calls.agents(visit.database, home, gold_set)
-    facts = {call.name: {**layouts.get(call.name, {}), **agents.get(call.name, {})} for call in truths}
-    return ComparisonInput(truths, {RECORD: live}, facts, gold_set.left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,9 +177,9 @@ async def edit_call(visit: Visit) -> Response:
         if edit.old != edit.new:
             await editing.make(visit.database, visit.reader, who, visit.id(), edit)
     except editing.NotFound:
-        raise NotFound from None
+        raise
     except EditConflict:
-        return visit.page("problem.html", 409, title=sentences.STALE[0], advice=sentences.STALE[1])
+        return visit.problem(sentences.STALE, 409)
     except editing.InvalidEdit:
         return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except (ValueError, EditRefused):
@@ -190,10 +190,7 @@ async def edit_call(visit: Visit) -> Response:
 async def undo(visit: Visit) -> Response:
     """Undo an edit."""
     who = editor(visit)
-    try:
-        undone = await editing.undo(visit.database, visit.reader, who, visit.id(), visit.id("edit"))
-    except editing.NotFound:
-        raise NotFound from None
+    undone = await editing.undo(visit.database, visit.reader, who, visit.id(), visit.id("edit"))
     place = f"#t={undone.start:.2f}" if undone.start is not None else ""
     return visit.go(f"/calls/{visit.id()}{place}")
 
@@ -211,10 +208,7 @@ async def mark_task(visit: Visit) -> Response:
     who = editor(visit)
     form = await read_form(visit.request)
     change = editing.tick if form.get("done") == "yes" else editing.untick
-    try:
-        mark = await change(visit.database, visit.reader, who, visit.id(), visit.id("task"))
-    except editing.NotFound:
-        raise NotFound from None
+    mark = await change(visit.database, visit.reader, who, visit.id(), visit.id("task"))
     if visit.request.headers.get("hx-request"):
         title, back = form.get("title", "")[:300], form.get("back", "")
         return visit.page("_ticked.html", call_id=visit.id(), mark=mark, title=title, back=back)

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from db.core.identity import new_id
 from db.workspace import directory, removal
-from db.workspace.admin_log import NotAdmin, NotInDirectory
 from db.workspace.directory import DirectoryMember, Team
 from serve_app.api import bodies
 from serve_app.console import sentences
@@ -104,10 +103,6 @@ async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:
             raise PageProblem(sentences.ID_TAKEN, 409) from None
     except directory.NoSuchTeam:
         raise PageProblem(sentences.FORM_INCOMPLETE, 400) from None
-    except NotInDirectory:
-        raise NotFound from None
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
     return visit.go(PAGE)
 
 

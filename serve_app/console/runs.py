@@ -14,12 +14,11 @@ from starlette.responses import Response
 from db.experiments import gold_sets, promotion, run_results, runs
 from db.experiments.promotion import PromotionResult
 from db.experiments.runs import Run
-from db.workspace.admin_log import NotAdmin
 from pipeline.evaluation.report import TITLES
 from serve_app.console import sentences
 from serve_app.console.administration import actor
 from serve_app.console.comparison import POLL_WAIT_SECONDS, Figures, chosen_set
-from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit, read_form
+from serve_app.console.site import NotFound, PageProblem, Visit, read_form
 from serve_app.experiments import compare_runs
 from serve_app.experiments.compare_runs import ComparisonRequest
 from serve_app.experiments.comparison_cache import MAX_CALLS
@@ -43,7 +42,8 @@ async def run(visit: Visit) -> Response:
         return visit.page("run.html", **shared, only_state=True)
     sets = await gold_sets.list_sets(visit.database, visit.viewer.workspace_id)
     every = await runs.list_runs(visit.database, visit.reader)
-    comparison = ComparisonRequest(run_, await _other(visit, asked["other"]), chosen_set(sets, asked["gold"]))
+    other = await _run(visit, asked["other"]) if asked["other"] else None
+    comparison = ComparisonRequest(run_, other, chosen_set(sets, asked["gold"]))
     by = asked["by"] if asked["by"] in TITLES else "wer"
     shared |= {
         "sets": sets,
@@ -69,10 +69,6 @@ async def move(visit: Visit) -> Response:
         raise NotFound
     try:
         await MOVES[name](visit.database, visit.viewer.workspace_id, run_.run_id, by)
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
-    except runs.NoSuchRun:
-        raise NotFound from None
     except runs.RunRefused as error:
         now = await _run(visit, run_.run_id)
         if (now.promoted_at is not None) != (name == "promote"):
@@ -83,7 +79,7 @@ async def move(visit: Visit) -> Response:
 async def _compared(visit: Visit, comparison: ComparisonRequest, by: str) -> dict[str, Any]:
     if not comparison.run.done:
         return {}
-    comparisons = visit.site.comparisons
+    comparisons = visit.site.tools.comparisons
     try:
         await compare_runs.count(visit.database, visit.reader, comparison)
         result = await comparisons.get(
@@ -112,13 +108,5 @@ async def _about(visit: Visit, run_: Run) -> dict[str, Any]:
     return {"run": run_, "failed": failed.items, "left": run_.seconds_left(datetime.now(UTC))}
 
 
-async def _other(visit: Visit, run_id: str) -> Run | None:
-    return await _run(visit, run_id) if run_id else None
-
-
 async def _run(visit: Visit, run_id: str | UUID) -> Run:
-    """Return a run that the viewer may see. Raises `NotFound`."""
-    try:
-        return await runs.find(visit.database, visit.reader, run_id)
-    except runs.NoSuchRun:
-        raise NotFound from None
+    return await runs.find(visit.database, visit.reader, run_id)

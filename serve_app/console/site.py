@@ -18,7 +18,7 @@ from starlette.routing import Route
 from db.core.database import OUTAGES, Database, Reader
 from db.workspace import sessions as console_sessions
 from db.workspace.sessions import Viewer
-from serve_app.console import charts, labels
+from serve_app.console import charts, labels, sentences
 from serve_app.console.guard import drop_session, session_of
 from serve_app.console.wording import Wording, choose_language, choose_zone, languages
 from serve_app.http.admission import Admission, Watch
@@ -29,10 +29,8 @@ from serve_app.records.transcripts import clock
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
-    from serve_app.api.sound import SoundFolder
+    from serve_app.api.read_tools import ReadTools
     from serve_app.console.waveform import WaveformCache
-    from serve_app.experiments.comparison_cache import ComparisonCache
-    from serve_app.records.query_embedding import QueryEmbedder
 
 STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies
@@ -50,14 +48,6 @@ class SignInNeeded(Exception):
     """The request has no valid session."""
 
 
-class NotFound(Exception):
-    """The page does not exist, or the viewer may not see it."""
-
-
-class NotAllowed(Exception):
-    """The session lacks a permission. Optional argument: title and advice, instead of "Read-only access"."""
-
-
 class PageProblem(Exception):
     """An error page: title and advice, each a text of the catalog, and a status."""
 
@@ -66,8 +56,25 @@ class PageProblem(Exception):
         self.text, self.status = text, status
 
 
-class NotUnderstood(Exception):
+class NotFound(PageProblem):
+    """The page does not exist, or the viewer may not see it."""
+
+    def __init__(self) -> None:
+        super().__init__(sentences.NOT_FOUND, 404)
+
+
+class NotAllowed(PageProblem):
+    """The session lacks a permission."""
+
+    def __init__(self, text: tuple[str, str] = sentences.NOT_ALLOWED) -> None:
+        super().__init__(text, 403)
+
+
+class NotUnderstood(PageProblem):
     """An address or a form has an invalid value."""
+
+    def __init__(self) -> None:
+        super().__init__(sentences.NOT_UNDERSTOOD, 400)
 
 
 @dataclass
@@ -81,10 +88,8 @@ class Site:
     visitors: Admission = field(default_factory=lambda: Admission(VISITORS, RETRY_SECONDS))
     lookups: Admission = field(default_factory=lambda: Admission(LOOKUPS, RETRY_SECONDS))
     templates: Environment = field(init=False)
-    questions: "QueryEmbedder" = field(init=False)
-    sounds: "SoundFolder" = field(init=False)
+    tools: "ReadTools" = field(init=False)
     waveforms: "WaveformCache" = field(init=False)
-    comparisons: "ComparisonCache" = field(init=False)
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of recently valid sessions
 
     def __post_init__(self) -> None:
@@ -259,6 +264,12 @@ class Visit(Visitor):
         except ValueError:
             raise NotFound from None
 
+    def part(self, template: str, **context: Any) -> Response:
+        """Render a part of a page with an ETag, so that a poll without news returns 304."""
+        page = self.page(template, **context)
+        page.headers["ETag"] = etag_of(bytes(page.body).decode())
+        return self.unchanged(page.headers["ETag"]) or page
+
     def unchanged(self, etag: str) -> Response | None:
         """Return a 304 if the browser has this version."""
         etag_seen = self.request.headers.get("if-none-match")
@@ -289,7 +300,7 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
-class FormRefused(Exception):
+class FormRefused(NotUnderstood):
     """The body is not a form, or too large."""
 
 

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from db.records.views import CallRecord
 from db.voices import voiceprints
-from db.voices.voiceprints import NoVoiceprint
 from pipeline.errors import RecordingError, StorageError
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
@@ -42,10 +41,7 @@ async def voice(visit: Visit) -> Response:
     """
     if visit.viewer.team_id is not None:
         raise NotFound
-    try:
-        await voiceprints.show(visit.database, visit.id(), visit.viewer.workspace_id)
-    except NoVoiceprint:
-        raise NotFound from None
+    await voiceprints.show(visit.database, visit.id(), visit.viewer.workspace_id)
     record = await read(visit, None, machine=True)  # the voiceprint is of the detected agent
     spans = voice_spans(Conversation.of(record))
     if not record.recordings or record.layout is None or not spans:
@@ -90,7 +86,7 @@ async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | No
 async def _decoded(visit: Visit, request: SoundRequest, name: str) -> Stored | None:
     """Return the decoded sound; None while it is being decoded."""
     seconds = visit.site.settings.api.SOUND_WAIT_SECONDS
-    path = await visit.site.sounds.get(request, visit.viewer.workspace_id, seconds)
+    path = await visit.site.tools.sounds.get(request, visit.viewer.workspace_id, seconds)
     return None if path is None else Stored(path.as_uri(), f'"{request.name}"', f"{visit.id()}-{name}")
 
 

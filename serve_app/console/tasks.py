@@ -7,7 +7,6 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db.core.pages import InvalidCursor
 from db.search import task_list
 from db.search.task_list import TaskFilter, TaskLine
 from db.workspace import directory
@@ -30,7 +29,7 @@ async def tasks(visit: Visit) -> Response:
             team_id=UUID(form["teamId"]) if form["teamId"] else None,
         )
         page = await task_list.list_tasks(visit.database, visit.reader, task_filter, cursor, ROWS)
-    except (ValueError, InvalidCursor):
+    except ValueError:  # also of the cursor
         raise NotUnderstood from None
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     asked = {name: value for name, value in form.items() if value}

@@ -4,7 +4,7 @@ Whether events may be sent to an address is judged as `switchboard webhooks` jud
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from starlette.responses import Response
@@ -13,11 +13,11 @@ from db.core.identity import new_id
 from db.events import endpoints
 from db.events.endpoints import Endpoint, EndpointExists, TooManyEndpoints
 from db.events.types import PARTS, type_names
-from db.workspace.admin_log import NotAdmin, NotInDirectory
+from db.workspace.admin_log import NotInDirectory
 from pipeline.errors import AddressForbidden
 from serve_app.console import sentences
 from serve_app.console.administration import PAGE, actor, endpoint_of, uuid_of
-from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, PageProblem, Visit, read_form
+from serve_app.console.site import NotFound, NotUnderstood, PageProblem, Visit, read_form
 from serve_app.webhooks import signing
 from serve_app.webhooks.post import Poster
 
@@ -47,7 +47,7 @@ async def create_webhook(visit: Visit) -> Response:
         new_id(visit.viewer.workspace_id, uuid_of(form.get("id"))),
     )
     try:
-        endpoint = await _done(endpoints.add(visit.database, *fields))
+        endpoint = await endpoints.add(visit.database, *fields)
     except EndpointExists:
         return visit.go(PAGE + "#webhooks")
     except TooManyEndpoints:
@@ -72,15 +72,15 @@ async def change_webhook(visit: Visit) -> Response:
     if action == "rotate":
         return await _rotate(visit, endpoint)
     if action == "remove":
-        done: object = await _done(endpoints.remove(database, endpoint, by)) or None
+        done: object = await endpoints.remove(database, endpoint, by) or None
     elif action == "disable":
-        done = await _done(endpoints.disable(database, endpoint, "Disabled by hand.", by))
+        done = await endpoints.disable(database, endpoint, "Disabled by hand.", by)
     elif action == "enable":
-        done = await _done(endpoints.enable(database, endpoint, by=by))
+        done = await endpoints.enable(database, endpoint, by=by)
     elif action == "save":
         url = form.get("url", "").strip()
         url = endpoint.url if url == endpoint.url else await _url(visit, form)
-        done = await _done(endpoints.change(database, endpoint, url, *_chosen(form), _description(form), by))
+        done = await endpoints.change(database, endpoint, url, *_chosen(form), _description(form), by)
     else:
         raise NotUnderstood
     if done is None:
@@ -92,16 +92,9 @@ async def _rotate(visit: Visit, endpoint: Endpoint) -> Response:
     """Rotate the secret and show the new one once."""
     secret = signing.new_secret()
     sealed = visit.site.settings.sealer().seal(secret)
-    if await _done(endpoints.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit))) is None:
+    if await endpoints.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit)) is None:
         raise NotFound
     return visit.page("new_webhook.html", url=endpoint.url, secret=secret, overlap=True)
-
-
-async def _done(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except NotAdmin:
-        raise NotAllowed(sentences.ADMIN_ONLY) from None
 
 
 async def _url(visit: Visit, form: Mapping[str, str]) -> str:

@@ -1,0 +1,42 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from db.core.database import Database
+from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.embedding import EmbeddingOptions
+from serve_app.api.options import ApiOptions
+from serve_app.api.sound import SoundFolder
+from serve_app.experiments.comparison_cache import ComparisonCache
+from serve_app.records.query_embedding import QueryEmbedder
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTools:
+    """What a replica of the API or of the console keeps between requests."""
+
+    questions: QueryEmbedder
+    sounds: SoundFolder
+    comparisons: ComparisonCache
+
+
+@asynccontextmanager
+async def open_tools(
+    database: Database,
+    options: ApiOptions,
+    decode: DecodeOptions,
+    scratch_root: str | None,
+    embedding: EmbeddingOptions,
+    store: Path | None,
+) -> AsyncIterator[ReadTools]:
+    """Yield the tools; the model for search by meaning loads in the background. `scratch_root`: see `SoundFolder`."""
+    async with AsyncExitStack() as stack:
+        sounds = SoundFolder(scratch_root, decode, options.SOUND_BYTES, options.DECODERS)
+        stack.push_async_callback(sounds.close)
+        stack.callback(asyncio.create_task(sounds.remove_unused_forever(database)).cancel)
+        questions = QueryEmbedder(embedding, store)
+        questions.start()
+        stack.callback(questions.close)
+        yield ReadTools(questions, sounds, ComparisonCache())
