@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from pipeline.asr import doubt
 from pipeline.audio.labels.detector import PADDING
-from pipeline.domain.access import Access
 from pipeline.domain.call import Call
+from pipeline.domain.credentials import Access
 from pipeline.domain.insight import Finding, Material, Roster
 from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
 from pipeline.domain.stage import Stage

@@ -82,23 +82,24 @@ async def add(
         "id": endpoint_id or uuid4(),
         "created_by": by and by.key_id,
     }
-    inserting = (
-        insert(webhook_endpoints).values(**values).on_conflict_do_nothing(index_elements=["id"]).returning(*_COLUMNS)
-    )
     try:
         async with changing(database, workspace_id, by) as change:
-            (others,) = await change.run(
-                sa.select(sa.func.count().label("number")).where(webhook_endpoints.c.workspace_id == workspace_id)
-            )
-            rows = await change.run(inserting)
-            if not rows:
-                raise EndpointExists
-            if others.number >= MAX_ENDPOINTS:
-                raise TooManyEndpoints(f"a workspace can have max. {MAX_ENDPOINTS} endpoints")
-            endpoint = _endpoint(rows[0])
-            await _note(change, "created", endpoint, f"events {', '.join(endpoint.events)}")
+            return await _insert(change, workspace_id, values)
     except IntegrityError as error:
         raise NotInDirectory("workspace or team not found") from error
+
+
+async def _insert(change: Changing, workspace_id: UUID, values: dict[str, Any]) -> Endpoint:
+    of_workspace = webhook_endpoints.c.workspace_id == workspace_id
+    (others,) = await change.run(sa.select(sa.func.count().label("number")).where(of_workspace))
+    inserting = insert(webhook_endpoints).values(**values).on_conflict_do_nothing(index_elements=["id"])
+    rows = await change.run(inserting.returning(*_COLUMNS))
+    if not rows:
+        raise EndpointExists
+    if others.number >= MAX_ENDPOINTS:
+        raise TooManyEndpoints(f"a workspace can have max. {MAX_ENDPOINTS} endpoints")
+    endpoint = _endpoint(rows[0])
+    await _note(change, "created", endpoint, f"events {', '.join(endpoint.events)}")
     return endpoint
 
 

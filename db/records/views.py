@@ -31,11 +31,11 @@ from db.core.tables import (
 from db.records import corrections as edits
 from db.records.corrections import CallEdit, EditedCall, EditRows
 from db.secrets.recording_urls import shown
-from pipeline.domain.access import FOR_OPERATORS
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
+from pipeline.domain.for_operators import FOR_OPERATORS
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
 from pipeline.domain.scorecards import ScorecardResult
 from pipeline.domain.speech import Layout, Recording, Transcript
@@ -281,25 +281,19 @@ _EVIDENCE = TypeAdapter(Evidence)
 
 
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
-    machine_transcript = (
-        None if row.content is None else await asyncio.to_thread(_TRANSCRIPT.validate_json, row.content)
-    )
+    machine_transcript = await asyncio.to_thread(_TRANSCRIPT.validate_json, row.content) if row.content else None
     has_transcript = machine_transcript is not None  # findings of a recording that has been replaced are not shown
     edited = await edits.load(connection, row.id, machine_transcript)
     transcript = machine_transcript if machine else edited.transcript
     summary = _summary(row)
-    of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
-    all_jobs = tuple(_job(job) for job in of_call)
-    columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body, submissions.c.request_id)
-    submission_rows = await connection.execute(
-        sa.select(*columns).where(submissions.c.call_pk == row.id).order_by(submissions.c.id)
-    )
-    bodies = submission_rows.all()
+    of_call = _JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id)
+    all_jobs = tuple(map(_job, await connection.execute(of_call)))
+    bodies = await _submissions(connection, row.id)
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     call_findings = await _findings(connection, row, None if machine else edited) if has_transcript else ()
     answers = edits.parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
     answers = answers if machine else answers.with_overrides(edited.overrides)
-
+    reversions = reversion_warnings((at, body) for at, _, body, _ in bodies)
     return CallRecord(
         call=replace(summary, user_id=row.sent_user_id) if machine else summary,
         job_id=row.job_id,
@@ -313,11 +307,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         tasks=await _tasks(connection, row.id, None if machine else edited) if has_transcript else (),
         contacts=await _contacts(connection, row.id, machine) if has_transcript or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
-        warnings=(
-            *row.warnings,
-            *row.analysis_warnings,
-            *reversion_warnings((at, body) for at, _, body, _ in bodies),
-        ),
+        warnings=(*row.warnings, *row.analysis_warnings, *reversions),
         submissions=len(submitted),
         jobs=all_jobs,
         timeline=_timeline(row, submitted, all_jobs),
@@ -329,6 +319,13 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         scorecards=answers.scorecards,
         request_ids=tuple(request for *_, request in bodies if request),
     )
+
+
+async def _submissions(connection: AsyncConnection, call_pk: int) -> Sequence[Any]:
+    """Return time, job, body and request id of each submission, the earliest first."""
+    columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body, submissions.c.request_id)
+    query = sa.select(*columns).where(submissions.c.call_pk == call_pk).order_by(submissions.c.id)
+    return (await connection.execute(query)).all()
 
 
 async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall | None) -> tuple[Finding, ...]:

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from db.core.database import Database
 from db.core.tables import host_credentials
 from db.secrets.encryption import Sealer
-from pipeline.domain.access import Credential
+from pipeline.domain.credentials import Credential
 
 Kind = Literal["basic", "bearer", "header"]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.access import FOR_OPERATORS
+from pipeline.domain.for_operators import FOR_OPERATORS
 
 SAMPLE_RATE = 16_000  # Hz; everything after decoding works at this rate
 

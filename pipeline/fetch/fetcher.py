@@ -10,7 +10,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain import sniff
-from pipeline.domain.access import Access, Credential
+from pipeline.domain.credentials import Access, Credential
 from pipeline.domain.speech import Recording
 from pipeline.errors import (
     CallError,

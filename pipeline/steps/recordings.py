@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from pipeline.domain.access import Access
 from pipeline.domain.call import Call
+from pipeline.domain.credentials import Access
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.domain.vocabulary import CallWarning

@@ -13,8 +13,8 @@ from db.secrets import credentials
 from db.secrets.encryption import Sealer
 from db.secrets.recording_urls import UrlSealer
 from db.workspace import settings
-from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call
+from pipeline.domain.credentials import Access, Credential
 from pipeline.errors import LeaseLost
 from pipeline.fetch.storage import StoredFiles, stored_files
 from pipeline.journal import Journal

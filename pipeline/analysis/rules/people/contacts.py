@@ -3,8 +3,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.rules.people.companies import company_in_part, may_be_town
+from pipeline.analysis.rules.people.extraction import extract
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.facts import extract
 from pipeline.analysis.rules.people.match import Party, match, same_company, same_person
 from pipeline.analysis.rules.people.names import completed
 from pipeline.analysis.talk import Turns, read

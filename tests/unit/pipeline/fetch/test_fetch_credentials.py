@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.domain.access import Credential
+from pipeline.domain.credentials import Credential
 from pipeline.errors import (
     CredentialsRefused,
     RecordingNotReady,
