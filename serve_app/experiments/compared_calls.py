@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -19,6 +20,9 @@ from pipeline.domain.speech import Transcript
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, from_hypothesis, from_transcript
 from serve_app.operations.estimates import engine_work, whole_cost
 from serve_app.operations.options import ScalingOptions
+
+if TYPE_CHECKING:
+    from serve_app.experiments.comparison_cache import ComparisonInput
 
 PAGE = 20  # calls read in one transaction
 READ_SECONDS = 60.0  # per statement
@@ -98,12 +102,24 @@ async def _parsed(
             yield call.call_id, transcript
 
 
-async def agents(database: Database, workspace_id: UUID, gold_set: GoldSet) -> dict[str, dict[str, str]]:
-    """Return the agents of the calls of a gold set, as facts."""
-    return {
-        str(call_id): {"agent": name}
-        for call_id, name in (await gold_sets.agents(database, workspace_id, gold_set)).items()
-    }
+async def live_input(
+    database: Database,
+    reader: Reader,
+    gold_set: GoldSet,
+    scaling: ScalingOptions,
+    name: str,
+    max_calls: int | None = None,
+) -> "ComparisonInput":
+    """Return the input that compares a gold set with the live records, as the side `name`."""
+    from serve_app.experiments.comparison_cache import ComparisonInput
+
+    truths = await gold_calls(database, reader.workspace_id, gold_set, max_calls)
+    live, facts = await live_calls(database, reader, [UUID(call.name) for call in truths], scaling)
+    agents = await gold_sets.agents(database, reader.workspace_id, gold_set)
+    for truth in truths:
+        agent = agents.get(UUID(truth.name))
+        facts[truth.name] = facts.get(truth.name, {}) | ({"agent": agent} if agent else {})
+    return ComparisonInput(truths, {name: live}, facts, gold_set.left)
 
 
 def as_contact(contact: Contact) -> TrueContact:

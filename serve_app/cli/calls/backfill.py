@@ -26,36 +26,45 @@ INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
 OBJECT_STORE_BYTES = 100 * 2**20  # it holds paths, no audio
 
 
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Folder of recordings: a path, or s3://..., gs://...")]
+Output = Annotated[
+    str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files: a path, or s3://..., gs://...")
+]
+Pattern = Annotated[
+    str | None, typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="The Ray to run on: host:port or auto; local starts one here for this run.",
+        show_default="the service on this machine, else local",
+    ),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Worker processes, each with its own engines.")]
+Cpus = Annotated[float, typer.Option(min=0, help="Cores that Ray reserves for each worker.")]
+Gpus = Annotated[
+    float | None,
+    typer.Option(
+        min=0, help="GPUs for each worker.", show_default="1 if the cluster has one, and the device is not cpu"
+    ),
+]
+Resource = Annotated[
+    str | None,
+    typer.Option(help="A custom Ray resource that each worker takes one of: restricts workers to nodes with it."),
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of recordings in this run.")]
+
+
 def backfill(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Folder of recordings: a path, or s3://..., gs://...")
-    ],
-    output: Annotated[
-        str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files: a path, or s3://..., gs://...")
-    ],
-    pattern: Annotated[
-        str | None, typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files")
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="The Ray to run on: host:port or auto; local starts one here for this run.",
-            show_default="the service on this machine, else local",
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes, each with its own engines.")] = 1,
-    cpus: Annotated[float, typer.Option(min=0, help="Cores that Ray reserves for each worker.")] = 1.0,
-    gpus: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="GPUs for each worker.", show_default="1 if the cluster has one, and the device is not cpu"
-        ),
-    ] = None,
-    resource: Annotated[
-        str | None,
-        typer.Option(help="A custom Ray resource that each worker takes one of: restricts workers to nodes with it."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of recordings in this run.")] = None,
+    source: Source,
+    output: Output,
+    pattern: Pattern = None,
+    address: Address = None,
+    workers: Workers = 1,
+    cpus: Cpus = 1.0,
+    gpus: Gpus = None,
+    resource: Resource = None,
+    limit: Limit = None,
     failed: Annotated[bool, typer.Option("--failed", help="Retry recordings that failed before.")] = False,
     country: Country = None,
     time_zone: TimeZone = "UTC",
@@ -74,27 +83,27 @@ def backfill(
 
       switchboard backfill s3://bucket/2025 --out s3://bucket/texts --workers 4
     """
-    from pipeline.backfill.source import FolderUnusable
-
     settings = chosen_settings(model, pipeline)
     check_models(settings)
     _check_folders(source, output)  # before Ray is started, to fail fast on invalid paths
+    job = _job(settings, source, output, country, time_zone)
+    with _errors_as_advice(), _ray(settings, address) as cluster:
+        hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
+        progress = _run(job, hardware, pattern, failed, limit, json_)
+    _report(progress, job.output, json_)
+
+
+@contextlib.contextmanager
+def _errors_as_advice() -> Iterator[None]:
+    from pipeline.backfill.source import FolderUnusable
+
     try:
-        # Ray prints warnings on stdout, which is for data.
-        with contextlib.redirect_stdout(sys.stderr), _ray(settings, address) as cluster:
-            job = _job(settings, source, output, country, time_zone)
-            hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
-            progress = _run(job, hardware, pattern, failed, limit, json_)
+        with contextlib.redirect_stdout(sys.stderr):  # Ray prints warnings on stdout, which is for data
+            yield
     except KeyboardInterrupt:
         raise CommandError("Interrupted.", f"{RESUME} to process the rest.", INTERRUPTED) from None
     except FolderUnusable as error:
         raise CommandError(f"{error.message} ({error.code})", f"{RESUME} when this is fixed.", FAILED) from error
-    if json_:
-        print_json({**_counts(progress), "output": job.output})
-    else:
-        _print_summary(progress, job.output)
-    if progress.failed and progress.failed == progress.done:
-        raise typer.Exit(FAILED)
 
 
 def _check_folders(source: str, output: str) -> None:
@@ -133,13 +142,9 @@ def _address(folder: str) -> str:
 @contextlib.contextmanager
 def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]]:
     """Join or start Ray and yield its resources. Variables that Ray reads on import are set first."""
-    from serve_app.cli.ui import this_machine
     from serve_app.service import children, ray_access, run_folder
 
-    where = address or os.environ.get("RAY_ADDRESS")
-    if where is None:
-        service = this_machine.find(settings, None)
-        where = str(service.facts.get("ray_address", LOCAL)) if service else LOCAL
+    where = address or os.environ.get("RAY_ADDRESS") or _ray_of_service(settings)
     is_local = where == LOCAL
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # hides warnings that Ray Data causes
     if is_local:
@@ -173,6 +178,14 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
         end()
         if is_local:
             run_folder.discard_own_folder()
+
+
+def _ray_of_service(settings: "Settings") -> str:
+    """Return the address of Ray of the service on this machine; without one, `LOCAL`."""
+    from serve_app.cli.ui import this_machine
+
+    service = this_machine.find(settings, None)
+    return str(service.facts.get("ray_address", LOCAL)) if service else LOCAL
 
 
 def _hardware(
@@ -212,6 +225,15 @@ def _show(bar: "Progress", task: "TaskID", progress: "BackfillProgress", limit: 
         completed=progress.done,
         description="recordings" if progress.done else "loading the engines",
     )
+
+
+def _report(progress: "BackfillProgress", output: str, as_json: bool) -> None:
+    if as_json:
+        print_json({**_counts(progress), "output": output})
+    else:
+        _print_summary(progress, output)
+    if progress.failed and progress.failed == progress.done:
+        raise typer.Exit(FAILED)
 
 
 def _counts(progress: "BackfillProgress") -> dict[str, float]:

@@ -71,23 +71,25 @@ def _reason(text: str) -> str:
     return text
 
 
+QuestionKey = Annotated[str, typer.Argument(metavar="QUESTION", help="The key of a question or tracker.")]
+Answer = Annotated[
+    str,
+    typer.Argument(metavar="ANSWER", help="yes, no, a choice, a number, a date; of trackers said; 'not said'; n/a."),
+]
+Comment = Annotated[str, typer.Option("--comment", "-c", metavar="WHY", parser=_reason, help="Stored with the answer.")]
+OldAnswer = Annotated[
+    str | None, typer.Option("--old", metavar="ANSWER", help="Change nothing unless this is the current answer.")
+]
+
+
 @app.writes()
 async def answer(
     scope: Scope,
     call_id: CallId,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The key of a question or tracker.")],
-    new: Annotated[
-        str,
-        typer.Argument(
-            metavar="ANSWER", help="yes, no, a choice, a number, a date; of trackers said; 'not said'; n/a."
-        ),
-    ],
-    comment: Annotated[
-        str, typer.Option("--comment", "-c", metavar="WHY", parser=_reason, help="Stored with the answer.")
-    ],
-    old: Annotated[
-        str | None, typer.Option("--old", metavar="ANSWER", help="Change nothing unless this is the current answer.")
-    ] = None,
+    question: QuestionKey,
+    new: Answer,
+    comment: Comment,
+    old: OldAnswer = None,
 ) -> Result:
     """Correct the machine's answer to a question of a call, and say why. Scores follow; `undo` reverts it.
 
@@ -96,17 +98,9 @@ async def answer(
       switchboard calls answer 3f0c1d5e-... recording_notice said --old "not said" --comment "before the beep"
     """
     from pipeline.domain.edits import EditKind
-    from pipeline.domain.overrides import shown_answer
 
-    record = await views.show_call(scope.database, call_id, scope.id)
-    if record is None:
-        raise _no_call(call_id)
-    answers = {answer.key: shown_answer(answer) for answer in record.answers}
-    answers |= {tracker.key: shown_answer(tracker) for tracker in record.trackers}
-    if question not in answers:
-        keys = ", ".join(answers) or "none"
-        raise CommandError(f"Call {call_id} has no answer to {question!r}.", f"Its questions: {keys}.", FAILED)
-    before = answers[question] if old is None else _parsed(old)
+    current = await _current_answer(scope, call_id, question)
+    before = current if old is None else _parsed(old)
     edit_request = correct.WantedEdit(EditKind.ANSWER, before, _parsed(new), question=question, comment=comment)
     try:
         edit = (await correct.make(scope.database, scope.reader, _operator(), call_id, edit_request)).edit
@@ -124,6 +118,20 @@ async def answer(
     change = f"{_shown(edit.machine)} by the machine, {_shown(edit.person)} by {edit.made_by}"
     revert = f"`switchboard calls undo {call_id} {edit.edit_id}` reverts it."
     return Result(edit, (f"{question}: {change}.", revert))
+
+
+async def _current_answer(scope: Scope, call_id: UUID, question: str) -> str | None:
+    from pipeline.domain.overrides import shown_answer
+
+    record = await views.show_call(scope.database, call_id, scope.id)
+    if record is None:
+        raise _no_call(call_id)
+    answers = {answer.key: shown_answer(answer) for answer in record.answers}
+    answers |= {tracker.key: shown_answer(tracker) for tracker in record.trackers}
+    if question not in answers:
+        keys = ", ".join(answers) or "none"
+        raise CommandError(f"Call {call_id} has no answer to {question!r}.", f"Its questions: {keys}.", FAILED)
+    return answers[question]
 
 
 @app.reads()
@@ -194,15 +202,17 @@ class CompletionEstimate:
     measured: bool  # False: real-time factors of the settings, because no call has finished yet
 
 
+AskedQuestion = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Only calls in which this question or tracker had --answer.")
+]
+AskedAnswer = Annotated[str | None, typer.Option(metavar="ANSWER", help="yes, no, a choice, said, or 'not said'.")]
+
+
 @app.command("list")
 def list_(
     state_: Annotated[CallState | None, typer.Option("--status", help="Only calls with this status.")] = None,
-    question: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Only calls in which this question or tracker had --answer.")
-    ] = None,
-    answer: Annotated[
-        str | None, typer.Option(metavar="ANSWER", help="yes, no, a choice, said, or 'not said'.")
-    ] = None,
+    question: AskedQuestion = None,
+    answer: AskedAnswer = None,
     scorecard: Annotated[str | None, typer.Option(metavar="KEY", help="Only calls scored by this scorecard.")] = None,
     passed: Annotated[bool | None, typer.Option("--passed/--failed", help="By that scorecard.")] = None,
     score_below: Annotated[float | None, typer.Option(min=0, max=100, help="Scored lower than this.")] = None,
@@ -219,14 +229,11 @@ def list_(
 
       switchboard calls list --status failed --json
     """
-    if (question is None) is not (answer is None):
-        raise CommandError("--question and --answer are given together.", "", USAGE)
-    if scorecard is None and (passed, score_below) != (None, None):
-        raise CommandError("--passed, --failed and --score-below need --scorecard KEY.", "", USAGE)
     states = () if state_ is None else (str(state_),)
     filter_ = call_list.CallFilter(
         states, question=question, answer=answer, scorecard=scorecard, passed=passed, score_below=score_below
     )
+    _refuse_contradictions(filter_)
     narrowed = filter_ != call_list.CallFilter(states)
 
     async def work(database: "Database") -> "list[CallSummary]":
@@ -240,6 +247,13 @@ def list_(
     none = "No calls yet." if state_ is None else f"No call is {state_}."
     notes = () if calls else ("No matching calls." if narrowed else none,)
     Result(calls, summary_table(calls) if calls else (), notes).print(json_)
+
+
+def _refuse_contradictions(filter_: "call_list.CallFilter") -> None:
+    if (filter_.question is None) is not (filter_.answer is None):
+        raise CommandError("--question and --answer are given together.", "", USAGE)
+    if filter_.scorecard is None and (filter_.passed, filter_.score_below) != (None, None):
+        raise CommandError("--passed, --failed and --score-below need --scorecard KEY.", "", USAGE)
 
 
 @app.command()

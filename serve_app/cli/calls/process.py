@@ -36,19 +36,24 @@ Pipeline = Annotated[
 ]
 
 
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="One call each.")]
+Second = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its file."),
+]
+StartTime = Annotated[
+    datetime | None,
+    typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
+]
+
+
 def process(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="One call each.")],
-    second: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its file."),
-    ] = None,
+    files: Files,
+    second: Second = None,
     from_number: FromNumber = "anonymous",
     to_number: ToNumber = "anonymous",
     outgoing: Outgoing = None,
-    start_time: Annotated[
-        datetime | None,
-        typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
-    ] = None,
+    start_time: StartTime = None,
     country: Country = None,
     time_zone: TimeZone = "UTC",
     model: Model = None,
@@ -68,20 +73,13 @@ def process(
     """
     if second and len(files) > 1:
         raise CommandError("--second belongs to one call, but there are several files.", "", USAGE)
-    for number in (from_number, to_number):
-        if not 1 <= len(number) <= MAX_NUMBER:
-            raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
+    _check_numbers(from_number, to_number)
     settings = chosen_settings(model, pipeline)
     check_models(settings)
-    err().print(
-        f"Recognition: {settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}",
-        style="dim",
-        markup=False,
-    )
 
     def describe() -> Call:
-        started = start_time or datetime.now(UTC)
-        return Call(uuid4(), from_number, to_number, started.astimezone(UTC), outgoing=outgoing)
+        started = (start_time or datetime.now(UTC)).astimezone(UTC)
+        return Call(uuid4(), from_number, to_number, started, outgoing=outgoing)
 
     roster = Roster(default_country=country, time_zone=time_zone)
     results = asyncio.run(_process_all(files, second, describe, roster, settings, words, json_))
@@ -89,6 +87,11 @@ def process(
         print_json(results)
     if any("error" in result for result in results):
         raise typer.Exit(FAILED)
+
+
+def _check_numbers(*numbers: str) -> None:
+    if not all(1 <= len(number) <= MAX_NUMBER for number in numbers):
+        raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
 
 
 async def _process_all(
@@ -102,6 +105,8 @@ async def _process_all(
 ) -> list[dict[str, Any]]:
     from serve_app.cli.render.call import render_outcome
 
+    engines = f"{settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}"
+    err().print(f"Recognition: {engines}", style="dim", markup=False)
     workers = _workers(settings)
     results: list[dict[str, Any]] = []
     for file in files:

@@ -60,49 +60,58 @@ class Submission:
     problem: CommandProblem | None = None
 
 
+Recordings = Annotated[
+    list[str] | None, typer.Argument(metavar="FILE|URL", help="Recordings, one call each.", show_default=False)
+]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SWITCHBOARD_URL",
+        show_envvar=True,
+        show_default="the service of this machine",
+        help="Base URL of the service, to which /submit is added.",
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SWITCHBOARD_API_KEY",
+        show_envvar=True,
+        help="API key with scope `submit`; not needed for your service on this machine.",
+    ),
+]
+Second = Annotated[
+    str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file.")
+]
+StartTime = Annotated[str | None, typer.Option(metavar="ISO8601", help="When the call started.", show_default="now")]
+Duration = Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")]
+Team = Annotated[
+    str | None, typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key.")
+]
+User = Annotated[str | None, typer.Option(help="userId of the member who handled the call.")]
+CallId = Annotated[
+    str | None,
+    typer.Option(help="The call's UUID: reuse it for the second phase and for retries.", show_default="new"),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until completed or failed, then print the record.")]
+Timeout = Annotated[float, typer.Option(help="Seconds that --wait waits.")]
+
+
 def submit(
-    recordings: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE|URL", help="Recordings, one call each.", show_default=False)
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SWITCHBOARD_URL",
-            show_envvar=True,
-            show_default="the service of this machine",
-            help="Base URL of the service, to which /submit is added.",
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SWITCHBOARD_API_KEY",
-            show_envvar=True,
-            help="API key with scope `submit`; not needed for your service on this machine.",
-        ),
-    ] = None,
-    second: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its file.")
-    ] = None,
+    recordings: Recordings = None,
+    url: Url = None,
+    key: Key = None,
+    second: Second = None,
     from_number: FromNumber = "anonymous",
     to_number: ToNumber = "anonymous",
-    start_time: Annotated[
-        str | None, typer.Option(metavar="ISO8601", help="When the call started.", show_default="now")
-    ] = None,
+    start_time: StartTime = None,
     outgoing: Outgoing = None,
-    duration: Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")] = None,
-    team: Annotated[
-        str | None, typer.Option(help="teamId (on this machine also a name), required with a workspace-wide key.")
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="userId of the member who handled the call.")] = None,
-    call_id: Annotated[
-        str | None,
-        typer.Option(help="The call's UUID: reuse it for the second phase and for retries.", show_default="new"),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until completed or failed, then print the record.")
-    ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.")] = 900.0,
+    duration: Duration = None,
+    team: Team = None,
+    user: User = None,
+    call_id: CallId = None,
+    wait: Wait = False,
+    timeout: Timeout = 900.0,
     json_: Json = False,
 ) -> None:
     """Submit calls to a running service.
@@ -116,38 +125,55 @@ def submit(
 
       switchboard submit rep.wav --second customer.wav --from +4930123456 --to +34911234567 --outgoing
     """
-    from serve_app.settings import Settings
-
     names = recordings or []
     _refuse_contradictions(names, second, call_id)
-    local = [name for name in (*names, second) if name and not _is_url(name)]
-    _check_files(local)
-    service = this_machine.find(Settings(), url)
-    url = str(service.facts["url"]) if service else url or Settings().base_url
-    if service is not None and service.has_database:
-        key, team = this_machine.key_and_team(service, key, team)
-    key = _require_key(key)
-    described = {
-        "from": from_number,
-        "to": to_number,
-        "startTime": start_time or datetime.now().astimezone().isoformat(timespec="seconds"),
-        "outgoing": outgoing,
-        "duration": duration,
-        "teamId": team,
-        "userId": user,
-    }
-    folder = service.handed_in if service else None
-    if local and folder is None:
-        raise _files_refused(url, local)
-    sent = _submit(url, key, _bodies(names, second, call_id, described), folder)
+    to = _destination(url, key, team, [name for name in (*names, second) if name and not _is_url(name)])
+    start = start_time or datetime.now().astimezone().isoformat(timespec="seconds")
+    described: dict[str, Any] = {"from": from_number, "to": to_number, "startTime": start, "outgoing": outgoing}
+    described |= {"duration": duration, "teamId": to.team, "userId": user}
+    sent = _submit(to.url, to.key, _bodies(names, second, call_id, described), to.folder)
     if not json_:
         show(sent)
-    records = _wait(sent, key, timeout, service) if wait else []
-    if json_:
+    _report(sent, _wait(sent, to, timeout) if wait else [], json_)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where calls are submitted. `service`: if it runs on this machine; `folder`: for the files that are handed in."""
+
+    url: str
+    key: str
+    team: str | None
+    service: this_machine.LocalService | None
+
+    @property
+    def folder(self) -> Path | None:
+        return self.service.handed_in if self.service else None
+
+
+def _destination(url: str | None, key: str | None, team: str | None, files: Sequence[str]) -> Destination:
+    """Return the service at `url`, by default that of this machine. Raises `CommandError` if it takes no `files`."""
+    from serve_app.settings import Settings
+
+    _check_files(files)
+    settings = Settings()
+    service = this_machine.find(settings, url)
+    if service is not None and service.has_database:
+        key, team = this_machine.key_and_team(service, key, team)
+    to = Destination(
+        str(service.facts["url"]) if service else url or settings.base_url, _require_key(key), team, service
+    )
+    if files and to.folder is None:
+        raise _files_refused(to.url, files)
+    return to
+
+
+def _report(sent: "Sequence[Submission]", records: Sequence[Any], as_json: bool) -> None:
+    if as_json:
         print_json([_as_json(submission, records) for submission in sent])
     else:
         _show_records(records)
-    if _any_failed(sent, records):
+    if any(submission.problem for submission in sent) or any(record.call.state == "failed" for record in records):
         raise typer.Exit(FAILED)
 
 
@@ -157,10 +183,6 @@ def _show_records(records: Sequence[Any]) -> None:
     for record in records:
         out().print()
         render_call(record, out())
-
-
-def _any_failed(sent: Sequence[Submission], records: Sequence[Any]) -> bool:
-    return any(submission.problem for submission in sent) or any(record.call.state == "failed" for record in records)
 
 
 def _refuse_contradictions(names: Sequence[str], second: str | None, call_id: str | None) -> None:
@@ -280,11 +302,9 @@ def show(sent: Sequence[Submission]) -> None:
             console.print(f"{submission.name}: {reply['status']}  callId {reply['callId']}{job}", markup=False)
 
 
-def _wait(sent: Sequence[Submission], key: str, timeout: float, service: this_machine.LocalService | None) -> list[Any]:
-    from serve_app.cli.calls.submit import follow_calls
-
+def _wait(sent: Sequence[Submission], to: Destination, timeout: float) -> list[Any]:
     call_ids = [UUID(each.call_id) for each in sent if each.reply and "jobId" in each.reply]
-    return follow_calls(call_ids, key, timeout, service.settings if service else None) if call_ids else []
+    return follow_calls(call_ids, to.key, timeout, to.service.settings if to.service else None) if call_ids else []
 
 
 def _is_url(name: str) -> bool:

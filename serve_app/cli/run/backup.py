@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,23 @@ Within = Annotated[str, typer.Option(metavar="TIME", help="Time limit: 45m, 12h,
 Unsigned = Annotated[
     bool, typer.Option("--unsigned", help="Accept a backup that no key of the settings signed, because you trust it.")
 ]
+Copy = Annotated[
+    bool | None,
+    typer.Option(
+        "--copy-recordings/--list-recordings",
+        help="Copy recordings, or list them with their digests (for a bucket with versioning).",
+        show_default="copied from a folder, listed of a bucket",
+    ),
+]
+Into = Annotated[
+    str | None,
+    typer.Option(
+        "--into",
+        metavar="URL",
+        help="An empty PostgreSQL database, postgresql://...",
+        show_default="the database of the settings",
+    ),
+]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
 app = Group("Backups: the database of one moment, with its recordings.")
@@ -32,14 +49,7 @@ app = Group("Backups: the database of one moment, with its recordings.")
 @app.command()
 def create(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of backups; created if missing.")],
-    copy: Annotated[
-        bool | None,
-        typer.Option(
-            "--copy-recordings/--list-recordings",
-            help="Copy recordings, or list them with their digests (for a bucket with versioning).",
-            show_default="copied from a folder, listed of a bucket",
-        ),
-    ] = None,
+    copy: Copy = None,
     with_keys: Annotated[
         bool, typer.Option("--with-keys", help="Include the keys of sealed secrets, unencrypted.")
     ] = False,
@@ -215,15 +225,7 @@ def _megabytes(size: int) -> str:
 
 def restore(
     backup: Backup,
-    into: Annotated[
-        str | None,
-        typer.Option(
-            "--into",
-            metavar="URL",
-            help="An empty PostgreSQL database, postgresql://...",
-            show_default="the database of the settings",
-        ),
-    ] = None,
+    into: Into = None,
     unsigned: Unsigned = False,
     within: Within = "24h",
     json_: Json = False,
@@ -256,7 +258,11 @@ def restore(
             settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
         )
         done = restore_backup(checked, target, steps)
-    data = {
+    Result(_as_json(done), *_restored(done)).print(json_)
+
+
+def _as_json(done: "Restored") -> dict[str, Any]:
+    return {
         "backup": done.manifest.name,
         "taken_at": done.manifest.taken_at,
         "tables": len(done.manifest.tables),
@@ -266,7 +272,6 @@ def restore(
         "missing_keys": list(done.missing_keys),
         "seconds": round(done.seconds, 3),
     }
-    Result(data, *_restored(done)).print(json_)
 
 
 def _embedded(settings: "Settings") -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from db.records.views import CallRecord
     from pipeline.domain.speech import Label
     from serve_app.demo.samples import Sample
-    from serve_app.service.service import Endpoints
+    from serve_app.service.service import Endpoints, Service
     from serve_app.settings import Settings
 
 HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve and the engines, as in production.
@@ -46,15 +46,18 @@ class DemoResult:
     job_id: str | None
 
 
+Calls = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[CALL ...]", help="Prefixes of sample names, such as 01 04.", show_default="all nine"),
+]
+Keep = Annotated[
+    bool | None, typer.Option(help="Keep the service running afterwards, until Ctrl-C.", show_default="on a terminal")
+]
+
+
 def demo(
-    calls: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[CALL ...]", help="Prefixes of sample names, such as 01 04.", show_default="all nine"),
-    ] = None,
-    keep: Annotated[
-        bool | None,
-        typer.Option(help="Keep the service running afterwards, until Ctrl-C.", show_default="on a terminal"),
-    ] = None,
+    calls: Calls = None,
+    keep: Keep = None,
     data_dir: Annotated[Path, typer.Option(help="Folder for the state of the demo.")] = Path(".data/demo"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the calls to finish.")] = 600.0,
@@ -72,42 +75,65 @@ def demo(
 
       switchboard demo 01 08 --no-keep
     """
-    from serve_app.service.children import adopt_orphans
-    from serve_app.service.run_folder import discard_own_folder, own_folder
+    from serve_app.service.run_folder import discard_own_folder
     from serve_app.service.service import Service
 
-    console = err()
     settings = demo_settings(data_dir, port)
-    console.print(HELLO.format(asr=settings.asr, diarization=settings.diarization))
+    _prepare_machine(settings)
+    samples = chosen_samples(tuple(calls or ()))
+    service = Service(settings, "local", on_step=lambda step: err().print(f"[dim]{step} ...[/dim]"))
+    try:
+        endpoints = service.start()
+        workspace = asyncio.run(_prepare_workspace(endpoints.database_url))
+        completed = _process(service, endpoints, workspace, samples, settings.handed_in, timeout, as_json)
+        if keep or (keep is None and sys.stdout.isatty() and not as_json):
+            _keep_running(endpoints, *workspace, data_dir)
+    finally:
+        service.stop()
+    if completed < len(samples):
+        raise _incomplete(len(samples) - completed, len(samples))
+    discard_own_folder()
+
+
+def _prepare_machine(settings: "Settings") -> None:
+    from serve_app.service.children import adopt_orphans
+
+    err().print(HELLO.format(asr=settings.asr, diarization=settings.diarization))
     os.umask(0o077)
     adopt_orphans()
     _fetch_checkpoints(settings)
-    samples = chosen_samples(tuple(calls or ()))
-    service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
-    try:
-        endpoints = service.start()
-        console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
-        started = time.monotonic()
-        workspace_id, key = asyncio.run(_prepare_workspace(endpoints.database_url))
-        results = _submit(samples, settings.handed_in, endpoints.submit_url, key)
-        engines = service.wait_for_engines(timeout)
-        if engines.problems:
-            raise CommandError("An engine is not available.", " ".join(engines.problems.values()), FAILED)
-        print_engines(engines)
-        records = asyncio.run(_follow(endpoints.database_url, workspace_id, results, timeout))
-        report = _report(samples, results, records, endpoints.seconds, time.monotonic() - started)
-        print_json(report) if as_json else _show(samples, records, report)
-        if keep or (keep is None and sys.stdout.isatty() and not as_json):
-            _keep_running(endpoints, workspace_id, key, data_dir)
-    finally:
-        service.stop()
-    if report["completed"] < len(samples):
-        raise CommandError(
-            f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
-            f"See their records above; Ray's logs are in {own_folder().path}/ray/session_latest/logs/serve.",
-            FAILED,
-        )
-    discard_own_folder()
+
+
+def _incomplete(missing: int, count: int) -> CommandError:
+    from serve_app.service.run_folder import own_folder
+
+    logs = f"{own_folder().path}/ray/session_latest/logs/serve"
+    message = f"{missing} of {count} calls were not completed."
+    return CommandError(message, f"See their records above; Ray's logs are in {logs}.", FAILED)
+
+
+def _process(
+    service: "Service",
+    endpoints: "Endpoints",
+    workspace: tuple[UUID, str],
+    samples: "list[Sample]",
+    folder: Path,
+    timeout: float,
+    as_json: bool,
+) -> int:
+    """Submit the samples, show their records, and return how many were completed. `workspace`: its id and a key."""
+    workspace_id, key = workspace
+    err().print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
+    started = time.monotonic()
+    results = _submit(samples, folder, endpoints.submit_url, key)
+    engines = service.wait_for_engines(timeout)
+    if engines.problems:
+        raise CommandError("An engine is not available.", " ".join(engines.problems.values()), FAILED)
+    print_engines(engines)
+    records = asyncio.run(_follow(endpoints.database_url, workspace_id, results, timeout))
+    report = _report(samples, results, records, endpoints.seconds, time.monotonic() - started)
+    print_json(report) if as_json else _show(samples, records, report)
+    return int(report["completed"])
 
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":

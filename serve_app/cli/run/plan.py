@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,46 +11,46 @@ if TYPE_CHECKING:
     from serve_app.operations.capacity import Load, Plan, Ratios
 
 
+def _price(of: str) -> Any:
+    return typer.Option(min=0, metavar="PRICE", help=f"Price of {of}.", show_default="an example")
+
+
+CallsPerDay = Annotated[int, typer.Option(min=0, help="Recorded calls per day.")]
+Minutes = Annotated[float, typer.Option(min=0.0, help="Average length of a call.")]
+MonoShare = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of calls with both parties in one channel.")]
+BusyHour = Annotated[float, typer.Option(min=1 / 24, max=1.0, help="Share of the day's calls in its busiest hour.")]
+Utilization = Annotated[float, typer.Option(min=0.05, max=1.0, help="Maximum utilization of the cores.")]
+Months = Annotated[int, typer.Option(min=1, help="Retention of calls in months.")]
+GpuRtfx = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        metavar="N",
+        help="Seconds of audio that one GPU processes per second, as you measured.",
+        show_default="no GPU",
+    ),
+]
+RatiosFile = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, help="A copy of serve_app/operations/ratios.toml.", show_default="as measured"
+    ),
+]
+
+
 def plan(
-    calls_per_day: Annotated[int, typer.Option(min=0, help="Recorded calls per day.")],
-    minutes: Annotated[float, typer.Option(min=0.0, help="Average length of a call.")],
-    mono_share: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of calls with both parties in one channel.")
-    ] = 0.0,
-    busy_hour: Annotated[
-        float, typer.Option(min=1 / 24, max=1.0, help="Share of the day's calls in its busiest hour.")
-    ] = 0.15,
-    utilization: Annotated[float, typer.Option(min=0.05, max=1.0, help="Maximum utilization of the cores.")] = 0.7,
-    months: Annotated[int, typer.Option(min=1, help="Retention of calls in months.")] = 12,
-    gpu_rtfx: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            metavar="N",
-            help="Seconds of audio that one GPU processes per second, as you measured.",
-            show_default="no GPU",
-        ),
-    ] = None,
-    price_core: Annotated[
-        float | None, typer.Option(min=0, metavar="PRICE", help="Price of a core per hour.", show_default="an example")
-    ] = None,
-    price_gpu: Annotated[
-        float | None, typer.Option(min=0, metavar="PRICE", help="Price of a GPU per hour.", show_default="an example")
-    ] = None,
-    price_database: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="PRICE", help="Price of a GB of database per month.", show_default="an example"),
-    ] = None,
-    price_storage: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="PRICE", help="Price of a GB of recordings per month.", show_default="an example"),
-    ] = None,
-    ratios: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="A copy of serve_app/operations/ratios.toml.", show_default="as measured"
-        ),
-    ] = None,
+    calls_per_day: CallsPerDay,
+    minutes: Minutes,
+    mono_share: MonoShare = 0.0,
+    busy_hour: BusyHour = 0.15,
+    utilization: Utilization = 0.7,
+    months: Months = 12,
+    gpu_rtfx: GpuRtfx = None,
+    price_core: Annotated[float | None, _price("a core per hour")] = None,
+    price_gpu: Annotated[float | None, _price("a GPU per hour")] = None,
+    price_database: Annotated[float | None, _price("a GB of database per month")] = None,
+    price_storage: Annotated[float | None, _price("a GB of recordings per month")] = None,
+    ratios: RatiosFile = None,
     json_: Json = False,
 ) -> None:
     """Estimate cores or GPUs, replicas, growth and cost for a number of calls, from measured ratios.
@@ -64,27 +64,29 @@ def plan(
 
       switchboard plan --calls-per-day 500000 --minutes 3 --gpu-rtfx 60 --price-gpu 1.2 --json
     """
-    from serve_app.operations.capacity import Load, Ratios, RatiosUnfit
+    from serve_app.operations.capacity import Load
     from serve_app.operations.capacity import plan as compute
 
-    try:
-        measured = Ratios.read(ratios)
-    except RatiosUnfit as error:
-        raise CommandError(str(error), "Start from a copy of serve_app/operations/ratios.toml.", USAGE) from error
-    options = {
-        "core_hour": price_core,
-        "gpu_hour": price_gpu,
-        "database_gb_month": price_database,
-        "storage_gb_month": price_storage,
-    }
-    prices = measured.prices.model_copy(update={name: value for name, value in options.items() if value is not None})
-    measured = measured.model_copy(update={"prices": prices})
+    prices = {"core_hour": price_core, "gpu_hour": price_gpu, "database_gb_month": price_database}
+    measured = _ratios(ratios, prices | {"storage_gb_month": price_storage})
     load = Load(calls_per_day, minutes, mono_share, busy_hour, utilization, gpu_rtfx, months)
     result = compute(load, measured)
     if json_:
         print_json({"load": load, "plan": result, "ratios": measured.model_dump()})
     else:
         _print_plan(load, result, measured)
+
+
+def _ratios(file: Path | None, prices: dict[str, float | None]) -> "Ratios":
+    """Return the ratios of a file, by default those measured, with the prices that are set."""
+    from serve_app.operations.capacity import Ratios, RatiosUnfit
+
+    try:
+        ratios = Ratios.read(file)
+    except RatiosUnfit as error:
+        raise CommandError(str(error), "Start from a copy of serve_app/operations/ratios.toml.", USAGE) from error
+    changes = {name: value for name, value in prices.items() if value is not None}
+    return ratios.model_copy(update={"prices": ratios.prices.model_copy(update=changes)})
 
 
 def _print_plan(load: "Load", plan: "Plan", ratios: "Ratios") -> None:

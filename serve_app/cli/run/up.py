@@ -15,7 +15,7 @@ from rich.text import Text
 from serve_app.cli.run.status import services
 from serve_app.cli.ui.errors import FAILED, CommandError
 from serve_app.cli.ui.output import Json, duration, err, out, to_camel_json
-from serve_app.cli.ui.resource import details
+from serve_app.cli.ui.resource import details, drop_none
 
 if TYPE_CHECKING:
     from serve_app.service.service import EngineReport
@@ -29,10 +29,13 @@ EFFECTS = {
 SHUTDOWN_SECONDS = 60.0  # seconds that Ray and PostgreSQL may take to end
 
 
+Address = Annotated[
+    str | None, typer.Option(help="Join a running Ray cluster ('auto' or host:port) instead of starting Ray here.")
+]
+
+
 def up(
-    address: Annotated[
-        str | None, typer.Option(help="Join a running Ray cluster ('auto' or host:port) instead of starting Ray here.")
-    ] = None,
+    address: Address = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 for every interface.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Start Ray's dashboard too (about 300 MB).")] = False,
@@ -53,26 +56,26 @@ def up(
     from serve_app.settings import Settings
 
     settings = Settings()
-    listen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = settings.model_copy(update={"http": settings.http.model_copy(update=listen)})
-
-    def step(sentence: str) -> None:
-        err().print(f"[dim]{sentence} ...[/dim]")
+    settings = settings.model_copy(update={"http": settings.http.model_copy(update=drop_none(host=host, port=port))})
 
     def serve(database_url: str, ready: Callable[[], None]) -> None:
         within = settings.with_folder_key().model_copy(update={"database_url": database_url})
         socket = standby.socket if standby else None
-        _serve(Service(within, address, dashboard, step, standby=socket), settings, as_json, ready)
+        _serve(Service(within, address, dashboard, _print_step, standby=socket), settings, as_json, ready)
 
     os.umask(0o077)  # recordings, decoded audio and logs are private to this user
-    service = Service(settings, address, on_step=step)
+    service = Service(settings, address, on_step=_print_step)
     state = service.refuse()
     folder = own_folder().path  # created here, so that all child processes share it
     standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
-    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step, standby).run()
+    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, _print_step, standby).run()
     if code:
         raise typer.Exit(code)
     discard_own_folder()
+
+
+def _print_step(sentence: str) -> None:
+    err().print(f"[dim]{sentence} ...[/dim]")
 
 
 def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]) -> None:

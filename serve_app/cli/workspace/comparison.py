@@ -13,6 +13,7 @@ from serve_app.cli.ui.table import Table, table
 if TYPE_CHECKING:
     from pipeline.evaluation.compare import Comparison, ScoredCall, SystemVerdict
     from pipeline.evaluation.report import Rate
+    from serve_app.experiments.comparison_cache import ComparisonInput
 
 T = TypeVar("T")
 
@@ -39,17 +40,31 @@ Price = Annotated[
 ]
 
 
-def price(option: float | None) -> float | None:
+def measure(
+    scoring: "ComparisonInput", priced: Iterable[str], price: float | None, csv_: Path | None, nothing: str
+) -> "Comparison":
+    """Return the comparison, and write it to `csv_`. Raises `CommandError` with `nothing` if no call has a transcript.
+
+    `priced`: the systems whose processing has the `price` per hour, by default that of the settings.
+    """
+    from pipeline.evaluation.compare import compare
     from serve_app.settings import Settings
 
-    return Settings().scaling.transcriber.price_per_hour if option is None else option
+    cost = Settings().scaling.transcriber.price_per_hour if price is None else price
+    prices = {} if cost is None else dict.fromkeys(priced, cost)
+    comparison = compare(scoring.truths, scoring.sides, scoring.facts, prices, _progress)
+    if not any(system.scores for system in comparison.systems):
+        raise CommandError(nothing, "", FAILED)
+    if csv_ is not None:
+        _write_csv(comparison, csv_)
+    return comparison
 
 
-def progress(pairs: Iterable[T], name: str) -> Iterable[T]:
+def _progress(pairs: Iterable[T], name: str) -> Iterable[T]:
     return track(list(pairs), f"Measuring {name}", console=err(), transient=True, disable=not err().is_terminal)
 
 
-def write_csv(comparison: "Comparison", file: Path) -> None:
+def _write_csv(comparison: "Comparison", file: Path) -> None:
     from pipeline.evaluation.frames import by_call
 
     try:

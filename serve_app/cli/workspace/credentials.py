@@ -62,26 +62,29 @@ def _require_kind(present: set[str]) -> bool:
     return True
 
 
+User = Annotated[str | None, typer.Option(metavar="NAME", help="Basic: the user; the secret is the password.")]
+Header = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A custom header, such as X-Api-Key; the secret is its value.")
+]
+SecretFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VARIABLE",
+        parser=_read_variable,
+        help="Read the secret from this variable.",
+        show_default="prompt, or stdin",
+    ),
+]
+
+
 @app.checked(_require_kind)
 async def add(
     scope: Scope,
     host: Host,
-    user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Basic: the user; the secret is the password.")
-    ] = None,
+    user: User = None,
     bearer: Annotated[bool, typer.Option("--bearer", help="Bearer: the secret is the token.")] = False,
-    header: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A custom header, such as X-Api-Key; the secret is its value.")
-    ] = None,
-    secret_env: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VARIABLE",
-            parser=_read_variable,
-            help="Read the secret from this variable.",
-            show_default="prompt, or stdin",
-        ),
-    ] = None,
+    header: Header = None,
+    secret_env: SecretFrom = None,
 ) -> Result:
     """Store a credential; it replaces an existing one of the server.
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from db.core.database import Database
     from db.experiments.gold_sets import GoldSet
     from db.workspace.directory import Workspace
-    from pipeline.evaluation.compare import Facts
     from pipeline.evaluation.truth import TrueCall
 
 
@@ -93,30 +92,26 @@ app = Group(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringInput:
-    gold: "GoldSet"
-    truths: "list[TrueCall]"
-    sides: "dict[str, list[TrueCall]]"
-    facts: "Facts"
+Heard = Annotated[  # language: ok
+    list[Path] | None,
+    typer.Option(
+        exists=True,
+        help="Transcripts of another system: a file or folder as for `gold import`. Repeatable; "
+        "differences are reported against the first one.",
+        show_default="what this service transcribed, before corrections",
+    ),
+]
+WithMachine = Annotated[
+    bool, typer.Option("--with-machine", help="With --heard: compare with this service, as the first system.")
+]
 
 
 @app.reads()
 async def score(
     scope: Scope,
     name: SetName,
-    heard: Annotated[  # language: ok
-        list[Path] | None,
-        typer.Option(
-            exists=True,
-            help="Transcripts of another system: a file or folder as for `gold import`. Repeatable; "
-            "differences are reported against the first one.",
-            show_default="what this service transcribed, before corrections",
-        ),
-    ] = None,
-    with_machine: Annotated[
-        bool, typer.Option("--with-machine", help="With --heard: compare with this service, as the first system.")
-    ] = False,
+    heard: Heard = None,  # language: ok
+    with_machine: WithMachine = False,
     by: report.By = "wer",
     worst: report.Worst = 5,
     price_per_hour: report.Price = None,
@@ -132,40 +127,28 @@ async def score(
 
       switchboard gold score returns@2 --heard tiny.jsonl --heard base.jsonl
     """
-    from pipeline.evaluation.compare import compare
-
     with libraries():
-        try:
-            others = {_name(path, heard or []): formats.read(path) for path in heard or []}
-        except UnreadableFile as error:
-            raise CommandError(f"{error}.", "Nothing was measured.", USAGE) from error
-        scoring = await _load(scope, name, others, with_machine or not others)
-        cost, gold = report.price(price_per_hour), scoring.gold
-        prices = {} if cost is None else dict.fromkeys(scoring.sides, cost)
-        comparison = compare(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
-        if not any(system.scores for system in comparison.systems):
-            raise CommandError(f"None of the calls of {gold.name}@{gold.version} has a transcript.", "", FAILED)
-        note = f"{gold.name}@{gold.version}, digest {gold.digest[:12]}"
-        if csv_ is not None:
-            report.write_csv(comparison, csv_)
+        others = _read_systems(heard or [])
+        gold = await find_gold_set(scope.database, scope.workspace, name)
+        scoring = await compared_calls.live_input(scope.database, Reader(scope.id), gold, Settings().scaling, MACHINE)
+        scoring = replace(scoring, sides=(scoring.sides if with_machine or not others else {}) | others)
+        nothing = f"None of the calls of {gold.name}@{gold.version} has a transcript."
+        comparison = report.measure(scoring, scoring.sides, price_per_hour, csv_, nothing)
+        head = f"{gold.name}@{gold.version}, digest {gold.digest[:12]}: {gold.left} calls"
         return Result(
             {"set": fields(gold), **report.as_json(comparison, by, worst)},
-            [f"{note}: {gold.left} calls", *report.lines(comparison, by, worst)],
+            [head, *report.lines(comparison, by, worst)],
             report.notes(comparison),
         )
 
 
-def _name(path: Path, among: Sequence[Path]) -> str:
-    return path.stem if sum(other.stem == path.stem for other in among) == 1 else str(path)
-
-
-async def _load(scope: Scope, name: str, others: "dict[str, list[TrueCall]]", with_machine: bool) -> ScoringInput:
-    gold, truths = await load_gold_set(scope.database, scope.workspace, name)
-    ids, reader = [UUID(call.name) for call in truths], Reader(scope.id)
-    live, layouts = await compared_calls.live_calls(scope.database, reader, ids, Settings().scaling)
-    agents = await compared_calls.agents(scope.database, scope.id, gold)
-    facts = {call.name: {**layouts.get(call.name, {}), **agents.get(call.name, {})} for call in truths}
-    return ScoringInput(gold, truths, {MACHINE: live, **others} if with_machine else others, facts)
+def _read_systems(files: Sequence[Path]) -> "dict[str, list[TrueCall]]":
+    """Return the calls of other systems, by the name of the file; by its path if two have the same."""
+    stems = [file.stem for file in files]
+    try:
+        return {file.stem if stems.count(file.stem) == 1 else str(file): formats.read(file) for file in files}
+    except UnreadableFile as error:
+        raise CommandError(f"{error}.", "Nothing was measured.", USAGE) from error
 
 
 NewSet = Annotated[

@@ -60,30 +60,33 @@ KeyId = Annotated[
 ]
 
 
+BoundTeam = Annotated[
+    str | None,
+    typer.Option("--team", "-t", metavar="NAME|ID", help="Bind the key to one team.", show_default="workspace-wide"),
+]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SCOPE", parser=_scope, help="submit, read, edit, admin; may be repeated.", show_default="submit"
+    ),
+]
+Expires = Annotated[
+    Time | None, typer.Option(metavar="TIME", parser=_end, help="In 12h, 90d, or at 2027-01-01.", show_default="never")
+]
+SwappedForKey = Annotated[
+    bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default="as the team's")
+]
+
+
 @app.writes()
 async def create(
     database: "Database",
     workspace: Workspace = None,
-    team: Annotated[
-        str | None,
-        typer.Option(
-            "--team", "-t", metavar="NAME|ID", help="Bind the key to one team.", show_default="workspace-wide"
-        ),
-    ] = None,
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SCOPE", parser=_scope, help="submit, read, edit, admin; may be repeated.", show_default="submit"
-        ),
-    ] = None,
+    team: BoundTeam = None,
+    scope: Scopes = None,
     name: Annotated[str, typer.Option(help="Purpose of the key.")] = "command line",
-    expires: Annotated[
-        Time | None,
-        typer.Option(metavar="TIME", parser=_end, help="In 12h, 90d, or at 2027-01-01.", show_default="never"),
-    ] = None,
-    channels_swapped: Annotated[
-        bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default="as the team's")
-    ] = None,
+    expires: Expires = None,
+    channels_swapped: SwappedForKey = None,
 ) -> Result:
     """Create a key and show its secret, once, with a curl line that uses it.
 
@@ -102,21 +105,24 @@ async def create(
     owner = (match.workspace_id, bound.team_id if bound else None)
     end = expires.value if expires else None
     key, secret = await keys.create(database, *owner, scopes, name, end, channels_swapped)
-    example = None
-    if bound is None:
-        # A submission with a workspace-wide key needs a team.
-        teams = await directory.list_teams(database, match.workspace_id)
-        example = teams[0] if teams else await lookup.team(database, match.workspace_id, lookup.DEFAULT, create=True)
-    if "submit" in scopes:
-        line = submit_command(secret, example.team_id if example else None)
-    else:
-        line = list_command(secret, "calls" if "read" in scopes else "keys")
+    curl = await _curl(database, key, secret)
     expiry = (f"It expires at {moment(key.expires_at)}.",) if key.expires_at else ()
     lines = (
         *(f"Key {key.key_id} ({', '.join(scopes)}) of workspace {match.name!r}", *_secret(secret), *expiry),
-        *("\nTry it (the service must be up):\n", data_line(line)),
+        *("\nTry it (the service must be up):\n", data_line(curl)),
     )
-    return Result({"key": key, "secret": secret, "curl": line}, lines)
+    return Result({"key": key, "secret": secret, "curl": curl}, lines)
+
+
+async def _curl(database: "Database", key: "KeyInfo", secret: str) -> str:
+    """Return a command that uses the key. For a workspace-wide key, a submission needs a team: one is created."""
+    example = None
+    if key.team_id is None:
+        teams = await directory.list_teams(database, key.workspace_id)
+        example = teams[0] if teams else await lookup.team(database, key.workspace_id, lookup.DEFAULT, create=True)
+    if "submit" in key.scopes:
+        return submit_command(secret, example.team_id if example else None)
+    return list_command(secret, "calls" if "read" in key.scopes else "keys")
 
 
 def _secret(secret: str) -> tuple[Text, str]:

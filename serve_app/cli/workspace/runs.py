@@ -21,7 +21,7 @@ from serve_app.cli.ui.table import Table, table
 from serve_app.cli.workspace import comparison as report
 from serve_app.cli.workspace.gold import join_names, libraries, load_gold_set, parse_set_name
 from serve_app.experiments.compared_calls import with_long_timeout
-from serve_app.experiments.configuration import SettingRefused, check, parse
+from serve_app.experiments.configuration import Changes, SettingRefused, check, parse
 from serve_app.experiments.selection import CallSelection, choose
 from serve_app.settings import Settings
 
@@ -64,17 +64,21 @@ class Difference:
     corrected: bool
 
 
+OtherRun = Annotated[
+    str | None,
+    typer.Argument(metavar="[OTHER]", help="Another run to compare it with.", show_default="the records"),
+]
+GoldOfBoth = Annotated[
+    str | None, typer.Option(metavar="SET", help="Measure both against this gold set: NAME or NAME@VERSION.")
+]
+
+
 @app.reads()
 async def compare(
     scope: Scope,
     name: RunName,
-    other: Annotated[
-        str | None,
-        typer.Argument(metavar="[OTHER]", help="Another run to compare it with.", show_default="the records"),
-    ] = None,
-    gold: Annotated[
-        str | None, typer.Option(metavar="SET", help="Measure both against this gold set: NAME or NAME@VERSION.")
-    ] = None,
+    other: OtherRun = None,
+    gold: GoldOfBoth = None,
     by: report.By = "wer",
     worst: report.Worst = 5,
     price_per_hour: report.Price = None,
@@ -93,30 +97,23 @@ async def compare(
 
       switchboard runs compare tiny base --gold returns
     """
-    from pipeline.evaluation.compare import compare as compared
     from serve_app.experiments.compare_runs import material
 
     request, calls, truths, people = await _load(scope, name, other, gold)
-    run, comparison = request.run, None
     with libraries():
-        differences = [_difference(call) for call in calls]
-        if gold:
-            scoring, price = material(request, calls, truths, people), report.price(price_per_hour)
-            prices = {} if price is None else {candidate.name: price for candidate in (run, request.other) if candidate}
-            comparison = compared(scoring.truths, scoring.sides, scoring.facts, prices, report.progress)
-            if not any(system.scores for system in comparison.systems):
-                raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
-            if csv_ is not None:
-                report.write_csv(comparison, csv_)
-        against = None if comparison is None else report.as_json(comparison, by, worst)
-        lines = _compared_lines(request, differences, worst if comparison is None else 0)
-        notes = []
+        differences, notes = [_difference(call) for call in calls], []
         if replaced := sum(difference.words is None for difference in differences):
             notes.append(f"{counted(replaced, 'call')} left out: the recording was replaced.")
-        if comparison is not None:
-            lines += ["", *report.lines(comparison, by, worst)]
-            notes += report.notes(comparison)
-    return Result({"run": run, "other": request.other, "calls": differences, "against_gold": against}, lines, notes)
+        data = {"run": request.run, "other": request.other, "calls": differences}
+        if not gold:
+            return Result({**data, "against_gold": None}, _compared_lines(request, differences, worst), notes)
+        scoring = material(request, calls, truths, people)
+        nothing = f"No call of run {request.run.name} is in the gold set {gold}."
+        priced = [run.name for run in (request.run, request.other) if run]
+        comparison = report.measure(scoring, priced, price_per_hour, csv_, nothing)
+        lines = [*_compared_lines(request, differences, 0), "", *report.lines(comparison, by, worst)]
+        against = report.as_json(comparison, by, worst)
+        return Result({**data, "against_gold": against}, lines, [*notes, *report.notes(comparison)])
 
 
 async def require_run(database: "Database", workspace: "Workspace", name: str) -> "Run":
@@ -197,29 +194,35 @@ NewRun = Annotated[
     typer.Argument(metavar="NAME", parser=parse_new("a run"), help="Letters, digits, dots, dashes and underscores."),
 ]
 
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="GROUP.NAME=VALUE",
+        help="A changed setting: asr.model=whisper-tiny.en. Repeatable.",
+        show_default="same settings as live",
+    ),
+]
+Until = Annotated[Time | None, typer.Option(metavar="TIME", parser=parse_time, help="Calls started before.")]
+Language = Annotated[str | None, typer.Option(metavar="CODE", help="Calls in this language (ISO 639-1).")]
+Gold = Annotated[str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.")]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000")
+]
+
 
 @app.writes()
 async def create(
     scope: Scope,
     name: NewRun,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="GROUP.NAME=VALUE",
-            help="A changed setting: asr.model=whisper-tiny.en. Repeatable.",
-            show_default="same settings as live",
-        ),
-    ] = None,
+    set_: Sets = None,
     team: Team = None,
     since: Since = None,
-    until: Annotated[Time | None, typer.Option(metavar="TIME", parser=parse_time, help="Calls started before.")] = None,
-    language: Annotated[str | None, typer.Option(metavar="CODE", help="Calls in this language (ISO 639-1).")] = None,
-    gold: Annotated[str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.")] = None,
+    until: Until = None,
+    language: Language = None,
+    gold: Gold = None,
     call: CallIds = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of calls, the latest first.", show_default="2,000")
-    ] = None,
+    limit: Limit = None,
     watch: Watch = False,
 ) -> Result:
     """Create a run over completed calls, with the settings that differ from live.
@@ -233,34 +236,35 @@ async def create(
 
       switchboard runs create checked --gold returns --set asr.beam_size=1
     """
+    changes = _changes(set_ or [])
+    period = (await moment_of(scope.database, since), await moment_of(scope.database, until))
+    of_gold = parse_set_name(gold) if gold else None
+    selection = CallSelection(tuple(call or ()), of_gold, *period, await scope.team_id(team), language, limit)
+    chosen = await _choose(scope, selection, gold)
+    run, left_out = await runs.create(scope.database, scope.id, name, changes, chosen)
+    notes = [f"Created run {run.name}: {counted(run.calls, 'call')}, {_set(run)}."]
+    notes += [f"Left out because they are not completed: {join_names(left_out)}."] if left_out else []
+    if not watch:
+        return Result({"run": run, "left_out": left_out}, notes=notes)
+    err().print("\n".join(notes), markup=False)
+    return await show(scope, run.name, watch=True)
+
+
+def _changes(settings: list[str]) -> Changes:
     try:
-        changes = check(parse(set_ or []), Settings())
+        return check(parse(settings), Settings())
     except SettingRefused as error:
         raise CommandError(str(error), "SETTINGS.md lists them.", USAGE) from None
-    selection = CallSelection(
-        call_ids=tuple(call or ()),
-        gold=parse_set_name(gold) if gold else None,
-        started_from=await moment_of(scope.database, since),
-        started_before=await moment_of(scope.database, until),
-        team_id=await scope.team_id(team),
-        language=language,
-        limit=limit,
-    )
+
+
+async def _choose(scope: Scope, selection: CallSelection, gold: str | None) -> list[UUID]:
     try:
         chosen = await choose(scope.database, with_long_timeout(Reader(scope.id)), selection)
     except NoSuchSet:
         raise CommandError(f"No gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE) from None
     if not chosen:
         raise CommandError("No completed call matches.", "`switchboard calls list` shows calls.", FAILED)
-    run, left_out = await runs.create(scope.database, scope.id, name, changes, chosen)
-    notes = [f"Created run {run.name}: {counted(run.calls, 'call')}, {_set(run)}."]
-    if left_out:
-        notes.append(f"Left out because they are not completed: {join_names(left_out)}.")
-    if not watch:
-        return Result({"run": run, "left_out": left_out}, notes=notes)
-    for note in notes:
-        err().print(note, markup=False)
-    return await show(scope, run.name, watch=True)
+    return chosen
 
 
 @app.reads()

@@ -52,6 +52,10 @@ def _limit(kind: type[float]) -> Callable[[str], Any]:
     return parse
 
 
+def _limit_option(metavar: str, kind: type[float], text: str) -> Any:
+    return typer.Option(metavar=f"{metavar}|{NONE}", parser=_limit(kind), help=text)
+
+
 def _part(text: str) -> "TemplatePart":
     from pipeline.domain.summaries import TemplatePart
 
@@ -271,16 +275,9 @@ async def priority(
 @app.setting("requests", "tokens", "cost")
 async def budget(
     scope: Scope,
-    requests: Annotated[
-        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Requests to the model per day.")
-    ] = None,
-    tokens: Annotated[
-        Any, typer.Option(metavar="N|none", parser=_limit(int), help="Tokens of requests and responses per day.")
-    ] = None,
-    cost: Annotated[
-        Any,
-        typer.Option(metavar="AMOUNT|none", parser=_limit(float), help="Cost per day, in the currency of the prices."),
-    ] = None,
+    requests: Annotated[Any, _limit_option("N", int, "Requests to the model per day.")] = None,
+    tokens: Annotated[Any, _limit_option("N", int, "Tokens of requests and responses per day.")] = None,
+    cost: Annotated[Any, _limit_option("AMOUNT", float, "Cost per day, in the currency of the prices.")] = None,
 ) -> Result:
     """Show today's use of the language model (UTC); show or change its daily limits.
 
