@@ -49,12 +49,12 @@ async def create_key(visit: Visit) -> Response:
     try:
         key, secret = await keys.create(
             visit.database,
-            visit.viewer.workspace_id,
+            visit.home,
             team,
             scopes,
             name,
             by=by,
-            key_id=new_id(visit.viewer.workspace_id, uuid_of(form.get("id"))),
+            key_id=new_id(visit.home, uuid_of(form.get("id"))),
         )
     except keys.KeyExists:
         return visit.go(PAGE)
@@ -102,7 +102,7 @@ async def judge_voice(visit: Visit) -> Response:
         raise NotUnderstood
     if visit.viewer.team_id is not None:
         raise NotAllowed(sentences.OF_ALL_TEAMS)
-    home, call_id = visit.viewer.workspace_id, visit.id()
+    home, call_id = visit.home, visit.id()
     policy = visit.site.settings.voices()
     try:
         await voiceprints.show(visit.database, call_id, home)
@@ -117,13 +117,13 @@ async def judge_voice(visit: Visit) -> Response:
 async def delete_call(visit: Visit) -> Response:
     """Erase a call, then show the list of calls."""
     by, voices = actor(visit), visit.site.settings.voices()
-    await erase.erase_call(visit.database, visit.viewer.workspace_id, visit.id(), voices, by)
+    await erase.erase_call(visit.database, visit.home, visit.id(), voices, by)
     return visit.go("/calls")
 
 
 async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID, detail: str = "") -> None:
     """Log a change before it is made. Raises `NotAdmin` if the session has lost the scope."""
-    async with admin_log.changing(visit.database, visit.viewer.workspace_id, by) as change:
+    async with admin_log.changing(visit.database, visit.home, by) as change:
         await change.note(action, kind, object_id, "", detail, visit.viewer.team_id)
 
 
@@ -135,8 +135,8 @@ async def _key(visit: Visit) -> KeyInfo:
 
 async def endpoint_of(visit: Visit, endpoint_id: UUID) -> Endpoint:
     """Return an endpoint that the viewer may see. Raises `NotFound`."""
-    for endpoint in await endpoints.list_endpoints(visit.database, visit.viewer.workspace_id):
-        if endpoint.endpoint_id == endpoint_id and visit.viewer.team_id in (None, endpoint.team_id):
+    for endpoint in await endpoints.list_endpoints(visit.database, visit.home):
+        if endpoint.endpoint_id == endpoint_id and visit.sees(endpoint.team_id):
             return endpoint
     raise NotFound
 
@@ -151,8 +151,8 @@ def uuid_of(text: str | None) -> UUID | None:
 
 async def workspace(visit: Visit) -> Response:
     """Render the page. It shows no secrets, and URLs without their query."""
-    database, home, team = visit.database, visit.viewer.workspace_id, visit.viewer.team_id
-    hooks = [hook for hook in await endpoints.list_endpoints(database, home) if team in (None, hook.team_id)]
+    database, home = visit.database, visit.home
+    hooks = [hook for hook in await endpoints.list_endpoints(database, home) if visit.sees(hook.team_id)]
     urls = {hook.endpoint_id: shown(hook.url) for hook in hooks}
     deliveries = await event_views.list_deliveries(database, home, limit=MAX_DELIVERIES) if hooks else []
     return visit.page(
@@ -162,11 +162,11 @@ async def workspace(visit: Visit) -> Response:
         types=type_names(),
         parts=PARTS,
         scopes=("submit", "read", "edit", "admin"),
-        keys=[key for key in await keys.list_keys(database, home) if team in (None, key.team_id)],
+        keys=[key for key in await keys.list_keys(database, home) if visit.sees(key.team_id)],
         endpoints=hooks,
         urls=urls,
         standings=await event_views.standings(database, home),
         deliveries=[delivery for delivery in deliveries if delivery.endpoint_id in urls],
-        voices=await voiceprints.list_(database, home, MAX_VOICES) if team is None else [],
+        voices=await voiceprints.list_(database, home, MAX_VOICES) if visit.sees(None) else [],
         teams={row.team_id: row.name for row in await directory.list_teams(database, home)},
     )

@@ -37,7 +37,7 @@ async def call(visit: Visit) -> Response:
     team = next(
         (
             team_.name
-            for team_ in await directory.list_teams(visit.database, visit.viewer.workspace_id)
+            for team_ in await directory.list_teams(visit.database, visit.home)
             if team_.team_id == record.call.team_id
         ),
         None,
@@ -82,9 +82,8 @@ async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
     """Return the options of the forms, and names by the ids in edits."""
     members = []
     if visit.viewer.may_edit or record.edits:
-        members = await directory.list_members(visit.database, visit.viewer.workspace_id)
-    team = visit.viewer.team_id
-    offered = [member for member in members if team in (None, member.team_id) or member.team_id is None]
+        members = await directory.list_members(visit.database, visit.home)
+    offered = [member for member in members if member.team_id is None or visit.sees(member.team_id)]
     contact_ids = {
         UUID(str(id_))
         for edit in record.edits
@@ -97,9 +96,7 @@ async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
         contact.contact_id: contact.name or contact.company or contact.phone or contact.email for contact in contacts
     }
     needs_choices = visit.viewer.may_edit and (record.answers or record.trackers)
-    asked = (
-        await questions.list_questions(visit.database, visit.reader, visit.viewer.workspace_id) if needs_choices else []
-    )
+    asked = await questions.list_questions(visit.database, visit.reader, visit.home) if needs_choices else []
     return {
         "choices": {question.question.key: list(question.question.choices) for question in asked},
         "shown_answer": shown_answer,

@@ -68,9 +68,8 @@ def _shown_list(visit: Visit, form: dict[str, str], page: "_Listed") -> dict[str
 
 async def _filters(visit: Visit, form: dict[str, str], query: str) -> dict[str, Any]:
     """Return what the form of filters shows. `query`: of the current filters."""
-    teams = [] if visit.viewer.team_id else await directory.list_teams(visit.database, visit.viewer.workspace_id)
-    members = await directory.list_members(visit.database, visit.viewer.workspace_id)
-    members = [member for member in members if visit.viewer.team_id in (None, member.team_id) or member.team_id is None]
+    teams = [] if visit.viewer.team_id else await directory.list_teams(visit.database, visit.home)
+    members = await visit.members()
     answers, scores = await outcomes.choices(visit)
     views = await saved_views.list_views(visit.database, visit.reader)
     return {

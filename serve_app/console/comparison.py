@@ -37,7 +37,7 @@ async def comparison(visit: Visit) -> Response:
     shared |= {"runs": found_runs, "at_work": any(each.state == "running" for each in found_runs)}
     if gold_set is None:
         return visit.page("comparison.html", **shared)
-    key = (visit.viewer.workspace_id, gold_set.set_id, None)
+    key = (visit.home, gold_set.set_id, None)
     comparisons = visit.site.tools.comparisons
     scaling = visit.site.settings.scaling
     live = partial(compared_calls.live_input, visit.database, visit.reader, gold_set, scaling, RECORD, MAX_CALLS)
@@ -55,7 +55,7 @@ async def _sets(visit: Visit) -> list[GoldSet]:
     """List gold sets. They are workspace-wide: viewers limited to one team see none."""
     if visit.viewer.team_id is not None:
         return []
-    return await gold_sets.list_sets(visit.database, visit.viewer.workspace_id)
+    return await gold_sets.list_sets(visit.database, visit.home)
 
 
 def chosen_set(sets: list[GoldSet], reference: str) -> GoldSet | None:

@@ -21,7 +21,7 @@ Group = tuple[str, list[tuple[str, str]]]  # a heading, and values with display 
 async def choices(visit: Visit) -> tuple[list[Group], list[Group]]:
     """Return the options of the filters by answer and by score."""
     say = visit.wording.say
-    defined = await questions.list_defined(visit.database, visit.reader, visit.viewer.workspace_id)
+    defined = await questions.list_defined(visit.database, visit.reader, visit.home)
     answers, scores = [], []
     for item in defined:
         if isinstance(item, StoredQuestion):
@@ -101,7 +101,7 @@ async def card_scores(visit: Visit, zone: str, mondays: Sequence[date]) -> list[
     scope, count = (visit.database, visit.reader), len(mondays)
     by_team = await score_weeks(*scope, zone, count)
     by_member = await score_weeks(*scope, zone, count, "member")
-    cards = await questions.list_scorecards(*scope, visit.viewer.workspace_id)
+    cards = await questions.list_scorecards(*scope, visit.home)
     titles = {card.scorecard.key: card.scorecard.title for card in cards}
 
     def in_order(scores: Iterable[ScoreWeek]) -> tuple[ScoreWeek | None, ...]:

@@ -25,13 +25,11 @@ T = TypeVar("T")
 
 async def people(visit: Visit) -> Response:
     """Render teams and members. A viewer limited to one team sees that team and workspace-wide members."""
-    home, team_id = visit.viewer.workspace_id, visit.viewer.team_id
-    teams = [team for team in await directory.list_teams(visit.database, home) if team_id in (None, team.team_id)]
-    members = await directory.list_members(visit.database, home)
+    teams = [team for team in await directory.list_teams(visit.database, visit.home) if visit.sees(team.team_id)]
     return visit.page(
         "people.html",
         teams=teams,
-        members=[member for member in members if team_id in (None, member.team_id) or member.team_id is None],
+        members=await visit.members(),
         names={team.team_id: team.name for team in teams},
         new_team=uuid4(),
         new_member=uuid4(),
@@ -42,7 +40,7 @@ async def create_team(visit: Visit) -> Response:
     by, form = actor(visit), await read_form(visit.request)
     _require_workspace_key(visit)
     new = _body(bodies.NewTeam, form, idempotency_key=form.get("id"), channels_swapped="channels_swapped" in form)
-    home = visit.viewer.workspace_id
+    home = visit.home
     team_id = new_id(home, new.idempotency_key)
     creation = directory.create_team(visit.database, home, new.name, team_id, new.channels_swapped, by)
     return await _back(visit, creation)
@@ -73,14 +71,14 @@ async def create_member(visit: Visit) -> Response:
     new = _body(
         bodies.NewMember, form, user_id=chosen or form.get("id"), team_id=_team_id(visit, form), aliases=_aliases(form)
     )
-    fields = (visit.viewer.workspace_id, new.name, new.user_id, new.team_id, new.aliases)
+    fields = (visit.home, new.name, new.user_id, new.team_id, new.aliases)
     return await _back(visit, directory.add_member(visit.database, *fields, by=by, new=True), chosen)
 
 
 async def edit_member(visit: Visit) -> Response:
     member = await _member(visit)
     actor(visit)
-    teams = await directory.list_teams(visit.database, visit.viewer.workspace_id)
+    teams = await directory.list_teams(visit.database, visit.home)
     return visit.page("edit_member.html", member=member, teams=teams)
 
 

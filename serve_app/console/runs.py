@@ -40,7 +40,7 @@ async def run(visit: Visit) -> Response:
     shared = await _about(visit, run_)
     if "progress" in visit.request.query_params:
         return visit.page("run.html", **shared, only_state=True)
-    sets = await gold_sets.list_sets(visit.database, visit.viewer.workspace_id)
+    sets = await gold_sets.list_sets(visit.database, visit.home)
     every = await runs.list_runs(visit.database, visit.reader)
     other = await _run(visit, asked["other"]) if asked["other"] else None
     comparison = ComparisonRequest(run_, other, chosen_set(sets, asked["gold"]))
@@ -68,7 +68,7 @@ async def move(visit: Visit) -> Response:
     if name not in MOVES:
         raise NotFound
     try:
-        await MOVES[name](visit.database, visit.viewer.workspace_id, run_.run_id, by)
+        await MOVES[name](visit.database, visit.home, run_.run_id, by)
     except runs.RunRefused as error:
         now = await _run(visit, run_.run_id)
         if (now.promoted_at is not None) != (name == "promote"):

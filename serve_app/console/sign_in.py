@@ -41,7 +41,7 @@ async def open_session(visitor: Visitor) -> Response:
 
 
 async def close_session(visit: Visit) -> Response:
-    await console_sessions.revoke(visit.database, visit.viewer.session_id, visit.viewer.workspace_id, visit.viewer)
+    await console_sessions.revoke(visit.database, visit.viewer.session_id, visit.home, visit.viewer)
     response = visit.go("/sign-in")
     drop_session(visit.request, response)
     return response
@@ -49,7 +49,7 @@ async def close_session(visit: Visit) -> Response:
 
 async def sessions(visit: Visit) -> Response:
     """List the sessions of the viewer's key; for administrators, all that they may end."""
-    home = visit.viewer.workspace_id
+    home = visit.home
     open_sessions = await console_sessions.list_sessions(visit.database, home, visit.viewer)
     teams = {team.team_id: team.name for team in await directory.list_teams(visit.database, home)}
     return visit.page("sessions.html", sessions=open_sessions, teams=teams)

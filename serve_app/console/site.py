@@ -16,7 +16,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from db.core.database import OUTAGES, Database, Reader
+from db.workspace import directory
 from db.workspace import sessions as console_sessions
+from db.workspace.directory import DirectoryMember
 from db.workspace.sessions import Viewer
 from serve_app.console import charts, labels, sentences
 from serve_app.console.guard import drop_session, session_of
@@ -245,9 +247,23 @@ class Visit(Visitor):
         return super()._context() | {"viewer": self.viewer}
 
     @property
+    def home(self) -> UUID:
+        """The viewer's workspace."""
+        return self.viewer.workspace_id
+
+    @property
     def reader(self) -> Reader:
         """Scope of the data that the viewer may see."""
-        return Reader(self.viewer.workspace_id, self.viewer.team_id)
+        return Reader(self.home, self.viewer.team_id)
+
+    def sees(self, team_id: UUID | None) -> bool:
+        """Return whether the viewer may see what belongs to a team; None: to the workspace."""
+        return self.viewer.team_id in (None, team_id)
+
+    async def members(self) -> list[DirectoryMember]:
+        """Return the members of the viewer's teams, and those without a team."""
+        members = await directory.list_members(self.database, self.home)
+        return [member for member in members if member.team_id is None or self.sees(member.team_id)]
 
     async def may_still_read(self) -> bool:
         """Return whether the session of a long response is still valid."""

@@ -41,7 +41,7 @@ async def voice(visit: Visit) -> Response:
     """
     if visit.viewer.team_id is not None:
         raise NotFound
-    await voiceprints.show(visit.database, visit.id(), visit.viewer.workspace_id)
+    await voiceprints.show(visit.database, visit.id(), visit.home)
     record = await read(visit, None, machine=True)  # the voiceprint is of the detected agent
     spans = voice_spans(Conversation.of(record))
     if not record.recordings or record.layout is None or not spans:
@@ -86,7 +86,7 @@ async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | No
 async def _decoded(visit: Visit, request: SoundRequest, name: str) -> Stored | None:
     """Return the decoded sound; None while it is being decoded."""
     seconds = visit.site.settings.api.SOUND_WAIT_SECONDS
-    path = await visit.site.tools.sounds.get(request, visit.viewer.workspace_id, seconds)
+    path = await visit.site.tools.sounds.get(request, visit.home, seconds)
     return None if path is None else Stored(path.as_uri(), f'"{request.name}"', f"{visit.id()}-{name}")
 
 

@@ -31,7 +31,7 @@ async def tasks(visit: Visit) -> Response:
         page = await task_list.list_tasks(visit.database, visit.reader, task_filter, cursor, ROWS)
     except ValueError:  # also of the cursor
         raise NotUnderstood from None
-    members = await directory.list_members(visit.database, visit.viewer.workspace_id)
+    members = await directory.list_members(visit.database, visit.home)
     asked = {name: value for name, value in form.items() if value}
     done = {name: value for name, value in asked.items() if name != "done"} | ({} if form["done"] else {"done": "true"})
     return visit.page(

@@ -60,7 +60,7 @@ async def trends(visit: Visit) -> Response:
     """Render the last weeks of each team that the viewer may see."""
     zone = str(getattr(visit.wording.zone, "key", "UTC"))
     weeks = await team_weeks(visit.database, visit.reader, zone, WEEKS)
-    names = {team.team_id: team.name for team in await directory.list_teams(visit.database, visit.viewer.workspace_id)}
+    names = {team.team_id: team.name for team in await directory.list_teams(visit.database, visit.home)}
     today = datetime.now(visit.wording.zone).date()
     last = max((week.week for week in weeks), default=today - timedelta(days=today.weekday()))
     first = last - timedelta(weeks=WEEKS - 1)

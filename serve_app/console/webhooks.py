@@ -36,7 +36,7 @@ async def create_webhook(visit: Visit) -> Response:
     sealed = visit.site.settings.sealer().seal(secret)
     team = visit.viewer.team_id or uuid_of(form.get("team"))
     fields = (
-        visit.viewer.workspace_id,
+        visit.home,
         url,
         sealed,
         events,
@@ -44,7 +44,7 @@ async def create_webhook(visit: Visit) -> Response:
         team,
         _description(form),
         by,
-        new_id(visit.viewer.workspace_id, uuid_of(form.get("id"))),
+        new_id(visit.home, uuid_of(form.get("id"))),
     )
     try:
         endpoint = await endpoints.add(visit.database, *fields)
