@@ -16,7 +16,7 @@ from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Words, Workspace, parse_id
 from serve_app.cli.ui.output import Json, counted, fields, out, print_json
-from serve_app.cli.ui.resource import Group, Result, Scope, listing
+from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, listing
 from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
@@ -315,19 +315,17 @@ def export(
 
 @app.reads()
 async def reads(
-    database: "Database",
+    scope: AnyScope,
     call_id: CallId,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, the latest first.")] = 100,
-    workspace: Workspace = None,
 ) -> Result:
     """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
 
     A line counts the reads of a part of the call by a key within an hour. Lines are deleted after a year.
     Commands on this machine are not listed: they read the database directly.
     """
-    scope = await lookup.workspace_id(database, workspace) or core.EVERY_WORKSPACE
     return listing(
-        await access_log.list_reads(database, scope, call_id, limit),
+        await access_log.list_reads(scope.database, scope.id or core.EVERY_WORKSPACE, call_id, limit),
         ("!when", "times", "who", "!what", "how", "request"),
         lambda read: (read.last_at, read.count, read.name or read.key_id, read.what, read.detail, read.request_id),
         f"No reads of call {call_id}.",

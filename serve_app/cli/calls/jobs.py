@@ -6,12 +6,11 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
-from serve_app.cli.ui.options import Time, Workspace, moment_of, parse_id, parse_time
+from serve_app.cli.ui.options import Time, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, fields, moment
-from serve_app.cli.ui.resource import Group, Result, details, listing
+from serve_app.cli.ui.resource import AnyScope, Group, Result, details, listing
 from serve_app.cli.ui.table import Table
 from serve_app.records.advice import advice, waiting_advice
 
@@ -49,10 +48,9 @@ Since = Annotated[
 
 @app.reads()
 async def list_(
-    database: "Database",
+    scope: AnyScope,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
-    workspace: Workspace = None,
 ) -> Result:
     """List the latest jobs: state, stage, worker, attempts, crashes, next try, last error.
 
@@ -60,9 +58,8 @@ async def list_(
 
       switchboard jobs list --failed --limit 100 --json
     """
-    workspace_id = await lookup.workspace_id(database, workspace)
     return listing(
-        await views.list_jobs(database, workspace_id, "failed" if failed else None, limit),
+        await views.list_jobs(scope.database, scope.id, "failed" if failed else None, limit),
         ("!job", "!status", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
             *(job.job_id, Text(job.state, style=STYLES.get(job.state, "")), job.attempts),
@@ -90,11 +87,10 @@ def about(job: "JobSummary") -> str:
 
 @app.reads()
 async def failed(
-    database: "Database",
+    scope: AnyScope,
     code: Code = None,
     since: Since = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 50,
-    workspace: Workspace = None,
 ) -> Result:
     """List failed jobs, why they failed, and what to do about it.
 
@@ -102,8 +98,8 @@ async def failed(
 
       switchboard jobs failed --since 1d
     """
-    workspace_id, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
-    jobs = await retries.failed(database, workspace_id, code=code, since=start, limit=limit)
+    start = await moment_of(scope.database, since)
+    jobs = await retries.failed(scope.database, scope.id, code=code, since=start, limit=limit)
     answer = listing(
         jobs,
         ("!job", "!code", "!failed", "!call", "!kind", "why"),
@@ -124,7 +120,7 @@ def _selects(present: set[str]) -> bool:
 
 @app.checked(_selects)
 async def retry(
-    database: "Database",
+    scope: AnyScope,
     id_: Annotated[
         UUID | None,
         typer.Argument(
@@ -137,7 +133,6 @@ async def retry(
     waiting: Annotated[bool, typer.Option("--waiting", help="Retry waiting jobs now, instead of failed ones.")] = False,
     code: Code = None,
     since: Since = None,
-    workspace: Workspace = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be retried without doing it.")] = False,
 ) -> Result:
     """Retry failed jobs: a new job for each call, as if the same recording were submitted again.
@@ -150,13 +145,13 @@ async def retry(
 
       switchboard jobs retry --waiting --code recording_unreachable
     """
-    workspace_id, start = await lookup.workspace_id(database, workspace), await moment_of(database, since)
+    database, start = scope.database, await moment_of(scope.database, since)
     ids = None if id_ is None else [id_]
     if not waiting:
-        jobs = await retries.failed(database, workspace_id, code=code, since=start, ids=ids, limit=None)
+        jobs = await retries.failed(database, scope.id, code=code, since=start, ids=ids, limit=None)
         if jobs or id_ is None:
             return await _retry(database, jobs, dry_run)
-    due = await retries.waiting(database, workspace_id, code=code, since=start, ids=ids)
+    due = await retries.waiting(database, scope.id, code=code, since=start, ids=ids)
     if not due and id_ is not None:
         hint = "`switchboard jobs list` shows the states of jobs."
         raise CommandError(f"{id_} is neither a failed nor a waiting job.", hint, FAILED)

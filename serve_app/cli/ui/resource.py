@@ -1,7 +1,7 @@
 """Commands on the resources of a workspace: each is a coroutine that returns a `Result`; `Group` does the rest.
 
-The first parameter of a command is the open `Database`, or a `Scope`, which adds the option `--workspace`. The other
-parameters are typer's. `--json` prints the data of the result instead of its lines.
+The first parameter of a command is the open `Database`, or a `Scope` or `AnyScope`, which adds the option
+`--workspace`. The other parameters are typer's. `--json` prints the data of the result instead of its lines.
 """
 
 import inspect
@@ -56,6 +56,14 @@ class Scope:
 
     async def team_names(self) -> dict[UUID, str]:
         return await lookup.team_names(self.database, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyScope:
+    """The workspace that `--workspace` names; None: all of them."""
+
+    database: "Database"
+    id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ class Group(typer.Typer):
     def _add(self, work: Command, exclusive: Sequence[str], writes: Callable[[set[str]], bool]) -> Command:
         first, *parameters = inspect.signature(work).parameters.values()
         defaults = {option.name: option.default for option in parameters if option.default is not option.empty}
-        has_scope = first.annotation is Scope
+        has_scope = first.annotation in (Scope, AnyScope)
 
         def command(**values: Any) -> None:
             as_json, workspace = values.pop("json_"), values.pop("workspace") if has_scope else None
@@ -146,7 +154,7 @@ class Group(typer.Typer):
             _refuse_together(exclusive, present)
 
             async def run(database: "Database") -> Result:
-                scope = Scope(database, await lookup.workspace(database, workspace)) if has_scope else database
+                scope = await _first(first.annotation, database, workspace)
                 try:
                     return await work(scope, **values)
                 except tuple(self._refusals) as error:
@@ -169,6 +177,12 @@ class Group(typer.Typer):
     def _refused(self, error: Exception) -> CommandError:
         advice, exit_code = next(value for kind, value in self._refusals.items() if isinstance(error, kind))
         return CommandError(sentence(error), advice, exit_code)
+
+
+async def _first(kind: Any, database: "Database", workspace: str | None) -> Any:
+    if kind is Scope:
+        return Scope(database, await lookup.workspace(database, workspace))
+    return AnyScope(database, await lookup.workspace_id(database, workspace)) if kind is AnyScope else database
 
 
 def sentence(error: Exception) -> str:

@@ -6,13 +6,12 @@ from uuid import UUID, uuid4
 import typer
 from rich.text import Text
 
-from db.workspace import directory, keys
 from serve_app.cli.ui import lookup, this_machine
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Time, Workspace, parse_id, parse_time
 from serve_app.cli.ui.output import moment
-from serve_app.cli.ui.resource import Group, Result, data_line, drop_none, listing
+from serve_app.cli.ui.resource import AnyScope, Group, Result, data_line, drop_none, listing
 
 if TYPE_CHECKING:
     from db.core.database import Database
@@ -152,16 +151,16 @@ def submit_command(secret: str, team_id: UUID | None) -> str:
 
 
 @app.reads()
-async def list_(database: "Database", workspace: Workspace = None) -> Result:
+async def list_(scope: AnyScope) -> Result:
     """List keys with their last use (to the minute) and expiry; of all workspaces without --workspace.
 
     Secrets are not stored and cannot be shown.
     """
-    owners = {owner.workspace_id: owner.name for owner in await directory.list_workspaces(database)}
-    for team in await directory.list_teams(database):
+    owners = {owner.workspace_id: owner.name for owner in await directory.list_workspaces(scope.database)}
+    for team in await directory.list_teams(scope.database):
         owners[team.team_id] = f"{owners[team.workspace_id]}, {team.name}"
     return listing(
-        await keys.list_keys(database, await lookup.workspace_id(database, workspace)),
+        await keys.list_keys(scope.database, scope.id),
         ("name", "!id", "!scopes", "!begins", "of", "!last used", "!ends"),
         lambda key: (
             *(key.name, key.key_id, " ".join(sorted(key.scopes)), f"{key.prefix}..."),

@@ -2,7 +2,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from db.workspace import directory, removal
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing

@@ -8,15 +8,13 @@ import typer
 
 from db.voices import voiceprints
 from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
-from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.options import Workspace, parse_id
+from serve_app.cli.ui.options import parse_id
 from serve_app.cli.ui.output import err, moment, out
-from serve_app.cli.ui.resource import Group, Result, Scope, listing
+from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, listing
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
-    from db.core.database import Database
     from db.voices.voiceprints import VoiceprintSummary
     from pipeline.domain.speech import Voiceprint
     from pipeline.domain.voices import VoicePolicy
@@ -85,9 +83,9 @@ async def list_(
 
 
 @app.reads()
-async def show(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+async def show(scope: AnyScope, call_id: CallId) -> Result:
     """Show one sample: its state, similar members, and its history."""
-    record = await voiceprints.show(database, call_id, await lookup.workspace_id(database, workspace))
+    record = await voiceprints.show(scope.database, call_id, scope.id)
     lines = [f"  {member.cosine:5.2f} like {member.name or member.user_id}" for member in record.likeness]
     for event in record.history:
         to = f" to {event.name or event.user_id}" if event.user_id else ""
@@ -96,34 +94,34 @@ async def show(database: "Database", call_id: CallId, workspace: Workspace = Non
 
 
 @app.writes()
-async def remove(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+async def remove(scope: AnyScope, call_id: CallId) -> Result:
     """Remove a sample, such as of a wrong person or swapped channels. It is stored but has no effect."""
-    return _result(await voiceprints.remove(database, call_id, *await _editing(database, workspace)))
+    return _result(await voiceprints.remove(scope.database, call_id, *_editing(scope)))
 
 
 @app.writes()
-async def restore(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+async def restore(scope: AnyScope, call_id: CallId) -> Result:
     """Restore a removed sample; it is enrolled like any other sample."""
-    return _result(await voiceprints.restore(database, call_id, *await _editing(database, workspace)))
+    return _result(await voiceprints.restore(scope.database, call_id, *_editing(scope)))
 
 
 @app.writes()
-async def approve(database: "Database", call_id: CallId, workspace: Workspace = None) -> Result:
+async def approve(scope: AnyScope, call_id: CallId) -> Result:
     """Approve a quarantined sample after listening to the call. It is then enrolled.
 
     The approval lasts until the call gets another recording; `remove` removes the sample again.
     """
     try:
-        return _result(await voiceprints.approve(database, call_id, *await _editing(database, workspace)))
+        return _result(await voiceprints.approve(scope.database, call_id, *_editing(scope)))
     except UnassignedVoiceprint as error:
         hint = f"Assign it first: `switchboard voiceprints assign {call_id} USER_ID`."
         raise CommandError("The voiceprint is not assigned to a member.", hint) from error
 
 
 @app.writes()
-async def assign(database: "Database", call_id: CallId, user_id: UserId, workspace: Workspace = None) -> Result:
+async def assign(scope: AnyScope, call_id: CallId, user_id: UserId) -> Result:
     """Assign a sample to a member if the submission has no userId. It overrides later submissions."""
-    return _result(await voiceprints.assign(database, call_id, user_id, *await _editing(database, workspace)))
+    return _result(await voiceprints.assign(scope.database, call_id, user_id, *_editing(scope)))
 
 
 @app.command()
@@ -166,9 +164,9 @@ def calibrate(
     out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False)
 
 
-async def _editing(database: "Database", workspace: str | None) -> tuple[str, "VoicePolicy", UUID | None]:
+def _editing(scope: AnyScope) -> tuple[str, "VoicePolicy", UUID | None]:
     """Return the editor, the options of voices, and the workspace; None: of the latest call with the id."""
-    return getpass.getuser(), Settings().voices(), await lookup.workspace_id(database, workspace)
+    return getpass.getuser(), Settings().voices(), scope.id
 
 
 def _result(sample: "VoiceprintSummary") -> Result:

@@ -10,11 +10,10 @@ from db.events import deliveries as event_views
 from db.events import endpoints as webhooks
 from db.events import upkeep
 from db.events.types import type_names
-from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
-from serve_app.cli.ui.options import Team, Time, Workspace, moment_of, parse_id, parse_time
+from serve_app.cli.ui.options import Team, Time, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, duration, fields, moment, print_json
-from serve_app.cli.ui.resource import Group, Result, Scope, details, listing
+from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, details, listing
 from serve_app.settings import Settings
 from serve_app.webhooks import payload, signing
 
@@ -127,11 +126,10 @@ async def create(
 
 
 @app.reads()
-async def list_(database: "Database", workspace: Workspace = None) -> Result:
+async def list_(scope: AnyScope) -> Result:
     """List endpoints: state, progress, and why one fails or is disabled."""
-    workspace_id = await lookup.workspace_id(database, workspace)
-    progress_by_id = await event_views.standings(database, workspace_id)
-    endpoints = await webhooks.list_endpoints(database, workspace_id)
+    progress_by_id = await event_views.standings(scope.database, scope.id)
+    endpoints = await webhooks.list_endpoints(scope.database, scope.id)
     rows = [(each, progress_by_id.get(each.endpoint_id, event_views.EndpointProgress())) for each in endpoints]
 
     def cells(row: "tuple[Endpoint, event_views.EndpointProgress]") -> tuple[Any, ...]:
@@ -328,7 +326,7 @@ def _event(text: str) -> UUID:
 
 @app.reads()
 async def deliveries(
-    database: "Database",
+    scope: AnyScope,
     endpoint: Annotated[
         UUID | None,
         typer.Argument(metavar="[ID]", parser=parse_endpoint, help="Only this endpoint.", show_default="all endpoints"),
@@ -341,7 +339,6 @@ async def deliveries(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
-    workspace: Workspace = None,
 ) -> Result:
     """List the latest deliveries: event, state, and the last response of the receiver.
 
@@ -353,8 +350,8 @@ async def deliveries(
 
       switchboard webhooks deliveries --call 7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210 --json
     """
-    workspace_id, state = await lookup.workspace_id(database, workspace), "failed" if failed else None
-    items = await event_views.list_deliveries(database, workspace_id, endpoint, state, call, limit)
+    state = "failed" if failed else None
+    items = await event_views.list_deliveries(scope.database, scope.id, endpoint, state, call, limit)
     return listing(
         items,
         ("!event", "!status", "#tries", "!occurred", "!type", "!call", "about"),

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from db.workspace import admin_log, directory, llm_usage, removal
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
