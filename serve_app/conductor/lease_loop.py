@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Generic, TypeVar
 
 from db.core.database import OUTAGES, Database
 
@@ -29,6 +29,7 @@ class LeaseLoop(ABC, Generic[L]):
         self._wake = asyncio.Event()
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
+        self._tasks: dict[asyncio.Task[None], L] = {}
         self._concluding: set[asyncio.Task[None]] = set()  # in the transaction that ends their claim
 
     @abstractmethod
@@ -36,12 +37,24 @@ class LeaseLoop(ABC, Generic[L]):
         """Return the loops by name. The first one claims work, and returns when `_drained`."""
 
     @abstractmethod
-    def _leased_tasks(self) -> list[tuple[L, "asyncio.Task[None]"]]:
-        """Return the leases that this process holds, each with its task."""
-
-    @abstractmethod
     async def _release(self, leases: list[L]) -> None:
         """Requeue what was claimed."""
+
+    def _begin(self, lease: L, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run the work on a lease as a task."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks[task] = lease
+        task.add_done_callback(self._end)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        del self._tasks[task]
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s: unexpected failure, the lease expires", self._label, exc_info=task.exception())
+
+    def _leased_tasks(self) -> list[tuple[L, "asyncio.Task[None]"]]:
+        """Return the leases that this process holds, each with its task."""
+        return [(lease, task) for task, lease in self._tasks.items()]
 
     def _on_outage(self) -> None:
         """React to a loop that could not reach the database."""

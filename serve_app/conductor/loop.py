@@ -136,7 +136,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             await self._publish()
         for lease in await self._claims.claim_suspect():
             self._running.suspect = lease.job.job_id
-            self._begin(lease)
+            self._begin_job(lease)
 
     async def _publish(self) -> None:
         """Store the heartbeat and the measured real-time factors, and charge for lost jobs."""
@@ -151,15 +151,15 @@ class ConductorLoop(LeaseLoop[Lease]):
     def _begin_all(self, leases: Sequence[Lease]) -> bool:
         """Start jobs; return whether there were any."""
         for lease in leases:
-            self._begin(lease)
+            self._begin_job(lease)
         return bool(leases)
 
-    def _begin(self, lease: Lease) -> None:
+    def _begin_job(self, lease: Lease) -> None:
         task = asyncio.create_task(self._runner.run(lease), name=f"call {lease.call.call_id}")
         self._running.add(lease, task)
-        task.add_done_callback(partial(self._end, lease))
+        task.add_done_callback(partial(self._end_job, lease))
 
-    def _end(self, lease: Lease, task: "asyncio.Task[None]") -> None:
+    def _end_job(self, lease: Lease, task: "asyncio.Task[None]") -> None:
         self._running.remove(lease.job.job_id, task)
         self._wake.set()
 

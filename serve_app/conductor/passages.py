@@ -33,15 +33,11 @@ class PassageLoop(LeaseLoop[DueCall]):
         self._compute = compute
         self._options = options
         self._store = store
-        self._running: dict[asyncio.Task[None], DueCall] = {}
         self._logged_at = -TROUBLE_SECONDS
         self._model: str | None = None  # of the index, once it is the configured one
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"embed": self._work} if self._options.on else {}
-
-    def _leased_tasks(self) -> list[tuple[DueCall, "asyncio.Task[None]"]]:
-        return [(due, task) for task, due in self._running.items()]
 
     async def _release(self, leases: list[DueCall]) -> None:
         await passages.release(self._database, leases)
@@ -53,12 +49,10 @@ class PassageLoop(LeaseLoop[DueCall]):
     async def _work(self) -> None:
         while not self._drained:
             self._wake.clear()
-            room = 0 if self._stopping or not await self._is_ours() else AT_ONCE - len(self._running)
+            room = 0 if self._stopping or not await self._is_ours() else AT_ONCE - len(self._tasks)
             claimed = await passages.claim(self._database, room, LEASE_SECONDS) if room > 0 else []
             for due in claimed:
-                task = asyncio.create_task(self._embed(due), name=f"passages {due.call_pk}")
-                self._running[task] = due
-                task.add_done_callback(self._end)
+                self._begin(due, self._embed(due), f"passages {due.call_pk}")
             if not claimed:
                 await self._sleep(POLL_SECONDS)
 
@@ -87,12 +81,6 @@ class PassageLoop(LeaseLoop[DueCall]):
     def _log_problem(self, trouble: str) -> None:
         self._logged_at = time.monotonic()
         log.error("%s", trouble)
-
-    def _end(self, task: "asyncio.Task[None]") -> None:
-        del self._running[task]
-        self._wake.set()
-        if not task.cancelled() and task.exception() is not None:
-            log.error("passages: unexpected failure, the lease runs out", exc_info=task.exception())
 
     async def _embed(self, due: DueCall) -> None:
         call_passages = passages_of(due.turns)

@@ -94,7 +94,6 @@ class RunLoop(LeaseLoop[RunLease]):
         self._settings = settings
         self._options = options
         self._name = worker_name()
-        self._running: dict[tuple[UUID, int], tuple[RunLease, asyncio.Task[None]]] = {}
         self._prepared: dict[UUID, PreparedRun] = {}
         self._preparing = asyncio.Lock()
         self._refused: dict[UUID, tuple[float, CallError | None]] = {}  # when, and why; None: worth a retry
@@ -104,9 +103,6 @@ class RunLoop(LeaseLoop[RunLease]):
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"claim": self._work}
-
-    def _leased_tasks(self) -> list[tuple[RunLease, "asyncio.Task[None]"]]:
-        return list(self._running.values())
 
     async def _release(self, leases: list[RunLease]) -> None:
         await run_calls.release(self._database, leases)
@@ -127,15 +123,13 @@ class RunLoop(LeaseLoop[RunLease]):
             self._wake.clear()
             await self._renew()
             await self._tidy()
-            room = 0 if self._stopping else self._options.calls_at_once - len(self._running)
+            room = 0 if self._stopping else self._options.calls_at_once - len(self._tasks)
             claimed = (
                 await run_calls.claim(self._database, self._name, room, self._options.lease_seconds) if room else []
             )
             for lease in claimed:
-                task = asyncio.create_task(self._conduct(lease), name=f"run {lease.run_id} call {lease.lease.call_pk}")
-                self._running[lease.key] = (lease, task)
-                task.add_done_callback(partial(self._end, lease.key))
-            if self._running or claimed:
+                self._begin(lease, self._conduct(lease), f"run {lease.run_id} call {lease.lease.call_pk}")
+            if self._tasks or claimed:
                 self._last_work_at = time.monotonic()
             elif time.monotonic() - self._last_work_at > IDLE_SECONDS:
                 self._close_engines()
@@ -143,10 +137,11 @@ class RunLoop(LeaseLoop[RunLease]):
                 await self._sleep(min(POLL_SECONDS, self._options.lease_seconds / 3))
 
     async def _renew(self) -> None:
-        leases = [lease for lease, _ in self._running.values()]
-        for key in await run_calls.renew(self._database, leases, self._options.lease_seconds) if leases else ():
-            if key in self._running:
-                self._lose(self._running[key][1])
+        leases = list(self._tasks.values())
+        lost = await run_calls.renew(self._database, leases, self._options.lease_seconds) if leases else ()
+        for lease, task in self._leased_tasks():
+            if lease.key in lost:
+                self._lose(task)
 
     async def _tidy(self) -> None:
         """Requeue calls of dead processes, and end runs whose calls were erased, at most every `TIDY_SECONDS`."""
@@ -156,12 +151,6 @@ class RunLoop(LeaseLoop[RunLease]):
         dead = [name for name in await run_calls.workers(self._database) if is_dead(name)]
         await run_calls.abandon(self._database, dead)
         await run_calls.end_emptied(self._database)
-
-    def _end(self, key: tuple[UUID, int], task: "asyncio.Task[None]") -> None:
-        self._running.pop(key, None)
-        self._wake.set()
-        if not task.cancelled() and task.exception() is not None:
-            log.error("run: unexpected failure, the lease expires", exc_info=task.exception())
 
     def _close_engines(self) -> None:
         for prepared in self._prepared.values():
@@ -229,7 +218,7 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _start(self, lease: RunLease) -> PreparedRun:
         """Start the engines of a run, and fix its configuration if no call of it has begun before."""
-        if not any(key[0] in self._prepared for key in self._running):
+        if not any(running.run_id in self._prepared for running in self._tasks.values()):
             self._close_engines()  # of the previous run: one set of engines at a time
         stored = lease.configuration and lease.configuration["settings"]
         try:

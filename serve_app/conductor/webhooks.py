@@ -56,14 +56,10 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         self._sealer = sealer
         self._poster = Poster(options, ca_file)
         self._lease_seconds = options.TIMEOUT_SECONDS + LEASE_MARGIN
-        self._sending: dict[asyncio.Task[None], Delivery] = {}
         self._done: Counter[DeliveryVerdict] = Counter()  # since they were last reported
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
-
-    def _leased_tasks(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
-        return [(delivery, task) for task, delivery in self._sending.items()]
 
     async def _release(self, leases: list[Delivery]) -> None:
         await outbox.release(self._database, leases)
@@ -75,15 +71,15 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
     async def _send(self) -> None:
         while not self._drained:
             self._wake.clear()
-            room = 0 if self._stopping else self._options.CONCURRENCY - len(self._sending)
-            busy = Counter(delivery.endpoint_id for delivery in self._sending.values())
+            room = 0 if self._stopping else self._options.CONCURRENCY - len(self._tasks)
+            busy = Counter(delivery.endpoint_id for delivery in self._tasks.values())
             claimed = (
                 await outbox.claim(self._database, room, self._options.ENDPOINT_CONCURRENCY, busy, self._lease_seconds)
                 if room
                 else []
             )
             for delivery in claimed:
-                self._begin(delivery)
+                self._begin(delivery, self._deliver(delivery), f"delivery {delivery.delivery_id}")
             if not claimed:
                 await self._sleep(self._options.POLL_SECONDS)
 
@@ -116,17 +112,6 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             counts = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(self._done.items()))
             log.info("events: %s; %d unsent, the oldest for %.0f s", counts or "none sent", unsent, oldest)
         self._done.clear()
-
-    def _begin(self, delivery: Delivery) -> None:
-        task = asyncio.create_task(self._deliver(delivery), name=f"delivery {delivery.delivery_id}")
-        self._sending[task] = delivery
-        task.add_done_callback(self._end)
-
-    def _end(self, task: "asyncio.Task[None]") -> None:
-        del self._sending[task]
-        self._wake.set()
-        if not task.cancelled() and task.exception() is not None:
-            log.error("events: a delivery failed unexpectedly, its lease expires", exc_info=task.exception())
 
     async def _deliver(self, delivery: Delivery) -> None:
         with work_context(_work_context_of(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
