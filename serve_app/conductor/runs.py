@@ -138,9 +138,9 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _renew(self) -> None:
         leases = list(self._tasks.values())
-        lost = await run_calls.renew(self._database, leases, self._options.lease_seconds) if leases else ()
+        expired = await run_calls.renew(self._database, leases, self._options.lease_seconds) if leases else ()
         for lease, task in self._leased_tasks():
-            if lease.key in lost:
+            if lease.key in expired:
                 self._lose(task)
 
     async def _tidy(self) -> None:
