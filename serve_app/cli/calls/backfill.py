@@ -86,8 +86,8 @@ def backfill(
     settings = chosen_settings(model, pipeline)
     check_models(settings)
     _check_folders(source, output)  # before Ray is started, to fail fast on invalid paths
-    job = _job(settings, source, output, country, time_zone)
     with _errors_as_advice(), _ray(settings, address) as cluster:
+        job = _job(settings, source, output, country, time_zone)
         hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
         progress = _run(job, hardware, pattern, failed, limit, json_)
     _report(progress, job.output, json_)
