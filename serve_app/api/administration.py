@@ -6,7 +6,6 @@ without a team require a key of the workspace.
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -25,6 +24,7 @@ from pipeline.errors import UnknownTeam
 from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Handler, Route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
+from serve_app.api.calls import now
 from serve_app.api.errors import AdminBodyRefused, IdTaken, InUse, LastKey, NoSuchObject, OutsideTeam
 from serve_app.api.queries import ChangeListQuery, KeyRevocationQuery, NoQuery
 from serve_app.http.json_body import Fault
@@ -171,7 +171,7 @@ async def list_keys(reading: Writing) -> Response:
 async def create_key(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.NewKey)
     team_id = _own_team(writing, body.team_id)
-    if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
+    if body.expires_at is not None and body.expires_at <= await now(writing):
         raise AdminBodyRefused([Fault("/expiresAt", "expiresAt is in the past. Set a time in the future.")])
     creation = keys.create(
         writing.database,

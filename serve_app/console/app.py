@@ -131,6 +131,7 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
                     removing.cancel()
         finally:
             site.questions.close()
+            await site.worker.close()
             await site.sounds.close()
 
     console = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)

@@ -21,6 +21,7 @@ from serve_app.console.site import (
 )
 from serve_app.experiments.comparison_cache import ComparisonQueueFull, ComparisonTimeout
 from serve_app.http.problems import BodyTooSlow, TooManyAtOnce, Unavailable
+from serve_app.http.worker import WorkerLost
 
 log = logging.getLogger("switchboard.console")
 
@@ -52,7 +53,7 @@ def install(console: FastAPI, site: Site) -> None:
 
     async def unavailable(request: Request, error: Exception) -> Response:
         if not isinstance(error, Unavailable | ComparisonQueueFull | TooManyAtOnce):
-            log.warning("PostgreSQL is unavailable: %s", type(error).__name__)
+            log.warning("PostgreSQL or the worker is unavailable: %s", type(error).__name__)
         response = page(request, 429 if isinstance(error, TooManyAtOnce) else 503, sentences.UNAVAILABLE)
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
@@ -75,7 +76,7 @@ def install(console: FastAPI, site: Site) -> None:
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
         BodyTooSlow: always(408, sentences.REFUSED),
-        **dict.fromkeys((Unavailable, TooManyAtOnce, *OUTAGES), unavailable),
+        **dict.fromkeys((Unavailable, TooManyAtOnce, WorkerLost, *OUTAGES), unavailable),
         HTTPException: other,
         Exception: always(500, sentences.CRASHED),
     }

@@ -25,6 +25,7 @@ from serve_app.http.admission import Admission, Watch
 from serve_app.http.auth import source_of
 from serve_app.http.options import Places, Work
 from serve_app.http.problems import BodyTooSlow
+from serve_app.http.worker import Worker
 from serve_app.records.transcripts import clock
 from serve_app.settings import Settings
 
@@ -38,6 +39,7 @@ STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies
 VISITORS = Places(total=64, per_workspace=4, per_key=4, waiting=8, seconds=2.0)  # per address, without a session
 LOOKUPS = Places(total=4, per_workspace=2, per_key=2, waiting=64, seconds=2.0)  # per address: of unknown sessions
+SEARCHED = ("text", "name")  # parameters that search for words
 FORM_SECONDS = 5.0  # max. time to receive a form of a visitor; then 408
 LONG_FORM_SECONDS = 15.0  # of a session
 RETRY_SECONDS = 5
@@ -85,6 +87,7 @@ class Site:
     sounds: "SoundFolder" = field(init=False)
     waveforms: "WaveformCache" = field(init=False)
     comparisons: "ComparisonCache" = field(init=False)
+    worker: Worker = field(default_factory=Worker)
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of recently valid sessions
 
     def __post_init__(self) -> None:
@@ -115,8 +118,10 @@ class Site:
                 async with self.places[Work.WRITE].place(*reader):
                     await receive_form(request, MAX_LONG_FORM_BYTES, LONG_FORM_SECONDS)
             visit = Visit(self, request, self.wording(request, viewer.time_zone), viewer)
+            searches = work is Work.READ and any(map(request.query_params.get, SEARCHED))
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(self.places[work].place(*reader))
+                places = self.places[Work.SEARCH if searches else work]
+                await stack.enter_async_context(places.place(*reader))
                 response = await page(visit)
                 if isinstance(response, StreamingResponse):
                     options = self.settings.api
