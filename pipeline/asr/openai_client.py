@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,9 +53,7 @@ class Client:
         self._url = below(base_url, "/audio/transcriptions")
         self._host = urlsplit(base_url).hostname or "?"
         self._key, self._model, self._seconds = key, model, seconds
-        self._http = open_client()
-        self._loop = asyncio.new_event_loop()  # of `_http`, which ends a request at its deadline
-        threading.Thread(target=self._loop.run_forever, name="recognition server", daemon=True).start()
+        self._http, self._loop = open_client(), _loop()
         self._detail, self._proved = 0, False  # index into `DETAIL`, and whether the server has accepted it
         self._down: tuple[float, str] = (-math.inf, "")  # until when not to send requests, and why
         self._lock = threading.Lock()
@@ -134,6 +133,14 @@ class Client:
         if reply.status in REJECTS_CLIENT or 300 <= reply.status < 400:
             return EngineUnavailable(f"The recognition server returns {status}. Check the server and its key.")
         return EngineError(f"The recognition server rejects this sound ({status}).")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of all clients, in its own thread: unlike a blocking request, one in a loop ends on time."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="recognition servers", daemon=True).start()
+    return loop
 
 
 def encoded(samples: Samples) -> bytes:

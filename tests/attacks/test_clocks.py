@@ -94,8 +94,9 @@ async def test_a_retry_comes_at_the_latest_when_the_clock_has_caught_up(hours: i
     await world.submit(recording_url=URL)
     await jobs.retry(world.database, await world.claim_one(), RecordingNotReady(), 600, counts_as_failure=True)
     await jump(world, hours)
-    assert len(await jobs.claim(world.database, "w2", 1, 60.0)) == (hours == AHEAD)
-    await jump(world, 2 * AHEAD)
+    if hours == BACK:
+        assert await jobs.claim(world.database, "w2", 1, 60.0) == []
+        await jump(world, 2 * AHEAD)
     assert len(await jobs.claim(world.database, "w2", 1, 60.0)) == 1
 
 

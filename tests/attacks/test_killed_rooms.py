@@ -170,8 +170,9 @@ async def check_edits(world: World, ledger: Ledger, http: httpx.AsyncClient) -> 
             is_there = shown[place] == new
             assert is_there == (new in applied), (call_id, place)
             assert is_there or place not in words
-            found = await http.get("/calls", params={"text": new})
-            assert len(found.json()["items"]) == is_there
+            if place % 5 == 0:
+                found = await http.get("/calls", params={"text": new})
+                assert len(found.json()["items"]) == is_there
     for call_id, texts in ledger.turns.items():
         record = await views.show_call(world.database, call_id, world.workspace_id)
         assert record is not None and record.transcript is not None
