@@ -118,7 +118,7 @@ class Site:
                 async with self.places[Work.WRITE].place(*reader):
                     await receive_form(request, MAX_LONG_FORM_BYTES, LONG_FORM_SECONDS)
             visit = Visit(self, request, self.wording(request, viewer.time_zone), viewer)
-            searches = work is Work.READ and any(map(request.query_params.get, SEARCHED))
+            searches = work is Work.READ and any(request.query_params.get(name) for name in SEARCHED)
             async with AsyncExitStack() as stack:
                 places = self.places[Work.SEARCH if searches else work]
                 await stack.enter_async_context(places.place(*reader))

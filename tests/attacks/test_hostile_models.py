@@ -105,9 +105,8 @@ def bounded(seconds: float = 30.0, most: int = 100 << 20) -> Iterator[None]:
 class Server:
     """A server of both protocols that responds to every request with `body`."""
 
-    body: Body = b""
-
     def __init__(self) -> None:
+        self.body: Body = b""
         self.requests: list[Request] = []
 
     async def respond(self, request: Request) -> Response:
