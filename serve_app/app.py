@@ -176,8 +176,8 @@ def build_intake(settings: Settings, release: str | None = None) -> Application:
         **replica_config(settings.scaling.intake, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
         ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release, ONE_LOOP)},
-        # Above CONCURRENCY Intake itself answers 503, as a problem document; Serve's limit is higher.
-        max_ongoing_requests=settings.limits.CONCURRENCY + settings.limits.QUEUE,
+        # Above its places Intake itself answers, as a problem document; Serve's limit is higher.
+        max_ongoing_requests=settings.limits.REQUESTS,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": settings.limits.RETRY_AFTER_SECONDS},
         max_surge_percent=100,  # a rolling update starts new replicas before it stops old ones

@@ -74,7 +74,7 @@ def standing(folder: Path) -> Iterator[SubmitStand]:
         settings = Settings(data_dir=folder, database_url=url, http={"port": free_port()}, limits=limits)
         prepare_environment(settings, url)
         secret = asyncio.run(new_key(url))
-        serve_intake(settings.http.port, settings.limits.CONCURRENCY)
+        serve_intake(settings.http.port, settings.limits.REQUESTS)
         yield SubmitStand(folder, url, settings.http.port, secret)
         stop_serve()
     finally:

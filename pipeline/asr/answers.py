@@ -4,6 +4,7 @@ Only `text` is always present. Some servers name languages in English, others by
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,11 @@ from pipeline.domain.speech import Word
 from pipeline.errors import EngineError
 from pipeline.language.identification import NAMES
 
+UNWRITTEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # controls, line breaks, direction marks
 UNKNOWN_CONFIDENCE = 0.5  # of a word without probability
 CODES = {name.lower(): code for code, name in NAMES.items()} | {code: code for code in NAMES}
+MAX_CHARACTERS, MAX_ITEMS = 20_000, 1_000  # of the text, and words or segments, of a chunk of 30 seconds
+MAX_VALUE = 1e6  # of times and log probabilities, also below 0
 BEYOND = 1.0  # seconds that a word time may be outside the sound: servers count the padding
 
 
@@ -32,10 +36,12 @@ class Transcription:
 
 def read(response: Mapping[str, Any], seconds: float) -> Transcription:
     """Parse the response for a chunk of `seconds`. Raises `EngineError` for invalid values."""
-    text = " ".join(str(response["text"]).split())
     try:
+        text = _clean(response["text"])
         segments = [dict(segment) for segment in response.get("segments") or ()]
         listed = [dict(word) for word in response.get("words") or [w for s in segments for w in s.get("words") or ()]]
+        if max(len(segments), len(listed)) > MAX_ITEMS or sum(len(word["word"]) for word in listed) > MAX_CHARACTERS:
+            raise ValueError(f"{len(segments)} segments and {len(listed)} words")
         weights = [max(_number(segment["end"]) - _number(segment["start"]), 0.01) for segment in segments]
         timed = _words(listed, segments, text, seconds) if listed and text else () if not text else None
         return Transcription(
@@ -45,8 +51,15 @@ def read(response: Mapping[str, Any], seconds: float) -> Transcription:
             _mean(segments, weights, "avg_logprob"),
             _mean(segments, weights, "no_speech_prob"),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise EngineError("The recognition server's response contains invalid times or values.") from error
+
+
+def _clean(text: str) -> str:
+    """Return the text without control characters, and single spaces between words."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"{len(text)} characters")
+    return " ".join(UNWRITTEN.sub(" ", text).split())
 
 
 def _mean(segments: Sequence[Mapping[str, Any]], weights: Sequence[float], key: str) -> float:
@@ -62,12 +75,12 @@ def _words(
     listed: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]], text: str, seconds: float
 ) -> tuple[Word, ...]:
     """Return the timed words; take their text from `text` if the words match, since word lists lack punctuation."""
-    timed = []
+    timed: list[Word] = []
     for entry in listed:
         start, end = _number(entry["start"]), _number(entry["end"])
         if not -BEYOND <= start <= end <= seconds + BEYOND:
             raise ValueError(f"a word from {start} to {end} in {seconds} s")
-        word_text = str(entry["word"]).strip()
+        word_text = _clean(entry["word"])
         if word_text:
             timed.append(Word(max(start, 0.0), end, word_text, _confidence(entry, segments)))
     written = in_words([f" {part}" for part in text.split()])
@@ -89,11 +102,11 @@ def _confidence(word: Mapping[str, Any], segments: Sequence[Mapping[str, Any]]) 
     around = [segment for segment in rated if _number(segment["start"]) <= middle <= _number(segment["end"])]
     if not around:
         return UNKNOWN_CONFIDENCE
-    return round(min(1.0, math.exp(_number(around[0]["avg_logprob"]))), 4)
+    return round(min(1.0, math.exp(min(0.0, _number(around[0]["avg_logprob"])))), 4)
 
 
 def _number(value: Any) -> float:
     number = float(value)
-    if not math.isfinite(number):
-        raise ValueError("not finite")
+    if not abs(number) <= MAX_VALUE:  # NaN is not either
+        raise ValueError("out of range")
     return number

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
@@ -23,7 +23,8 @@ from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError, EngineUnavailable
-from pipeline.net.endpoint import Address, ApiKey, bearer, below
+from pipeline.net.endpoint import Address, ApiKey
+from pipeline.net.post import Unreadable, list_models
 
 MAX_CHUNK_SECONDS = 30.0  # seconds of a chunk
 PROMPT_CHARACTERS = 600  # of names and terms: about 223 tokens, the limit of Whisper's prompt
@@ -135,17 +136,16 @@ class OpenAI:
         assert options.base_url is not None
         host, key = urlsplit(options.base_url).hostname, options.key
         try:
-            reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=PROBE_SECONDS)
-        except httpx.HTTPError as error:
+            status, names = list_models(options.base_url, key, PROBE_SECONDS)
+        except (httpx.HTTPError, TimeoutError, Unreadable) as error:
             raise EngineUnavailable(
                 f"{host} does not respond ({type(error).__name__}). Start the server, or fix SWITCHBOARD_ASR__BASE_URL."
             ) from None
-        if reply.status_code in (401, 403):
+        if status in (401, 403):
             sent = "this key" if key else "a request without a key"
-            raise EngineUnavailable(f"{host} returns {reply.status_code} to {sent}. Set SWITCHBOARD_ASR__API_KEY.")
-        if reply.status_code != 200:
-            return f"{options.model} at {host}, which does not list its models (it returns {reply.status_code})"
-        names = _names(reply)
+            raise EngineUnavailable(f"{host} returns {status} to {sent}. Set SWITCHBOARD_ASR__API_KEY.")
+        if status != 200:
+            return f"{options.model} at {host}, which does not list its models (it returns {status})"
         if options.model not in names:
             shown = ", ".join(names[:5]) or "none"
             raise EngineUnavailable(
@@ -236,10 +236,3 @@ class OpenAI:
             no_speech_probability=answer.no_speech_probability if timed else 1.0,
             compression=compression(timed, response.chunk),
         )
-
-
-def _names(reply: Any) -> list[str]:
-    try:
-        return [str(model["id"]) for model in reply.json()["data"]]
-    except (ValueError, KeyError, TypeError):
-        return []

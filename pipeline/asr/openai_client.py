@@ -4,14 +4,15 @@ https://platform.openai.com/docs/api-reference/audio/createTranscription. Server
 bare text. The client reduces the requested detail until the server accepts it, and remembers that.
 """
 
+import asyncio
 import io
-import json
 import logging
 import math
 import re
 import threading
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,8 +23,8 @@ from pydantic import SecretStr
 
 from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.errors import EngineError, EngineUnavailable
-from pipeline.net.endpoint import bearer, below, within
-from pipeline.net.post import MAX_RESPONSE_BYTES, Reply, TooLarge, exchange, pause
+from pipeline.net.endpoint import bearer, below
+from pipeline.net.post import Reply, Unreadable, exchange, open_client, pause
 
 BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # retried while time allows
 BUSY_TRIES = 6
@@ -52,7 +53,7 @@ class Client:
         self._url = below(base_url, "/audio/transcriptions")
         self._host = urlsplit(base_url).hostname or "?"
         self._key, self._model, self._seconds = key, model, seconds
-        self._http = httpx.Client(follow_redirects=False)  # the key is for this address only
+        self._http, self._loop = open_client(), _loop()
         self._detail, self._proved = 0, False  # index into `DETAIL`, and whether the server has accepted it
         self._down: tuple[float, str] = (-math.inf, "")  # until when not to send requests, and why
         self._lock = threading.Lock()
@@ -72,7 +73,7 @@ class Client:
             detail += 1
         if reply.status != 200:
             raise self._rejected(reply)
-        answer = _answer(reply.body)
+        answer = _answer(reply)
         with self._lock:
             self._detail, self._proved = max(detail, self._detail), True
         return answer
@@ -116,26 +117,30 @@ class Client:
     def _post(self, fields: Mapping[str, Any], sound: bytes, until: float) -> Reply:
         remaining = max(until - time.monotonic(), 0.001)
         file = {"file": ("chunk.flac", sound, "audio/flac")}
+        request = exchange(self._http, self._url, remaining, data=fields, files=file, headers=bearer(self._key))
         try:
-            return within(
-                remaining,
-                lambda: exchange(self._http, self._url, remaining, data=fields, files=file, headers=bearer(self._key)),
-            )
-        except TooLarge:
-            raise EngineError(
-                f"The recognition server's response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
-            ) from None
+            return asyncio.run_coroutine_threadsafe(request, self._loop).result()
+        except Unreadable as error:
+            raise EngineError(f"The recognition server's response {error}.") from None
         except (TimeoutError, httpx.TimeoutException):
             log.warning("the recognition server %s did not respond within %g s", self._host, self._seconds)
             raise EngineError(f"The recognition server did not respond within {self._seconds:g} s.") from None
 
     def _rejected(self, reply: Reply) -> EngineError:
         """Return the error without the server's own message, which may contain a part of the key."""
-        status = f"{reply.status}{code_of(reply.body)}"
+        status = f"{reply.status}{_code_of(reply)}"
         log.warning("the recognition server %s returns %s", self._host, status)
         if reply.status in REJECTS_CLIENT or 300 <= reply.status < 400:
             return EngineUnavailable(f"The recognition server returns {status}. Check the server and its key.")
         return EngineError(f"The recognition server rejects this sound ({status}).")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of all clients, in its own thread: unlike a blocking request, one in a loop ends on time."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="recognition servers", daemon=True).start()
+    return loop
 
 
 def encoded(samples: Samples) -> bytes:
@@ -154,21 +159,18 @@ def encoded(samples: Samples) -> bytes:
     return target.getvalue()
 
 
-def code_of(body: bytes) -> str:
+def _code_of(reply: Reply) -> str:
     """Return the error code of a response (" (invalid_api_key)"), which contains no key; empty without one."""
     try:
-        error = json.loads(body)["error"]
-        code = str(error.get("code") or error.get("type") or "")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        error = reply.json()["error"]
+        code = error.get("code") or error.get("type")
+    except (KeyError, TypeError, AttributeError):
         return ""
-    return f" ({code})" if _CODE.fullmatch(code) else ""
+    return f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""
 
 
-def _answer(body: bytes) -> dict[str, Any]:
-    try:
-        response = json.loads(body)
-    except ValueError:
-        response = None
+def _answer(reply: Reply) -> dict[str, Any]:
+    response = reply.json()
     if not isinstance(response, dict) or not isinstance(response.get("text"), str):
         raise EngineError("The recognition server's response is not a transcription.")
     return response

@@ -1,12 +1,8 @@
-from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import Annotated, TypeVar
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, PlainSerializer, SecretStr, SerializationInfo
 
-T = TypeVar("T")
 REVEAL = "reveal_secrets"  # key of a serialization context that writes secrets out
 
 
@@ -47,26 +43,3 @@ def below(base_url: str, path: str) -> str:
 
 def bearer(key: SecretStr | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
-
-
-def within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return or raise what `ask` does within `seconds`. Raises `TimeoutError`; `ask` then finishes unobserved.
-
-    `ask` runs in its own thread: a time limit on each read would not end a server that sends one byte a minute.
-    """
-    results: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            results.put((ask(), None))
-        except Exception as error:
-            results.put((None, error))
-
-    Thread(target=run, name="endpoint", daemon=True).start()
-    try:
-        result, error = results.get(timeout=max(0.0, seconds))
-    except Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]

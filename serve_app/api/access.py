@@ -30,7 +30,7 @@ from serve_app.http.camel_json import to_json
 from serve_app.http.limits import Buckets, read_body
 from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import TooManyRequests, Unavailable
-from serve_app.http.worker import Worker, WorkerLost
+from serve_app.http.worker import WorkerLost
 
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
@@ -48,7 +48,6 @@ class ApiRequest(Generic[Q]):
     options: ApiOptions
     tools: ReadTools
     check_run: "CheckRun"
-    worker: Worker
     voices: VoicePolicy
 
     @property
@@ -159,12 +158,11 @@ class Authorizer:
         tools: ReadTools,
         source: Callable[[Request], str],
         check_run: "CheckRun",
-        worker: Worker,
         voices: VoicePolicy,
     ) -> None:
         self._database = database
         self._options = options
-        self._shared = (options, tools, check_run, worker, voices)
+        self._shared = (options, tools, check_run, voices)
         self._source = source
         self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)

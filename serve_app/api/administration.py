@@ -5,7 +5,6 @@ without a team require a key of the workspace.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from pipeline.domain.insight import Contact
 from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
+from serve_app.api.calls import now
 from serve_app.api.errors import AdminBodyRefused, IdTaken, InUse, LastKey, NoSuchObject, OutsideTeam
 from serve_app.api.queries import ChangeListQuery, KeyRevocationQuery, NoQuery
 from serve_app.http.json_body import Fault
@@ -160,7 +160,7 @@ async def list_keys(reading: Writing) -> Response:
 async def create_key(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.NewKey)
     team_id = _own_team(writing, body.team_id)
-    if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
+    if body.expires_at is not None and body.expires_at <= await now(writing):
         raise AdminBodyRefused([Fault("/expiresAt", "expiresAt is in the past. Set a time in the future.")])
     fields = (body.scopes, body.name, body.expires_at, body.channels_swapped)
     key_id = new_id(writing.home, body.idempotency_key)

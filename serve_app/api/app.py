@@ -42,7 +42,6 @@ from serve_app.api.read_tools import open_tools
 from serve_app.http import problems
 from serve_app.http.auth import source_of
 from serve_app.http.options import Work
-from serve_app.http.worker import Worker
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
@@ -175,10 +174,8 @@ def build_api(
             database = await stack.enter_async_context(open_database())
             model = (embedding or EmbeddingOptions(), store)
             tools = await stack.enter_async_context(open_tools(database, options, decode, scratch_root, *model))
-            worker = Worker()
-            stack.push_async_callback(worker.close)
             source = partial(source_of, header=source_header)
-            authorizers[:] = [Authorizer(database, options, tools, source, check_run, worker, voices)]
+            authorizers[:] = [Authorizer(database, options, tools, source, check_run, voices)]
             yield
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)

@@ -49,7 +49,7 @@ async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
     as_of = await now(reading) - timedelta(seconds=ANSWER_SECONDS)
     page = (
         await call_list.list_calls(
-            reading.database, reading.reader, query.to_filter(), query.cursor, query.limit, reading.worker.run
+            reading.database, reading.reader, query.to_filter(), query.cursor, query.limit, reading.tools.worker.run
         )
         if query.meaning is None
         else await _by_meaning(reading, query.meaning)
@@ -65,7 +65,7 @@ async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page
     try:
         model, vector = await reading.tools.questions.vector(question)
         filters = query.to_filter()
-        run = reading.worker.run
+        run = reading.tools.worker.run
         return Page(
             await semantic.closest_calls(reading.database, reading.reader, vector, model, filters, query.limit, run)
         )

@@ -42,7 +42,9 @@ async def _pages(reading: ApiRequest[ExportQuery]) -> AsyncIterator[Sequence[Cal
     filters = reading.query.to_filter()
     cursor: str | None = None
     while True:
-        page = await call_list.list_calls(reading.database, reading.reader, filters, cursor, PAGE, reading.worker.run)
+        page = await call_list.list_calls(
+            reading.database, reading.reader, filters, cursor, PAGE, reading.tools.worker.run
+        )
         quoted = [line.call.call_id for line in page.items if line.hits]
         await reading.note("export", quoted, "hits")
         yield page.items
@@ -81,15 +83,15 @@ async def _part(reading: ApiRequest[ExportQuery], lines: tuple[CallLine, ...]) -
 
 async def _ndjson(reading: ApiRequest[Any], parts: AsyncIterator[ExportPart]) -> AsyncIterator[bytes]:
     async for part in parts:
-        yield await reading.worker.run(export_rows.ndjson, part)
+        yield await reading.tools.worker.run(export_rows.ndjson, part)
 
 
 async def _csv(reading: ApiRequest[Any], parts: AsyncIterator[ExportPart]) -> AsyncIterator[bytes]:
     yield export_rows.csv_header()
     async for part in parts:
-        yield await reading.worker.run(export_rows.csv_rows, part)
+        yield await reading.tools.worker.run(export_rows.csv_rows, part)
 
 
 async def _tables(reading: ApiRequest[Any], parts: AsyncIterator[ExportPart]) -> AsyncIterator[bytes]:
     async for part in parts:
-        yield await reading.worker.run(export_rows.arrow_table, part)
+        yield await reading.tools.worker.run(export_rows.arrow_table, part)

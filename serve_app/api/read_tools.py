@@ -10,6 +10,7 @@ from pipeline.embedding import EmbeddingOptions
 from serve_app.api.options import ApiOptions
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
+from serve_app.http.worker import Worker
 from serve_app.records.query_embedding import QueryEmbedder
 
 
@@ -20,6 +21,7 @@ class ReadTools:
     questions: QueryEmbedder
     sounds: SoundFolder
     comparisons: ComparisonCache
+    worker: Worker
 
 
 @asynccontextmanager
@@ -39,4 +41,6 @@ async def open_tools(
         questions = QueryEmbedder(embedding, store)
         questions.start()
         stack.callback(questions.close)
-        yield ReadTools(questions, sounds, ComparisonCache())
+        worker = Worker()
+        stack.push_async_callback(worker.close)
+        yield ReadTools(questions, sounds, ComparisonCache(), worker)

@@ -29,6 +29,9 @@ async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
         last = parse_timestamp(last_event_id)
         if last is None:
             raise InvalidQuery([Fault("", "Last-Event-ID is not an id of this stream. Omit it to start now.")])
+        present = await now(reading)
+        # An id of the future: the database's clock was set back, and an earlier stream sent nothing from then on.
+        last = last if last <= present else present - timedelta(seconds=reading.options.STREAM_SECONDS)
         since = max(last, BEGINNING) - OVERLAP
     if since is None:  # also include changes that are not committed yet
         since = await now(reading) - OVERLAP

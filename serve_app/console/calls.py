@@ -96,14 +96,15 @@ class _Listed:
 
 async def _listed(visit: Visit, form: Mapping[str, str], call_filter: CallFilter, cursor: str | None) -> _Listed:
     """List calls by words, or by similarity of passages to a question. Raises ValueError, `InvalidCursor`."""
+    run = visit.site.tools.worker.run
     if not _by_meaning(form):
-        page = await call_list.list_calls(visit.database, visit.reader, call_filter, cursor, ROWS)
+        page = await call_list.list_calls(visit.database, visit.reader, call_filter, cursor, ROWS, run)
         return _Listed(page.items, page.next)
     if call_filter.name is not None:
         return _Listed((), None, "A search by meaning cannot be combined with a name. Add the name to the search text.")
     try:
         model, vector = await visit.site.tools.questions.vector(form["text"])
-        return _Listed(await closest_calls(visit.database, visit.reader, vector, model, call_filter, ROWS), None)
+        return _Listed(await closest_calls(visit.database, visit.reader, vector, model, call_filter, ROWS, run), None)
     except SwitchedOff:
         return _Listed((), None, "Search by meaning is turned off.")
     except OtherModel:

@@ -16,6 +16,7 @@ from serve_app.console import sentences
 from serve_app.console.site import RETRY_SECONDS, PageProblem, SignInNeeded, Site, Visitor
 from serve_app.experiments.comparison_cache import ComparisonQueueFull, ComparisonTimeout
 from serve_app.http.problems import BodyTooSlow, TooManyAtOnce, Unavailable
+from serve_app.http.worker import WorkerLost
 
 log = logging.getLogger("switchboard.console")
 
@@ -44,7 +45,7 @@ def install(console: FastAPI, site: Site) -> None:
     pages = _ProblemPages(site)
     handlers = {
         **dict.fromkeys(FIXED, pages.fixed),
-        **dict.fromkeys((Unavailable, TooManyAtOnce, ComparisonQueueFull, *OUTAGES), pages.unavailable),
+        **dict.fromkeys((Unavailable, TooManyAtOnce, ComparisonQueueFull, WorkerLost, *OUTAGES), pages.unavailable),
         PageProblem: pages.problem,
         SignInNeeded: pages.sign_in_needed,
         HTTPException: pages.refused_by_framework,
@@ -72,7 +73,7 @@ class _ProblemPages:
 
     async def unavailable(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, Unavailable | ComparisonQueueFull | TooManyAtOnce):
-            log.warning("PostgreSQL is unavailable: %s", type(error).__name__)
+            log.warning("PostgreSQL or the worker is unavailable: %s", type(error).__name__)
         response = self._page(request, 429 if isinstance(error, TooManyAtOnce) else 503, sentences.UNAVAILABLE)
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response

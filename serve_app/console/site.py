@@ -38,6 +38,7 @@ STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies
 VISITORS = Places(total=64, per_workspace=4, per_key=4, waiting=8, seconds=2.0)  # per address, without a session
 LOOKUPS = Places(total=4, per_workspace=2, per_key=2, waiting=64, seconds=2.0)  # per address: of unknown sessions
+SEARCHED = ("text", "name")  # parameters that search for words
 FORM_SECONDS = 5.0  # max. time to receive a form of a visitor; then 408
 LONG_FORM_SECONDS = 15.0  # of a session
 RETRY_SECONDS = 5
@@ -122,8 +123,10 @@ class Site:
                 async with self.places[Work.WRITE].place(*reader):
                     await receive_form(request, MAX_LONG_FORM_BYTES, LONG_FORM_SECONDS)
             visit = Visit(self, request, self.wording(request, viewer.time_zone), viewer)
+            searches = work is Work.READ and any(request.query_params.get(name) for name in SEARCHED)
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(self.places[work].place(*reader))
+                places = self.places[Work.SEARCH if searches else work]
+                await stack.enter_async_context(places.place(*reader))
                 response = await page(visit)
                 if isinstance(response, StreamingResponse):
                     options = self.settings.api

@@ -52,7 +52,8 @@ class Admission:
         if self._is_free(workspace, key):
             self._take(workspace, key)
             return
-        if sum((waiter.workspace, waiter.key) == (workspace, key) for waiter in self._waiters) >= self._places.waiting:
+        waiting = [waiter.key for waiter in self._waiters if waiter.workspace == workspace]
+        if len(waiting) >= 2 * self._places.waiting or waiting.count(key) >= self._places.waiting:
             raise self._refusal(workspace, key)
         waiter = _Waiter(workspace, key)
         self._waiters.append(waiter)
@@ -98,7 +99,10 @@ class Admission:
         self._inside -= 1
         self._of_workspace[workspace] -= 1
         self._of_key[workspace, key] -= 1
-        self._of_workspace, self._of_key = +self._of_workspace, +self._of_key  # without those that hold none
+        if not self._of_key[workspace, key]:  # forget those that hold none
+            del self._of_key[workspace, key]
+        if not self._of_workspace[workspace]:
+            del self._of_workspace[workspace]
         self._grant()
 
     def _grant(self) -> None:

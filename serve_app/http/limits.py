@@ -2,15 +2,14 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from starlette.requests import ClientDisconnect, Request
 
 from serve_app.http.options import LimitOptions
-from serve_app.http.problems import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, TooManyRequests, Unavailable
+from serve_app.http.problems import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, TooManyRequests
 
 _JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)
 
@@ -100,23 +99,3 @@ class Buckets:
     def _sweep(self, now: float) -> None:
         filled_since = now - self._burst / self._per_second
         self._levels = {key: bucket for key, bucket in self._levels.items() if bucket[1] > filled_since}
-
-
-class Gate:
-    """Limits concurrent requests; rejects further ones immediately instead of queueing them."""
-
-    def __init__(self, size: int, retry_after: int) -> None:
-        self._size = size
-        self._retry_after = retry_after
-        self.inside = 0
-
-    @contextmanager
-    def passage(self) -> Iterator[None]:
-        """Count a request. Raises `Unavailable` if the limit is reached."""
-        if self.inside >= self._size:
-            raise Unavailable(self._retry_after)
-        self.inside += 1
-        try:
-            yield
-        finally:
-            self.inside -= 1

@@ -7,7 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Limits of one kind of work in a process. `waiting`: requests of a key that may wait, for up to `seconds`."""
+    """Limits of one kind of work in a process.
+
+    `waiting`: requests of a key that may wait, for up to `seconds`; of a workspace twice as many.
+    """
 
     total: int
     per_workspace: int
@@ -34,7 +37,9 @@ class LimitOptions(BaseModel):
 
     BODY_BYTES: ClassVar[int] = 64 * 1024  # typical submissions have 1 to 2 KiB; larger bodies get 413
     BODY_SECONDS: ClassVar[float] = 10.0  # max. time to receive a body; then 408
-    CONCURRENCY: ClassVar[int] = 256  # concurrent submissions of a replica; more get 503
+    # Submissions at once: a key can send its burst, and a workspace with all that wait (448) does not fill REQUESTS.
+    PLACES: ClassVar[Places] = Places(total=256, per_workspace=192, per_key=128, waiting=128, seconds=2.0)
+    REQUESTS: ClassVar[int] = 512  # that Serve passes on to a replica
     BURST_SECONDS: ClassVar[float] = 20.0  # burst of an idle key: its rate over this time
     QUEUE: ClassVar[int] = 256  # further submissions that Serve queues before it returns 503
     KEY_SECONDS: ClassVar[float] = 5.0  # cache time of a valid key

@@ -36,7 +36,7 @@ class IntakeReplica:
                 url,
                 limits.POOL_SIZE,
                 settings.signing_parameters,
-                waiting=limits.CONCURRENCY,
+                waiting=limits.PLACES.total,
                 backlog=limits.backlog,
                 urls=urls,
                 cluster=Cluster().parts,

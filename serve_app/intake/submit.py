@@ -19,9 +19,10 @@ from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
 from pipeline.observability import tracing
 from serve_app.http import problems
+from serve_app.http.admission import Admission
 from serve_app.http.auth import Authenticator, UnknownKeyLimiter, source_of
 from serve_app.http.json_body import InvalidBody
-from serve_app.http.limits import Allowance, Buckets, Gate, check_media_type, read_body
+from serve_app.http.limits import Allowance, Buckets, check_media_type, read_body
 from serve_app.http.options import LimitOptions
 from serve_app.http.problems import BacklogFull, BodyRefused, InternalError, Refusal, Unavailable
 from serve_app.intake.schemas import ParsedBody, parse_body
@@ -75,7 +76,7 @@ class Submit:
         self._limits = limits
         self._count = count
         self._source_header = source_header
-        self._gate = Gate(limits.CONCURRENCY, limits.RETRY_AFTER_SECONDS)
+        self._places = Admission(limits.PLACES, limits.RETRY_AFTER_SECONDS)
         self._buckets = Buckets(limits.per_minute, limits.burst)
         self._store: SubmissionStore
         self._keys: Authenticator
@@ -116,10 +117,10 @@ class Submit:
     async def _accept(self, request: Request) -> tuple[Response, str]:
         """Return the response and the decision of the store. Checks come before the work that they save."""
         headers = request.headers
-        with self._gate.passage():
-            sender = await self._keys.sender(headers.getlist("authorization"), source_of(request, self._source_header))
-            allowance = self._buckets.take(sender.key_id)
-            check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
+        sender = await self._keys.sender(headers.getlist("authorization"), source_of(request, self._source_header))
+        allowance = self._buckets.take(sender.key_id)
+        check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
+        async with self._places.place(sender.workspace_id, sender.key_id):
             parsed = parse_body(await read_body(request, self._limits), sender)
             if parsed.submission.recording_url and self._store.is_full(sender.workspace_id):
                 raise BacklogFull(self._limits.BACKLOG_RETRY_SECONDS)

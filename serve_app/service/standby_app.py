@@ -196,7 +196,7 @@ async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -
             url,
             limits.POOL_SIZE,
             settings.signing_parameters,
-            waiting=limits.CONCURRENCY,
+            waiting=limits.PLACES.total,
             backlog=limits.backlog,
             urls=settings.url_sealer(),
             cluster=_starting,

@@ -4,18 +4,17 @@ Strict structured output requires every field and allows no other; an optional v
 """
 
 import json
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from pipeline.domain.vocabulary import CallOutcome
 
 MAX_FAULTS = 8  # reported to the model
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+MAX_STATEMENTS = 100  # of one kind in an answer; each further one would cost time to check
 MAX_TITLE = 200  # characters of a title or a topic
 _SENTENCE = 600
 _ITEMS = {"tasks": 20, "quotes": 6, "summary": 6, "topics": 5, "tones": 4}
@@ -42,15 +41,15 @@ class _Stated(BaseModel):
 
 
 def _line(max_length: int) -> BeforeValidator:
-    def clean(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        printable = "".join(sign if sign.isprintable() else " " for sign in value)
-        return " ".join(printable.split())[:max_length]
-
-    return BeforeValidator(clean)
+    return BeforeValidator(lambda value: one_line(value, max_length) if isinstance(value, str) else value)
 
 
+def one_line(text: str, max_length: int) -> str:
+    """Return the printable characters of a model's text on one line."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:max_length]
+
+
+_FIRST = AfterValidator(lambda statements: statements[:MAX_STATEMENTS])
 Title = Annotated[str, _line(MAX_TITLE)]
 Text = Annotated[str, _line(_SENTENCE)]
 
@@ -106,11 +105,11 @@ class StatedOutcome(_Stated):
 class ModelAnswer(_Stated, title="Answer"):
     """What the model states about one part of a transcript."""
 
-    tasks: list[StatedTask]
+    tasks: Annotated[list[StatedTask], _FIRST]
     contact: StatedContact
-    summary: list[StatedSentence]
-    topics: list[StatedTopic]
-    tones: list[StatedTone]
+    summary: Annotated[list[StatedSentence], _FIRST]
+    topics: Annotated[list[StatedTopic], _FIRST]
+    tones: Annotated[list[StatedTone], _FIRST]
     outcome: StatedOutcome | None
 
 
@@ -142,10 +141,15 @@ class UnreadableAnswer(Exception):
     """The text is not a `ModelAnswer`. The message is sent to the model."""
 
 
+def json_start(text: str) -> int:
+    """Return the index of the first brace after a model's thoughts; -1 without one."""
+    is_answer = text.lstrip()[:1] in ("{", "`")
+    return text.find("{", 0 if is_answer else text.rfind("</think>") + 1)
+
+
 def complete_items(text: str) -> tuple[ModelAnswer, int]:
     """Return the complete items of a truncated answer, and the number of its statements; the rest is empty."""
-    text = _THOUGHTS.sub("", text)
-    first = text.find("{")
+    first = json_start(text)
     try:
         data = from_json(text[first:], allow_partial=True) if first >= 0 else {}
     except ValueError:
@@ -176,8 +180,7 @@ def _whole(model: type[_Stated], value: Any) -> bool:
 
 def parsed(text: str) -> ModelAnswer:
     """Parse an answer: JSON, possibly after reasoning or in a code fence. Raises `UnreadableAnswer`."""
-    text = _THOUGHTS.sub("", text)
-    first = text.find("{")
+    first = json_start(text)
     if first < 0:
         raise UnreadableAnswer("There is no JSON object in it.")
     try:

@@ -5,13 +5,10 @@ the parameters they support; one that a server rejects by name is dropped or rep
 """
 
 import asyncio
-import json
 import re
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,9 +18,11 @@ from pipeline.analysis.engine import AnalysisOptions, ReservedRequest, Spending
 from pipeline.analysis.llm.answer import schema
 from pipeline.analysis.llm.prompt import Message, tokens
 from pipeline.net.endpoint import bearer, below
-from pipeline.net.post import CONNECT_SECONDS, MAX_RESPONSE_BYTES, Reply, pause
+from pipeline.net.post import Reply, Unreadable, exchange, open_client, pause
 
 MAX_ADAPTATIONS = 6  # of the request, before a rejection is final
+MAX_TOKEN_CHARACTERS = 32  # of a token on average; a longer answer ignores `max_tokens`
+MAX_REPORTED_TOKENS = 10_000_000  # of a request; usage beyond is estimated instead
 DOWN = frozenset({408, 502, 503, 504})
 RETRIED = DOWN | {429}
 REFUSES_PARAMETER = frozenset({400, 422, 501})
@@ -72,10 +71,15 @@ class ModelClient:
         for _ in range(MAX_ADAPTATIONS):
             reply = await self._post_with_retries(self._body(messages, answer))
             if reply.status == 200:
-                return _completion(reply.body)
-            if reply.status not in REFUSES_PARAMETER or not self._adapt(_fault(reply.body)):
+                return self._checked(_completion(reply))
+            if reply.status not in REFUSES_PARAMETER or not self._adapt(_fault(reply)):
                 break
         raise self._rejection(reply)
+
+    def _checked(self, completion: Completion) -> Completion:
+        if len(completion.text) > MAX_TOKEN_CHARACTERS * self._options.max_tokens:
+            raise NoAnswer("the answer is longer than max_tokens allows")
+        return completion
 
     def _body(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -148,8 +152,11 @@ class ModelClient:
         """Send a request with one deadline for all of it: read timeouts do not end a response of a byte per minute."""
         remaining = max(self._deadline - time.monotonic(), 0.001)
         try:
-            async with asyncio.timeout(remaining):
-                return await _exchange(self._url, body, bearer(self._options.api_key), remaining)
+            async with open_client() as client:
+                headers = bearer(self._options.api_key)
+                return await exchange(client, self._url, remaining, json=body, headers=headers)
+        except Unreadable as error:
+            raise NoAnswer(f"the answer {error}") from None
         except TimeoutError:
             raise EndpointDown(self._timeout_message()) from None
 
@@ -163,31 +170,10 @@ class ModelClient:
 
     def _rejection(self, reply: Reply) -> NoAnswer:
         """Return the error without the endpoint's own message: some endpoints repeat a part of the key in it."""
-        code = str(_fault(reply.body).get("code") or "")
+        code = str(_fault(reply).get("code") or "")
         detail = f" ({code})" if _CODE.fullmatch(code) else ""
         kind = EndpointDown if reply.status in DOWN else NoAnswer
         return kind(f"the endpoint {self._host} returned {reply.status}{detail}")
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Load the certificates once: that blocks the event loop for some 20 ms."""
-    return httpx.create_ssl_context()
-
-
-async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> Reply:
-    """Send the request without following redirects: the key is for this address only."""
-    limits = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
-    async with (
-        httpx.AsyncClient(timeout=limits, follow_redirects=False, verify=_certificates()) as client,
-        client.stream("POST", url, json=body, headers=headers) as response,
-    ):
-        received = bytearray()
-        async for piece in response.aiter_bytes():
-            received += piece
-            if len(received) > MAX_RESPONSE_BYTES:
-                raise NoAnswer(f"the answer is larger than {MAX_RESPONSE_BYTES >> 20} MiB")
-        return Reply(response.status_code, response.headers, bytes(received))
 
 
 async def _settle(reserved: ReservedRequest, reply: Reply, estimate: int) -> None:
@@ -195,37 +181,31 @@ async def _settle(reserved: ReservedRequest, reply: Reply, estimate: int) -> Non
     if reply.status != 200:
         await reserved.settle(0, 0)
         return
-    data = _json(reply.body)
+    data = reply.json()
     usage = data.get("usage") if isinstance(data, dict) else None
-    usage = usage if isinstance(usage, dict) else {}
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0:
-        await reserved.settle(prompt, completion)
-        return
+    match usage:
+        case {"prompt_tokens": int(prompt), "completion_tokens": int(completion)} if (
+            0 <= min(prompt, completion) and max(prompt, completion) <= MAX_REPORTED_TOKENS
+        ):
+            await reserved.settle(prompt, completion)
+            return
     try:
-        text = _completion(reply.body).text
+        text = _completion(reply).text
     except NoAnswer:
         text = reply.body.decode(errors="replace")
     await reserved.settle(estimate, tokens(text), estimated=True)
 
 
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _fault(body: bytes) -> dict[str, Any]:
+def _fault(reply: Reply) -> dict[str, Any]:
     """Return the `error` object of a rejection; Ollama and others send a plain message instead."""
-    data = _json(body)
+    data = reply.json()
     error = data.get("error", data) if isinstance(data, dict) else {}
     return error if isinstance(error, dict) else {"message": str(error)}
 
 
-def _completion(body: bytes) -> Completion:
+def _completion(reply: Reply) -> Completion:
+    data = reply.json()
     try:
-        data = json.loads(body)
         choices = data["choices"]
         if not choices:
             raise NoAnswer("the endpoint's answer contains no choice")
@@ -233,7 +213,7 @@ def _completion(body: bytes) -> Completion:
         refused = bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter"
         text = message.get("content")
         tokens = (data.get("usage") or {}).get("prompt_tokens")
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (TypeError, KeyError, AttributeError, IndexError):
         raise NoAnswer("the endpoint's answer is not a chat completion") from None
     if refused:
         raise NoAnswer("the model refused to answer")

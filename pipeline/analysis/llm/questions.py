@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from pipeline.analysis.llm.answer import Quote
+from pipeline.analysis.llm.answer import Quote, json_start, one_line
 from pipeline.analysis.llm.client import NoAnswer
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import Message, PromptPart, instructions_of
@@ -147,7 +147,7 @@ def unanswered(built: Sequence[QuestionAnswer], why: str) -> list[dict[str, Any]
 
 def stated(text: str) -> Mapping[str, Any]:
     """Parse the answers as far as they are complete. Raises `NoAnswer`."""
-    first = text.find("{", max(text.rfind("</think>"), 0))
+    first = json_start(text)
     try:
         data = from_json(text[first:], allow_partial=True) if first >= 0 else None
     except ValueError:
@@ -176,7 +176,7 @@ def _answer(asked: AskedQuestion, data: Any, grounding: Grounding, material: Mat
 def _value(
     question: Question, answer: str | float, evidence: Evidence, turn: SpokenTurn, material: Material
 ) -> str | float | None:
-    text = " ".join(str(answer).split())[:MAX_ANSWER]
+    text = one_line(str(answer), MAX_ANSWER)
     if question.type == "yes/no":
         return text.lower() if text.lower() in ("yes", "no") else None
     if question.type == "choice":

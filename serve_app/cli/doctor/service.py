@@ -360,32 +360,24 @@ def analysis(settings: Any) -> Iterator[Check]:
 
 
 def _listed(options: Any) -> Check:
-    from pipeline.net.endpoint import bearer, below
+    from pipeline.net.post import Unreadable, list_models
 
     host = urlsplit(options.base_url).hostname
     key = options.api_key
     try:
-        reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=CONNECT_SECONDS)
-    except httpx.HTTPError as error:
+        status, names = list_models(options.base_url, key, CONNECT_SECONDS)
+    except (httpx.HTTPError, TimeoutError, Unreadable) as error:
         problem = f"the language model's endpoint {host} does not respond ({type(error).__name__})"
         return warn(ANALYSIS, problem, f"Start it, or fix SWITCHBOARD_ANALYSIS__BASE_URL. {BY_RULE}")
-    if reply.status_code in (401, 403):
+    if status in (401, 403):
         whose = "this key" if key else "no key"
-        problem = f"the language model's endpoint {host} responds {reply.status_code} to {whose}"
+        problem = f"the language model's endpoint {host} responds {status} to {whose}"
         return warn(ANALYSIS, problem, f"Set SWITCHBOARD_ANALYSIS__API_KEY. {BY_RULE}")
-    if reply.status_code != 200:
-        problem = f"{host} responds {reply.status_code} to a request for its models"
+    if status != 200:
+        problem = f"{host} responds {status} to a request for its models"
         return warn(ANALYSIS, problem, "Not every endpoint lists them; is SWITCHBOARD_ANALYSIS__BASE_URL right?")
-    names = _names(reply)
     if options.model in names:
         return good(ANALYSIS, f"llm {options.model} at {host}")
     shown = ", ".join(names[:5]) or "none"
     problem = f"{host} does not list the model {options.model} (listed: {shown})"
     return warn(ANALYSIS, problem, f"Set SWITCHBOARD_ANALYSIS__MODEL to one of its names. {BY_RULE}")
-
-
-def _names(reply: Any) -> list[str]:
-    try:
-        return [str(model["id"]) for model in reply.json()["data"]]
-    except (ValueError, KeyError, TypeError):
-        return []

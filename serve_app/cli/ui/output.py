@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from serve_app.http.camel_json import camel, fields, plain, to_camel_json
@@ -19,6 +20,7 @@ _WORD = r"(?:`[^`\n]*`|[^\s`]|`)+[^\S\n]*"
 _ASIDE = r"\([^()`\n]{1,30}\)[^\s`]*(?!\S)[^\S\n]*"  # short text in parentheses: ("by Friday")
 _UNIT = re.compile(rf"{_ASIDE}|{_WORD}|\n[^\S\n]*")  # an unbreakable part and the space after it
 _BROKEN = re.compile(_WORD)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but not tabs and line feeds
 _INDENT, _SPACE = re.compile(r"[^\S\n]*(?:- )?"), re.compile(r"[^\S\n]*")
 
 
@@ -38,6 +40,11 @@ class Terminal(Console):
             objects = (wrapped(text, self.width) if self._wraps else text,)
             options["soft_wrap"] = True
         super().print(*objects, **{"crop": False} | options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Leave out control characters: numbers, names and words come from others, who command no terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(_CONTROLS.sub("", segment.text), segment.style)
 
 
 def units(plain: str) -> list[str]:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 import soundfile
+from starlette.responses import Response
 
 from db.experiments import runs
 from db.records.views import CallRecord
@@ -139,3 +140,17 @@ async def process(url: str, folder: Path) -> AsyncIterator[None]:
     finally:
         begun.kill()
         assert await begun.wait() == -signal.SIGKILL, "it had ended before"
+
+
+@pytest.mark.parametrize("said", ["\x00\x1b[2J", "half a character"])
+async def test_a_call_is_completed_whatever_its_model_says(
+    said: str, world: World, files: FileServer, short: Path, conducting: Conduct, endpoint: Endpoint
+) -> None:
+    """Neither a NUL nor half a surrogate pair can be stored, and the second is not even Unicode."""
+    half = b'{"choices": [{"message": {"content": "\\ud800"}}]}'
+    endpoint.answers(said if said[0] == "\x00" else lambda body: Response(half, media_type="application/json"))
+    call_id = uuid4()
+    async with conducting(concurrency=1, analysis=asking(endpoint)):
+        await world.submit(call_id=call_id, recording_url=files.add(short))
+        record = await completed(world, call_id)
+    assert "analyzed by rules" in str(finding(record, "tasks").note)

@@ -218,8 +218,8 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
 
 @pytest.mark.slow
 async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stand: Stand) -> None:
-    """Twice what is worked on at once, while PostgreSQL does not get on: half wait, the others are refused at once."""
-    most, world = LimitOptions.CONCURRENCY, stand.world
+    """Three times what is worked on at once, while PostgreSQL does not get on: what has no place is refused soon."""
+    most, world = LimitOptions.PLACES.total, stand.world
     api_keys = [
         await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], f"{n}") for n in range(4)
     ]
@@ -231,7 +231,7 @@ async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stan
         with psycopg.connect(world.database.url) as blocking:
             blocking.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
             since = time.monotonic()
-            sending = [asyncio.create_task(stand.submit_by(http, api_keys[n % 4][1])) for n in range(2 * most)]
+            sending = [asyncio.create_task(stand.submit_by(http, api_keys[n % 4][1])) for n in range(3 * most)]
             await until(lambda: sum(task.done() for task in sending) >= most)
             assert (await http.get(f"http://127.0.0.1:{stand.port}/healthz")).status_code == 200
             elapsed = time.monotonic() - since
@@ -239,8 +239,8 @@ async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stan
         for _, key in api_keys:  # as soon as PostgreSQL gets on again
             assert (await stand.submit_by(http, key))[1].status_code == 202
     statuses = Counter(answer.status_code for _, answer in answers)
-    assert statuses.keys() <= {202, 503}
-    assert statuses[503] >= most
+    assert statuses.keys() <= {202, 429, 503}  # 429: all are of one workspace
+    assert statuses[429] + statuses[503] >= most
     assert statuses[202] or elapsed > LimitOptions.DATABASE_SECONDS, (
         "those that wait are taken as soon as PostgreSQL gets on"
     )

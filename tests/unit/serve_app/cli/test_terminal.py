@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.table import Table
 from rich.text import Text
 
 from serve_app import cli
@@ -26,6 +27,25 @@ def test_a_sentence_is_wrapped_between_words():
         "which is the first one there",
         "is.",
     ]
+
+
+@pytest.mark.parametrize("as_row", [False, True])
+def test_texts_of_others_do_not_command_the_terminal(as_row):
+    sent = Text("Ana\x1b[2J\x1b]0;title\x07 \u202e+49\x9b1m\tBerg\nlast")
+    stream = io.StringIO()
+    terminal = Terminal(
+        wraps=False, file=stream, width=80, highlight=False, force_terminal=True, color_system="standard"
+    )
+    if as_row:
+        table = Table.grid()
+        table.add_row(sent)
+        terminal.print(table)
+    else:
+        terminal.print(Text.assemble(sent, ("red", "red")))
+    shown = stream.getvalue()
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown).isascii()
+    assert set(re.findall(r"\x1b[^a-z]*[a-zA-Z]?", shown)) <= {"\x1b[31m", "\x1b[0m"}
+    assert "Ana[2J]0;title +491m" in shown and "Berg" in shown
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from serve_app.http import problems
 from serve_app.http.limits import Buckets
-from serve_app.http.options import LimitOptions
-from tests.support.intake_in_memory import BODY, JSON, Memory, is_problem, service, three_keys
+from serve_app.http.options import LimitOptions, Places
+from tests.support.intake_in_memory import BODY, JSON, Memory, is_problem, sender, service, three_keys
 
 
 @pytest.fixture
@@ -119,16 +119,21 @@ def test_a_key_with_nothing_left_is_told_when_one_more_is_taken_not_when_all_are
     assert buckets.take(key, now=1.0).remaining == 9
 
 
-async def test_over_the_bound_of_requests_at_once_the_answer_is_503_at_once(memory: Memory) -> None:
+async def test_above_the_places_of_all_the_answer_is_503_with_retry_after(memory: Memory) -> None:
     memory.held = asyncio.Event()
-    async with service(memory, concurrency=4) as client:
-        sent = [asyncio.create_task(client.post("/submit", json=BODY)) for _ in range(10)]
+    memory.keys["sb_other"] = sender("submit", team=uuid4())
+    few = Places(total=4, per_workspace=4, per_key=4, waiting=2, seconds=60.0)
+    other = {"Authorization": "Bearer sb_other"}
+    async with service(memory, places=few) as client:
+        sent = [asyncio.create_task(client.post("/submit", json=BODY, headers=other)) for _ in range(4)]
+        sent += [asyncio.create_task(client.post("/submit", json=BODY)) for _ in range(6)]
         async with asyncio.timeout(60):
-            while sum(one.done() for one in sent) < 6:
+            while sum(one.done() for one in sent) < 4:  # two wait
                 await asyncio.sleep(0.01)
         memory.held.set()
         answers = await asyncio.gather(*sent)
-        assert sorted(answer.status_code for answer in answers) == [202] * 4 + [503] * 6
+        assert [answer.status_code for answer in answers[:4]] == [202] * 4
+        assert sorted(answer.status_code for answer in answers[4:]) == [202] * 2 + [503] * 4
         refused = next(answer for answer in answers if answer.status_code == 503)
         assert refused.headers["retry-after"] == "5"
         assert (await client.post("/submit", json=BODY)).status_code == 202
