@@ -185,7 +185,7 @@ async def _settle(reserved: ReservedRequest, reply: Reply, estimate: int) -> Non
     usage = data.get("usage") if isinstance(data, dict) else None
     match usage:
         case {"prompt_tokens": int(prompt), "completion_tokens": int(completion)} if (
-            0 <= min(prompt, completion) and max(prompt, completion) <= MAX_REPORTED_TOKENS
+            min(prompt, completion) >= 0 and max(prompt, completion) <= MAX_REPORTED_TOKENS
         ):
             await reserved.settle(prompt, completion)
             return
