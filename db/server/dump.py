@@ -48,6 +48,7 @@ SEALED = {
     "webhook secrets": "SELECT count(*) FROM webhook_endpoints WHERE secret LIKE 'fernet:%'",
 }
 SKIPPED = ("EXTENSION", "SCHEMA")  # in an archive: only their owner may comment on them
+RESTORING = "switchboard restores "  # begins the comment of a database
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -213,10 +214,11 @@ def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Call
 def move_files(url: str, folder: str) -> int:
     """Set the location of each recording to `folder`, under its content's name; return how many changed.
 
-    Deletions that were queued are forgotten: their files are in the former storage, whose service deletes them.
+    Deletions that were queued elsewhere are forgotten: their files are in the former storage, whose service deletes
+    them.
     """
     with _connected(url) as connection:
-        connection.execute("DELETE FROM file_deletions")
+        connection.execute("DELETE FROM file_deletions WHERE NOT starts_with(uri, %s || '/')", [folder.rstrip("/")])
         result = connection.execute(
             "UPDATE recordings SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"
             " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",
@@ -224,6 +226,21 @@ def move_files(url: str, folder: str) -> int:
         )
         connection.commit()
         return result.rowcount
+
+
+def mark(url: str, backup: str | None) -> None:
+    """Note in a database that it equals `backup` except for what a restore does next; None: the restore is complete."""
+    with _connected(url) as connection:
+        text = sql.Literal(backup and f"{RESTORING}{backup}")
+        connection.execute(sql.SQL("COMMENT ON TABLE alembic_version IS {}").format(text))
+        connection.commit()
+
+
+def marked(url: str) -> str | None:
+    """Return the backup that `mark` noted."""
+    with _connected(url) as connection:
+        text = _scalar(connection, "SELECT coalesce(obj_description(to_regclass('alembic_version'), 'pg_class'), '')")
+        return text.removeprefix(RESTORING) if text.startswith(RESTORING) else None
 
 
 def knows_revision(revision: str) -> bool:

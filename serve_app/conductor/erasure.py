@@ -1,4 +1,4 @@
-"""Deletes the files of erased calls in the Conductor's replica, and forgets old erasures."""
+"""Deletes the files of erased calls in the Conductor's replica, copies the ledger, and forgets old erasures."""
 
 import asyncio
 import logging
@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from db.core.database import Database
-from db.records import erase, file_deletions
+from db.records import erase, file_deletions, ledger
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
+from db.records.ledger import DueCopy
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
+from serve_app.backup.ledger_copies import LedgerCopies
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.options import ErasureOptions
 
@@ -20,15 +22,21 @@ log = logging.getLogger("ray.serve")
 
 
 class ErasureLoop(LeaseLoop[FileToDelete]):
-    """Processes `file_deletions`. An entry is claimed for `LEASE_SECONDS`; deleting a file twice is harmless."""
+    """Processes `file_deletions` and the copies of the ledger.
 
-    def __init__(self, database: Database, options: ErasureOptions, handed_in_folder: Path | None) -> None:
+    An entry is claimed for `LEASE_SECONDS`; deleting or copying a file twice is harmless.
+    """
+
+    def __init__(
+        self, database: Database, options: ErasureOptions, copies: LedgerCopies, handed_in_folder: Path | None
+    ) -> None:
         super().__init__(database, "erasure")
         self._options = options
+        self._copies = copies
         self._handed_in = handed_in_folder
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"delete": self._delete_files, "upkeep": self._upkeep}
+        return {"delete": self._delete_files, "copy": self._copy_ledger, "upkeep": self._upkeep}
 
     def _leased_tasks(self) -> list[tuple[FileToDelete, "asyncio.Task[None]"]]:
         return []
@@ -60,10 +68,30 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
                 return True
             await file_deletions.postpone(self._database, file, storage.MIN_AGE_SECONDS)
         except StorageError as error:
-            pause = min(BACKOFF_SECONDS * 2.0 ** min(file.attempts - 1, 20), MAX_PAUSE_SECONDS)
             log.warning("erasure: file %d, attempt %d: %s", file.id, file.attempts, error.message)
-            await file_deletions.postpone(self._database, file, pause, error.message)
+            await file_deletions.postpone(self._database, file, _pause(file.attempts), error.message)
         return False
+
+    async def _copy_ledger(self) -> None:
+        while not self._drained:
+            if not await self.copy_due():
+                await self._sleep(self._options.POLL_SECONDS)
+
+    async def copy_due(self) -> int:
+        """Copy the next due entry of each workspace into the storage; return how many were due."""
+        due = await ledger.claim_copies(self._database, LEASE_SECONDS)
+        await asyncio.gather(*(self._copy(copy) for copy in due))
+        return len(due)
+
+    async def _copy(self, due: DueCopy) -> None:
+        entry = due.entry
+        try:
+            await asyncio.to_thread(self._copies.write, entry)
+            await ledger.copied(self._database, entry)
+        except StorageError as error:
+            where = f"ledger of workspace {entry.workspace_id}, entry {entry.sequence}"
+            log.warning("erasure: %s, attempt %d: %s", where, due.attempts, error.message)
+            await ledger.postpone_copy(self._database, entry, _pause(due.attempts), error.message)
 
     async def _upkeep(self) -> None:
         """Remove files that were handed in for erased calls, and forget old erasures, every minute."""
@@ -79,3 +107,7 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
         call_ids = await asyncio.to_thread(handed_in.call_ids, self._handed_in)
         for call_id in await erase.erased_among(self._database, list(call_ids)) if call_ids else ():
             await asyncio.to_thread(handed_in.remove, self._handed_in, call_id)
+
+
+def _pause(attempts: int) -> float:
+    return min(BACKOFF_SECONDS * 2.0 ** min(attempts - 1, 20), MAX_PAUSE_SECONDS)

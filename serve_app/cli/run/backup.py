@@ -124,6 +124,7 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
     """Show a progress bar on stderr during the block, and turn errors of backups into `CommandError`."""
     from rich import progress as rich_progress
 
+    from db.records.ledger import BrokenLedger
     from db.server import dump, pg_tools
     from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
     from serve_app.backup.manifest import BackupUnfit
@@ -152,6 +153,12 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
             )
     except (BackupUnderWay, NoRoomForBackup, BackupUnfit, dump.NoSchema, pg_tools.ProgramMissing, NotRestored) as error:
         raise CommandError(str(error)) from error
+    except BrokenLedger as error:
+        raise CommandError(
+            f"The ledger of erasures cannot be used: {error}",
+            "Calls erased after the backup would return. --ledger names another storage that has it; --without-ledger "
+            "restores them. Do not start the service before.",
+        ) from error
     except dump.DatabaseNotEmpty as error:
         raise CommandError(
             str(error), "Restore into an empty one: another SWITCHBOARD_DATA_DIR, or createdb and --into URL."
@@ -224,6 +231,18 @@ def restore(
             show_default="the database of the settings",
         ),
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger",
+            metavar="STORAGE",
+            help="Recording storage with the ledger of erasures.",
+            show_default="the storage of the settings",
+        ),
+    ] = None,
+    without_ledger: Annotated[
+        bool, typer.Option("--without-ledger", help="Do not erase again what was erased after the backup.")
+    ] = False,
     unsigned: Unsigned = False,
     within: Within = "24h",
     json_: Json = False,
@@ -231,8 +250,8 @@ def restore(
     """Restore a backup into an empty database, and its recordings into the storage of the settings.
 
     A key of the settings must have signed the backup. The database must be empty, and it is restored completely or not
-    at all. Every table is compared with the backup, and the schema is migrated to this version. After an interruption,
-    run it again.
+    at all. Every table is compared with the backup, and the schema is migrated to this version. Calls that were erased
+    after the backup are erased again, as the ledger of erasures lists them. After an interruption, run it again.
 
     Examples:
 
@@ -240,6 +259,7 @@ def restore(
 
       switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
     """
+    from serve_app.backup.ledger_copies import LedgerCopies
     from serve_app.backup.restore import RestoreTarget
     from serve_app.backup.restore import restore as restore_backup
     from serve_app.backup.verify import check
@@ -247,13 +267,22 @@ def restore(
 
     if into is not None and not into.startswith(("postgresql://", "postgres://")):
         raise CommandError("--into must be postgresql://user@host/database.", "", USAGE)
+    if ledger is not None and without_ledger:
+        raise CommandError("--ledger and --without-ledger exclude each other.", "", USAGE)
     settings = Settings() if into is None else Settings(database_url=into)
     with backup_steps(within, json_) as steps:
-        # Before its key is stored or a PostgreSQL is started. A key in the backup does not verify it.
-        checked = check(backup.absolute(), configured_keys(Settings()), steps, unsigned)
-        keys = _keys(checked.folder, settings)
+        # Before its key is stored or a PostgreSQL is started. A key in the backup verifies neither.
+        keys = configured_keys(Settings())
+        checked = check(backup.absolute(), keys, steps, unsigned)
+        copies = LedgerCopies(ledger or settings.storage_url, keys)
+        chains = None if without_ledger else copies.read(unsigned)
         target = RestoreTarget(
-            settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
+            url=settings.database_url or _embedded(settings),
+            storage=settings.storage_url,
+            handed_in=settings.handed_in,
+            policy=settings.voices(),
+            keys=_keys(checked.folder, settings),
+            ledger=chains,
         )
         done = restore_backup(checked, target, steps)
     data = {
@@ -264,9 +293,10 @@ def restore(
         "recordings_moved": done.moved,
         "recordings_lost": done.unavailable,
         "missing_keys": list(done.missing_keys),
+        "ledger": done.replayed and {"entries": done.replayed.entries, "erased": done.replayed.erased},
         "seconds": round(done.seconds, 3),
     }
-    Result(data, *_restored(done)).print(json_)
+    Result(data, *_restored(done, has_ledger=chains != {})).print(json_)
 
 
 def _embedded(settings: "Settings") -> str:
@@ -291,8 +321,10 @@ def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
     return configured_keys(settings)
 
 
-def _restored(done: "Restored") -> tuple[list[str], list[str]]:
+def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]:
     """Return lines about a restored backup, and notes on what is missing."""
+    from db.records.erase import counts_text
+
     manifest, notes = done.manifest, []
     lines = [
         f"Restored {manifest.name} in {duration(done.seconds)}: {counted(_calls(manifest), 'call')}, "
@@ -309,6 +341,16 @@ def _restored(done: "Restored") -> tuple[list[str], list[str]]:
         notes.append(
             f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
             "`switchboard backup verify BACKUP` lists them."
+        )
+    if done.replayed is None:
+        notes.append("The ledger of erasures was not used: calls that were erased after the backup are back.")
+    elif done.replayed.entries:
+        entries = counted(done.replayed.entries, "entry", "entries")
+        lines.append(f"Erased again by {entries} of the ledger: {counts_text(done.replayed.erased) or 'nothing'}.")
+    elif not has_ledger:
+        notes.append(
+            "The storage has no ledger of erasures. If calls were erased after the backup, they are back: restore into "
+            "another empty database with --ledger and the former storage."
         )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
