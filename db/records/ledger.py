@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.rows import columns, from_now, read
+from db.core.rows import columns, read
 from db.core.tables import erasure_ledger, erasure_ledger_copies
 from db.workspace.admin_log import Actor
 
@@ -139,29 +139,11 @@ def verify_chain(chain: Sequence[Entry]) -> None:
         previous = entry.hash
 
 
-@dataclass(frozen=True, slots=True)
-class DueCopy:
-    """A claimed entry whose copy is not written. `attempts`: with this one."""
-
-    entry: Entry
-    attempts: int
-
-
 # The first of each workspace, so that copies never lack an entry between two others.
-_CLAIM = sa.text("""
-    UPDATE erasure_ledger_copies c SET attempts = c.attempts + 1, next_try = now() + make_interval(secs => :lease)
-    FROM (SELECT workspace_id, min(sequence) AS sequence FROM erasure_ledger_copies GROUP BY workspace_id) first
-    JOIN erasure_ledger e USING (workspace_id, sequence)
-    WHERE c.workspace_id = first.workspace_id AND c.sequence = first.sequence AND c.next_try <= now()
-    RETURNING e.*, c.attempts
-""")
-
-_COPIED_UNTIL = sa.text("""
-    SELECT workspace_id, max(sequence) AS sequence FROM erasure_ledger e
-    WHERE NOT EXISTS (
-        SELECT FROM erasure_ledger_copies c WHERE c.workspace_id = e.workspace_id AND c.sequence = e.sequence
-    )
-    GROUP BY workspace_id
+_NEXT = sa.text("""
+    SELECT e.* FROM erasure_ledger e JOIN (
+        SELECT workspace_id, min(sequence) AS sequence FROM erasure_ledger_copies GROUP BY workspace_id
+    ) AS next USING (workspace_id, sequence)
 """)
 
 _QUEUE = sa.text("""
@@ -170,37 +152,21 @@ _QUEUE = sa.text("""
 """)
 
 
-async def claim_copies(database: Database, lease_seconds: float) -> list[DueCopy]:
-    """Claim an entry of each workspace whose copy is due: no other process gets them for `lease_seconds`."""
-    rows = await database.rows(EVERY_WORKSPACE, _CLAIM, {"lease": lease_seconds})
-    return [DueCopy(read(Entry, row), row.attempts) for row in rows]
+async def next_copies(database: Database) -> list[Entry]:
+    """Return the next entry of each workspace that is not in the storage."""
+    return [read(Entry, row) for row in await database.rows(EVERY_WORKSPACE, _NEXT)]
 
 
 async def copied(database: Database, entry: Entry) -> None:
-    """Record that the copy of an entry is written."""
-    await database.change(EVERY_WORKSPACE, sa.delete(erasure_ledger_copies).where(_is_copy_of(entry)))
-
-
-async def postpone_copy(database: Database, entry: Entry, seconds: float, error: str) -> None:
-    """Make a copy due in `seconds`, with the reason."""
-    change = sa.update(erasure_ledger_copies).where(_is_copy_of(entry))
-    await database.change(EVERY_WORKSPACE, change.values(next_try=from_now(seconds), last_error=error))
-
-
-async def copied_until(database: Database) -> dict[UUID, int]:
-    """Return the sequence number of the last entry of each workspace whose copy is written."""
-    rows = await database.rows(EVERY_WORKSPACE, _COPIED_UNTIL)
-    return {row.workspace_id: row.sequence for row in rows}
+    """Record that an entry is in the storage."""
+    of = erasure_ledger_copies.c
+    is_copied = sa.and_(of.workspace_id == entry.workspace_id, of.sequence == entry.sequence)
+    await database.change(EVERY_WORKSPACE, sa.delete(erasure_ledger_copies).where(is_copied))
 
 
 async def queue_copies(database: Database) -> None:
     """Make the copies of all entries due, as in another storage."""
     await database.change(EVERY_WORKSPACE, _QUEUE)
-
-
-def _is_copy_of(entry: Entry) -> sa.ColumnElement[bool]:
-    of = erasure_ledger_copies.c
-    return sa.and_(of.workspace_id == entry.workspace_id, of.sequence == entry.sequence)
 
 
 async def _lock(connection: AsyncConnection, workspace_id: UUID) -> None:

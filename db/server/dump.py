@@ -47,6 +47,11 @@ SEALED = {
     "credentials": "SELECT count(*) FROM host_credentials WHERE secret LIKE 'fernet:%'",
     "webhook secrets": "SELECT count(*) FROM webhook_endpoints WHERE secret LIKE 'fernet:%'",
 }
+LEDGER = """
+    SELECT workspace_id::text, max(sequence) FROM erasure_ledger e WHERE NOT EXISTS (
+        SELECT FROM erasure_ledger_copies c WHERE c.workspace_id = e.workspace_id AND c.sequence = e.sequence
+    ) GROUP BY workspace_id
+"""
 SKIPPED = ("EXTENSION", "SCHEMA")  # in an archive: only their owner may comment on them
 RESTORING = "switchboard restores "  # begins the comment of a database
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -126,6 +131,17 @@ class Snapshot:
             cursor.execute("SELECT DISTINCT sha256, size_bytes, uri FROM recordings ORDER BY sha256, uri")
             for row in cursor:
                 yield StoredFile(*row)
+
+    def ledger(self) -> dict[str, int]:
+        """Return the number of the last entry of each workspace whose copy is in the storage."""
+        return dict(self.connection.execute(LEDGER).fetchall())
+
+    def calls(self) -> Iterator[bytes]:
+        """Yield the digest of each call, by which the ledger of erasures names it."""
+        with self.connection.cursor("calls") as cursor:
+            cursor.execute("SELECT call_digest(workspace_id, call_id) FROM calls")
+            for row in cursor:
+                yield row[0]
 
     def dump(self, folder: Path, seconds: float, on_table: Callable[[str], None]) -> int:
         """Dump this moment into a new `folder` (pg_dump's format "directory"); return pg_dump's major version.

@@ -112,11 +112,9 @@ class LedgerCopies:
         name = f"Entry {last.sequence} of workspace {last.workspace_id}"
         if is_right is not None:
             raise BrokenLedger(f"{name} has a wrong signature.")
-        if not signatures:
-            raise BrokenLedger(f"{name} is not signed. {TRUST}")
         raise BrokenLedger(
-            f"{name} is signed with other keys than those that are set: {', '.join(signatures)} (fingerprints). "
-            f"Add one of them to SWITCHBOARD_SECRETS_KEYS. {TRUST}"
+            f"{name} is not signed with a key that is set; its keys: {', '.join(signatures) or 'none'} (fingerprints). "
+            f"SWITCHBOARD_SECRETS_KEYS must have one of them. {TRUST}"
         )
 
 

@@ -26,6 +26,7 @@ FORMAT = 1
 DATABASE = "database"  # pg_dump's folder
 RECORDINGS = "recordings"  # next to the backups and shared by them; files are named by their digest
 LIST = "recordings.tsv"  # sha256, bytes, outcome, URI
+CALLS = "calls.digests"  # SHA-256 of each call, by which the ledger of erasures names it
 HANDED_IN = "handed-in"
 KEYS = "secrets.keys"
 MAX_BYTES = 64 << 20  # of the manifest: it is read into memory
@@ -85,6 +86,7 @@ class Manifest(_Part):
     recordings: StoredRecordings
     handed_in: int  # files that were handed in and not fetched yet
     secrets: Secrets
+    ledger: dict[str, int] = {}  # of erasures: number of entries of each workspace
 
     @field_validator("files")
     @classmethod

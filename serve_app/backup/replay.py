@@ -19,6 +19,7 @@ from db.records import erase, file_deletions, ledger
 from db.records.erase import CallNotFound
 from db.records.ledger import BrokenLedger, Entry
 from db.workspace import removal
+from db.workspace.admin_log import NotInDirectory
 from pipeline.domain.voices import VoicePolicy
 from serve_app.backup.ledger_copies import Chains
 from serve_app.backup.progress import BackupProgress
@@ -51,7 +52,7 @@ def replay(
     """Erase again what the entries list that the database lacks, and add these; may be run again.
 
     `chains`: None erases nothing. `recordings`: SHA-256 of those that may be unused then. Raises `BrokenLedger` if the
-    database has entries that the chains lack.
+    database has another chain.
     """
     return asyncio.run(_replay(url, chains, policy, recordings, progress))
 
@@ -61,9 +62,8 @@ async def _replay(
 ) -> Replayed:
     async with await Database.open(url, pool_size=2, answer_seconds=None) as database:
         missing: dict[UUID, Sequence[Entry]] = {}
-        if chains is not None:
-            missing = {workspace: await _missing(database, workspace, chain) for workspace, chain in chains.items()}
-            await _require_copied(database, chains)
+        for workspace_id, chain in (chains or {}).items():
+            missing[workspace_id] = await _missing(database, workspace_id, chain)
         total, done = sum(map(len, missing.values())), 0
         erased: Counter[str] = Counter()
         for workspace_id, chain in missing.items():
@@ -81,20 +81,13 @@ async def _replay(
 
 
 async def _missing(database: Database, workspace_id: UUID, chain: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries after those of the database, which may be ahead. Raises `BrokenLedger`."""
+    """Return the entries after those of the database, which may have more. Raises `BrokenLedger`."""
     async with database.transaction(workspace_id) as connection:
         restored = await ledger.entries(connection, workspace_id)
     common = min(len(restored), len(chain))
     if common and restored[common - 1].hash != chain[common - 1].hash:
         raise BrokenLedger(f"Entry {common} of workspace {workspace_id} is not the one of the backup.")
     return chain[common:]
-
-
-async def _require_copied(database: Database, chains: Chains) -> None:
-    """Raise `BrokenLedger` if the chains lack an entry whose copy was written before the backup."""
-    for workspace_id, sequence in (await ledger.copied_until(database)).items():
-        if sequence > len(chains.get(workspace_id, ())):
-            raise BrokenLedger(f"It lacks entry {sequence} of workspace {workspace_id}, which the backup has.")
 
 
 _CALLS = sa.text("""
@@ -124,7 +117,7 @@ async def _erased_again(restoration: Restoration, entry: Entry) -> Mapping[str, 
 async def _erase_calls(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
     erased = 0
     for call_id in filter(None, map(restoration.calls.get, entry.digests)):
-        with contextlib.suppress(CallNotFound):  # it was erased with its team
+        with contextlib.suppress(CallNotFound, NotInDirectory):  # it was erased with its team or workspace
             again = await erase.erase_call(
                 restoration.database, entry.workspace_id, call_id, restoration.policy, in_ledger=False
             )

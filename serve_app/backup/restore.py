@@ -9,7 +9,9 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
+from db.records.ledger import BrokenLedger
 from db.server import dump, migrate
 from pipeline.domain.voices import VoicePolicy
 from pipeline.fetch import handed_in
@@ -64,6 +66,9 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
             f"The backup has schema {backup.revision}, of Switchboard {backup.switchboard}, which this version cannot "
             "restore. Use the version that created the backup."
         )
+    for workspace_id, entries in backup.ledger.items():
+        if target.ledger is not None and len(target.ledger.get(UUID(workspace_id), ())) < entries:
+            raise BrokenLedger(f"It lacks entry {entries} of workspace {workspace_id}, which the backup has.")
     restored_before = not dump.is_empty(target.url)
     if restored_before and dump.marked(target.url) != backup.name and compare(backup, target.url, progress):
         raise dump.DatabaseNotEmpty("The database is not empty, and its content is not that of this backup.")

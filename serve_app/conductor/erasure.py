@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from uuid import UUID
 
 from db.core.database import Database
 from db.records import erase, file_deletions, ledger
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
-from db.records.ledger import DueCopy
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
 from serve_app.backup.ledger_copies import LedgerCopies
@@ -22,9 +22,9 @@ log = logging.getLogger("ray.serve")
 
 
 class ErasureLoop(LeaseLoop[FileToDelete]):
-    """Processes `file_deletions` and the copies of the ledger.
+    """Processes `file_deletions`, and writes the copies of the ledger.
 
-    An entry is claimed for `LEASE_SECONDS`; deleting or copying a file twice is harmless.
+    An entry of `file_deletions` is claimed for `LEASE_SECONDS`; deleting a file or writing a copy twice is harmless.
     """
 
     def __init__(
@@ -68,30 +68,28 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
                 return True
             await file_deletions.postpone(self._database, file, storage.MIN_AGE_SECONDS)
         except StorageError as error:
+            pause = min(BACKOFF_SECONDS * 2.0 ** min(file.attempts - 1, 20), MAX_PAUSE_SECONDS)
             log.warning("erasure: file %d, attempt %d: %s", file.id, file.attempts, error.message)
-            await file_deletions.postpone(self._database, file, _pause(file.attempts), error.message)
+            await file_deletions.postpone(self._database, file, pause, error.message)
         return False
 
     async def _copy_ledger(self) -> None:
-        while not self._drained:
-            if not await self.copy_due():
-                await self._sleep(self._options.POLL_SECONDS)
+        while not self._stopping:
+            failed = await self.copy_ledger()
+            await asyncio.sleep(self._options.UPKEEP_SECONDS if failed else self._options.POLL_SECONDS)
 
-    async def copy_due(self) -> int:
-        """Copy the next due entry of each workspace into the storage; return how many were due."""
-        due = await ledger.claim_copies(self._database, LEASE_SECONDS)
-        await asyncio.gather(*(self._copy(copy) for copy in due))
-        return len(due)
-
-    async def _copy(self, due: DueCopy) -> None:
-        entry = due.entry
-        try:
-            await asyncio.to_thread(self._copies.write, entry)
-            await ledger.copied(self._database, entry)
-        except StorageError as error:
-            where = f"ledger of workspace {entry.workspace_id}, entry {entry.sequence}"
-            log.warning("erasure: %s, attempt %d: %s", where, due.attempts, error.message)
-            await ledger.postpone_copy(self._database, entry, _pause(due.attempts), error.message)
+    async def copy_ledger(self) -> set[UUID]:
+        """Copy entries of the ledger into the storage; return the workspaces whose next entry it refused."""
+        failed: set[UUID] = set()
+        while due := [copy for copy in await ledger.next_copies(self._database) if copy.workspace_id not in failed]:
+            for entry in due:
+                try:
+                    await asyncio.to_thread(self._copies.write, entry)
+                    await ledger.copied(self._database, entry)
+                except StorageError as error:
+                    failed.add(entry.workspace_id)
+                    log.warning("erasure: ledger of workspace %s: %s", entry.workspace_id, error.message)
+        return failed
 
     async def _upkeep(self) -> None:
         """Remove files that were handed in for erased calls, and forget old erasures, every minute."""
@@ -107,7 +105,3 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
         call_ids = await asyncio.to_thread(handed_in.call_ids, self._handed_in)
         for call_id in await erase.erased_among(self._database, list(call_ids)) if call_ids else ():
             await asyncio.to_thread(handed_in.remove, self._handed_in, call_id)
-
-
-def _pause(attempts: int) -> float:
-    return min(BACKOFF_SECONDS * 2.0 ** min(attempts - 1, 20), MAX_PAUSE_SECONDS)

@@ -1,5 +1,6 @@
 """The copies of the ledger are complete, and nothing changes them unnoticed."""
 
+import asyncio
 import base64
 import json
 import os
@@ -23,7 +24,7 @@ from serve_app.conductor.options import ErasureOptions
 from tests.attacks.test_ledger import chain
 from tests.finished import finished
 from tests.paths import ROOT
-from tests.postgres import World
+from tests.postgres import World, new_world
 
 KEY, NEXT_KEY, FOREIGN_KEY = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2, 3))
 Attack = Callable[[Path], object]
@@ -33,14 +34,9 @@ def loop(world: World, storage: Path, *keys: str) -> ErasureLoop:
     return ErasureLoop(world.database, ErasureOptions(), LedgerCopies(storage.as_uri(), keys), None)
 
 
-async def copy_all(world: World, storage: Path, *keys: str) -> None:
-    while await loop(world, storage, *keys).copy_due():
-        pass
-
-
-async def waiting(world: World) -> list[dict[str, Any]]:
-    rows = await world.rows("SELECT *, next_try - now() AS pause FROM erasure_ledger_copies ORDER BY sequence")
-    return [dict(row) for row in rows]
+async def waiting(world: World) -> list[tuple[UUID, int]]:
+    rows = await world.rows("SELECT workspace_id, sequence FROM erasure_ledger_copies ORDER BY 1, 2")
+    return [(row["workspace_id"], row["sequence"]) for row in rows]
 
 
 def write_chain(storage: Path, workspace_id: UUID, count: int = 3) -> list[Entry]:
@@ -57,51 +53,45 @@ def write_chain(storage: Path, workspace_id: UUID, count: int = 3) -> list[Entry
 
 async def test_copies_are_the_ledger(world: World, tmp_path: Path) -> None:
     entries = await chain(world)
-    await copy_all(world, tmp_path, KEY)
+    assert await loop(world, tmp_path, KEY).copy_ledger() == set()
     assert await waiting(world) == []
     assert LedgerCopies(tmp_path.as_uri(), (NEXT_KEY, KEY)).read() == {world.workspace_id: entries}
-    await copy_all(world, tmp_path, KEY)
     files = sorted(path.name for path in (tmp_path / FOLDER / str(world.workspace_id)).iterdir())
     assert files == ["000000000001.json", "000000000002.json", "000000000003.json"]
 
 
-async def test_a_storage_that_refuses_is_asked_again_in_order(world: World, tmp_path: Path) -> None:
-    entries = await chain(world)
-    blocked = tmp_path / FOLDER
-    blocked.write_text("not a folder")
-    for attempt in (1, 2):
-        assert await loop(world, tmp_path, KEY).copy_due() == 1
-        assert await loop(world, tmp_path, KEY).copy_due() == 0  # no other entry before the first
-        first, *others = await waiting(world)
-        assert (first["attempts"], first["sequence"], len(others)) == (attempt, 1, 2)
-        assert "could not be stored" in first["last_error"]
-        assert 5 * 2 ** (attempt - 1) < first["pause"].total_seconds() <= 10 * 2 ** (attempt - 1)
-        await world.execute("UPDATE erasure_ledger_copies SET next_try = now()")
-    blocked.unlink()
-    await copy_all(world, tmp_path, KEY)
-    assert await waiting(world) == []
-    assert LedgerCopies(tmp_path.as_uri(), (KEY,)).read() == {world.workspace_id: entries}
-
-
-async def test_workspaces_do_not_wait_for_each_other(world: World, tmp_path: Path) -> None:
-    from tests.postgres import new_world
-
+async def test_a_storage_that_refuses_is_asked_again_in_order(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = await new_world(world.database)
-    await chain(world)
-    entries = await chain(other)
-    (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / str(world.workspace_id)).write_text("not a folder")
-    await copy_all(world, tmp_path, KEY)
-    assert {row["workspace_id"] for row in await waiting(world)} == {world.workspace_id}
-    (tmp_path / FOLDER / str(world.workspace_id)).unlink()
-    assert LedgerCopies(tmp_path.as_uri(), (KEY,)).read() == {other.workspace_id: entries}
+    entries, of_other = await chain(world), await chain(other)
+    refused = tmp_path / FOLDER / str(world.workspace_id)
+    refused.parent.mkdir()
+    refused.write_text("not a folder")
+    for _ in range(2):
+        assert await loop(world, tmp_path, KEY).copy_ledger() == {world.workspace_id}
+        assert await waiting(world) == [(world.workspace_id, number) for number in (1, 2, 3)]
+    refused.unlink()
+    assert LedgerCopies(tmp_path.as_uri(), (KEY,)).read() == {other.workspace_id: of_other}
+    monkeypatch.setattr(ErasureOptions, "POLL_SECONDS", 0.05)
+    running = loop(world, tmp_path, KEY)
+    await running.start()
+    try:
+        async with asyncio.timeout(60):
+            while await waiting(world):
+                await asyncio.sleep(0.05)
+    finally:
+        await running.stop()
+    assert LedgerCopies(tmp_path.as_uri(), (KEY,)).read()[world.workspace_id] == entries
 
 
-async def test_another_database_does_not_overwrite_copies(world: World, tmp_path: Path) -> None:
+async def test_another_database_does_not_overwrite_copies(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     entries = write_chain(tmp_path, world.workspace_id)
     await chain(world)
-    await loop(world, tmp_path, KEY).copy_due()
-    assert "another database" in (await waiting(world))[0]["last_error"]
+    assert await loop(world, tmp_path, KEY).copy_ledger() == {world.workspace_id}
+    assert "another database" in caplog.text and len(await waiting(world)) == 3
     assert LedgerCopies(tmp_path.as_uri(), (KEY,)).read() == {world.workspace_id: entries}
 
 
@@ -127,7 +117,7 @@ async def main():
     url, workspace, call, storage, _, key = sys.argv[1:]
     async with await Database.open(url) as database:
         await erase.erase_call(database, UUID(workspace), UUID(call), Voices())
-        await ErasureLoop(database, ErasureOptions(), Killed(storage, (key,)), None).copy_due()
+        await ErasureLoop(database, ErasureOptions(), Killed(storage, (key,)), None).copy_ledger()
 
 asyncio.run(main())
 """
@@ -141,8 +131,7 @@ async def test_a_killed_process_loses_no_copy(world: World, tmp_path: Path, mome
     assert subprocess.run(command, cwd=ROOT, timeout=300, check=False).returncode == -signal.SIGKILL
     assert await world.rows("SELECT * FROM calls") == []
     assert len(await waiting(world)) == 1
-    await world.execute("UPDATE erasure_ledger_copies SET next_try = now()")  # the lease has ended
-    await copy_all(world, tmp_path, KEY)
+    assert await loop(world, tmp_path, KEY).copy_ledger() == set()
     ((entry,),) = LedgerCopies(tmp_path.as_uri(), (KEY,)).read().values()
     assert entry.kind == "call" and await waiting(world) == []
 

@@ -1,8 +1,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +25,7 @@ Within = Annotated[str, typer.Option(metavar="TIME", help="Time limit: 45m, 12h,
 Unsigned = Annotated[
     bool, typer.Option("--unsigned", help="Accept a backup that no key of the settings signed, because you trust it.")
 ]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of backups.", exists=True, file_okay=False)]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
 app = Group("Backups: the database of one moment, with its recordings.")
@@ -88,18 +90,28 @@ def verify(
 ) -> None:
     """Check a backup's signature, and each file against its digest. Exit code 1 if anything is missing or changed.
 
-    Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
+    Recordings that stayed in a bucket are read there: with --quick their sizes are listed. Calls that were erased since
+    the backup are counted.
 
     Example:
 
       switchboard backup verify /backups/2026-11-24T093000Z --drill --json
     """
+    from db.records.ledger import BrokenLedger
+    from pipeline.errors import StorageError
+    from serve_app.backup.ledger_copies import LedgerCopies
     from serve_app.backup.verify import verify as verify_backup
     from serve_app.settings import Settings
 
-    keys = configured_keys(Settings())
+    settings, notes = Settings(), list[str]()
+    keys = configured_keys(settings)
     with backup_steps(within, json_) as steps:
-        verified = verify_backup(backup.absolute(), keys, steps, quick, drill, unsigned)
+        try:
+            chains = LedgerCopies(settings.storage_url, keys).read(unsigned)
+        except (BrokenLedger, StorageError) as error:
+            chains = None
+            notes.append(f"Erased calls were not counted. The ledger of erasures cannot be used: {error}")
+        verified = verify_backup(backup.absolute(), keys, steps, quick, drill, unsigned, chains)
     data = {
         "backup": verified.manifest.name,
         "whole": not verified.flaws,
@@ -107,8 +119,85 @@ def verify(
         "recordings": verified.recordings,
         "restored_seconds": verified.restored_seconds,
         "compared_seconds": verified.compared_seconds,
+        "erased_calls": verified.erased_calls,
     }
-    Result(data, _verified_lines(verified), notes=verified.flaws, failed=bool(verified.flaws)).print(json_)
+    notes += verified.flaws
+    Result(data, _verified_lines(verified), notes=notes, failed=bool(verified.flaws)).print(json_)
+
+
+@app.command("list")
+def list_(folder: Folder, unsigned: Unsigned = False, json_: Json = False) -> None:
+    """List the backups of a folder, the latest first. Their files are not checked.
+
+    Example:
+
+      switchboard backup list /backups
+    """
+    from serve_app.backup import manifest
+    from serve_app.cli.ui.resource import listing
+    from serve_app.settings import Settings
+
+    keys, backups = configured_keys(Settings()), []
+    for path in reversed(manifest.backups(folder)):
+        try:
+            backups.append(_listed(path, manifest.Manifest.read(path, keys, unsigned)))
+        except manifest.BackupUnfit as error:
+            backups.append({"backup": path.name, "flaw": str(error)})
+    columns = ("backup", "#calls", "#recordings", "#bytes", "flaw")
+    names = [column.removeprefix("#") for column in columns]
+    listing(backups, columns, lambda row: [row.get(name, "") for name in names], f"No backups in {folder}.").print(
+        json_
+    )
+
+
+@app.command()
+def prune(
+    folder: Folder,
+    older_than: Annotated[str, typer.Option("--older-than", metavar="TIME", help="Age: 12h, 30d.")],
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Keep at least this many complete backups.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing.")] = False,
+    unsigned: Unsigned = False,
+    within: Within = "12h",
+    json_: Json = False,
+) -> None:
+    """Delete old backups, and recordings that no other backup of the folder lists.
+
+    The latest complete backup is never deleted. After an interruption, run it again.
+
+    Example:
+
+      switchboard backup prune /backups --older-than 30d --keep 7
+    """
+    from serve_app.backup.prune import PruneOptions
+    from serve_app.backup.prune import prune as prune_backups
+    from serve_app.settings import Settings
+
+    options = PruneOptions(datetime.now(UTC) - parse_duration(older_than), keep, dry_run, unsigned)
+    with backup_steps(within, json_) as steps:
+        pruned = prune_backups(folder.absolute(), configured_keys(Settings()), options, steps)
+    notes = [
+        f"{name} cannot be read, so no recordings were deleted: `switchboard backup verify`." for name in pruned.unfit
+    ]
+    line = (
+        f"{'Would delete' if dry_run else 'Deleted'} {counted(len(pruned.backups), 'backup')} and "
+        f"{counted(pruned.recordings, 'recording')} ({_megabytes(pruned.bytes)}). "
+        f"{counted(pruned.remaining, 'backup')} {'remains' if pruned.remaining == 1 else 'remain'}."
+    )
+    Result({**asdict(pruned), "dry_run": dry_run}, [*pruned.backups, line], notes).print(json_)
+
+
+def _listed(path: Path, manifest: "Manifest") -> dict[str, Any]:
+    numbers = {"calls": _calls(manifest), "recordings": manifest.recordings.count, "bytes": _size(manifest)}
+    return {"backup": path.name, "taken_at": manifest.taken_at, **numbers}
+
+
+def parse_duration(text: str) -> timedelta:
+    from serve_app.cli.ui.options import parse_time
+
+    duration = parse_time(text).value
+    if not isinstance(duration, timedelta) or not duration:
+        raise CommandError(f"{text!r} is not a duration.", "Write 45m, 12h or 2d.", USAGE)
+    return duration
 
 
 def configured_keys(settings: "Settings") -> tuple[str, ...]:
@@ -130,11 +219,8 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
     from serve_app.backup.manifest import BackupUnfit
     from serve_app.backup.progress import BackupProgress, OutOfTime
     from serve_app.backup.restore import NotRestored
-    from serve_app.cli.ui.options import parse_time
 
-    limit = parse_time(within).value
-    if not isinstance(limit, timedelta) or not limit:
-        raise CommandError(f"{within!r} is not a duration.", "Write 45m, 12h or 2d.", USAGE)
+    limit = parse_duration(within)
     columns = (
         rich_progress.SpinnerColumn(),
         rich_progress.TextColumn("{task.description}"),
@@ -200,6 +286,11 @@ def _verified_lines(verified: "Verified") -> list[str]:
             f"{manifest.name} is whole: {counted(len(manifest.files), 'file')}, "
             f"{counted(verified.recordings, 'recording')} {manifest.recordings.how}, "
             f"{counted(len(manifest.tables), 'table')}."
+        )
+    if verified.erased_calls:
+        lines.append(
+            f"It has {counted(verified.erased_calls, 'call')} that {'was' if verified.erased_calls == 1 else 'were'} "
+            "erased since: `switchboard restore` erases them again, `switchboard backup prune` deletes old backups."
         )
     return lines
 
