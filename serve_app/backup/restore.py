@@ -66,9 +66,8 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
             f"The backup has schema {backup.revision}, of Switchboard {backup.switchboard}, which this version cannot "
             "restore. Use the version that created the backup."
         )
-    for workspace_id, entries in backup.ledger.items():
-        if target.ledger is not None and len(target.ledger.get(UUID(workspace_id), ())) < entries:
-            raise BrokenLedger(f"It lacks entry {entries} of workspace {workspace_id}, which the backup has.")
+    if target.ledger is not None:
+        _require_entries(backup, target.ledger)
     restored_before = not dump.is_empty(target.url)
     if restored_before and dump.marked(target.url) != backup.name and compare(backup, target.url, progress):
         raise dump.DatabaseNotEmpty("The database is not empty, and its content is not that of this backup.")
@@ -98,6 +97,13 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
         tuple(key for key in backup.secrets.keys if key not in there) if sum(backup.secrets.sealed.values()) else ()
     )
     return Restored(backup, progress.elapsed(), len(copied), moved, unavailable, lacking, replayed)
+
+
+def _require_entries(backup: Manifest, ledger: Chains) -> None:
+    """Raise `BrokenLedger` if the ledger lacks an entry that the backup has."""
+    for workspace_id, entries in backup.ledger.items():
+        if len(ledger.get(UUID(workspace_id), ())) < entries:
+            raise BrokenLedger(f"It lacks entry {entries} of workspace {workspace_id}, which the backup has.")
 
 
 def _erase_again(target: RestoreTarget, copied: Sequence[str], progress: BackupProgress) -> Replayed | None:

@@ -114,6 +114,10 @@ async def test_what_was_erased_after_the_backup_is_erased_again(installation: In
     await installation.copy()
     entries = LedgerCopies(installation.storage.as_uri(), (KEY,)).read()[installation.world.workspace_id]
     assert len(entries) == 4
+    checked = await installation.command(
+        installation.empty, installation.storage, "backup", "verify", installation.backup_folder, "--json"
+    )
+    assert json.loads(checked.stdout)["erasedCalls"] == 2, "the third was submitted after the backup"
     done = await installation.restore(installation.elsewhere, "--ledger", installation.storage.as_uri(), "--json")
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
@@ -301,3 +305,18 @@ async def test_a_storage_without_a_ledger_is_reported(installation: Installation
     await installation.back_up()
     done = await installation.restore(installation.elsewhere)
     assert done.exit_code == 0 and "has no ledger of erasures" in done.stderr, done.output
+
+
+async def test_a_backup_is_verified_without_a_ledger(installation: Installation) -> None:
+    await installation.back_up()
+    await installation.erase(installation.calls[0])
+    await installation.copy()
+    arguments = ("backup", "verify", installation.backup_folder)
+    done = await installation.command(installation.empty, installation.storage, *arguments)
+    assert done.exit_code == 0 and "It has 1 call that was erased since" in done.stdout.replace("\n", " ")
+    for path in (installation.storage / FOLDER).rglob("*.json"):
+        path.write_text("{}")
+    done = await installation.command(installation.empty, installation.storage, *arguments)
+    assert done.exit_code == 0 and "Erased calls were not counted" in done.stderr
+    unknown = await installation.command(installation.empty, installation.storage, *arguments, "--json")
+    assert json.loads(unknown.stdout)["erasedCalls"] is None
