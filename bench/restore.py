@@ -36,6 +36,7 @@ from db.intake.group_commit import GroupCommitter
 from db.server import dump, embedded, migrate
 from db.workspace import keys
 from pipeline.domain.call import Sender, Submission
+from pipeline.speakers.profile import Voices
 from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.progress import BackupProgress
@@ -144,7 +145,7 @@ def drill(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     second = embedded.start(folder / "second", outlives=False)
     began = time.perf_counter()
     progress = BackupProgress(LIMIT_SECONDS)
-    target = RestoreTarget(second, (folder / "restored").as_uri(), folder / "in")
+    target = RestoreTarget(second, (folder / "restored").as_uri(), folder / "in", Voices())
     restored = restore(check(backup, (), progress, unsigned=True), target, progress)
     counts = asyncio.run(accepts(second, home, team, accepted_after, accepted_before))
     rto = time.perf_counter() - began

@@ -65,6 +65,7 @@ class ConductorReplica:
         ]
 
     def _create_loops(self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
+        from serve_app.backup.ledger_copies import LedgerCopies
         from serve_app.conductor.erasure import ErasureLoop
         from serve_app.conductor.lease_loop import LeaseLoop
         from serve_app.conductor.loop import ConductorLoop
@@ -89,7 +90,8 @@ class ConductorReplica:
         compute = workers.of("passages").compute
         self._passages = PassageLoop(events, compute, settings.embedding, settings.checkpoints)
         self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
-        self._erasure = ErasureLoop(events, settings.erasure, process.handed_in)
+        copies = LedgerCopies(settings.storage_url, settings.sealing_keys())
+        self._erasure = ErasureLoop(events, settings.erasure, copies, process.handed_in)
         self._other_loops: dict[str, LeaseLoop[Any]] = {
             "erasure": self._erasure,
             "event": self._events,

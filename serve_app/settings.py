@@ -263,11 +263,11 @@ class Settings(BaseSettings):
 
     def sealer(self) -> Sealer:
         """Return the sealer of stored secrets. See `with_folder_key` for the keys."""
-        return Sealer(self._keys())
+        return Sealer(self.sealing_keys())
 
     def url_sealer(self) -> UrlSealer:
         """Return the sealer of recording URLs, with the same keys."""
-        return UrlSealer(self._keys(), self.seal_paths)
+        return UrlSealer(self.sealing_keys(), self.seal_paths)
 
     def with_folder_key(self) -> "Settings":
         """Return the settings with the key of the data folder, if the database is embedded.
@@ -279,7 +279,8 @@ class Settings(BaseSettings):
         key = data_folder.find_key(self.data_dir) if self.secrets_keys else data_folder.make_key(self.data_dir)
         return self.model_copy(update={"secrets_keys": (*self.secrets_keys, SecretStr(key))}) if key else self
 
-    def _keys(self) -> list[str]:
+    def sealing_keys(self) -> list[str]:
+        """Return the keys that seal secrets, and sign backups and the ledger of erasures."""
         return [key.get_secret_value() for key in self.with_folder_key().secrets_keys]
 
     def require_database_url(self) -> str:

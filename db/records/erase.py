@@ -42,17 +42,22 @@ class Erased:
 
 
 async def erase_call(
-    database: Database, workspace_id: UUID, call_id: UUID, policy: VoicePolicy, by: Actor | None = None
+    database: Database,
+    workspace_id: UUID,
+    call_id: UUID,
+    policy: VoicePolicy,
+    by: Actor | None = None,
+    in_ledger: bool = True,
 ) -> Erased:
     """Erase a call and log it; workers lose its jobs. Idempotent while the erasure is remembered.
 
-    `policy` computes the member's voice profile without this call; `by`: see `changing`. Raises `CallNotFound`, and
-    what `changing` raises.
+    `policy` computes the member's voice profile without this call; `by`: see `changing`; `in_ledger`: whether it gets
+    an entry in the ledger. Raises `CallNotFound`, and what `changing` raises.
     """
     for attempt in range(1, MAX_TRIES + 1):
         try:
             async with changing(database, workspace_id, by) as change:
-                return await _erase(change, call_id, policy)
+                return await _erase(change, call_id, policy, in_ledger)
         except OperationalError as error:
             if attempt == MAX_TRIES or not isinstance(error.orig, psycopg.errors.DeadlockDetected):
                 raise
@@ -111,7 +116,7 @@ _THIN_READS = sa.text("""
 """)
 
 
-async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy) -> Erased:
+async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy, in_ledger: bool) -> Erased:
     connection, workspace_id = change.connection, change.workspace_id
     is_call = sa.and_(calls.c.workspace_id == workspace_id, calls.c.call_id == call_id)
     query = sa.select(calls.c.id, calls.c.team_id).where(is_call).with_for_update(key_share=True)
@@ -130,7 +135,8 @@ async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy) -> Erased
     await connection.execute(sa.delete(calls).where(calls.c.id == row.id))
     await connection.execute(_THIN_READS, {"workspace": workspace_id, "call": call_id})
     await change.note("erased", "call", call_id, detail=counts_text(counts), team_id=row.team_id)
-    await ledger.append(connection, workspace_id, "call", ledger.who(change.by), counts, [digest])
+    if in_ledger:
+        await ledger.append(connection, workspace_id, "call", ledger.who(change.by), counts, [digest])
     return Erased(counts)
 
 

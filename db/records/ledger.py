@@ -14,8 +14,9 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.core.database import EVERY_WORKSPACE, Database
 from db.core.rows import columns, read
-from db.core.tables import erasure_ledger
+from db.core.tables import erasure_ledger, erasure_ledger_copies
 from db.workspace.admin_log import Actor
 
 OPERATOR = "operator"
@@ -55,21 +56,23 @@ class Entry:
         try:
             converted = {
                 "workspace_id": UUID(content["workspace_id"]),
-                "at": datetime.fromisoformat(content["at"]),
+                "sequence": int(content["sequence"]),
+                "at": datetime.fromisoformat(content["at"]).astimezone(UTC),
                 "erasure_id": content["erasure_id"] and UUID(content["erasure_id"]),
+                "counts": {str(name): int(count) for name, count in content["counts"].items()},
                 "digests": [bytes.fromhex(digest) for digest in content["digests"]],
                 "previous": bytes.fromhex(content["previous"]),
                 "hash": bytes.fromhex(content["hash"]),
             }
             return cls(**{**content, **converted})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BrokenLedger(f"An entry cannot be read ({type(error).__name__}).") from error
 
     def with_hash(self) -> Self:
         """Return the entry with the hash of its other fields, including that of the entry before."""
         content = self.content()
         del content["hash"]
-        body = json.dumps(content, sort_keys=True, ensure_ascii=False).encode()
+        body = json.dumps(content, sort_keys=True).encode()
         return replace(self, hash=hashlib.sha256(body).digest())
 
 
@@ -99,7 +102,12 @@ async def append(
         digests=list(digests),
         previous=last.hash if last else b"",
     )
-    await connection.execute(sa.insert(erasure_ledger).values(columns(entry.with_hash())))
+    await insert(connection, entry.with_hash())
+
+
+async def insert(connection: AsyncConnection, entry: Entry) -> None:
+    """Add an entry of the same ledger that another database has."""
+    await connection.execute(sa.insert(erasure_ledger).values(columns(entry)))
 
 
 async def head(connection: AsyncConnection, workspace_id: UUID) -> Entry | None:
@@ -129,6 +137,36 @@ def verify_chain(chain: Sequence[Entry]) -> None:
         if entry.previous != previous or entry.with_hash().hash != entry.hash:
             raise BrokenLedger(f"Entry {number} of workspace {entry.workspace_id} has changed.")
         previous = entry.hash
+
+
+# The first of each workspace, so that copies never lack an entry between two others.
+_NEXT = sa.text("""
+    SELECT e.* FROM erasure_ledger e JOIN (
+        SELECT workspace_id, min(sequence) AS sequence FROM erasure_ledger_copies GROUP BY workspace_id
+    ) AS next USING (workspace_id, sequence)
+""")
+
+_QUEUE = sa.text("""
+    INSERT INTO erasure_ledger_copies (workspace_id, sequence) SELECT workspace_id, sequence FROM erasure_ledger
+    ON CONFLICT DO NOTHING
+""")
+
+
+async def next_copies(database: Database) -> list[Entry]:
+    """Return the next entry of each workspace that is not in the storage."""
+    return [read(Entry, row) for row in await database.rows(EVERY_WORKSPACE, _NEXT)]
+
+
+async def copied(database: Database, entry: Entry) -> None:
+    """Record that an entry is in the storage."""
+    of = erasure_ledger_copies.c
+    is_copied = sa.and_(of.workspace_id == entry.workspace_id, of.sequence == entry.sequence)
+    await database.change(EVERY_WORKSPACE, sa.delete(erasure_ledger_copies).where(is_copied))
+
+
+async def queue_copies(database: Database) -> None:
+    """Make the copies of all entries due, as in another storage."""
+    await database.change(EVERY_WORKSPACE, _QUEUE)
 
 
 async def _lock(connection: AsyncConnection, workspace_id: UUID) -> None:

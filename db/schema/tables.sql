@@ -492,9 +492,6 @@ CREATE TABLE erasure_ledger (
 CREATE TABLE erasure_ledger_copies (
     workspace_id uuid NOT NULL,
     sequence bigint NOT NULL,
-    attempts integer NOT NULL DEFAULT 0,  -- claimed
-    next_try timestamptz NOT NULL DEFAULT now(),
-    last_error text,
     PRIMARY KEY (workspace_id, sequence)
 );
 

@@ -47,7 +47,13 @@ SEALED = {
     "credentials": "SELECT count(*) FROM host_credentials WHERE secret LIKE 'fernet:%'",
     "webhook secrets": "SELECT count(*) FROM webhook_endpoints WHERE secret LIKE 'fernet:%'",
 }
+LEDGER = """
+    SELECT workspace_id::text, max(sequence) FROM erasure_ledger e WHERE NOT EXISTS (
+        SELECT FROM erasure_ledger_copies c WHERE c.workspace_id = e.workspace_id AND c.sequence = e.sequence
+    ) GROUP BY workspace_id
+"""
 SKIPPED = ("EXTENSION", "SCHEMA")  # in an archive: only their owner may comment on them
+RESTORING = "switchboard restores "  # begins the comment of a database
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -125,6 +131,17 @@ class Snapshot:
             cursor.execute("SELECT DISTINCT sha256, size_bytes, uri FROM recordings ORDER BY sha256, uri")
             for row in cursor:
                 yield StoredFile(*row)
+
+    def ledger(self) -> dict[str, int]:
+        """Return the number of the last entry of each workspace whose copy is in the storage."""
+        return dict(self.connection.execute(LEDGER).fetchall())
+
+    def calls(self) -> Iterator[bytes]:
+        """Yield the digest of each call, by which the ledger of erasures names it."""
+        with self.connection.cursor("calls") as cursor:
+            cursor.execute("SELECT call_digest(workspace_id, call_id) FROM calls")
+            for row in cursor:
+                yield row[0]
 
     def dump(self, folder: Path, seconds: float, on_table: Callable[[str], None]) -> int:
         """Dump this moment into a new `folder` (pg_dump's format "directory"); return pg_dump's major version.
@@ -213,10 +230,11 @@ def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Call
 def move_files(url: str, folder: str) -> int:
     """Set the location of each recording to `folder`, under its content's name; return how many changed.
 
-    Deletions that were queued are forgotten: their files are in the former storage, whose service deletes them.
+    Deletions that were queued elsewhere are forgotten: their files are in the former storage, whose service deletes
+    them.
     """
     with _connected(url) as connection:
-        connection.execute("DELETE FROM file_deletions")
+        connection.execute("DELETE FROM file_deletions WHERE NOT starts_with(uri, %s || '/')", [folder.rstrip("/")])
         result = connection.execute(
             "UPDATE recordings SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"
             " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",
@@ -224,6 +242,21 @@ def move_files(url: str, folder: str) -> int:
         )
         connection.commit()
         return result.rowcount
+
+
+def mark(url: str, backup: str | None) -> None:
+    """Note in a database that it equals `backup` except for what a restore does next; None: the restore is complete."""
+    with _connected(url) as connection:
+        text = sql.Literal(backup and f"{RESTORING}{backup}")
+        connection.execute(sql.SQL("COMMENT ON TABLE alembic_version IS {}").format(text))
+        connection.commit()
+
+
+def marked(url: str) -> str | None:
+    """Return the backup that `mark` noted."""
+    with _connected(url) as connection:
+        text = _scalar(connection, "SELECT coalesce(obj_description(to_regclass('alembic_version'), 'pg_class'), '')")
+        return text.removeprefix(RESTORING) if text.startswith(RESTORING) else None
 
 
 def knows_revision(revision: str) -> bool:

@@ -33,7 +33,7 @@ class NoRoomForBackup(Exception):
 
 
 class BackupUnderWay(Exception):
-    """Another process is creating a backup in the same folder."""
+    """Another process is creating or deleting backups in the same folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def create(source: BackupSource, repository: Path, progress: BackupProgress) -> 
     Raises `NoRoomForBackup`, `BackupUnderWay`, `OutOfTime`, `StorageError`, those of `db.server.dump`, and `OSError`.
     """
     repository.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _private_files(), _alone_in(repository), dump.snapshot(source.url) as snapshot:
+    with _private_files(), alone_in(repository), dump.snapshot(source.url) as snapshot:
         name = snapshot.taken_at.astimezone(UTC).strftime("%Y-%m-%dT%H%M%SZ")
         if (repository / name).exists():
             raise BackupUnderWay(f"{repository / name} exists already: max. one backup per second.")
@@ -90,6 +90,8 @@ def _fill(
 ) -> Manifest:
     handed = _copy_handed_in(source.handed_in, folder / manifest.HANDED_IN, snapshot.waiting())
     pg_dump, tables = _dump(snapshot, folder / manifest.DATABASE, progress)
+    with (folder / manifest.CALLS).open("xb") as calls:
+        calls.writelines(snapshot.calls())
     stored = _recordings(source, snapshot, folder, copies, progress)
     if source.with_keys:
         (folder / manifest.KEYS).write_text("\n".join(source.keys) + "\n", encoding="ascii")
@@ -107,6 +109,7 @@ def _fill(
         files={path.relative_to(folder).as_posix(): manifest.file_content(path) for path in paths},
         recordings=stored,
         handed_in=handed,
+        ledger=snapshot.ledger(),
         secrets=Secrets(
             sealed=snapshot.sealed(),
             keys=tuple(manifest.fingerprint(key) for key in source.keys),
@@ -195,14 +198,14 @@ def _copy_handed_in(folder: Path, target: Path, waiting: set[str]) -> int:
 
 
 @contextmanager
-def _alone_in(repository: Path) -> Iterator[None]:
-    """Lock the folder, and remove the remains of a killed backup. Raises `BackupUnderWay`."""
+def alone_in(repository: Path) -> Iterator[None]:
+    """Lock the folder, and remove the remains of a killed backup or deletion. Raises `BackupUnderWay`."""
     with (repository / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BackupUnderWay(
-                f"Another process is creating a backup in {repository}. Wait for it, or use another folder."
+                f"Another process is writing to {repository}. Wait for it, or use another folder."
             ) from None
         for unfinished in repository.glob(f"{UNFINISHED}*"):
             shutil.rmtree(unfinished, ignore_errors=True)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Literal, Self
@@ -21,10 +21,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 FILE = "manifest.json"
 SIGNATURE = "manifest.sig"  # a line for each key: its fingerprint, and the HMAC of manifest.json
+PURPOSE = b"switchboard backup manifest"
 FORMAT = 1
 DATABASE = "database"  # pg_dump's folder
 RECORDINGS = "recordings"  # next to the backups and shared by them; files are named by their digest
 LIST = "recordings.tsv"  # sha256, bytes, outcome, URI
+CALLS = "calls.digests"  # SHA-256 of each call, by which the ledger of erasures names it
 HANDED_IN = "handed-in"
 KEYS = "secrets.keys"
 MAX_BYTES = 64 << 20  # of the manifest: it is read into memory
@@ -84,6 +86,7 @@ class Manifest(_Part):
     recordings: StoredRecordings
     handed_in: int  # files that were handed in and not fetched yet
     secrets: Secrets
+    ledger: dict[str, int] = {}  # of erasures: number of entries of each workspace
 
     @field_validator("files")
     @classmethod
@@ -101,7 +104,7 @@ class Manifest(_Part):
         body = self.model_dump(mode="json")
         content = json.dumps({**body, "digest": _digest(body)}, indent=1).encode()
         if keys:
-            lines = [f"{fingerprint(key)} {_sign(key, content)}\n" for key in keys]
+            lines = [f"{fingerprint(key)} {sign(key, PURPOSE, content)}\n" for key in keys]
             _write(folder / SIGNATURE, "".join(lines).encode())
         _write(folder / FILE, content)
 
@@ -141,6 +144,28 @@ def fingerprint(key: str) -> str:
     return hashlib.sha256(b"switchboard secrets key " + base64.b64encode(_bytes_of(key))).hexdigest()[:12]
 
 
+def sign(key: str, purpose: bytes, content: bytes) -> str:
+    """Return the HMAC-SHA256; `purpose` separates it from other uses of the key."""
+    return hmac.digest(_bytes_of(key), purpose + b"\n" + content, "sha256").hex()
+
+
+def is_signed(signatures: Mapping[str, str], keys: Sequence[str], purpose: bytes, content: bytes) -> bool | None:
+    """Return whether one of `keys` signed `content`; None if none of the signatures is of one of them.
+
+    `signatures`: by the fingerprint of their key.
+    """
+    by_fingerprint = {fingerprint(key): key for key in keys}
+    shared = by_fingerprint.keys() & signatures.keys()
+    if not shared:
+        return None
+    return any(
+        hmac.compare_digest(
+            signatures[name].encode("utf-8", "replace"), sign(by_fingerprint[name], purpose, content).encode()
+        )
+        for name in shared
+    )
+
+
 def file_content(path: Path) -> FileContent:
     """Return size and digest of a file."""
     with path.open("rb") as file:
@@ -151,11 +176,6 @@ def _bytes_of(key: str) -> bytes:
     return base64.urlsafe_b64decode(key.strip())  # either alphabet, as `Sealer` reads it
 
 
-def _sign(key: str, content: bytes) -> str:
-    """Return the HMAC-SHA256; the prefix separates it from other uses of the key."""
-    return hmac.digest(_bytes_of(key), b"switchboard backup manifest\n" + content, "sha256").hex()
-
-
 def _check_signature(folder: Path, content: bytes, keys: Sequence[str], unsigned: bool) -> None:
     """Raise `BackupUnfit` unless one of `keys` signed `content`."""
     try:
@@ -163,10 +183,10 @@ def _check_signature(folder: Path, content: bytes, keys: Sequence[str], unsigned
     except FileNotFoundError:
         lines = b""
     signatures = dict(re.findall(r"^([0-9a-f]{12}) ([0-9a-f]{64})$", lines.decode("ascii", "replace"), re.MULTILINE))
-    shared = [key for key in keys if fingerprint(key) in signatures]
-    if any(hmac.compare_digest(signatures[fingerprint(key)], _sign(key, content)) for key in shared):
+    is_right = is_signed(signatures, keys, PURPOSE, content)
+    if is_right:
         return
-    if shared:
+    if is_right is not None:
         raise BackupUnfit(f"{folder / FILE} or its signature has changed since it was written. Use another backup.")
     if unsigned:
         return

@@ -6,7 +6,6 @@ backup resumes where it was.
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -106,22 +105,31 @@ def read_all(
                 yield file, outcome
 
 
-def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> Counter[CopyOutcome]:
-    """Copy recordings from `folder` into a storage that lacks them; return how many, and how many were unfit.
+def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> list[CopyOutcome]:
+    """Copy recordings from `folder` into a storage that lacks them; return the outcome of each, in their order.
 
     Content without the digest of its name is not stored: it was changed in the backup. Raises `StorageError`,
     `OutOfTime`.
     """
     fs, root = opened(storage)
     done, total = 0, sum(file.size for file in files)
-    outcomes: Counter[CopyOutcome] = Counter()
+    outcomes: list[CopyOutcome] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
             progress.remaining()
-            outcomes.update(pool.map(lambda file: _put(fs, root, file, folder, progress), some))
+            outcomes.extend(pool.map(lambda file: _put(fs, root, file, folder, progress), some))
             done += sum(file.size for file in some)
             progress.report("recordings", done, total)
     return outcomes
+
+
+def delete(storage: str, sha256: str) -> None:
+    """Delete a recording that was copied into a storage. Raises `StorageError`."""
+    fs, root = opened(storage)
+    try:
+        fs.rm_file(_target(root, sha256))
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"A recording could not be deleted ({type(error).__name__}).") from error
 
 
 def address(storage: str) -> str:
@@ -202,6 +210,10 @@ def _size_elsewhere(uri: str) -> int | None:
         return None
 
 
+def _target(root: str, sha256: str) -> str:
+    return f"{root.rstrip('/')}/{sha256[:2]}/{sha256}"
+
+
 def _put(fs: Any, root: str, file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOutcome:
     try:
         return _put_one(fs, root, file, folder, progress)
@@ -214,7 +226,7 @@ def _put(fs: Any, root: str, file: StoredFile, folder: Path, progress: BackupPro
 
 
 def _put_one(fs: Any, root: str, file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOutcome:
-    target = f"{root.rstrip('/')}/{file.sha256[:2]}/{file.sha256}"
+    target = _target(root, file.sha256)
     if fs.exists(target) and fs.size(target) == file.size:
         return CopyOutcome.EXISTING
     source = place(folder, file.sha256)

@@ -1,20 +1,26 @@
 """Restores a backup: recordings first, then the database in one transaction, then a comparison of every table.
 
-An interrupted restore may be run again: existing recordings are not copied again, and a database that equals the backup
-counts as restored.
+What was erased after the backup is then erased again. An interrupted restore may be run again: existing recordings are
+not copied again, and a database that equals the backup, or is marked as restored from it, counts as restored.
 """
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
+from db.records.ledger import BrokenLedger
 from db.server import dump, migrate
+from pipeline.domain.voices import VoicePolicy
 from pipeline.fetch import handed_in
-from serve_app.backup import manifest, recordings
+from serve_app.backup import manifest, recordings, replay
+from serve_app.backup.ledger_copies import Chains, LedgerCopies
 from serve_app.backup.manifest import BackupUnfit, Manifest
 from serve_app.backup.progress import BackupProgress
 from serve_app.backup.recordings import CopyOutcome
+from serve_app.backup.replay import Replayed
 from serve_app.backup.verify import CheckedBackup, compare, in_storage, listed_recordings, restore_database
 
 
@@ -24,12 +30,14 @@ class NotRestored(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RestoreTarget:
-    """The target of a restore. `keys`: those that are set there."""
+    """The target of a restore. `keys`: those that are set there; `ledger`: None restores what was erased."""
 
     url: str
     storage: str
     handed_in: Path
+    policy: VoicePolicy
     keys: tuple[str, ...] = ()
+    ledger: Chains | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,15 @@ class Restored:
     moved: int  # rows of recordings whose place was changed
     unavailable: int  # recordings that are missing or changed, in their bucket or in the backup
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need and that are not set
+    replayed: Replayed | None
 
 
 def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgress) -> Restored:
     """Restore a backup into an empty database, and migrate that to the schema of this version.
 
     A recording that is missing or changed in the backup is counted and not stored.
-    Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.server.dump` and
-    `db.server.migrate`, and `OSError`.
+    Raises `BackupUnfit`, `BrokenLedger`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of
+    `db.server.dump` and `db.server.migrate`, and `OSError`.
     """
     folder, backup = checked.folder, checked.manifest
     if not dump.knows_revision(backup.revision):
@@ -57,16 +66,18 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
             f"The backup has schema {backup.revision}, of Switchboard {backup.switchboard}, which this version cannot "
             "restore. Use the version that created the backup."
         )
+    if target.ledger is not None:
+        _require_entries(backup, target.ledger)
     restored_before = not dump.is_empty(target.url)
-    if restored_before and compare(backup, target.url, progress):
+    if restored_before and dump.marked(target.url) != backup.name and compare(backup, target.url, progress):
         raise dump.DatabaseNotEmpty("The database is not empty, and its content is not that of this backup.")
-    done, moved, unavailable = 0, 0, 0
+    moved, unavailable, copied = 0, 0, list[str]()
     files = listed_recordings(folder, backup)
     if backup.recordings.how == "copied":
         _check_room(backup, target.storage)
         outcomes = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, progress)
-        done = outcomes[CopyOutcome.COPIED]
-        unavailable = outcomes[CopyOutcome.MISSING] + outcomes[CopyOutcome.DAMAGED]
+        copied = [file.sha256 for file, outcome in zip(files, outcomes, strict=True) if outcome == CopyOutcome.COPIED]
+        unavailable = outcomes.count(CopyOutcome.MISSING) + outcomes.count(CopyOutcome.DAMAGED)
     else:
         unavailable = sum(1 for _ in in_storage(files, backup.recordings.storage, progress, quick=True))
     _put_handed_in(folder / manifest.HANDED_IN, target.handed_in)
@@ -74,15 +85,35 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
         restore_database(folder, backup, target.url, progress)
         if wrong := compare(backup, target.url, progress):
             raise NotRestored(f"The restored database differs from the backup. {wrong[0]}")
+    dump.mark(target.url, backup.name)
     progress.report("schema", 0, 0)
     migrate.migrate(target.url)
     if backup.recordings.how == "copied":
         moved = dump.move_files(target.url, recordings.address(target.storage))
+    replayed = _erase_again(target, copied, progress)
+    dump.mark(target.url, None)
     there = {manifest.fingerprint(key) for key in target.keys}
     lacking = (
         tuple(key for key in backup.secrets.keys if key not in there) if sum(backup.secrets.sealed.values()) else ()
     )
-    return Restored(backup, progress.elapsed(), done, moved, unavailable, lacking)
+    return Restored(backup, progress.elapsed(), len(copied), moved, unavailable, lacking, replayed)
+
+
+def _require_entries(backup: Manifest, ledger: Chains) -> None:
+    """Raise `BrokenLedger` if the ledger lacks an entry that the backup has."""
+    for workspace_id, entries in backup.ledger.items():
+        if len(ledger.get(UUID(workspace_id), ())) < entries:
+            raise BrokenLedger(f"It lacks entry {entries} of workspace {workspace_id}, which the backup has.")
+
+
+def _erase_again(target: RestoreTarget, copied: Sequence[str], progress: BackupProgress) -> Replayed | None:
+    """Erase what the ledger lists, with the recordings that this restore copied; the service deletes others."""
+    if target.ledger is None:
+        LedgerCopies(target.storage, target.keys).set_aside()
+    replayed = replay.replay(target.url, target.ledger, target.policy, copied, progress)
+    for sha256 in replayed.unused:
+        recordings.delete(target.storage, sha256)
+    return replayed if target.ledger is not None else None
 
 
 def _check_room(backup: Manifest, storage: str) -> None:

@@ -18,10 +18,12 @@ from db.server import dump, embedded
 from db.server.dump import StoredFile
 from pipeline import scratch
 from serve_app.backup import manifest, recordings
+from serve_app.backup.ledger_copies import Chains
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.progress import BackupProgress
 from serve_app.backup.recordings import CopyOutcome
 
+DIGEST_BYTES = 32
 MAX_NAMED = 5  # flaws of recordings, the others are counted
 
 
@@ -42,6 +44,7 @@ class Verified:
     recordings: int  # checked: copies, or in their bucket
     restored_seconds: float | None = None  # of a drill: until the database was restored
     compared_seconds: float | None = None  # of a drill: until every table was compared
+    erased_calls: int | None = None  # in the backup, erased since; None: unknown
 
 
 def check(folder: Path, keys: Sequence[str], progress: BackupProgress, unsigned: bool = False) -> CheckedBackup:
@@ -62,12 +65,13 @@ def verify(
     quick: bool = False,
     drill: bool = False,
     unsigned: bool = False,
+    ledger: Chains | None = None,
 ) -> Verified:
     """Check signature and files of a backup, and recordings that stayed in a bucket; changes nothing.
 
     `quick`: check only the sizes of recordings. `drill`: restore the database into an embedded PostgreSQL in a
-    temporary folder, and compare each table. `unsigned`: see `check`. Raises `BackupUnfit`, `OutOfTime`,
-    `StorageError`, those of `db.server.dump`, and `OSError`.
+    temporary folder, and compare each table. `unsigned`: see `check`. `ledger`: counts erased calls. Raises
+    `BackupUnfit`, `OutOfTime`, `StorageError`, those of `db.server.dump`, and `OSError`.
     """
     backup = Manifest.read(folder, keys, unsigned)
     flaws = tuple(_flaws(folder, backup, progress))
@@ -78,10 +82,19 @@ def verify(
         flaws = _first(_copies(folder.parent / manifest.RECORDINGS, files, progress, quick))
     else:
         flaws = _first(in_storage(files, backup.recordings.storage, progress, quick))
-    seconds: tuple[float, float] | tuple[None, None] = (None, None)
+    restored, compared = None, None
     if drill and not flaws:
-        flaws, *seconds = _drill(folder, backup, progress)  # type: ignore[assignment]
-    return Verified(backup, flaws, len(files), *seconds)
+        flaws, restored, compared = _drill(folder, backup, progress)
+    return Verified(backup, flaws, len(files), restored, compared, _erased_calls(folder, backup, ledger))
+
+
+def _erased_calls(folder: Path, backup: Manifest, ledger: Chains | None) -> int | None:
+    if ledger is None or manifest.CALLS not in backup.files:
+        return None
+    later = [entry for id_, chain in ledger.items() for entry in chain[backup.ledger.get(str(id_), 0) :]]
+    erased = {digest for entry in later for digest in entry.digests}
+    with (folder / manifest.CALLS).open("rb") as digests:
+        return sum(digest in erased for digest in iter(lambda: digests.read(DIGEST_BYTES), b""))
 
 
 def listed_recordings(folder: Path, backup: Manifest) -> list[StoredFile]:

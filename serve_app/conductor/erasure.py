@@ -1,15 +1,17 @@
-"""Deletes the files of erased calls in the Conductor's replica, and forgets old erasures."""
+"""Deletes the files of erased calls in the Conductor's replica, copies the ledger, and forgets old erasures."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from uuid import UUID
 
 from db.core.database import Database
-from db.records import erase, file_deletions
+from db.records import erase, file_deletions, ledger
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
+from serve_app.backup.ledger_copies import LedgerCopies
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.options import ErasureOptions
 
@@ -20,15 +22,21 @@ log = logging.getLogger("ray.serve")
 
 
 class ErasureLoop(LeaseLoop[FileToDelete]):
-    """Processes `file_deletions`. An entry is claimed for `LEASE_SECONDS`; deleting a file twice is harmless."""
+    """Processes `file_deletions`, and writes the copies of the ledger.
 
-    def __init__(self, database: Database, options: ErasureOptions, handed_in_folder: Path | None) -> None:
+    An entry of `file_deletions` is claimed for `LEASE_SECONDS`; deleting a file or writing a copy twice is harmless.
+    """
+
+    def __init__(
+        self, database: Database, options: ErasureOptions, copies: LedgerCopies, handed_in_folder: Path | None
+    ) -> None:
         super().__init__(database, "erasure")
         self._options = options
+        self._copies = copies
         self._handed_in = handed_in_folder
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"delete": self._delete_files, "upkeep": self._upkeep}
+        return {"delete": self._delete_files, "copy": self._copy_ledger, "upkeep": self._upkeep}
 
     def _leased_tasks(self) -> list[tuple[FileToDelete, "asyncio.Task[None]"]]:
         return []
@@ -64,6 +72,24 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
             log.warning("erasure: file %d, attempt %d: %s", file.id, file.attempts, error.message)
             await file_deletions.postpone(self._database, file, pause, error.message)
         return False
+
+    async def _copy_ledger(self) -> None:
+        while not self._stopping:
+            failed = await self.copy_ledger()
+            await asyncio.sleep(self._options.UPKEEP_SECONDS if failed else self._options.POLL_SECONDS)
+
+    async def copy_ledger(self) -> set[UUID]:
+        """Copy entries of the ledger into the storage; return the workspaces whose next entry it refused."""
+        failed: set[UUID] = set()
+        while due := [copy for copy in await ledger.next_copies(self._database) if copy.workspace_id not in failed]:
+            for entry in due:
+                try:
+                    await asyncio.to_thread(self._copies.write, entry)
+                    await ledger.copied(self._database, entry)
+                except StorageError as error:
+                    failed.add(entry.workspace_id)
+                    log.warning("erasure: ledger of workspace %s: %s", entry.workspace_id, error.message)
+        return failed
 
     async def _upkeep(self) -> None:
         """Remove files that were handed in for erased calls, and forget old erasures, every minute."""

@@ -35,6 +35,7 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from pipeline.speakers.profile import Voices
 from serve_app.api.sound import SoundFolder, SoundRequest
+from serve_app.backup.ledger_copies import LedgerCopies
 from serve_app.cli import app
 from serve_app.conductor.erasure import ErasureLoop
 from serve_app.conductor.loop import ConductorLoop
@@ -172,7 +173,7 @@ def keep(folder: Path, content: bytes, channel: int = 0) -> Recording:
 
 
 def loop(world: World, handed_in_folder: Path | None = None) -> ErasureLoop:
-    return ErasureLoop(world.database, ErasureOptions(), handed_in_folder)
+    return ErasureLoop(world.database, ErasureOptions(), LedgerCopies("memory://", ()), handed_in_folder)
 
 
 async def test_a_marker_in_every_column_is_gone(world: World) -> None:

@@ -120,7 +120,7 @@ def poison_dump(backup: Path) -> None:
 
 def forge_signature(backup: Path) -> None:
     content = (backup / manifest.FILE).read_bytes()
-    line = f"{manifest.fingerprint(KEY)} {manifest._sign(FOREIGN_KEY, content)}\n"
+    line = f"{manifest.fingerprint(KEY)} {manifest.sign(FOREIGN_KEY, manifest.PURPOSE, content)}\n"
     (backup / manifest.SIGNATURE).write_text(line)
 
 
@@ -195,7 +195,8 @@ def test_a_tampered_backup_is_refused_before_anything_of_it_is_used(backup: Path
 
 def test_the_signature_of_another_backup_does_not_fit(backup: Path, target: str) -> None:
     content = (backup / manifest.FILE).read_bytes().replace(backup.name.encode(), b"2026-01-01T000000Z")
-    (backup / manifest.SIGNATURE).write_text(f"{manifest.fingerprint(KEY)} {manifest._sign(KEY, content)}\n")
+    signature = manifest.sign(KEY, manifest.PURPOSE, content)
+    (backup / manifest.SIGNATURE).write_text(f"{manifest.fingerprint(KEY)} {signature}\n")
     assert "has changed since it was written" in is_refused(backup, target)
 
 

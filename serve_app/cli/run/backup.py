@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +42,19 @@ Into = Annotated[
         show_default="the database of the settings",
     ),
 ]
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="STORAGE",
+        help="Recording storage with the ledger of erasures.",
+        show_default="the storage of the settings",
+    ),
+]
+WithoutLedger = Annotated[
+    bool, typer.Option("--without-ledger", help="Do not erase again what was erased after the backup.")
+]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of backups.", exists=True, file_okay=False)]
 Backup = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup's folder.", exists=True, file_okay=False)]
 
 app = Group("Backups: the database of one moment, with its recordings.")
@@ -98,18 +112,28 @@ def verify(
 ) -> None:
     """Check a backup's signature, and each file against its digest. Exit code 1 if anything is missing or changed.
 
-    Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
+    Recordings that stayed in a bucket are read there: with --quick their sizes are listed. Calls that were erased since
+    the backup are counted.
 
     Example:
 
       switchboard backup verify /backups/2026-11-24T093000Z --drill --json
     """
+    from db.records.ledger import BrokenLedger
+    from pipeline.errors import StorageError
+    from serve_app.backup.ledger_copies import LedgerCopies
     from serve_app.backup.verify import verify as verify_backup
     from serve_app.settings import Settings
 
-    keys = configured_keys(Settings())
+    settings, notes = Settings(), list[str]()
+    keys = configured_keys(settings)
     with backup_steps(within, json_) as steps:
-        verified = verify_backup(backup.absolute(), keys, steps, quick, drill, unsigned)
+        try:
+            chains = LedgerCopies(settings.storage_url, keys).read(unsigned)
+        except (BrokenLedger, StorageError) as error:
+            chains = None
+            notes.append(f"Erased calls were not counted. The ledger of erasures cannot be used: {error}")
+        verified = verify_backup(backup.absolute(), keys, steps, quick, drill, unsigned, chains)
     data = {
         "backup": verified.manifest.name,
         "whole": not verified.flaws,
@@ -117,8 +141,85 @@ def verify(
         "recordings": verified.recordings,
         "restored_seconds": verified.restored_seconds,
         "compared_seconds": verified.compared_seconds,
+        "erased_calls": verified.erased_calls,
     }
-    Result(data, _verified_lines(verified), notes=verified.flaws, failed=bool(verified.flaws)).print(json_)
+    notes += verified.flaws
+    Result(data, _verified_lines(verified), notes=notes, failed=bool(verified.flaws)).print(json_)
+
+
+@app.command("list")
+def list_(folder: Folder, unsigned: Unsigned = False, json_: Json = False) -> None:
+    """List the backups of a folder, the latest first. Their files are not checked.
+
+    Example:
+
+      switchboard backup list /backups
+    """
+    from serve_app.backup import manifest
+    from serve_app.cli.ui.resource import listing
+    from serve_app.settings import Settings
+
+    keys, backups = configured_keys(Settings()), []
+    for path in reversed(manifest.backups(folder)):
+        try:
+            backups.append(_listed(path, manifest.Manifest.read(path, keys, unsigned)))
+        except manifest.BackupUnfit as error:
+            backups.append({"backup": path.name, "flaw": str(error)})
+    columns = ("backup", "#calls", "#recordings", "#bytes", "flaw")
+    names = [column.removeprefix("#") for column in columns]
+    listing(backups, columns, lambda row: [row.get(name, "") for name in names], f"No backups in {folder}.").print(
+        json_
+    )
+
+
+@app.command()
+def prune(
+    folder: Folder,
+    older_than: Annotated[str, typer.Option("--older-than", metavar="TIME", help="Age: 12h, 30d.")],
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Keep at least this many complete backups.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing.")] = False,
+    unsigned: Unsigned = False,
+    within: Within = "12h",
+    json_: Json = False,
+) -> None:
+    """Delete old backups, and recordings that no other backup of the folder lists.
+
+    The latest complete backup is never deleted. After an interruption, run it again.
+
+    Example:
+
+      switchboard backup prune /backups --older-than 30d --keep 7
+    """
+    from serve_app.backup.prune import PruneOptions
+    from serve_app.backup.prune import prune as prune_backups
+    from serve_app.settings import Settings
+
+    options = PruneOptions(datetime.now(UTC) - parse_duration(older_than), keep, dry_run, unsigned)
+    with backup_steps(within, json_) as steps:
+        pruned = prune_backups(folder.absolute(), configured_keys(Settings()), options, steps)
+    notes = [
+        f"{name} cannot be read, so no recordings were deleted: `switchboard backup verify`." for name in pruned.unfit
+    ]
+    line = (
+        f"{'Would delete' if dry_run else 'Deleted'} {counted(len(pruned.backups), 'backup')} and "
+        f"{counted(pruned.recordings, 'recording')} ({_megabytes(pruned.bytes)}). "
+        f"{counted(pruned.remaining, 'backup')} {'remains' if pruned.remaining == 1 else 'remain'}."
+    )
+    Result({**asdict(pruned), "dry_run": dry_run}, [*pruned.backups, line], notes).print(json_)
+
+
+def _listed(path: Path, manifest: "Manifest") -> dict[str, Any]:
+    numbers = {"calls": _calls(manifest), "recordings": manifest.recordings.count, "bytes": _size(manifest)}
+    return {"backup": path.name, "taken_at": manifest.taken_at, **numbers}
+
+
+def parse_duration(text: str) -> timedelta:
+    from serve_app.cli.ui.options import parse_time
+
+    duration = parse_time(text).value
+    if not isinstance(duration, timedelta) or not duration:
+        raise CommandError(f"{text!r} is not a duration.", "Write 45m, 12h or 2d.", USAGE)
+    return duration
 
 
 def configured_keys(settings: "Settings") -> tuple[str, ...]:
@@ -134,16 +235,14 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
     """Show a progress bar on stderr during the block, and turn errors of backups into `CommandError`."""
     from rich import progress as rich_progress
 
+    from db.records.ledger import BrokenLedger
     from db.server import dump, pg_tools
     from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
     from serve_app.backup.manifest import BackupUnfit
     from serve_app.backup.progress import BackupProgress, OutOfTime
     from serve_app.backup.restore import NotRestored
-    from serve_app.cli.ui.options import parse_time
 
-    limit = parse_time(within).value
-    if not isinstance(limit, timedelta) or not limit:
-        raise CommandError(f"{within!r} is not a duration.", "Write 45m, 12h or 2d.", USAGE)
+    limit = parse_duration(within)
     columns = (
         rich_progress.SpinnerColumn(),
         rich_progress.TextColumn("{task.description}"),
@@ -162,6 +261,12 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
             )
     except (BackupUnderWay, NoRoomForBackup, BackupUnfit, dump.NoSchema, pg_tools.ProgramMissing, NotRestored) as error:
         raise CommandError(str(error)) from error
+    except BrokenLedger as error:
+        raise CommandError(
+            f"The ledger of erasures cannot be used: {error}",
+            "Calls erased after the backup would return. --ledger names another storage that has it; --without-ledger "
+            "restores them. Do not start the service before.",
+        ) from error
     except dump.DatabaseNotEmpty as error:
         raise CommandError(
             str(error), "Restore into an empty one: another SWITCHBOARD_DATA_DIR, or createdb and --into URL."
@@ -204,6 +309,11 @@ def _verified_lines(verified: "Verified") -> list[str]:
             f"{counted(verified.recordings, 'recording')} {manifest.recordings.how}, "
             f"{counted(len(manifest.tables), 'table')}."
         )
+    if verified.erased_calls:
+        lines.append(
+            f"It has {counted(verified.erased_calls, 'call')} that {'was' if verified.erased_calls == 1 else 'were'} "
+            "erased since: `switchboard restore` erases them again, `switchboard backup prune` deletes old backups."
+        )
     return lines
 
 
@@ -226,6 +336,8 @@ def _megabytes(size: int) -> str:
 def restore(
     backup: Backup,
     into: Into = None,
+    ledger: Ledger = None,
+    without_ledger: WithoutLedger = False,
     unsigned: Unsigned = False,
     within: Within = "24h",
     json_: Json = False,
@@ -233,8 +345,8 @@ def restore(
     """Restore a backup into an empty database, and its recordings into the storage of the settings.
 
     A key of the settings must have signed the backup. The database must be empty, and it is restored completely or not
-    at all. Every table is compared with the backup, and the schema is migrated to this version. After an interruption,
-    run it again.
+    at all. Every table is compared with the backup, and the schema is migrated to this version. Calls that were erased
+    after the backup are erased again, as the ledger of erasures lists them. After an interruption, run it again.
 
     Examples:
 
@@ -242,6 +354,7 @@ def restore(
 
       switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
     """
+    from serve_app.backup.ledger_copies import LedgerCopies
     from serve_app.backup.restore import RestoreTarget
     from serve_app.backup.restore import restore as restore_backup
     from serve_app.backup.verify import check
@@ -249,16 +362,25 @@ def restore(
 
     if into is not None and not into.startswith(("postgresql://", "postgres://")):
         raise CommandError("--into must be postgresql://user@host/database.", "", USAGE)
+    if ledger is not None and without_ledger:
+        raise CommandError("--ledger and --without-ledger exclude each other.", "", USAGE)
     settings = Settings() if into is None else Settings(database_url=into)
     with backup_steps(within, json_) as steps:
-        # Before its key is stored or a PostgreSQL is started. A key in the backup does not verify it.
-        checked = check(backup.absolute(), configured_keys(Settings()), steps, unsigned)
-        keys = _keys(checked.folder, settings)
+        # Before its key is stored or a PostgreSQL is started. A key in the backup verifies neither.
+        keys = configured_keys(Settings())
+        checked = check(backup.absolute(), keys, steps, unsigned)
+        copies = LedgerCopies(ledger or settings.storage_url, keys)
+        chains = None if without_ledger else copies.read(unsigned)
         target = RestoreTarget(
-            settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
+            url=settings.database_url or _embedded(settings),
+            storage=settings.storage_url,
+            handed_in=settings.handed_in,
+            policy=settings.voices(),
+            keys=_keys(checked.folder, settings),
+            ledger=chains,
         )
         done = restore_backup(checked, target, steps)
-    Result(_as_json(done), *_restored(done)).print(json_)
+    Result(_as_json(done), *_restored(done, has_ledger=chains != {})).print(json_)
 
 
 def _as_json(done: "Restored") -> dict[str, Any]:
@@ -270,6 +392,7 @@ def _as_json(done: "Restored") -> dict[str, Any]:
         "recordings_moved": done.moved,
         "recordings_lost": done.unavailable,
         "missing_keys": list(done.missing_keys),
+        "ledger": done.replayed and {"entries": done.replayed.entries, "erased": done.replayed.erased},
         "seconds": round(done.seconds, 3),
     }
 
@@ -296,8 +419,10 @@ def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
     return configured_keys(settings)
 
 
-def _restored(done: "Restored") -> tuple[list[str], list[str]]:
+def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]:
     """Return lines about a restored backup, and notes on what is missing."""
+    from db.records.erase import counts_text
+
     manifest, notes = done.manifest, []
     lines = [
         f"Restored {manifest.name} in {duration(done.seconds)}: {counted(_calls(manifest), 'call')}, "
@@ -314,6 +439,16 @@ def _restored(done: "Restored") -> tuple[list[str], list[str]]:
         notes.append(
             f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
             "`switchboard backup verify BACKUP` lists them."
+        )
+    if done.replayed is None:
+        notes.append("The ledger of erasures was not used: calls that were erased after the backup are back.")
+    elif done.replayed.entries:
+        entries = counted(done.replayed.entries, "entry", "entries")
+        lines.append(f"Erased again by {entries} of the ledger: {counts_text(done.replayed.erased) or 'nothing'}.")
+    elif not has_ledger:
+        notes.append(
+            "The storage has no ledger of erasures. If calls were erased after the backup, they are back: restore into "
+            "another empty database with --ledger and the former storage."
         )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)

@@ -319,7 +319,7 @@ async def test_files_that_were_handed_in_and_not_yet_fetched_come_back(
     where, manifest = create(source(filled, storage, tmp_path), tmp_path / "backups", BackupProgress(300))
     assert manifest.handed_in == 1
     use(monkeypatch, empty, tmp_path / "there", tmp_path / "data")
-    assert switchboard("restore", where).exit_code == 0
+    assert (await asyncio.to_thread(switchboard, "restore", where)).exit_code == 0
     (copy,) = (tmp_path / "data" / "handed-in").iterdir()
     assert copy.read_bytes() == file.read_bytes() and copy.name.startswith(str(filled.call_id))
     assert copy.stat().st_mode & 0o077 == 0

@@ -54,6 +54,8 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("plan", ("--calls-per-day", "250000", "--minutes", "3.5", "--mono-share", "0.25")),
         ("backup create", (str(people.parent / "backups"),)),
         ("backup verify", (str(people.parent / "backups"),)),
+        ("backup list", (str(people.parent / "backups"),)),
+        ("backup prune", (str(people.parent / "backups"), "--older-than", "30d")),
         ("restore", (str(people.parent / "backups"),)),
         ("submit", ("call.wav", "--url", "http://127.0.0.1:9/submit")),
         ("checkpoints verify", ("--folder", str(people.parent))),
