@@ -89,7 +89,7 @@ class ConductorReplica:
         compute = workers.of("passages").compute
         self._passages = PassageLoop(events, compute, settings.embedding, settings.checkpoints)
         self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
-        self._erasure = ErasureLoop(events, settings.erasure, process.handed_in)
+        self._erasure = ErasureLoop(events, settings.erasure, process.handed_in, settings.voices())
         self._other_loops: dict[str, LeaseLoop[Any]] = {
             "erasure": self._erasure,
             "event": self._events,

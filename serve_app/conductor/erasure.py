@@ -1,4 +1,4 @@
-"""Deletes the files of erased calls in the Conductor's replica, and forgets old erasures."""
+"""Carries out erasures in the Conductor's replica, deletes the files of erased calls, and forgets old erasures."""
 
 import asyncio
 import logging
@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from db.core.database import Database
-from db.records import erase, file_deletions
+from db.records import erase, erasing, erasures, file_deletions
+from db.records.erasures import ErasureLost
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
+from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
 from serve_app.conductor.lease_loop import LeaseLoop
@@ -22,13 +24,17 @@ log = logging.getLogger("ray.serve")
 class ErasureLoop(LeaseLoop[FileToDelete]):
     """Processes `file_deletions`. An entry is claimed for `LEASE_SECONDS`; deleting a file twice is harmless."""
 
-    def __init__(self, database: Database, options: ErasureOptions, handed_in_folder: Path | None) -> None:
+    def __init__(
+        self, database: Database, options: ErasureOptions, handed_in_folder: Path | None, voices: VoicePolicy
+    ) -> None:
+        """`voices`: computes voice profiles without what is erased."""
         super().__init__(database, "erasure")
         self._options = options
+        self._voices = voices
         self._handed_in = handed_in_folder
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"delete": self._delete_files, "upkeep": self._upkeep}
+        return {"delete": self._delete_files, "erase": self._erase, "upkeep": self._upkeep}
 
     def _leased_tasks(self) -> list[tuple[FileToDelete, "asyncio.Task[None]"]]:
         return []
@@ -64,6 +70,22 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
             log.warning("erasure: file %d, attempt %d: %s", file.id, file.attempts, error.message)
             await file_deletions.postpone(self._database, file, pause, error.message)
         return False
+
+    async def _erase(self) -> None:
+        while not self._stopping:
+            if not await self.erase_next():
+                await asyncio.sleep(self._options.POLL_SECONDS)
+
+    async def erase_next(self) -> bool:
+        """Carry out an erasure that no process works on; return False if there is none."""
+        lease = await erasures.claim(self._database)
+        if lease is None:
+            return False
+        try:
+            await erasing.work(self._database, lease, self._voices)
+        except ErasureLost:
+            log.info("erasure: %s is carried out by another process", lease.erasure_id)
+        return True
 
     async def _upkeep(self) -> None:
         """Remove files that were handed in for erased calls, and forget old erasures, every minute."""
