@@ -35,7 +35,7 @@ from db.workspace import directory
 from db.workspace.admin_log import Actor, changing
 
 LEASE_SECONDS = 60.0  # of the process that works on an erasure; each call renews it
-BATCH = 2_000  # calls of one query
+BATCH = 1_000  # calls that one query searches
 
 
 class ErasureKind(StrEnum):
@@ -237,17 +237,22 @@ async def is_erased_member(connection: AsyncConnection, workspace_id: UUID, user
 
 
 async def call_pages(database: Database, workspace_id: UUID, target: Target) -> AsyncIterator[list[UUID]]:
-    """Yield the callIds of the target's calls, those with a member's name for a member."""
+    """Yield the callIds of the target's calls, those with a member's name for a member; a page may be empty.
+
+    Each query searches `BATCH` calls, however few of them match.
+    """
     country = await _country(database, workspace_id)
-    columns = [calls.c[name] for name in ("id", "call_id", "from_number", "to_number", "from_e164", "to_e164")]
     certain, by_number = _conditions(target)
+    searched = [calls.c.workspace_id == workspace_id]
+    searched += [] if target.team_id is None else [calls.c.team_id == target.team_id]
+    searched += [certain] if target.kind in (ErasureKind.CALL, ErasureKind.TEAM) else []
+    columns = [calls.c[name] for name in ("call_id", "from_number", "to_number", "from_e164", "to_e164")]
     is_match = sa.or_(certain, sa.and_(by_number, _may_have_number(target.number)))
-    query = sa.select(*columns, certain.label("is_certain")).where(calls.c.workspace_id == workspace_id, is_match)
-    if target.team_id is not None:
-        query = query.where(calls.c.team_id == target.team_id)
-    after = 0
-    while rows := await database.rows(workspace_id, query.where(calls.c.id > after).order_by(calls.c.id).limit(BATCH)):
-        after = rows[-1].id
+    query = sa.select(*columns, certain.label("is_certain")).where(*searched, is_match).order_by(calls.c.id)
+    ids, after = sa.select(calls.c.id).where(*searched).order_by(calls.c.id).limit(BATCH), 0
+    while batch := await database.column(workspace_id, ids.where(calls.c.id > after)):
+        rows = await database.rows(workspace_id, query.where(calls.c.id.between(batch[0], batch[-1])))
+        after = batch[-1]
         yield [row.call_id for row in rows if row.is_certain or target.number in _numbers(row, country)]
 
 

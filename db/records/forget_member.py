@@ -102,7 +102,7 @@ async def _forget_in_call(database: Database, lease: ErasureLease, call_id: UUID
         if any(changes):
             now = sa.func.greatest(sa.func.clock_timestamp(), calls.c.updated_at + sa.text("interval '1 us'"))
             await change.run(sa.update(calls).where(calls.c.id == call_pk).values(updated_at=now))
-            await erasures.count(change.connection, lease, {"records": 1})
+        await erasures.count(change.connection, lease, {"records": int(any(changes))})
 
 
 async def _delete_voices(connection: AsyncConnection, call_pks: Sequence[int]) -> None:

@@ -15,18 +15,11 @@ from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject
-from serve_app.api.queries import ErasureListQuery, NoQuery
+from serve_app.api.queries import ChangeListQuery, NoQuery
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import NotAuthenticated
 
-KINDS = {
-    "call_id": ErasureKind.CALL,
-    "number": ErasureKind.NUMBER,
-    "contact_id": ErasureKind.CONTACT,
-    "member_id": ErasureKind.MEMBER,
-    "team_id": ErasureKind.TEAM,
-}
-OF_WORKSPACE = {ErasureKind.MEMBER: "the erasure of members", ErasureKind.TEAM: "the erasure of teams"}
+OF_WORKSPACE = (ErasureKind.MEMBER, ErasureKind.TEAM)  # not with the key of a team
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +46,9 @@ async def create_erasure(writing: ApiRequest[NoQuery]) -> Response:
     """Start an erasure, which a Conductor carries out, or count what it would erase."""
     body = await read_admin_body(writing.request, bodies.NewErasure)
     ((field, value),) = body.targets().items()
-    kind, database, home = KINDS[field], writing.database, writing.reader.workspace_id
+    kind, database, home = ErasureKind(field.removesuffix("_id")), writing.database, writing.reader.workspace_id
     if kind in OF_WORKSPACE:
-        writing.require_workspace_key(OF_WORKSPACE[kind])
+        writing.require_workspace_key(f"the erasure of {kind}s")
     target = Target(kind, number=value) if kind is ErasureKind.NUMBER else Target(kind, value)
     try:
         target = await erasures.resolve(database, writing.reader, target)
@@ -78,7 +71,7 @@ async def show_erasure(reading: ApiRequest[NoQuery]) -> Response:
     return json_answer(reading, erasure)
 
 
-async def list_erasures(reading: ApiRequest[ErasureListQuery]) -> Response:
+async def list_erasures(reading: ApiRequest[ChangeListQuery]) -> Response:
     query = reading.query
     return json_answer(
         reading, await erasures.list_erasures(reading.database, reading.reader, query.cursor, query.limit)
@@ -86,7 +79,7 @@ async def list_erasures(reading: ApiRequest[ErasureListQuery]) -> Response:
 
 
 ROUTES = (
-    Route("/erasures", list_erasures, ErasureListQuery, "List erasures, the latest first", Page[Erasure], admin=True),
+    Route("/erasures", list_erasures, ChangeListQuery, "List erasures, the latest first", Page[Erasure], admin=True),
     Route(
         "/erasures",
         create_erasure,

@@ -222,10 +222,6 @@ class ChangeListQuery(QueryParameters):
     cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
-class ErasureListQuery(ChangeListQuery):
-    """A page of erasures."""
-
-
 class AudioQuery(QueryParameters):
     """Channel of a recording."""
 
