@@ -179,7 +179,7 @@ class Erasure(Model):
     """
     An erasure. `matched`: objects by kind, at its creation; `counts`: those that were erased.
 
-    `counts["held"]`: calls that a legal hold keeps. `state`: running or done.
+    `counts["held"]`: calls that a legal hold keeps.
     """
 
     erasure_id: UUID
