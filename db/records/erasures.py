@@ -131,8 +131,8 @@ async def resolve(database: Database, reader: Reader, target: Target) -> Target:
 
 async def matches(database: Database, workspace_id: UUID, target: Target) -> dict[str, int]:
     """Count what an erasure of the target would erase now: calls, or a member's records; contacts with a number."""
-    found = sum([len(page) async for page in call_pages(database, workspace_id, target)])
-    counts = {"records" if target.kind is ErasureKind.MEMBER else "calls": found}
+    matching = sum([len(page) async for page in call_pages(database, workspace_id, target)])
+    counts = {"records" if target.kind is ErasureKind.MEMBER else "calls": matching}
     if target.kind is ErasureKind.NUMBER and target.team_id is None:
         query = sa.select(sa.func.count()).where(contacts.c.phone == target.number)
         counts["contacts"] = (await database.column(workspace_id, query))[0]

@@ -39,7 +39,7 @@ from pipeline.domain.voices import VoicePolicy
 WAIT_SECONDS = 1.0  # between two looks at jobs that have loaded the member's name
 NAMELESS = "rep"  # the party's label
 
-Found = Mapping[str, Any]  # a finding, as stored
+StoredFinding = Mapping[str, Any]  # a finding, as stored
 
 
 async def forget(database: Database, lease: ErasureLease, policy: VoicePolicy) -> None:
@@ -154,20 +154,23 @@ async def _in_events(change: Changing, call_pk: int, user_id: str) -> bool:
     return changed
 
 
-def nameless(stored: Sequence[Found], user_id: str) -> list[Found]:
+def nameless(stored: Sequence[StoredFinding], user_id: str) -> list[StoredFinding]:
     """Return the findings of a call without the name of its agent, if that is the member.
 
     The summary names the speaker of its sentences; the name is replaced by the party's label.
     """
-    agent = next((found["value"] for found in stored if found["step"] == "agent"), None)
+    agent = next((finding["value"] for finding in stored if finding["step"] == "agent"), None)
     if not isinstance(agent, dict) or agent.get("user_id") != user_id:
         return list(stored)
     cleared = {**agent, "name": None, "spoken_name": None}
-    changes: dict[str, Callable[[Found], dict[str, Any]]] = {
-        "agent": lambda found: {"value": cleared, "evidence": []},
-        "summary": lambda found: {"value": _without(found["value"], agent.get("name"))},
+    changes: dict[str, Callable[[StoredFinding], dict[str, Any]]] = {
+        "agent": lambda finding: {"value": cleared, "evidence": []},
+        "summary": lambda finding: {"value": _without(finding["value"], agent.get("name"))},
     }
-    return [{**found, **changes[found["step"]](found)} if found["step"] in changes else found for found in stored]
+    return [
+        {**finding, **changes[finding["step"]](finding)} if finding["step"] in changes else finding
+        for finding in stored
+    ]
 
 
 def _without(value: Any, name: str | None) -> Any:
@@ -184,7 +187,7 @@ def _without(value: Any, name: str | None) -> Any:
 
 
 async def _running(database: Database, workspace_id: UUID, since: datetime) -> bool:
-    """Return whether work goes on that was claimed before the member was removed; what nobody renews is over."""
+    """Return whether work goes on that was claimed before the member was removed; expired leases do not count."""
     job = sa.select(1).select_from(jobs.join(calls, calls.c.id == jobs.c.call_pk))
     job = job.where(calls.c.workspace_id == workspace_id, jobs.c.state == "running", jobs.c.started_at <= since)
     run = sa.select(1).where(run_calls.c.workspace_id == workspace_id, run_calls.c.state == "running")
