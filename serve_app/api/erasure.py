@@ -79,18 +79,22 @@ async def list_erasures(reading: ApiRequest[ChangeListQuery]) -> Response:
 
 
 ROUTES = (
-    Route("/erasures", list_erasures, ChangeListQuery, "List erasures, the latest first", Page[Erasure], admin=True),
+    Route(
+        "/erasures",
+        list_erasures,
+        "List erasures, the latest first",
+        Page[Erasure],
+        query=ChangeListQuery,
+        admin=True,
+    ),
     Route(
         "/erasures",
         create_erasure,
-        NoQuery,
         "Erase a call, a person or a team, or count what matches; 202: a Conductor carries it out",
         CreatedErasure,
         method="POST",
         body=bodies.NewErasure,
         admin=True,
     ),
-    Route(
-        "/erasures/{erasure_id:uuid}", show_erasure, NoQuery, "Show an erasure and its progress", Erasure, admin=True
-    ),
+    Route("/erasures/{erasure_id:uuid}", show_erasure, "Show an erasure and its progress", Erasure, admin=True),
 )
