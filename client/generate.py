@@ -15,6 +15,7 @@ BLOCKING = {
     "AsyncTransfers": "Transfers",
     "AsyncFollowing": "Following",
     "AsyncCorrecting": "Correcting",
+    "AsyncErasing": "Erasing",
     "AsyncRunning": "Running",
     "AsyncAsking": "Asking",
     "AsyncCalibrating": "Calibrating",

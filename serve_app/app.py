@@ -91,7 +91,7 @@ class ConductorReplica:
         self._passages = PassageLoop(events, compute, settings.embedding, settings.checkpoints)
         self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
         copies = LedgerCopies(settings.storage_url, settings.sealing_keys())
-        self._erasure = ErasureLoop(events, settings.erasure, copies, process.handed_in)
+        self._erasure = ErasureLoop(events, settings.erasure, copies, process.handed_in, settings.voices())
         self._other_loops: dict[str, LeaseLoop[Any]] = {
             "erasure": self._erasure,
             "event": self._events,

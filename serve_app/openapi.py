@@ -295,7 +295,9 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         responses["206"] = {**ok, "description": "The requested range."}
     if route.name == "compareRun":
         responses["202"] = {**ok, "description": "The comparison is being measured. Retry after Retry-After."}
-    if route.body is not None:
+    if route.name == "createErasure":
+        responses["202"] = {**ok, "description": "A Conductor carries out the erasure. 200: a dry run."}
+    elif route.body is not None:
         responses["201"] = {**ok, "description": "Created. 200: an earlier request created it."}
     if route.work not in (Work.STREAM, Work.EXPORT) and route.method == "GET":
         responses["304"] = {"description": "Not modified."}

@@ -37,6 +37,11 @@ def columns(row: "DataclassInstance") -> dict[str, Any]:
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
+def has_number(number: str | None) -> sa.ColumnElement[bool]:
+    """Return the condition for calls of a number: in E.164, or as submitted."""
+    return sa.or_(*(calls.c[name] == number for name in ("from_e164", "to_e164", "from_number", "to_number")))
+
+
 def filter_by(query: sa.Select[Any], column: sa.Column[Any], value: UUID | None) -> sa.Select[Any]:
     """Return the query limited to rows whose column has the value; unchanged without a value."""
     return query if value is None else query.where(column == value)

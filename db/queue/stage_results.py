@@ -176,6 +176,15 @@ async def drop_voices(
     await _delete_customer_voices(connection, lease, content, transcript, producers)
 
 
+async def drop_voiceprints(connection: AsyncConnection, call_pk: int) -> None:
+    """Delete all voices of a call; they are computed again when they are needed."""
+    of_call = stage_results.c.call_pk == call_pk
+    await connection.execute(sa.delete(stage_results).where(of_call, stage_results.c.stage == Stage.VOICEPRINT))
+    with_voices = stage_results.c.stage.in_((Stage.DIARIZATION, Stage.RECLUSTERING))
+    without = sa.func.jsonb_set(stage_results.c.result, sa.text("'{voiceprints}'"), sa.text("'{}'"))
+    await connection.execute(sa.update(stage_results).where(of_call, with_voices).values(result=without))
+
+
 async def thin_voices(
     connection: AsyncConnection, lease: Lease, transcript: Transcript, producers: Mapping[Stage, str]
 ) -> None:

@@ -10,7 +10,7 @@ from db.core.tables import calls
 from db.queue import jobs, stage_results
 from db.queue.charges import UsedSlot, settle
 from db.queue.jobs import Lease
-from db.records import corrections, event_record, write
+from db.records import corrections, erasures, event_record, write
 from db.voices import voiceprints
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding
@@ -38,8 +38,8 @@ async def complete(
 
     `voiceprint` is the agent's, stored under the call's `user_id`; `voices` decides how profiles use it (None: not).
     Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
-    be another. Other voices in stage results are deleted. `producers`: of the stage results in the record.
-    `analysis_warnings`: replaced by the next analysis.
+    be another. Other voices in stage results are deleted, and those of an erased member. `producers`: of the stage
+    results in the record. `analysis_warnings`: replaced by the next analysis.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -49,8 +49,12 @@ async def complete(
         process_job = row.job_id or lease.job.job_id
         await write.write_transcript(connection, lease, process_job, transcript, producers)
         notes = await write.write_findings(connection, lease, findings)
+        is_erased = await erasures.is_erased_member(connection, lease.workspace_id, call.user_id)
+        voiceprint = None if is_erased else voiceprint
         await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
         await stage_results.drop_voices(connection, lease, call, transcript, producers)
+        if is_erased:
+            await stage_results.drop_voiceprints(connection, lease.call_pk)
         await corrections.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
         values = _completed(lease, [*warnings, *notes], analysis_warnings)

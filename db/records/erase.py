@@ -4,8 +4,9 @@ Rows that refer to the call are deleted with its row (ON DELETE CASCADE). The id
 the log of changes and the event `call.deleted`; a digest of them in `erased_calls`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import UUID
 
 import psycopg
@@ -15,12 +16,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.tables import calls, erased_calls, metadata, voiceprints
-from db.records import ledger
+from db.records import erasures, ledger
+from db.records.erasures import ErasureLease
 from db.voices import profiles
 from db.workspace.admin_log import Actor, Changing, changing
 from db.workspace.removal import ERASURE
 from pipeline.domain.voices import VoicePolicy
 
+T = TypeVar("T")
 MAX_TRIES = 3  # when PostgreSQL ends one of two transactions that wait for each other
 COUNTED = (
     *("submissions", "jobs", "recordings", "stage_results", "transcripts", "findings", "tasks", "edits"),
@@ -31,6 +34,10 @@ COUNTED = (
 
 class CallNotFound(LookupError):
     """The call does not exist, or is of another team, and its erasure is not remembered."""
+
+
+class CallHeld(Exception):
+    """A legal hold keeps the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +54,28 @@ async def erase_call(
     call_id: UUID,
     policy: VoicePolicy,
     by: Actor | None = None,
+    lease: ErasureLease | None = None,
     in_ledger: bool = True,
 ) -> Erased:
     """Erase a call and log it; workers lose its jobs. Idempotent while the erasure is remembered.
 
-    `policy` computes the member's voice profile without this call; `by`: see `changing`; `in_ledger`: whether it gets
-    an entry in the ledger. Raises `CallNotFound`, and what `changing` raises.
+    `policy` computes the member's voice profile without this call; `by`: see `changing`; `lease`: of the erasure that
+    counts the call; `in_ledger`: whether it gets an entry in the ledger. Raises `CallNotFound`, `CallHeld`,
+    `ErasureLost`, and what `changing` raises.
     """
+
+    async def attempt() -> Erased:
+        async with changing(database, workspace_id, by) as change:
+            return await _erase(change, call_id, policy, lease, in_ledger)
+
+    return await without_deadlock(attempt)
+
+
+async def without_deadlock(transaction: Callable[[], Awaitable[T]]) -> T:
+    """Run a transaction, again if PostgreSQL ended it because it and another one waited for each other."""
     for attempt in range(1, MAX_TRIES + 1):
         try:
-            async with changing(database, workspace_id, by) as change:
-                return await _erase(change, call_id, policy, in_ledger)
+            return await transaction()
         except OperationalError as error:
             if attempt == MAX_TRIES or not isinstance(error.orig, psycopg.errors.DeadlockDetected):
                 raise
@@ -116,7 +134,9 @@ _THIN_READS = sa.text("""
 """)
 
 
-async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy, in_ledger: bool) -> Erased:
+async def _erase(
+    change: Changing, call_id: UUID, policy: VoicePolicy, lease: ErasureLease | None, in_ledger: bool
+) -> Erased:
     connection, workspace_id = change.connection, change.workspace_id
     is_call = sa.and_(calls.c.workspace_id == workspace_id, calls.c.call_id == call_id)
     query = sa.select(calls.c.id, calls.c.team_id).where(is_call).with_for_update(key_share=True)
@@ -135,8 +155,11 @@ async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy, in_ledger
     await connection.execute(sa.delete(calls).where(calls.c.id == row.id))
     await connection.execute(_THIN_READS, {"workspace": workspace_id, "call": call_id})
     await change.note("erased", "call", call_id, detail=counts_text(counts), team_id=row.team_id)
+    if lease is not None:
+        await erasures.count(connection, lease, {"calls": 1, "recordings": counts.get("recordings", 0)})
     if in_ledger:
-        await ledger.append(connection, workspace_id, "call", ledger.who(change.by), counts, [digest])
+        erasure_id = None if lease is None else lease.erasure_id
+        await ledger.append(connection, workspace_id, "call", ledger.who(change.by), counts, [digest], erasure_id)
     return Erased(counts)
 
 

@@ -130,7 +130,7 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
-    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger']) AS name;
+    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger', 'erasures']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -164,7 +164,7 @@ CREATE POLICY team ON api_keys AS RESTRICTIVE
 CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
     USING (team_id IS NOT DISTINCT FROM coalesce((SELECT switchboard_team()), team_id));
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
-FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views', 'erased_calls']) AS name;
+FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views', 'erased_calls', 'erasures']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
@@ -185,8 +185,10 @@ SELECT isolate_team(name::regclass, 'false')
 FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage', 'calibrations', 'calibration_calls', 'calibration_reviews', 'erasure_ledger'])
 AS name;
 
--- Append-only: no transaction changes or removes a row. It is deleted with its workspace, by the foreign key.
-CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
+-- Append-only: no transaction changes or removes a row, except that the erasure of a member removes the name. It is
+-- deleted with its workspace, by the foreign key.
+CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true)
+    WITH CHECK (kind = 'member' AND name = '' AND current_setting('switchboard.erasure', true) = 'on');
 CREATE POLICY never_removed ON admin_changes AS RESTRICTIVE FOR DELETE USING (false);
 
 -- Only `search_calls` reads call_search without the policies, as the tables' owner: PostgreSQL uses no text search index

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Reader
 from db.core.identity import e164
 from db.core.pages import Page, Place, aware, gather
-from db.core.rows import read
+from db.core.rows import has_number, read
 from db.core.tables import (
     PRESENT,
     call_outcomes,
@@ -129,7 +129,7 @@ async def call_page(
     cheap, costly = _indexed_conditions(reader, filters), _result_conditions(filters)
     number = None if filters.number is None else await _normalized_number(connection, reader, filters.number)
     if number is not None:
-        costly.append(_has_number(number))
+        costly.append(has_number(number))
     times = (filters.started_from, filters.started_before)
     query = full_text.Query(filters.text, filters.name, filters.language, *times, number, filters.tone)
     if query.text is not None or query.name is not None or (query.tone is not None and filters.updated_after is None):
@@ -148,7 +148,7 @@ async def conditions(connection: AsyncConnection, reader: Reader, filters: CallF
     """Return the conditions of a filter, except words and names."""
     clauses = [*_indexed_conditions(reader, filters), *_result_conditions(filters)]
     if filters.number is not None:
-        clauses.append(_has_number(await _normalized_number(connection, reader, filters.number)))
+        clauses.append(has_number(await _normalized_number(connection, reader, filters.number)))
     return clauses
 
 
@@ -243,11 +243,6 @@ async def _normalized_number(connection: AsyncConnection, reader: Reader, number
         sa.select(workspaces.c.default_country).where(workspaces.c.id == reader.workspace_id)
     )
     return e164(number, country) or number
-
-
-def _has_number(number: str) -> sa.ColumnElement[bool]:
-    places = ("from_e164", "to_e164", "from_number", "to_number")
-    return sa.or_(*(calls.c[name] == number for name in places))
 
 
 def _has_transcript(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:

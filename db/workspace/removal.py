@@ -16,11 +16,9 @@ from db.core.tables import (
     saved_views,
     teams,
     webhook_endpoints,
-    workspaces,
 )
 from db.workspace.admin_log import Actor, Changing, changing
 
-BATCH = 200  # calls in one transaction, so that submissions never wait long
 ERASURE = sa.text("SET LOCAL switchboard.erasure = 'on'")  # else submissions cannot be deleted
 
 
@@ -65,15 +63,6 @@ async def contents(database: Database, workspace_id: UUID, team_id: UUID | None 
     return Contents(**row._mapping)
 
 
-async def remove_workspace(database: Database, workspace_id: UUID) -> None:
-    """Remove a workspace and its contents: keys first, so that no more calls are submitted."""
-    await _remove_keys(database, workspace_id, api_keys.c.workspace_id == workspace_id)
-    await _remove_calls(database, workspace_id, calls.c.workspace_id == workspace_id)
-    async with database.transaction(workspace_id) as connection:
-        await connection.execute(ERASURE)  # of calls submitted in between
-        await connection.execute(sa.delete(workspaces).where(workspaces.c.id == workspace_id))
-
-
 class TeamInUse(ValueError):
     """The team still has calls, or active keys or endpoints, counted in `contents`."""
 
@@ -82,43 +71,36 @@ class TeamInUse(ValueError):
         self.contents = contents
 
 
-async def remove_team(database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None = None) -> None:
-    """Remove a team with its calls, keys and endpoints; its members stay without a team."""
-    await _remove_keys(database, workspace_id, api_keys.c.team_id == team_id, by)
-    await _remove_calls(database, workspace_id, calls.c.team_id == team_id)
-    await _remove_empty(database, workspace_id, team_id, by, with_contents=True)
-
-
 async def remove_unused_team(database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None = None) -> None:
     """Remove a team without calls, endpoints and valid keys; its members stay without a team.
 
     Raises `TeamInUse`, and then nothing has changed. A concurrent submission waits, and either finds no team or keeps
     it.
     """
-    await _remove_empty(database, workspace_id, team_id, by, with_contents=False)
-
-
-async def _remove_empty(
-    database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None, with_contents: bool
-) -> None:
     async with changing(database, workspace_id, by) as change:
-        # A submission to the team with a key of the workspace waits here, and then finds no team.
-        is_team = sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
-        rows = await change.run(sa.select(teams.c.name).where(is_team).with_for_update())
-        if not rows:
-            return
-        if with_contents:
-            await change.run(ERASURE)
-            await change.run(sa.delete(calls).where(calls.c.team_id == team_id))
-            await change.run(sa.delete(webhook_endpoints).where(webhook_endpoints.c.team_id == team_id))
-        else:
+        if await lock_team(change, team_id):
             await _require_unused(change, team_id)
-        await _delete_keys(change, api_keys.c.team_id == team_id)
-        for table in (console_sessions, console_links, saved_views):
-            await change.run(sa.delete(table).where(table.c.team_id == team_id))
-        await change.run(sa.update(members).where(members.c.team_id == team_id).values(team_id=None))
-        await change.run(sa.delete(teams).where(is_team))
-        await change.note("removed", "team", team_id, rows[0].name, team_id=team_id)
+            await delete_team(change, team_id)
+
+
+async def lock_team(change: Changing, team_id: UUID) -> bool:
+    """Lock a team and return whether it exists: a submission to it waits, and then may find no team."""
+    return bool(await change.run(sa.select(teams.c.id).where(_is_team(change, team_id)).with_for_update()))
+
+
+async def delete_team(change: Changing, team_id: UUID) -> None:
+    """Delete a locked team without calls, with its keys and endpoints; its members stay without a team."""
+    await change.run(sa.delete(webhook_endpoints).where(webhook_endpoints.c.team_id == team_id))
+    await delete_keys(change, api_keys.c.team_id == team_id)
+    for table in (console_sessions, console_links, saved_views):
+        await change.run(sa.delete(table).where(table.c.team_id == team_id))
+    await change.run(sa.update(members).where(members.c.team_id == team_id).values(team_id=None))
+    (row,) = await change.run(sa.delete(teams).where(_is_team(change, team_id)).returning(teams.c.name))
+    await change.note("removed", "team", team_id, row.name, team_id=team_id)
+
+
+def _is_team(change: Changing, team_id: UUID) -> sa.ColumnElement[bool]:
+    return sa.and_(teams.c.id == team_id, teams.c.workspace_id == change.workspace_id)
 
 
 async def _require_unused(change: Changing, team_id: UUID) -> None:
@@ -141,23 +123,8 @@ async def _require_unused(change: Changing, team_id: UUID) -> None:
         raise TeamInUse(Contents(**row._mapping, members=0, recordings=0))
 
 
-async def _remove_keys(
-    database: Database, workspace_id: UUID, condition: sa.ColumnElement[bool], by: Actor | None = None
-) -> None:
-    async with changing(database, workspace_id, by) as change:
-        await _delete_keys(change, condition)
-
-
-async def _delete_keys(change: Changing, condition: sa.ColumnElement[bool]) -> None:
+async def delete_keys(change: Changing, condition: sa.ColumnElement[bool]) -> None:
+    """Delete keys and log each of them."""
     columns = (api_keys.c.id, api_keys.c.name, api_keys.c.prefix, api_keys.c.team_id)
     for key in await change.run(sa.delete(api_keys).where(condition).returning(*columns)):
         await change.note("removed", "key", key.id, key.name, f"began with {key.prefix}", key.team_id)
-
-
-async def _remove_calls(database: Database, workspace_id: UUID, condition: sa.ColumnElement[bool]) -> None:
-    batch = sa.select(calls.c.id).where(condition).limit(BATCH)
-    while True:
-        async with database.transaction(workspace_id) as connection:
-            await connection.execute(ERASURE)
-            if not (await connection.execute(sa.delete(calls).where(calls.c.id.in_(batch)))).rowcount:
-                return

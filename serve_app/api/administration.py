@@ -89,7 +89,7 @@ async def remove_team(writing: Writing) -> Response:
         has = error.contents
         raise InUse(
             f"The team has {has.calls} calls, {has.keys} active keys and {has.endpoints} webhooks. Revoke its keys and "
-            "delete its webhooks first. Only an operator can delete a team with calls: `switchboard teams delete`."
+            "delete its webhooks first. POST /api/v1/erasures with its teamId deletes a team with its calls."
         ) from None
     return answer_with(team)
 

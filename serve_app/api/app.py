@@ -117,7 +117,7 @@ ROUTES = (
     ),
 )
 
-EVERY_ROUTE = ROUTES + administration.ROUTES + runs.ROUTES + questions.ROUTES + calibrations.ROUTES
+EVERY_ROUTE = ROUTES + erasure.ROUTES + administration.ROUTES + runs.ROUTES + questions.ROUTES + calibrations.ROUTES
 
 
 @cache

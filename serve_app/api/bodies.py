@@ -203,6 +203,30 @@ class NewRun(Body):
     limit: int | None = Field(None, ge=1, le=2_000, description="Max. number of calls, the latest first.")
 
 
+class NewErasure(Body):
+    """What is erased: exactly one of the ids, or a number."""
+
+    call_id: Id | None = Field(None, description="This call.")
+    number: Text | None = Field(None, description="Calls from or to this number, in any format.")
+    contact_id: Id | None = Field(None, description="Calls with this contact, and the contact.")
+    member_id: Id | None = Field(
+        None, description="The member (userId): voice profile, voiceprints, and the name in records. Calls are kept."
+    )
+    team_id: Id | None = Field(None, description="All calls of this team, and the team.")
+    dry_run: bool = Field(False, description="true: count what matches, and erase nothing.")
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if len(self.targets()) != 1:
+            raise ValueError("set exactly one of callId, number, contactId, memberId and teamId")
+        return self
+
+    def targets(self) -> dict[str, Any]:
+        """Return the fields that are set, apart from `dry_run`."""
+        fields = ("call_id", "number", "contact_id", "member_id", "team_id")
+        return {name: value for name in fields if (value := getattr(self, name)) is not None}
+
+
 async def read_admin_body(request: Request, model: type[B]) -> B:
     """Return the parsed body. Raises `AdminBodyRefused` with every fault; faults contain no sent values."""
     check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))

@@ -14,11 +14,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from db.core.database import Database
-from db.core.tables import workspaces
-from db.records import erase, file_deletions, ledger
+from db.core.tables import contacts, members, teams, workspaces
+from db.records import erase, erasing, file_deletions, ledger
 from db.records.erase import CallNotFound
+from db.records.erasures import ErasureKind, Target
 from db.records.ledger import BrokenLedger, Entry
-from db.workspace import removal
 from db.workspace.admin_log import NotInDirectory
 from pipeline.domain.voices import VoicePolicy
 from serve_app.backup.ledger_copies import Chains
@@ -96,10 +96,7 @@ _CALLS = sa.text("""
     WHERE workspace_id = :workspace
 """)
 
-_TEAMS = sa.text("""
-    SELECT id FROM teams WHERE workspace_id = :workspace
-        AND call_digest(workspace_id, id) = ANY (CAST(:digests AS bytea[]))
-""")
+IDS = {ErasureKind.MEMBER: members.c.user_id, ErasureKind.TEAM: teams.c.id, ErasureKind.WORKSPACE: workspaces.c.id}
 
 
 async def _calls_of(database: Database, workspace_id: UUID, chain: Sequence[Entry]) -> dict[bytes, UUID]:
@@ -125,20 +122,24 @@ async def _erase_calls(restoration: Restoration, entry: Entry) -> Mapping[str, i
     return {"calls": erased}
 
 
-async def _remove_team(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
-    values = {"workspace": entry.workspace_id, "digests": list(entry.digests)}
-    team_ids = await restoration.database.column(entry.workspace_id, _TEAMS, values)
-    for team_id in team_ids:
-        await removal.remove_team(restoration.database, entry.workspace_id, team_id)
-    return {"teams": len(team_ids)}
+async def _forget_contacts(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
+    """Delete the contacts; their calls have entries of their own."""
+    ids = await _with_digest(restoration.database, entry, contacts.c.id)
+    return {"contacts": await erasing.forget_contacts(restoration.database, entry.workspace_id, ids)}
 
 
-async def _remove_workspace(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
-    exists = sa.select(workspaces.c.id).where(workspaces.c.id == entry.workspace_id)
-    workspace_ids = await restoration.database.column(entry.workspace_id, exists)
-    for workspace_id in workspace_ids:
-        await removal.remove_workspace(restoration.database, workspace_id)
-    return {"workspaces": len(workspace_ids)}
+async def _erase_target(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
+    kind = ErasureKind(entry.kind)
+    ids = await _with_digest(restoration.database, entry, IDS[kind])
+    for id_ in ids:
+        await erasing.repeat(restoration.database, entry.workspace_id, Target(kind, id_), restoration.policy)
+    return {f"{kind}s": len(ids)}
+
+
+async def _with_digest(database: Database, entry: Entry, column: sa.Column[UUID]) -> list[UUID]:
+    """Return the ids in a column that the entry has digests of."""
+    digest = sa.func.call_digest(entry.workspace_id, column)
+    return list(await database.column(entry.workspace_id, sa.select(column).where(digest.in_(entry.digests))))
 
 
 async def _leave(_: Restoration, __: Entry) -> Mapping[str, int]:
@@ -148,10 +149,9 @@ async def _leave(_: Restoration, __: Entry) -> Mapping[str, int]:
 
 REPLAYS: Mapping[str, Callable[[Restoration, Entry], Awaitable[Mapping[str, int]]]] = {
     "call": _erase_calls,
-    "contact": _erase_calls,
-    "number": _erase_calls,
-    "team": _remove_team,
-    "workspace": _remove_workspace,
+    "contact": _forget_contacts,
+    "number": _forget_contacts,
+    **dict.fromkeys(IDS, _erase_target),
     "retention": _leave,
 }
 """What erases again, by the kind of an entry."""

@@ -23,7 +23,7 @@ PANELS = {
     "Calls": {
         "submit": ("calls.submit:submit", "Send recordings to the service, as a telephony system does."),
         "calls": ("calls.calls:app", "List calls; read one: transcript, tone, tasks."),
-        "erase": ("calls.erase:erase", "Delete a call permanently, with its recordings and results."),
+        "erase": ("calls.erase:erase", "Delete a call, a person, a team or a workspace permanently."),
         "search": ("calls.search:app", "Search by meaning: index stored calls, show progress."),
         "queue": ("calls.queue:queue", "The backlog in seconds of audio, and the time to drain it."),
         "jobs": ("calls.jobs:app", "Jobs: queued, running, finished, failed; retry them."),

@@ -1,4 +1,4 @@
-"""Deletes the files of erased calls in the Conductor's replica, copies the ledger, and forgets old erasures."""
+"""Carries out erasures in the Conductor's replica, deletes the files of erased calls, and copies the ledger."""
 
 import asyncio
 import logging
@@ -7,8 +7,10 @@ from pathlib import Path
 from uuid import UUID
 
 from db.core.database import Database
-from db.records import erase, file_deletions, ledger
+from db.records import erase, erasing, erasures, file_deletions, ledger
+from db.records.erasures import ErasureLost
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
+from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
 from serve_app.backup.ledger_copies import LedgerCopies
@@ -28,15 +30,22 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
     """
 
     def __init__(
-        self, database: Database, options: ErasureOptions, copies: LedgerCopies, handed_in_folder: Path | None
+        self,
+        database: Database,
+        options: ErasureOptions,
+        copies: LedgerCopies,
+        handed_in_folder: Path | None,
+        voices: VoicePolicy,
     ) -> None:
+        """`voices`: computes voice profiles without what is erased."""
         super().__init__(database, "erasure")
         self._options = options
         self._copies = copies
+        self._voices = voices
         self._handed_in = handed_in_folder
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"delete": self._delete_files, "copy": self._copy_ledger, "upkeep": self._upkeep}
+        return {"delete": self._delete_files, "erase": self._erase, "copy": self._copy_ledger, "upkeep": self._upkeep}
 
     def _leased_tasks(self) -> list[tuple[FileToDelete, "asyncio.Task[None]"]]:
         return []
@@ -90,6 +99,22 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
                     failed.add(entry.workspace_id)
                     log.warning("erasure: ledger of workspace %s: %s", entry.workspace_id, error.message)
         return failed
+
+    async def _erase(self) -> None:
+        while not self._stopping:
+            if not await self.erase_next():
+                await asyncio.sleep(self._options.POLL_SECONDS)
+
+    async def erase_next(self) -> bool:
+        """Carry out an erasure that no process works on; return False if there is none."""
+        lease = await erasures.claim(self._database)
+        if lease is None:
+            return False
+        try:
+            await erasing.work(self._database, lease, self._voices)
+        except ErasureLost:
+            log.info("erasure: %s is carried out by another process", lease.erasure_id)
+        return True
 
     async def _upkeep(self) -> None:
         """Remove files that were handed in for erased calls, and forget old erasures, every minute."""

@@ -1,4 +1,4 @@
-"""Keys, webhook deliveries, voice profiles, deletion of calls. Changes need a key with the scope `admin`."""
+"""Keys, webhook deliveries, voice profiles, deletion of calls and contacts. Changes need the scope `admin`."""
 
 from uuid import UUID, uuid4
 
@@ -9,7 +9,8 @@ from db.events import deliveries as event_views
 from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
 from db.events.types import PARTS, type_names
-from db.records import erase
+from db.records import erase, erasures
+from db.records.erasures import ErasureKind, Target
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
 from db.voices.voiceprints import UnassignedVoiceprint
@@ -118,6 +119,16 @@ async def delete_call(visit: Visit) -> Response:
     """Erase a call, then show the list of calls."""
     by, voices = actor(visit), visit.site.settings.voices()
     await erase.erase_call(visit.database, visit.home, visit.id(), voices, by)
+    return visit.go("/calls")
+
+
+async def delete_contact(visit: Visit) -> Response:
+    """Start the erasure of a contact and its calls, of all teams, then show the list of calls."""
+    by = actor(visit)
+    if visit.viewer.team_id is not None:
+        raise NotAllowed(sentences.OF_ALL_TEAMS)
+    target = await erasures.resolve(visit.database, visit.reader, Target(ErasureKind.CONTACT, visit.id()))
+    await erasures.create(visit.database, visit.home, target, by)
     return visit.go("/calls")
 
 

@@ -63,6 +63,7 @@ FORMS: dict[str, Page] = {
     "/views/{id}": views.change_view,
     "/calls/{id}/turn/{part:int}": editing.edit_turn,
     "/calls/{id}/delete": administration.delete_call,
+    "/contacts/{id}/delete": administration.delete_contact,
     "/calls/{id}/edit": editing.edit_call,
     "/calls/{id}/edits/{edit}/undo": editing.undo,
     "/calls/{id}/tasks/{task}/done": editing.mark_task,

@@ -10,6 +10,7 @@ from db.experiments.calibrations import NoSuchCalibration, NotInCalibration
 from db.experiments.runs import NoSuchRun
 from db.records import correct
 from db.records.erase import CallNotFound
+from db.records.erasures import NoSuchTarget
 from db.voices.voiceprints import NoVoiceprint
 from db.workspace.admin_log import NotAdmin, NotInDirectory
 from serve_app.console import sentences
@@ -24,6 +25,7 @@ NOT_FOUND: tuple[type[Exception], ...] = (
     NotInDirectory,
     CallNotFound,
     correct.NotFound,
+    NoSuchTarget,
     NoVoiceprint,
     NoSuchRun,
     NoSuchCalibration,

@@ -43,6 +43,7 @@ from serve_app.conductor.options import ErasureOptions, ProcessingOptions
 from serve_app.console.app import build_console
 from serve_app.settings import Settings
 from tests import serving
+from tests.erased import erased_workspace
 from tests.finished import finished
 from tests.integration.db.voices import test_voiceprints as voices
 from tests.paths import ROOT
@@ -173,7 +174,7 @@ def keep(folder: Path, content: bytes, channel: int = 0) -> Recording:
 
 
 def loop(world: World, handed_in_folder: Path | None = None) -> ErasureLoop:
-    return ErasureLoop(world.database, ErasureOptions(), LedgerCopies("memory://", ()), handed_in_folder)
+    return ErasureLoop(world.database, ErasureOptions(), LedgerCopies("memory://", ()), handed_in_folder, Voices())
 
 
 async def test_a_marker_in_every_column_is_gone(world: World) -> None:
@@ -320,10 +321,8 @@ async def test_a_replaced_recording_is_deleted(world: World, tmp_path: Path) -> 
 
 
 async def test_files_of_a_deleted_workspace_are_queued(world: World, tmp_path: Path) -> None:
-    from db.workspace import removal
-
     path = await stored(world, tmp_path)
-    await removal.remove_workspace(world.database, world.workspace_id)
+    await erased_workspace(world)
     assert await loop(world).delete_due() == 1
     assert not path.exists()
 

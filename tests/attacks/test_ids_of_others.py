@@ -215,6 +215,11 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
         "createCalibration": [{"name": new(), "scorecard": ids["scorecard_key"], "callIds": [ids["call_id"]]}],
         "reviewCall": [{"answers": {ids["question_key"]: "yes"}}],
         "editCall": edit_bodies(ids),
+        "createErasure": [
+            {"dryRun": True, field: ids[name]}
+            for field, name in (("callId", "call_id"), ("contactId", "contact_id"), ("memberId", "user_id"))
+        ]
+        + [{"teamId": ids["team_id"]}, {"number": "+4930", "dryRun": True}],
     }
     return known[route.name] if route.body is not None else [None]
 
@@ -340,6 +345,7 @@ FORMS: dict[str, tuple[dict[str, str], Callable[[Ids], list[dict[str, str]]]]] =
     "/views/{id}": ({"id": "view_id"}, lambda ids: [{"action": "rename", "name": "mine"}]),
     "/calls/{id}/turn/{part:int}": ({"id": "call_id"}, lambda ids: [{"old": "x", "text": "y", "speaker": "rep"}]),
     "/calls/{id}/delete": ({"id": "call_id"}, lambda ids: [{}]),
+    "/contacts/{id}/delete": ({"id": "contact_id"}, lambda ids: [{}]),
     "/calls/{id}/edit": (
         {"id": "call_id"},
         lambda ids: [

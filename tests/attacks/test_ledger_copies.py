@@ -18,6 +18,7 @@ import pytest
 from db.records import ledger
 from db.records.ledger import BrokenLedger, Entry
 from pipeline.errors import StorageError
+from pipeline.speakers.profile import Voices
 from serve_app.backup.ledger_copies import FOLDER, LedgerCopies
 from serve_app.conductor.erasure import ErasureLoop
 from serve_app.conductor.options import ErasureOptions
@@ -31,7 +32,7 @@ Attack = Callable[[Path], object]
 
 
 def loop(world: World, storage: Path, *keys: str) -> ErasureLoop:
-    return ErasureLoop(world.database, ErasureOptions(), LedgerCopies(storage.as_uri(), keys), None)
+    return ErasureLoop(world.database, ErasureOptions(), LedgerCopies(storage.as_uri(), keys), None, Voices())
 
 
 async def waiting(world: World) -> list[tuple[UUID, int]]:
@@ -117,7 +118,7 @@ async def main():
     url, workspace, call, storage, _, key = sys.argv[1:]
     async with await Database.open(url) as database:
         await erase.erase_call(database, UUID(workspace), UUID(call), Voices())
-        await ErasureLoop(database, ErasureOptions(), Killed(storage, (key,)), None).copy_ledger()
+        await ErasureLoop(database, ErasureOptions(), Killed(storage, (key,)), None, Voices()).copy_ledger()
 
 asyncio.run(main())
 """

@@ -175,6 +175,23 @@ class Doubt(Model):
     kept: bool = True
 
 
+class Erasure(Model):
+    """
+    An erasure. `matched`: objects by kind, at its creation; `counts`: those that were erased.
+
+    `counts["held"]`: calls that a legal hold keeps.
+    """
+
+    erasure_id: UUID
+    kind: str
+    status: str
+    matched: dict[str, int]
+    counts: dict[str, int]
+    key_id: UUID | None
+    created_at: AwareDatetime
+    finished_at: AwareDatetime | None
+
+
 class Evidence(Model):
     """A verbatim quote of one turn and its seconds."""
 
@@ -789,6 +806,13 @@ class ComparedSystem(Model):
     missing: int
     metrics: dict[str, Rate]
     against_first: dict[str, MetricVerdict]
+
+
+class CreatedErasure(Model):
+    """What matches now, by kind of object, and the erasure that has begun; None: a dry run."""
+
+    matched: dict[str, int]
+    erasure: Erasure | None
 
 
 class CreatedRun(Model):

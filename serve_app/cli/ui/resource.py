@@ -24,6 +24,7 @@ from serve_app.cli.ui.table import Table, table
 if TYPE_CHECKING:
     from db.core import database as core
     from db.core.database import Database, Reader
+    from db.records.erasures import Erasure
     from db.workspace.directory import Team, Workspace
     from db.workspace.removal import Contents
 else:
@@ -214,7 +215,9 @@ def contents_text(contents: "Contents") -> str:
     return ", ".join(f"{count} {singular if count == 1 else plural}" for count, singular, plural in counts if count)
 
 
-def deleted(kind: str, name: str, contents: "Contents") -> Result:
+def deleted(kind: str, name: str, contents: "Contents", erasure: "Erasure") -> Result:
+    if on_hold := erasure.counts.get("held", 0):
+        raise CommandError(f"A legal hold keeps {on_hold} calls.", f"The {kind} {name!r} stays, without keys.", FAILED)
     text = contents_text(contents)
     data = {"removed": name, **fields(contents)}
     return Result(data, f"Deleted {kind} {name!r}{f' with {text}' if text else ''}.")

@@ -2,14 +2,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from serve_app.cli.ui.erasing import carry_out
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
 from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing
 
 if TYPE_CHECKING:
+    from db.records import erasures
     from db.workspace import directory, removal
 else:
-    directory, removal = lazy("db.workspace.directory", "db.workspace.removal")
+    erasures, directory, removal = lazy("db.records.erasures", "db.workspace.directory", "db.workspace.removal")
 
 
 app = Group("Teams of a workspace: every call belongs to one.")
@@ -48,13 +50,13 @@ async def update(scope: Scope, team: TeamArgument, name: Rename = None, channels
 async def delete(scope: Scope, team: TeamArgument, yes: Yes = False) -> Result:
     """Delete a team. If it has calls, keys or endpoints, --yes is required and deletes them too.
 
-    Its members stay, without a team.
+    Its members stay, without a team. `switchboard erase --team` does the same.
     """
     group = await scope.team(team)
     contents = await removal.contents(scope.database, scope.id, group.team_id)
     confirm(f"Team {group.name!r}", contents, yes or not (contents.calls or contents.keys or contents.endpoints))
-    await removal.remove_team(scope.database, scope.id, group.team_id)
-    return deleted("team", team, contents)
+    target = erasures.Target(erasures.ErasureKind.TEAM, group.team_id)
+    return deleted("team", team, contents, await carry_out(scope.database, scope.id, target))
 
 
 @app.reads()

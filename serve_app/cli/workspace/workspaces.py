@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from serve_app.cli.ui import lookup
+from serve_app.cli.ui.erasing import carry_out
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
@@ -13,12 +14,14 @@ from serve_app.cli.ui.resource import Group, Result, Scope, confirm, data_line, 
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.records import erasures
     from db.workspace import admin_log, directory, llm_usage, removal
     from db.workspace import settings as workspace_settings
     from pipeline.domain.summaries import TemplatePart
     from serve_app import settings
 else:
-    admin_log, directory, llm_usage, removal, workspace_settings, settings = lazy(
+    erasures, admin_log, directory, llm_usage, removal, workspace_settings, settings = lazy(
+        "db.records.erasures",
         "db.workspace.admin_log",
         "db.workspace.directory",
         "db.workspace.llm_usage",
@@ -134,8 +137,8 @@ async def delete(database: "Database", workspace: WorkspaceArgument, yes: Yes = 
     match = await lookup.workspace(database, workspace)
     contents = await removal.contents(database, match.workspace_id)
     confirm(f"Workspace {match.name!r}", contents, yes)
-    await removal.remove_workspace(database, match.workspace_id)
-    return deleted("workspace", workspace, contents)
+    target = erasures.Target(erasures.ErasureKind.WORKSPACE, match.workspace_id)
+    return deleted("workspace", workspace, contents, await carry_out(database, match.workspace_id, target))
 
 
 @app.reads()

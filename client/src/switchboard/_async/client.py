@@ -6,6 +6,7 @@ import httpx
 from switchboard._async.asking import AsyncAsking
 from switchboard._async.calibrating import AsyncCalibrating
 from switchboard._async.correcting import AsyncCorrecting
+from switchboard._async.erasing import AsyncErasing
 from switchboard._async.following import AsyncFollowing
 from switchboard._async.reading import AsyncReading
 from switchboard._async.running import AsyncRunning
@@ -18,7 +19,14 @@ from switchboard.submission import Submission
 
 
 class AsyncClient(
-    AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting, AsyncRunning, AsyncAsking, AsyncCalibrating
+    AsyncReading,
+    AsyncTransfers,
+    AsyncFollowing,
+    AsyncCorrecting,
+    AsyncErasing,
+    AsyncRunning,
+    AsyncAsking,
+    AsyncCalibrating,
 ):
     """Client of a Switchboard service. Its methods raise `switchboard.SwitchboardError`.
 

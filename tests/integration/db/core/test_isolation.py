@@ -109,6 +109,7 @@ _FULL = (
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO erased_calls (workspace_id, digest, team_id)"
     " VALUES (:workspace, call_digest(:workspace, gen_random_uuid()), :team)",
+    "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
     " VALUES (:workspace, 1, 'call', 'operator', '', sha256('a'))",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
@@ -269,6 +270,7 @@ _INSERTS = (
     " VALUES (:workspace, 'n', sha256('session'), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
+    "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
     " VALUES (:workspace, 2, 'call', 'operator', '', '')",
     "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",

@@ -12,10 +12,11 @@ from db.core.database import Reader
 from db.records import correct
 from db.records.correct import EditConflict, InvalidEdit, NotFound, WantedEdit
 from db.records.corrections import Editor
-from db.workspace import questions, removal
+from db.workspace import questions
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from tests import commands
+from tests.erased import erased_workspace
 from tests.integration.serve_app.api.test_api_admin import key_of
 from tests.postgres import World, new_world
 from tests.questions import NOTICE, OFFERED, WHY, analyzed, define, record
@@ -141,7 +142,7 @@ async def test_another_workspace_can_neither_override_nor_see_it_and_it_goes_wit
         await correct.make(world.database, Reader(other.workspace_id), ANA, call_id, edit)
     with pytest.raises(NotFound):
         await correct.list_edits(world.database, Reader(other.workspace_id), call_id)
-    await removal.remove_workspace(world.database, world.workspace_id)
+    await erased_workspace(world)
     assert await world.rows("SELECT 1 FROM edits WHERE comment IS NOT NULL") == []
 
 

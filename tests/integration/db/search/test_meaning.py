@@ -11,12 +11,12 @@ from db.core.database import Reader
 from db.search import passages, semantic
 from db.search.call_list import CallFilter, CallLine
 from db.search.semantic import OtherModel, closest_calls
-from db.workspace import removal
 from pipeline import embedding
 from pipeline.domain.passages import Passage
 from pipeline.embedding import DIMENSION, EmbeddingOptions, Engine
 from pipeline.errors import CheckpointMissing
 from serve_app.conductor.passages import PassageLoop
+from tests.erased import erased_workspace
 from tests.finished import finished
 from tests.postgres import World, new_world
 
@@ -229,7 +229,7 @@ async def test_passages_go_with_their_call_and_with_the_switch(world: World) -> 
     await finished(world, *LATE, minutes=2)
     await worked_off(world)
     assert (await passages.state(world.database)).calls == 2
-    await removal.remove_workspace(world.database, world.workspace_id)
+    await erased_workspace(world)
     assert (await passages.state(world.database)).passages == 0
     assert await passages.switch_off(world.database) == 0
     assert (await passages.state(world.database)).model is None

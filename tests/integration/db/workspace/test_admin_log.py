@@ -7,8 +7,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from db.core.database import Reader
+from db.records.erasures import ErasureKind, Target
 from db.workspace import admin_log, directory, keys, removal, sessions
 from db.workspace.admin_log import Actor, AdminChange, NotAdmin
+from tests.erased import erased
 from tests.postgres import World, new_world
 
 
@@ -152,7 +154,7 @@ async def test_a_team_with_people_signed_in_is_removed(world: World) -> None:
     team = await directory.create_team(world.database, world.workspace_id, "sales")
     secret, _ = await sessions.issue_link(world.database, world.workspace_id, team.team_id, "Dana")
     assert await sessions.open_by_link(world.database, secret, "browser")
-    await removal.remove_team(world.database, world.workspace_id, team.team_id)
+    await erased(world, Target(ErasureKind.TEAM, team.team_id))
     assert await world.rows("SELECT * FROM console_sessions") == []
 
 

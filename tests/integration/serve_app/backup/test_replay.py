@@ -66,7 +66,7 @@ class Installation:
 
     async def copy(self) -> None:
         copies = LedgerCopies(self.storage.as_uri(), (KEY,))
-        assert not await ErasureLoop(self.world.database, ErasureOptions(), copies, None).copy_ledger()
+        assert not await ErasureLoop(self.world.database, ErasureOptions(), copies, None, Voices()).copy_ledger()
 
     async def command(self, url: str, storage: Path, *arguments: str | Path) -> Result:
         self.patch.setenv("SWITCHBOARD_DATABASE_URL", url)
@@ -131,7 +131,7 @@ async def test_what_was_erased_after_the_backup_is_erased_again(installation: In
     async with await Database.open(installation.empty) as database:
         await erase.erase_call(database, installation.world.workspace_id, remaining, Voices())
         copies = LedgerCopies(installation.elsewhere.as_uri(), (KEY,))
-        assert not await ErasureLoop(database, ErasureOptions(), copies, None).copy_ledger()
+        assert not await ErasureLoop(database, ErasureOptions(), copies, None, Voices()).copy_ledger()
     continued = copies.read()[installation.world.workspace_id]
     assert continued[:4] == entries and len(continued) == 5
 
@@ -295,7 +295,7 @@ async def test_a_restore_without_the_ledger_says_so_and_begins_a_copy(installati
     async with await Database.open(installation.empty) as database:
         await erase.erase_call(database, installation.world.workspace_id, installation.calls[2], Voices())
         copies = LedgerCopies(installation.storage.as_uri(), (KEY,))
-        assert not await ErasureLoop(database, ErasureOptions(), copies, None).copy_ledger()
+        assert not await ErasureLoop(database, ErasureOptions(), copies, None, Voices()).copy_ledger()
     assert len(copies.read()[installation.world.workspace_id]) == 2
     (former,) = installation.storage.glob(f"{FOLDER}-*")
     assert len(list(former.rglob("*.json"))) == 2
