@@ -11,7 +11,7 @@ from pathlib import Path
 
 from db.server import dump, migrate
 from pipeline.fetch import handed_in
-from serve_app.backup import manifest, recordings
+from serve_app.backup import call_keys, manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
 from serve_app.backup.progress import BackupProgress
 from serve_app.backup.recordings import CopyOutcome
@@ -41,6 +41,7 @@ class Restored:
     recordings: int  # copied into the storage
     moved: int  # rows of recordings whose place was changed
     unavailable: int  # recordings that are missing or changed, in their bucket or in the backup
+    without_key: int  # sealed transcripts whose call has no key: erased since, or the file of keys is missing
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need and that are not set
 
 
@@ -76,13 +77,14 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
             raise NotRestored(f"The restored database differs from the backup. {wrong[0]}")
     progress.report("schema", 0, 0)
     migrate.migrate(target.url)
+    without_key = dump.put_call_keys(target.url, call_keys.read(folder.parent))
     if backup.recordings.how == "copied":
         moved = dump.move_files(target.url, recordings.address(target.storage))
     there = {manifest.fingerprint(key) for key in target.keys}
     lacking = (
         tuple(key for key in backup.secrets.keys if key not in there) if sum(backup.secrets.sealed.values()) else ()
     )
-    return Restored(backup, progress.elapsed(), done, moved, unavailable, lacking)
+    return Restored(backup, progress.elapsed(), done, moved, unavailable, without_key, lacking)
 
 
 def _check_room(backup: Manifest, storage: str) -> None:

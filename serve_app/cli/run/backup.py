@@ -269,6 +269,7 @@ def _as_json(done: "Restored") -> dict[str, Any]:
         "recordings_copied": done.recordings,
         "recordings_moved": done.moved,
         "recordings_lost": done.unavailable,
+        "calls_without_key": done.without_key,
         "missing_keys": list(done.missing_keys),
         "seconds": round(done.seconds, 3),
     }
@@ -314,6 +315,11 @@ def _restored(done: "Restored") -> tuple[list[str], list[str]]:
         notes.append(
             f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
             "`switchboard backup verify BACKUP` lists them."
+        )
+    if done.without_key:
+        notes.append(
+            f"{counted(done.without_key, 'sealed transcript')} cannot be read, because the call has no key: it was "
+            "erased after the backup, or call-keys.tsv is missing next to the backup. Put it there and run this again."
         )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
