@@ -43,7 +43,7 @@ def open_stored(uri: str, key: bytes | None = None) -> IO[bytes]:
         try:
             magic = file.read(len(MAGIC))
             file.seek(0)
-            return _opened(file, key) if magic == MAGIC else file  # type: ignore[no-any-return]
+            return _opened(file, key) if magic == MAGIC else file
         except BaseException:
             file.close()
             raise
