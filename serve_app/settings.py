@@ -25,6 +25,7 @@ from pydantic import (
     ValidationError,
     field_serializer,
     field_validator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
@@ -216,6 +217,12 @@ class Settings(BaseSettings):
         Sealer([key.get_secret_value() for key in keys])
         return keys
 
+    @model_validator(mode="after")
+    def _can_seal_calls(self) -> "Settings":
+        if self.seal_calls and self.database_url is not None and not self.secrets_keys:
+            raise ValueError(f"{PREFIX}SEAL_CALLS needs {KEYS_SETTING}: {HOW_TO_CREATE_KEY}")
+        return self
+
     @field_serializer("secrets_keys", when_used="json")
     def _hidden(self, keys: tuple[SecretStr, ...], info: SerializationInfo) -> list[str]:
         """Reveal keys on request only, for the environment of the service's replicas."""
@@ -276,13 +283,10 @@ class Settings(BaseSettings):
         return UrlSealer(self._keys(), self.seal_paths)
 
     def call_keys(self) -> "CallKeys":
-        """Return what seals and opens calls, with the same keys. Raises ValueError if it lacks them."""
+        """Return what seals and opens calls, with the same keys."""
         from db.secrets.call_keys import CallKeys
 
-        sealer = self.sealer()
-        if self.seal_calls and not sealer.seals:
-            raise ValueError(f"{PREFIX}SEAL_CALLS needs {KEYS_SETTING}: {HOW_TO_CREATE_KEY}")
-        return CallKeys(sealer, self.seal_calls)
+        return CallKeys(self.sealer(), self.seal_calls)
 
     def with_folder_key(self) -> "Settings":
         """Return the settings with the key of the data folder, if the database is embedded.

@@ -69,8 +69,9 @@ class CallKeys:
         return seal(self.key_in(value), changed)
 
     def key_in(self, value: dict[str, Any]) -> bytes:
-        """Return the key in a column selected by `with_key`. Raises `SecretSealed`."""
-        return self.unwrap(base64.b64decode(value["_key"]), value["_sealed_by"], value["_workspace"])
+        """Return the key of a call in a column selected by `with_key`. Raises `SecretSealed`."""
+        workspace_key = base64.b64decode(self.sealer.open(value["_sealed_by"]))
+        return _decrypt(workspace_key, base64.b64decode(value["_key"]), UUID(value["_workspace"]).bytes)
 
     def key_of_row(self, row: Any) -> bytes | None:
         """Return the key in a row's column `with_key`; None if there is none, or none that can be opened."""
@@ -79,13 +80,6 @@ class CallKeys:
         except SecretSealed as error:
             log.warning("the key of a call cannot be opened: %s", error.message)
             return None
-
-    def unwrap(self, key: bytes, data_key: str | None, workspace_id: UUID | str) -> bytes:
-        """Return the key of a call. Raises `SecretSealed`."""
-        if data_key is None:
-            raise CallSealed(_NO_KEY)
-        workspace_key = base64.b64decode(self.sealer.open(data_key))
-        return _decrypt(workspace_key, key, UUID(str(workspace_id)).bytes)
 
     def _open_text(self, value: dict[str, Any]) -> bytes:
         return zlib.decompress(_decrypt(self.key_in(value), base64.b64decode(value["_value"]), b"value"))
@@ -116,10 +110,8 @@ def of(source: AsyncConnection | Database) -> CallKeys:
 
 async def find_key(connection: AsyncConnection, call_pk: int) -> bytes | None:
     """Return the key of a call, or None. Raises `SecretSealed`."""
-    query = sa.select(call_keys.c.key, workspaces.c.data_key, workspaces.c.id)
-    query = query.join(workspaces, workspaces.c.id == call_keys.c.workspace_id).where(call_keys.c.call_pk == call_pk)
-    row = (await connection.execute(query)).one_or_none()
-    return None if row is None else of(connection).unwrap(row.key, row.data_key, row.id)
+    value = await connection.scalar(sa.select(with_key(sa.literal(call_pk))))
+    return None if value is None else of(connection).key_in(value)
 
 
 async def key_for_writing(connection: AsyncConnection, call_pk: int, workspace_id: UUID) -> bytes | None:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.tables import calls, run_calls, stage_results, teams, transcripts, workspaces
 from db.secrets import call_keys
+from db.secrets.call_keys import CallSealed
 from db.workspace import directory
 from db.workspace.admin_log import changing
 from db.workspace.directory import Workspace, tidy_terms
@@ -100,14 +101,16 @@ async def _drop_sealed_digits(
     sealed = sa.and_(table.c.call_pk.in_(ids), sa.func.jsonb_typeof(column) == "string")
     columns = (table.c.call_pk, column.label("stored"), call_keys.readable(column, table.c.call_pk).label("value"))
     for row in (await connection.execute(sa.select(*columns).where(sealed))).all():
-        value = keys.open(row.value)
+        try:
+            value = keys.open(row.value)
+        except CallSealed:  # its key was deleted, and nothing can be read
+            continue
         without = await connection.scalar(sa.select(sa.func.without_digits(sa.cast(value, JSONB), type_=JSONB())))
         if without == value:
             continue
         again = keys.sealed_again(row.value, without)
-        values: dict[str, Any] = {column.name: again}
-        if table is run_calls:
-            values = {"former": sa.func.jsonb_set(table.c.former, ["transcript", "content"], sa.cast(again, JSONB))}
+        in_former = sa.func.jsonb_set(run_calls.c.former, sa.text("'{transcript,content}'"), sa.cast(again, JSONB))
+        values = {"former": in_former} if table is run_calls else {column: again}
         unchanged = sa.and_(table.c.call_pk == row.call_pk, column == sa.cast(row.stored, JSONB))
         await connection.execute(sa.update(table).where(unchanged).values(values))
 

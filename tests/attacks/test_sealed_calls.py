@@ -211,8 +211,12 @@ async def test_digits_are_removed_from_sealed_calls_too(sealing: World) -> None:
     lease = await typed_digits.complete_call(sealing)
     (audio,) = await digits_of(sealing, lease)
     assert audio == "4711"
+    run, _ = await runs.create(sealing.database, sealing.workspace_id, "r", {}, [lease.call.call_id])
+    await work(sealing, *TALK)
+    await promotion.promote(sealing.database, sealing.workspace_id, run.run_id)
     await settings.set_keep_digits(sealing.database, sealing.workspace_id, False)
     assert await digits_of(sealing, lease) == [None]
+    await promotion.roll_back(sealing.database, sealing.workspace_id, run.run_id)
     record = await views.show_call(sealing.database, lease.call.call_id)
     assert record is not None and record.transcript is not None
     assert [label.detail for label in record.transcript.labels[0]] == ["440 Hz", None]

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline import sealed_files
 from pipeline.audio.decode.decoder import DecodeOptions, decode
+from pipeline.domain import sniff
 from pipeline.domain.speech import Recording
 from pipeline.errors import StorageError
 from pipeline.fetch import storage
@@ -121,3 +122,7 @@ def test_a_sealed_recording_is_decoded_as_the_plain_one(tmp_path: Path) -> None:
     expected, decoded = decode(plain, DecodeOptions()), decode(sealed, DecodeOptions())
     assert (decoded.samples == expected.samples).all() and decoded.duration == expected.duration
     assert open_stored(plain.uri, KEY).read() == content, "an unsealed recording of a sealed call"
+
+
+def test_a_sender_cannot_submit_what_looks_sealed() -> None:
+    assert sniff.detect_type(sealed_files.MAGIC + bytes(100)) == "a sealed recording"

@@ -33,6 +33,16 @@ def test_a_variable_sets_a_nested_setting_and_leaves_its_neighbours(monkeypatch:
     assert read.require_database_url() == "postgresql://localhost/calls"
 
 
+def test_calls_are_sealed_only_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_SEAL_CALLS", "true")
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://localhost/calls")
+    with pytest.raises(ValidationError, match="SWITCHBOARD_SEAL_CALLS needs SWITCHBOARD_SECRETS_KEYS"):
+        Settings()
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", f"{'A' * 43}=")
+    keys = Settings().call_keys()
+    assert keys.seals and keys.sealer.seals
+
+
 def test_a_misspelt_variable_is_warned_of_once_with_the_closest_name(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
