@@ -27,7 +27,7 @@ $$;
 CREATE OR REPLACE FUNCTION sealed_words(p_call bigint, p_config regconfig) RETURNS tsvector LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN split_part(talk, ' ', 1) = p_call::text THEN to_tsvector(p_config, substr(talk, strpos(talk, ' ')))
         ELSE coalesce((SELECT ts_delete(terms, search_grams(names)) FROM call_search WHERE call_pk = p_call), '') END
-    FROM current_setting('switchboard.talk', true) AS given (talk)
+    FROM current_setting('switchboard.talk', true) AS setting (talk)
 $$;
 
 -- Index a call by its present transcript, findings and contact, with users' corrections.
