@@ -1,7 +1,7 @@
 """How much audio does the service process in an hour, and how does it compare with the bare engines?
 
     python -m bench.throughput [--calls 8] [--minutes 4] [--layout separate|mixed|both] [--size base]
-                               [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--json FILE]
+                               [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--seal] [--json FILE]
 
 The script starts the service as `switchboard up` does, with a Whisper of full size whose output is scripted
 (`lib/scripted_whisper.py`: the same number of tokens per window in every engine) and with the synthetic diarizer.
@@ -13,11 +13,14 @@ second call. Several `--minutes` run in turn. The references run in turn with th
 - `whisperx`, with `--whisperx FOLDER` (an empty folder receives an environment): recognition and diarization, without
   forced alignment, whose weights are not in the package. WhisperX therefore does less work than usual.
 
+`--seal` compares the service with itself instead: with `SWITCHBOARD_SEAL_CALLS` over without, in turns.
+
 Each ratio has two forms. Elapsed seconds need an idle machine; other load hardly changes processor seconds.
 """
 
 import argparse
 import asyncio
+import base64
 import json
 import os
 import platform
@@ -254,6 +257,31 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         whole.stop()
 
 
+def compare_sealing(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Measure the service with and without sealed calls in turns. Ratios below 1: sealing costs."""
+    threads = os.cpu_count() or 1
+    model = scripted_whisper.write(folder / "model", options.size, options.words)
+    calls = long_calls.make(folder / "calls", options.calls, options.minutes)
+    work = SharedWork(calls, [options.layout == "mixed"] * len(calls))
+    key = base64.b64encode(os.urandom(32)).decode("ascii")
+    rows = []
+    for repetition in range(options.repetitions):
+        used: dict[bool, Used] = {}
+        for seals in (False, True) if repetition % 2 == 0 else (True, False):
+            sealing = {"SWITCHBOARD_SEAL_CALLS": str(seals).lower(), "SWITCHBOARD_SECRETS_KEYS": key}
+            (place := folder / f"{repetition}-{seals}").mkdir()
+            whole = Whole(place, service_settings(model, threads) | sealing)
+            try:
+                whole.run(work.recordings[:1])  # engines loaded, caches and plans warm
+                ran = whole.run(work.recordings)
+            finally:
+                whole.stop()
+            used[seals] = Used(ran.seconds, sum(ran.processor.values()))
+        rows.append(_figures("unsealed", used[False], used[True]) | {"sealed_s": round(used[True].seconds, 1)})
+        print(f"repetition {repetition + 1}: " + _told(rows[-1]), flush=True)
+    return rows
+
+
 class SharedWork:
     """The calls as the service gets them, and as the bare engines do."""
 
@@ -325,6 +353,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--whisperx", type=Path, help="folder of an environment with WhisperX; made if not there")
     parser.add_argument("--only-whisperx", action="store_true", help="leave the other references out")
+    parser.add_argument("--seal", action="store_true", help="compare the service with and without sealed calls")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if options.only_whisperx and not options.whisperx:

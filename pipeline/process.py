@@ -93,14 +93,15 @@ async def fetch_recordings(
     options: ProcessOptions | None = None,
     last_try: bool = False,
     access: Access | None = None,
+    key: bytes | None = None,
 ) -> tuple[str, ...]:
     """Fetch the recordings of a call, except those that an earlier attempt stored and that are still intact.
 
-    `access`: the credentials of the workspace for recording servers; they never leave this process. Returns the
-    warnings for `process_fetched`. Otherwise as `process`.
+    `access`: the credentials of the workspace for recording servers; they never leave this process. `key` seals the
+    files. Returns the warnings for `process_fetched`. Otherwise as `process`.
     """
     journal, options = journal or MemoryJournal(), options or ProcessOptions()
-    fetcher = RecordingFetcher(call, workers, journal, options, last_try, access)
+    fetcher = RecordingFetcher(call, workers, journal, options, last_try, access, key)
     run = CallRun(call, workers, Roster(), journal, options, fetcher)
     run.recordings.stored = await run.stage(Stage.FETCH, run.recordings.fetch)
     await run.recordings.restore()

@@ -49,9 +49,10 @@ class ConductorReplica:
         tracing.start("conductor")
         settings = Settings(scaling=ScalingOptions(**scaling))
         self._drain_seconds = settings.processing.drain_seconds
-        self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.POOL_SIZE)
+        url, call_keys = settings.require_database_url(), settings.call_keys()
+        self._database = await Database.open(url, pool_size=settings.processing.POOL_SIZE, call_keys=call_keys)
         # Separate connections: many receivers that answer at once must not delay the renewal of a lease.
-        self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
+        self._events_database = await Database.open(url, pool_size=EVENTS_POOL_SIZE, call_keys=call_keys)
         self._create_loops(settings, transcriber, diarizer)
         await self._loop.start()
         for loop in self._other_loops.values():

@@ -25,6 +25,7 @@ from pydantic import (
     ValidationError,
     field_serializer,
     field_validator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
@@ -37,7 +38,7 @@ from pydantic_settings import (
 from rapidfuzz import fuzz, process
 
 from db.core.identity import SIGNING_PARAMETERS
-from db.secrets.encryption import Sealer
+from db.secrets.encryption import HOW_TO_CREATE_KEY, KEYS_SETTING, Sealer
 from db.secrets.recording_urls import UrlSealer
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.asr.alignment.engine import AlignmentOptions
@@ -59,6 +60,7 @@ from serve_app.operations.options import ScalingOptions
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
+    from db.secrets.call_keys import CallKeys
     from pipeline.domain.voices import VoicePolicy
     from pipeline.options import ProcessOptions
 
@@ -155,6 +157,11 @@ class Settings(BaseSettings):
         description="Seal paths of recording URLs too, for servers that put the secret there (/sig/5ec4e7/call.wav): "
         "people then see only scheme, host and port. After a change: `switchboard calls reseal`.",
     )
+    seal_calls: bool = Field(
+        False,
+        description="Seal recordings, transcripts and stage results of new calls with a key for each call, so that "
+        "erasing a call makes its copies in old backups unreadable. Needs secrets_keys.",
+    )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
         description="Log format: text, json (one object per line), or auto: text if the service is started from a "
@@ -209,6 +216,12 @@ class Settings(BaseSettings):
     def _can_seal(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
         Sealer([key.get_secret_value() for key in keys])
         return keys
+
+    @model_validator(mode="after")
+    def _can_seal_calls(self) -> "Settings":
+        if self.seal_calls and self.database_url is not None and not self.secrets_keys:
+            raise ValueError(f"{PREFIX}SEAL_CALLS needs {KEYS_SETTING}: {HOW_TO_CREATE_KEY}")
+        return self
 
     @field_serializer("secrets_keys", when_used="json")
     def _hidden(self, keys: tuple[SecretStr, ...], info: SerializationInfo) -> list[str]:
@@ -268,6 +281,12 @@ class Settings(BaseSettings):
     def url_sealer(self) -> UrlSealer:
         """Return the sealer of recording URLs, with the same keys."""
         return UrlSealer(self.sealing_keys(), self.seal_paths)
+
+    def call_keys(self) -> "CallKeys":
+        """Return what seals and opens calls, with the same keys."""
+        from db.secrets.call_keys import CallKeys
+
+        return CallKeys(self.sealer(), self.seal_calls)
 
     def with_folder_key(self) -> "Settings":
         """Return the settings with the key of the data folder, if the database is embedded.

@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 from db.core.database import Database
+from db.secrets.call_keys import CallKeys
 from db.workspace import keys
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
@@ -36,13 +37,17 @@ PROBLEM = "application/problem+json"
 
 @contextmanager
 def served(
-    url: str, options: ApiOptions = UNLIMITED, embedding: EmbeddingOptions | None = None, store: Path | None = None
+    url: str,
+    options: ApiOptions = UNLIMITED,
+    embedding: EmbeddingOptions | None = None,
+    store: Path | None = None,
+    call_keys: CallKeys | None = None,
 ) -> Iterator[str]:
     """Yields its base URL."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
-        async with await Database.open(url, pool_size=options.POOL_SIZE) as database:
+        async with await Database.open(url, pool_size=options.POOL_SIZE, call_keys=call_keys) as database:
             yield database
 
     check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)

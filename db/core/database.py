@@ -135,13 +135,19 @@ class Database:
 
     @classmethod
     async def open(
-        cls, url: str, pool_size: int = 8, wait_seconds: float = 2.0, answer_seconds: float | None = ANSWER_SECONDS
+        cls,
+        url: str,
+        pool_size: int = 8,
+        wait_seconds: float = 2.0,
+        answer_seconds: float | None = ANSWER_SECONDS,
+        call_keys: Any = None,
     ) -> Self:
         """Open both pools, each with up to `pool_size` connections, which are created when first needed.
 
         An unreachable server is no error here, so that a replica can start before its database. A request that gets no
         connection within `wait_seconds` raises one of `OUTAGES`, and so does a transaction that takes longer than
-        `answer_seconds`. None sets no limit, for commands run by a person.
+        `answer_seconds`. None sets no limit, for commands run by a person. `call_keys`: a
+        `db.secrets.call_keys.CallKeys`, to read and write sealed calls.
         """
         engine = create_async_engine(
             sqlalchemy_url(url),
@@ -152,6 +158,7 @@ class Database:
             connect_args=SOCKET,
             json_serializer=dump_json,
             hide_parameters=True,  # a logged statement must not contain signed addresses and transcripts
+            execution_options={"call_keys": call_keys},
         )
         sa.event.listen(engine.sync_engine, "connect", _prepare)
         pool: RawPool = AsyncConnectionPool(

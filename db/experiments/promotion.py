@@ -211,6 +211,7 @@ async def _roll_back(connection: AsyncConnection, row: sa.Row[Any]) -> None:
     analyzing = (await connection.execute(_STOP_ANALYSIS, keys)).all()
     for statement in _RESTORE:
         await connection.execute(statement, keys)
+    await write.give_talk(connection, row.call_pk, await corrections.machine_transcript(connection, row.call_pk))
     await corrections.follow(connection, row.call_pk, reindex=False)
     await connection.execute(_RESTORE_CALL, keys)
     await event_record.write_records(connection, row.call_pk, row.call_id)

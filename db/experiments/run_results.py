@@ -14,6 +14,8 @@ from db.core.pages import Page, Place
 from db.core.rows import read
 from db.core.tables import call_search, calls, corrections, edits, findings, gold_calls, members, run_calls, transcripts
 from db.records import corrections as corrected
+from db.secrets import call_keys
+from db.secrets.call_keys import CallKeys
 from pipeline.domain.insight import Evidence, Finding
 from pipeline.domain.speech import Transcript
 
@@ -131,14 +133,14 @@ async def compared(
     the first calls.
     """
     query = _COMPARED.where(*_conditions(run_id, other_id, set_id)).order_by(run_calls.c.call_pk)
-    last, remaining = 0, limit
+    last, remaining, keys = 0, limit, call_keys.of(database)
     while remaining is None or remaining > 0:
         size = PAGE if remaining is None else min(PAGE, remaining)
         async with database.transaction(scope, snapshot=True) as connection:
             page = query.where(run_calls.c.call_pk > last).limit(size)
             rows = (await connection.execute(page, {"other": other_id})).all()
             records = await _findings(connection, [row.call_pk for row in rows])
-        for comparison in await asyncio.to_thread(_comparisons, rows, records, other_id is not None):
+        for comparison in await asyncio.to_thread(_comparisons, rows, records, other_id is not None, keys):
             yield comparison
         if len(rows) < size:
             return
@@ -158,17 +160,19 @@ def _conditions(run_id: UUID, other_id: UUID | None, set_id: UUID | None) -> lis
     return conditions
 
 
-def _comparisons(rows: Sequence[sa.Row[Any]], records: dict[int, tuple[Finding, ...]], runs: bool) -> list[Compared]:
+def _comparisons(
+    rows: Sequence[sa.Row[Any]], records: dict[int, tuple[Finding, ...]], runs: bool, keys: CallKeys
+) -> list[Compared]:
     """Parse the rows; runs in a thread, since it is much JSON."""
     comparisons = []
     for row in rows:
-        live, steps = row.live, records.get(row.call_pk, ())
+        live, steps = keys.open(row.live), records.get(row.call_pk, ())
         seconds: dict[str, float] = {}
         if runs:
             live = row.other_transcript if row.other_job == row.job_id else None
             steps, seconds = _FINDINGS.validate_python(row.other_findings or ()), row.other_seconds or {}
         elif row.former is not None:  # promoted: compare with the record that it replaced
-            live, steps = row.former["transcript"]["content"], _FINDINGS.validate_python(row.former["findings"])
+            live, steps = keys.open(row.former_transcript), _FINDINGS.validate_python(row.former["findings"])
         comparison = read(
             Compared,
             row,
@@ -205,13 +209,15 @@ _CALLS: sa.Select[Any] = sa.select(
 
 _CURRENT = sa.and_(transcripts.c.call_pk == run_calls.c.call_pk, transcripts.c.job_id == run_calls.c.job_id)
 _OTHER = run_calls.alias("other")
+_FORMER = run_calls.c.former["transcript"]["content"]
 _COMPARED: sa.Select[Any] = (
     sa.select(
         run_calls.c.call_pk,
         *(calls.c[name] for name in ("call_id", "start_time")),
         members.c.name.label("agent"),
         sa.exists(sa.select(1).where(edits.c.call_pk == calls.c.id, edits.c.undone_at.is_(None))).label("corrected"),
-        transcripts.c.content.label("live"),
+        call_keys.readable(transcripts.c.content, transcripts.c.call_pk).label("live"),
+        call_keys.readable(_FORMER, run_calls.c.call_pk).label("former_transcript"),
         *(run_calls.c[name] for name in ("transcript", "findings", "warnings", "former", "engine", "digest")),
         *(run_calls.c[name] for name in ("audio_seconds", "seconds", "job_id")),
         *(_OTHER.c[name].label(f"other_{name}") for name in ("transcript", "findings", "seconds")),

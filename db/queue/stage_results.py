@@ -6,13 +6,14 @@ or a run, with the same bytes and the same producer uses it too. Fetched recordi
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database
@@ -20,6 +21,7 @@ from db.core.rows import columns, read
 from db.core.tables import calls, recordings, stage_results, transcripts
 from db.queue import jobs
 from db.queue.jobs import Lease
+from db.secrets import call_keys
 from pipeline.domain.call import Call
 from pipeline.domain.speech import BY_VOICE, Recording, Transcript
 from pipeline.domain.stage import Stage
@@ -31,6 +33,9 @@ _FETCHED = (Stage.FETCH, Stage.LEG)  # stored in `recordings`, not in `stage_res
 _ADAPTERS = {
     stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _FETCHED
 }
+
+_VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING)
+_RESULT = call_keys.readable(stage_results.c.result, stage_results.c.call_pk).label("result")
 
 # The record's speakers have the labels of the reclustering, if there is one; the labels of the diarization differ.
 _KEEP_VOICES = sa.text("""
@@ -74,6 +79,8 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
     """
     async with database.transaction(lease.workspace_id) as connection:
         legs, settled = await _legs(connection, lease)
+        call_key = await call_keys.find_key(connection, lease.call_pk) if legs else None
+        legs = tuple(replace(leg, key=call_key) for leg in legs)
         if not legs or not settled:
             return {Stage.LEG: legs} if legs else {}
         keys = [
@@ -81,11 +88,9 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
             for stage in _ADAPTERS
         ]
         rows = await connection.execute(
-            sa.select(stage_results.c.stage, stage_results.c.result).where(
-                stage_results.c.call_pk == lease.call_pk, sa.or_(*keys)
-            )
+            sa.select(stage_results.c.stage, _RESULT).where(stage_results.c.call_pk == lease.call_pk, sa.or_(*keys))
         )
-        stored = {row.stage: row.result for row in rows}
+        stored = {row.stage: call_keys.of(connection).open(row.result) for row in rows}
     results: dict[Stage, Any] = {Stage.FETCH: legs, Stage.LEG: legs}
     for stage in _ADAPTERS.keys() & stored:
         try:
@@ -147,7 +152,8 @@ async def keep(
     fetched, settled = await _legs(connection, lease)
     if not fetched or not settled:
         raise ValueError(f"stage {stage.value!r} recorded before 'fetch'")
-    values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
+    stored = await call_keys.sealed(connection, lease.call_pk, lease.workspace_id, result)
+    values = {"job_id": lease.job.job_id, "result": stored, "recorded_at": sa.func.now()}
     values["worked_seconds"] = worked_seconds
     key = content_key(fetched, lease.call, lease.channels_swapped, producer)
     await connection.execute(
@@ -200,6 +206,27 @@ async def _delete_customer_voices(
     keys = [content, *(f"{content} by {producer}" for producer in producers.values())]
     members = [speaker.label for speaker in transcript.speakers if speaker.role_reason == BY_VOICE]
     await connection.execute(_KEEP_VOICES, {"call": lease.call_pk, "keys": keys, "members": members})
+    await _delete_sealed_voices(connection, lease.call_pk, keys, members)
+
+
+async def _delete_sealed_voices(
+    connection: AsyncConnection, call_pk: int, content_keys: Sequence[str], members: Sequence[str]
+) -> None:
+    """Do as `_KEEP_VOICES` in sealed results."""
+    of_content = sa.and_(stage_results.c.call_pk == call_pk, stage_results.c.content_key.in_(content_keys))
+    query = sa.select(stage_results.c.stage, stage_results.c.result.label("stored"), _RESULT)
+    is_sealed = sa.func.jsonb_typeof(stage_results.c.result) == "string"
+    rows = await connection.execute(query.where(of_content, is_sealed, stage_results.c.stage.in_(_VOICES)))
+    is_later = sa.exists(sa.select(1).where(of_content, stage_results.c.stage == Stage.RECLUSTERING))
+    opener = call_keys.of(connection)
+    for row in rows.all():
+        result = opener.open(row.result)
+        has_labels = row.stage == Stage.RECLUSTERING or not await connection.scalar(sa.select(is_later))
+        remaining = {label: voice for label, voice in result["voiceprints"].items() if has_labels and label in members}
+        if remaining != result["voiceprints"]:
+            sealed = opener.sealed_again(row.result, result | {"voiceprints": remaining})
+            change = sa.update(stage_results).where(of_content, stage_results.c.result == sa.cast(row.stored, JSONB))
+            await connection.execute(change.values(result=sealed))
 
 
 def _key(fetched: Sequence[Recording], lease: Lease, stage: Stage, producers: Mapping[Stage, str]) -> str:
@@ -246,13 +273,18 @@ async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Record
 async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording) -> None:
     """Store one recording; replacing a lost recording keeps its `settled`."""
     _only_of_process(lease)
-    values = columns(leg)
+    values = _stored_columns(leg)
     other_file = sa.and_(recordings.c.channel == leg.channel, recordings.c.uri != leg.uri)
     await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id, other_file))
     new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)
     await connection.execute(
         new.on_conflict_do_update(index_elements=["job_id", "channel"], set_={**values, "fetched_at": sa.func.now()})
     )
+
+
+def _stored_columns(recording: Recording) -> dict[str, Any]:
+    """Return the columns of a recording: all but the key of its call."""
+    return {name: value for name, value in columns(recording).items() if name != "key"}
 
 
 def _only_of_process(lease: Lease) -> None:
@@ -267,7 +299,7 @@ async def _record_fetched(connection: AsyncConnection, lease: Lease, fetched: Se
     is_other = sa.tuple_(recordings.c.channel, recordings.c.uri).not_in(files)
     await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id, is_other))
     for recording in fetched:
-        values = columns(recording)
+        values = _stored_columns(recording)
         new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk)
         changed = {**values, "settled": True, "fetched_at": sa.func.now()}
         await connection.execute(new.on_conflict_do_update(index_elements=["job_id", "channel"], set_=changed))

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,9 +13,11 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.core.rows import dump_json
 from db.core.tables import (
     PRESENT,
     api_keys,
@@ -28,6 +31,9 @@ from db.core.tables import (
     members,
     transcripts,
 )
+from db.records import write
+from db.secrets import call_keys
+from db.secrets.call_keys import CallKeys, CallSealed
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.edits import Anchor, Corrected, Edit, EditKind, EditState, EditStatus, Fields, assigned, correct
 from pipeline.domain.overrides import AnswerAnchor, anchor_of, overridden
@@ -37,6 +43,7 @@ from pipeline.domain.speech import Transcript
 SUPPORTED_KINDS = frozenset(map(str, EditKind))  # a node of a later version may write others
 _ANCHOR = TypeAdapter(Anchor)
 _TRANSCRIPT = TypeAdapter(Transcript)
+log = logging.getLogger(__name__)
 _ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
 _TRACKERS = TypeAdapter(tuple[TrackerResult, ...])
 _SCORECARDS = TypeAdapter(tuple[ScorecardResult, ...])
@@ -348,10 +355,38 @@ async def mark_undone(
     return (await connection.execute(sa.update(edits).where(*live, *conditions).values(values))).rowcount
 
 
+OF_TRANSCRIPT = sa.and_(
+    corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
+)
+STORED_TURNS = sa.func.coalesce(
+    corrections.c.turns,
+    transcripts.c.content["turns"],
+    call_keys.readable(transcripts.c.content, transcripts.c.call_pk),
+    type_=transcripts.c.content.type,
+)
+"""Corrected turns of a transcript, as JSON for `open_turns`; `corrections` must be joined by `OF_TRANSCRIPT`."""
+
+
+def open_turns(keys: CallKeys, stored: Any, as_text: bool = False) -> Any:
+    """Return the JSON of `STORED_TURNS`, or its text; no turns of a sealed call whose key was deleted.
+
+    Raises `SecretSealed` without the service's keys.
+    """
+    try:
+        turns = keys.open_text(stored) if as_text else keys.open(stored)
+    except CallSealed as error:
+        log.warning("the words of a call cannot be read: %s", error.message)
+        return "[]" if as_text else []
+    if as_text:
+        return dump_json(from_json(turns)["turns"]) if turns and turns.startswith("{") else turns
+    return turns["turns"] if isinstance(turns, dict) else turns
+
+
 async def machine_transcript(connection: AsyncConnection, call_pk: int) -> Transcript | None:
     """Return the machine's transcript of the call's present recording."""
-    query = sa.select(transcripts.c.content).join(calls, PRESENT).where(calls.c.id == call_pk)
-    content = await connection.scalar(query)
+    stored = call_keys.readable(transcripts.c.content, transcripts.c.call_pk)
+    query = sa.select(stored).select_from(transcripts).join(calls, PRESENT).where(calls.c.id == call_pk)
+    content = call_keys.of(connection).open(await connection.scalar(query))
     return None if content is None else _TRANSCRIPT.validate_python(content)
 
 
@@ -371,13 +406,15 @@ async def follow(connection: AsyncConnection, call_pk: int, reindex: bool = True
     """
     if not await connection.scalar(sa.select(sa.exists().where(edits.c.call_pk == call_pk))):
         return
-    edited = await load(connection, call_pk, await machine_transcript(connection, call_pk))
+    machine = await machine_transcript(connection, call_pk)
+    edited = await load(connection, call_pk, machine)
     live = [edit for edit in edited.edits if edit.state is not EditState.UNDONE]
     if live or edited.has_unsupported:
         await _write(connection, call_pk, edited, sum(edit.kind is not EditKind.TASK for edit in live))
     else:
         await connection.execute(sa.delete(corrections).where(corrections.c.call_pk == call_pk))
     if reindex:
+        await write.give_talk(connection, call_pk, machine)
         # The index includes names of members of other teams, whichever team's key wrote; it reveals none of them.
         await connection.execute(sa.text("SELECT set_config('switchboard.team', '', true)"))
         await connection.execute(sa.select(sa.func.index_call(call_pk)))

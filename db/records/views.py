@@ -30,6 +30,8 @@ from db.core.tables import (
 )
 from db.records import corrections as edits
 from db.records.corrections import CallEdit, EditedCall, EditRows
+from db.secrets import call_keys
+from db.secrets.call_keys import CallKeys
 from db.secrets.recording_urls import shown
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.call import FIELDS as CALL_FIELDS
@@ -223,13 +225,14 @@ class StoredTranscript:
 
 async def stored_transcripts(connection: AsyncConnection, call_ids: Sequence[UUID]) -> list[StoredTranscript]:
     """Return what is stored of calls in the scope, in no order."""
-    content = sa.cast(transcripts.c.content, sa.Text).label("content")
-    query = sa.select(calls.c.id, calls.c.call_id, content).outerjoin(transcripts, PRESENT)
+    query = sa.select(calls.c.id, calls.c.call_id, _CONTENT).select_from(calls).outerjoin(transcripts, PRESENT)
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
     of_call = await edits.edit_rows(connection, [row.id for row in rows])
-    return [StoredTranscript(row.call_id, row.content, of_call[row.id]) for row in rows]
+    keys = call_keys.of(connection)
+    return [StoredTranscript(row.call_id, keys.open_text(row.content), of_call[row.id]) for row in rows]
 
 
+_CONTENT = sa.cast(call_keys.readable(transcripts.c.content, transcripts.c.call_pk), sa.Text).label("content")
 _JOB_FIELDS = (
     jobs.c.id.label("job_id"),
     *(jobs.c[name] for name in ("kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
@@ -273,15 +276,20 @@ _SUMMARY = (
 _RECORD_COLUMNS = (
     *(calls.c[name] for name in ("from_e164", "to_e164", "recording_identity", "recording_identity2")),
     *(calls.c[name] for name in ("warnings", "analysis_warnings", "analyzed_at", "failed_at")),
-    sa.cast(transcripts.c.content, sa.Text).label("content"),
+    _CONTENT,
 )
 
 _TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
 
 
+def _parsed(keys: CallKeys, content: str | None) -> Transcript | None:
+    content = keys.open_text(content)
+    return None if content is None else _TRANSCRIPT.validate_json(content)
+
+
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
-    machine_transcript = await asyncio.to_thread(_TRANSCRIPT.validate_json, row.content) if row.content else None
+    machine_transcript = await asyncio.to_thread(_parsed, call_keys.of(connection), row.content)
     has_transcript = machine_transcript is not None  # findings of a recording that has been replaced are not shown
     edited = await edits.load(connection, row.id, machine_transcript)
     transcript = machine_transcript if machine else edited.transcript
@@ -365,10 +373,10 @@ async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) ->
 
 
 async def _recordings(connection: AsyncConnection, job_id: UUID | None) -> tuple[Recording, ...]:
-    rows = await connection.execute(
-        sa.select(recordings).where(recordings.c.job_id == job_id).order_by(recordings.c.channel)
-    )
-    return tuple(read(Recording, row) for row in rows)
+    """Return a job's recordings; without the key of their call if it cannot be opened."""
+    query = sa.select(recordings, call_keys.with_key(recordings.c.call_pk).label("with_key"))
+    rows = await connection.execute(query.where(recordings.c.job_id == job_id).order_by(recordings.c.channel))
+    return tuple(read(Recording, row, key=call_keys.of(connection).key_of_row(row)) for row in rows)
 
 
 def _timeline(row: sa.Row[Any], submitted: list[CallMoment], all_jobs: Sequence[JobSummary]) -> tuple[CallMoment, ...]:

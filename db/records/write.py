@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.rows import columns
 from db.core.tables import call_contacts, contacts, findings, tasks, transcripts
 from db.queue.jobs import Lease
+from db.secrets import call_keys
 from pipeline.domain.insight import Finding, Task
 from pipeline.domain.speech import Transcript
 from pipeline.domain.stage import Stage
@@ -26,6 +27,7 @@ class Owner:
     workspace_id: UUID
 
 
+_GIVE_TALK = sa.text("SELECT set_config('switchboard.talk', :talk, true)")
 _TASKS = TypeAdapter(tuple[Task, ...])
 
 
@@ -37,12 +39,13 @@ async def write_transcript(
     producers: Mapping[Stage, str] | Mapping[str, str],
 ) -> None:
     """Replace the transcript. `process_job` is the job of the recording, also when an "analyze" job writes."""
+    content = await call_keys.sealed(connection, lease.call_pk, lease.workspace_id, transcript)
     values = {
         "job_id": process_job,
         "language": transcript.language,
         "duration": transcript.duration,
         "engine": transcript.engine,
-        "content": transcript,
+        "content": content,
         "producers": {str(stage): producer for stage, producer in producers.items()},
         "written_at": sa.func.now(),
     }
@@ -51,6 +54,15 @@ async def write_transcript(
         .values(call_pk=lease.call_pk, **values)
         .on_conflict_do_update(index_elements=["call_pk"], set_=values)
     )
+    if isinstance(content, str):
+        await give_talk(connection, lease.call_pk, transcript)
+
+
+async def give_talk(connection: AsyncConnection, call_pk: int, transcript: Transcript | None) -> None:
+    """Give the words of a sealed transcript to the transaction, whose `index_call` cannot read them."""
+    words = (word for turn in (transcript.turns if transcript else ()) for word in turn.words)
+    talk = "".join(word.text if word.joined else f" {word.text}" for word in words)
+    await connection.execute(_GIVE_TALK, {"talk": f"{call_pk} {talk}"})
 
 
 async def write_findings(

@@ -69,6 +69,9 @@ CREATE TRIGGER calibration_calls_of_own_calls BEFORE INSERT ON calibration_calls
 CREATE TRIGGER calibration_reviews_of_own_calls BEFORE INSERT ON calibration_reviews
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
+CREATE TRIGGER call_keys_of_own_calls BEFORE INSERT ON call_keys
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
 CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
@@ -132,7 +135,7 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
     'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger', 'erasures']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews', 'call_keys']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
@@ -173,7 +176,7 @@ SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition ->
 -- which PostgreSQL would hash all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'call_search', 'call_outcomes', 'corrections', 'gold_calls', 'passages_due', 'call_passages', 'run_calls'])
+FROM unnest(ARRAY['voiceprints', 'call_search', 'call_outcomes', 'corrections', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'call_keys'])
 AS name;
 SELECT isolate_team('events', $$EXISTS (SELECT FROM calls WHERE calls.id = call_pk)
     OR call_pk IS NULL AND data ->> 'teamId' = (SELECT switchboard_team())::text$$);

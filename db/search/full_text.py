@@ -16,7 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Reader
 from db.core.pages import Place, gather
 from db.core.tables import PRESENT, call_search, calls, corrections, transcripts
+from db.records.corrections import OF_TRANSCRIPT, STORED_TURNS, open_turns
 from db.search.hits import Hit, Offload, Spoken, candidate_words, split_words, word_hits
+from db.secrets import call_keys
 
 MIN_SIMILARITY = 80.0  # of a name to the requested one, 0..100: one letter of six
 CALLS_AT_A_TIME = 10  # whose turns are in memory for hits
@@ -145,24 +147,21 @@ async def hits(
         return places
     for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
         rows = await database.rows(reader, _spoken(call_pks[begin : begin + CALLS_AT_A_TIME]))
-        spoken = [Spoken(row.call_pk, row.config, row.turns) for row in rows]
+        keys = call_keys.of(database)
+        spoken = [Spoken(row.call_pk, row.config, open_turns(keys, row.turns, as_text=True)) for row in rows]
         words = await offload(candidate_words, spoken, positive)
         places |= await offload(word_hits, spoken, await _lexemes(database, reader, words, positive))
     return places
 
 
 def _spoken(call_pks: Sequence[int]) -> sa.Select[Any]:
-    of_transcript = sa.and_(
-        corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
-    )
-    turns = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
     return (
         sa.select(
             transcripts.c.call_pk,
             sa.func.search_config(transcripts.c.language).label("config"),
-            sa.cast(turns, sa.Text).label("turns"),
+            sa.cast(STORED_TURNS, sa.Text).label("turns"),
         )
-        .outerjoin(corrections, of_transcript)
+        .outerjoin(corrections, OF_TRANSCRIPT)
         .where(transcripts.c.call_pk.in_(call_pks))
     )
 

@@ -17,6 +17,8 @@ from sqlalchemy.dialects.postgresql import insert
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.rows import from_now
 from db.core.tables import call_passages, calls, corrections, passage_model, passages_due, transcripts
+from db.records.corrections import OF_TRANSCRIPT, STORED_TURNS, open_turns
+from db.secrets import call_keys
 from pipeline.domain.passages import Passage
 from pipeline.domain.speech import Turn
 
@@ -117,7 +119,9 @@ async def claim(database: Database, count: int, lease_seconds: float) -> list[Du
     async with database.transaction(EVERY_WORKSPACE) as connection:
         rows = (await connection.execute(claimed)).all()
         ids = [row.call_pk for row in rows]
-        turns_by_call = {row.call_pk: row.turns for row in await connection.execute(turns_of(ids))}
+        keys = call_keys.of(connection)
+        stored = await connection.execute(turns_of(ids))
+        turns_by_call = {row.call_pk: open_turns(keys, row.turns) for row in stored}
     return [
         DueCall(
             row.call_pk,
@@ -131,16 +135,12 @@ async def claim(database: Database, count: int, lease_seconds: float) -> list[Du
 
 
 def turns_of(call_pks: Sequence[int], as_text: bool = False) -> sa.Select[tuple[int, Any]]:
-    """Return the query of (call_pk, turns): corrected turns of present recordings, as JSON; `as_text`: not parsed."""
-    corrected = sa.and_(
-        corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
-    )
-    stored = sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"])
-    turns: sa.ColumnElement[Any] = sa.cast(stored, sa.Text) if as_text else stored
+    """Return the query of (call_pk, turns): `STORED_TURNS` of present recordings; `as_text`: not parsed."""
+    turns: sa.ColumnElement[Any] = sa.cast(STORED_TURNS, sa.Text) if as_text else STORED_TURNS
     return (
         sa.select(transcripts.c.call_pk, turns.label("turns"))
         .join(calls, sa.and_(calls.c.id == transcripts.c.call_pk, calls.c.job_id == transcripts.c.job_id))
-        .outerjoin(corrections, corrected)
+        .outerjoin(corrections, OF_TRANSCRIPT)
         .where(transcripts.c.call_pk.in_(call_pks))
     )
 

@@ -14,11 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
 from db.core.tables import PRESENT, call_passages, calls, passage_model, passages_due, transcripts
+from db.records.corrections import open_turns
 from db.search import call_list
 from db.search.call_list import CallFilter, CallLine
 from db.search.full_text import CALLS_AT_A_TIME
 from db.search.hits import HITS, Hit, Offload, SimilarPassage, passage_hits
 from db.search.passages import turns_of
+from db.secrets import call_keys
 
 MAX_EXACT = 20_000  # passages that are compared one by one: 20 to 40 ms
 PASSAGES_PER_CALL = 4  # that are examined for each requested call, at first
@@ -57,10 +59,11 @@ async def closest_calls(
         passages_by_call = await _closest(connection, await _passages(connection, reader, filters), list(vector), limit)
         lines = await call_list.lines(connection, list(passages_by_call))
     hits: dict[int, tuple[Hit, ...]] = {}
-    call_pks = list(passages_by_call)
+    call_pks, keys = list(passages_by_call), call_keys.of(database)
     for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
         few = call_pks[begin : begin + CALLS_AT_A_TIME]
-        turns = {row.call_pk: row.turns for row in await database.rows(reader, turns_of(few, as_text=True))}
+        rows = await database.rows(reader, turns_of(few, as_text=True))
+        turns = {row.call_pk: open_turns(keys, row.turns, as_text=True) for row in rows}
         hits |= await offload(passage_hits, turns, {pk: passages_by_call[pk] for pk in few})
     return tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(passages_by_call, lines, strict=True))
 

@@ -6,12 +6,13 @@ not deliberate ones.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
@@ -31,7 +32,7 @@ AS_TEXT = {  # settings that affect the text of a row
 NO_LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 TABLES = """
     SELECT n.nspname, c.relname, pg_table_size(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind = 'r' AND c.relpersistence <> 't'
+    WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND c.relname <> 'call_keys'
         AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
         AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
             AND d.deptype = 'e')
@@ -54,6 +55,15 @@ LEDGER = """
 """
 SKIPPED = ("EXTENSION", "SCHEMA")  # in an archive: only their owner may comment on them
 RESTORING = "switchboard restores "  # begins the comment of a database
+CALL_KEYS = "SELECT k.workspace_id, c.call_id, k.key FROM call_keys k JOIN calls c ON c.id = k.call_pk"
+PUT_CALL_KEY = """
+    INSERT INTO call_keys (call_pk, workspace_id, key)
+    SELECT id, workspace_id, %s FROM calls WHERE workspace_id = %s AND call_id = %s ON CONFLICT DO NOTHING
+"""
+WITHOUT_KEY = """
+    SELECT count(*) FROM transcripts t
+    WHERE jsonb_typeof(content) = 'string' AND NOT EXISTS (SELECT FROM call_keys k WHERE k.call_pk = t.call_pk)
+"""
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -70,6 +80,14 @@ class StoredFile(NamedTuple):
     sha256: str
     size: int
     uri: str
+
+
+class CallKey(NamedTuple):
+    """The key of a sealed call, sealed by its workspace's key."""
+
+    workspace_id: UUID
+    call_id: UUID
+    key: bytes
 
 
 class NoSchema(Exception):
@@ -118,7 +136,16 @@ class Snapshot:
 
     def sealed(self) -> dict[str, int]:
         """Return how many values of each kind are sealed, so that only a key opens them."""
-        return {kind: int(_scalar(self.connection, query)) for kind, query in SEALED.items()}
+        counts = {kind: int(_scalar(self.connection, query)) for kind, query in SEALED.items()}
+        return counts | {"calls": sum(1 for _ in self.call_keys())}
+
+    def call_keys(self) -> Iterator[CallKey]:
+        """Yield the key of each sealed call; a dump has none of them. An older schema has none."""
+        if _scalar(self.connection, "SELECT to_regclass('call_keys') IS NOT NULL"):
+            with self.connection.cursor("call_keys") as cursor:
+                cursor.execute(CALL_KEYS)
+                for row in cursor:
+                    yield CallKey(*row)
 
     def waiting(self) -> set[str]:
         """Return the callIds of calls that are not completed."""
@@ -153,7 +180,7 @@ class Snapshot:
             "pg_dump",
             [
                 *("--format=directory", "--file", folder, "--snapshot", self.name, "--no-owner", "--no-privileges"),
-                *("--verbose", "--lock-wait-timeout=60s"),
+                *("--verbose", "--lock-wait-timeout=60s", "--exclude-table-data=*.call_keys"),
                 # Without it pg_dump rejects a login bound by policies; the setting gives it every workspace.
                 *(("--enable-row-security",) if self.is_bound else ()),
             ],
@@ -257,6 +284,19 @@ def marked(url: str) -> str | None:
     with _connected(url) as connection:
         text = _scalar(connection, "SELECT coalesce(obj_description(to_regclass('alembic_version'), 'pg_class'), '')")
         return text.removeprefix(RESTORING) if text.startswith(RESTORING) else None
+
+
+def put_call_keys(url: str, keys: Iterable[CallKey]) -> None:
+    """Store the keys of the calls that exist."""
+    with _connected(url) as connection, connection.cursor() as cursor:
+        cursor.executemany(PUT_CALL_KEY, ((key, workspace_id, call_id) for workspace_id, call_id, key in keys))
+        connection.commit()
+
+
+def transcripts_without_key(url: str) -> int:
+    """Count the sealed transcripts of calls without a key."""
+    with _connected(url) as connection:
+        return int(_scalar(connection, WITHOUT_KEY))
 
 
 def knows_revision(revision: str) -> bool:

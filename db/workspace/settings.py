@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database
 from db.core.tables import calls, run_calls, stage_results, teams, transcripts, workspaces
+from db.secrets import call_keys
+from db.secrets.call_keys import CallSealed
 from db.workspace import directory
 from db.workspace.admin_log import changing
 from db.workspace.directory import Workspace, tidy_terms
@@ -82,6 +87,32 @@ async def _drop_digits(database: Database, workspace_id: UUID) -> None:
             update = sa.update(table).where(with_digits).values({column: sa.func.without_digits(value)})
             await database.change(workspace_id, update)
         await database.change(workspace_id, _DROP_FORMER_DIGITS, {"ids": ids})
+        async with database.transaction(workspace_id) as connection:
+            await _drop_sealed_digits(connection, stage_results, stage_results.c.result, ids)
+            await _drop_sealed_digits(connection, transcripts, transcripts.c.content, ids)
+            await _drop_sealed_digits(connection, run_calls, run_calls.c.former["transcript"]["content"], ids)
+
+
+async def _drop_sealed_digits(
+    connection: AsyncConnection, table: sa.Table, column: sa.ColumnElement[Any], ids: list[int]
+) -> None:
+    """Remove digits from sealed values, which SQL cannot read."""
+    keys = call_keys.of(connection)
+    sealed = sa.and_(table.c.call_pk.in_(ids), sa.func.jsonb_typeof(column) == "string")
+    columns = (table.c.call_pk, column.label("stored"), call_keys.readable(column, table.c.call_pk).label("value"))
+    for row in (await connection.execute(sa.select(*columns).where(sealed))).all():
+        try:
+            value = keys.open(row.value)
+        except CallSealed:  # its key was deleted, and nothing can be read
+            continue
+        without = await connection.scalar(sa.select(sa.func.without_digits(sa.cast(value, JSONB), type_=JSONB())))
+        if without == value:
+            continue
+        again = keys.sealed_again(row.value, without)
+        in_former = sa.func.jsonb_set(run_calls.c.former, sa.text("'{transcript,content}'"), sa.cast(again, JSONB))
+        values = {"former": in_former} if table is run_calls else {column: again}
+        unchanged = sa.and_(table.c.call_pk == row.call_pk, column == sa.cast(row.stored, JSONB))
+        await connection.execute(sa.update(table).where(unchanged).values(values))
 
 
 async def set_priority(

@@ -22,6 +22,7 @@ NOT_AUDIO_MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x7fELF", "a program"),
     (b"MZ\x90", "a program"),
     (b"SQLite format 3\x00", "a database"),
+    (b"SWBSEAL1", "a sealed recording"),
 )
 
 TEXT_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (

@@ -26,6 +26,7 @@ class Recording:
     sha256: str
     size_bytes: int
     media_type: str | None = None  # as the server declared it; decoding does not trust it
+    key: Annotated[bytes | None, FOR_OPERATORS] = field(default=None, repr=False, compare=False)  # opens a sealed file
 
 
 class LayoutKind(StrEnum):

@@ -73,15 +73,16 @@ async def fetch(
     options: FetchOptions,
     access: Access | None = None,
     name: str | None = None,
+    key: bytes | None = None,
 ) -> Recording:
     """Fetch `url` into `folder` (an fsspec address) and return where it is stored. `channel`: 0 or 1.
 
     `access` has the credentials of the sender's servers. `name` identifies the recording, whatever its URL is signed
-    with: a later fetch on this machine resumes an interrupted transfer of that name.
+    with: a later fetch on this machine resumes an interrupted transfer of that name. `key` seals the stored file.
     Raises `StorageError` or a `RecordingError`: its class says whether another try can help. Of the URL, only the host
     is in messages and facts.
     """
-    return await Fetcher(options).fetch(url, channel, folder, access, name)
+    return await Fetcher(options).fetch(url, channel, folder, access, name, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,13 @@ class Fetcher:
             logging.getLogger(name).setLevel(logging.INFO)
 
     async def fetch(
-        self, url: str, channel: int, folder: str, access: Access | None = None, name: str | None = None
+        self,
+        url: str,
+        channel: int,
+        folder: str,
+        access: Access | None = None,
+        name: str | None = None,
+        key: bytes | None = None,
     ) -> Recording:
         target = self._guard.check(url)
         source = await self._with_credential(_Source(url, target), access)
@@ -119,8 +126,8 @@ class Fetcher:
                 raise RecordingUnreachable(
                     f"Fetching from {target.host} took longer than {self._options.max_seconds:g} s."
                 ).with_facts(host=target.host) from None
-            uri, sha256 = await asyncio.to_thread(store.keep, incoming)
-            return Recording(channel, uri, sha256, incoming.size, media_type)
+            uri, sha256 = await asyncio.to_thread(store.keep, incoming, key)
+            return Recording(channel, uri, sha256, incoming.size, media_type, key)
 
     async def _with_credential(self, source: _Source, access: Access | None) -> _Source:
         """Credentials are sent over TLS, or to a host on the allow-list."""

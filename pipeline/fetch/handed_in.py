@@ -16,7 +16,7 @@ import secrets
 import shutil
 import stat
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 from urllib.parse import parse_qs, quote, urlsplit
@@ -100,8 +100,10 @@ def is_handed_in(url: str) -> bool:
         return False
 
 
-async def take(url: str, call_id: UUID, channel: int, storage: str, folder: Path | None, max_bytes: int) -> Recording:
-    """Move the copy into the store. A job that is retried gets what an earlier one stored.
+async def take(
+    url: str, call_id: UUID, channel: int, storage: str, folder: Path | None, max_bytes: int, key: bytes | None = None
+) -> Recording:
+    """Move the copy into the store, sealed by `key`. A job that is retried gets what an earlier one stored.
 
     Raises `RecordingGone` where this call has no such copy, else what `fetch` raises.
     """
@@ -110,9 +112,9 @@ async def take(url: str, call_id: UUID, channel: int, storage: str, folder: Path
     copy = _copy_of(folder, url, call_id)
     stored = await asyncio.to_thread(_taken, copy, channel)
     if stored is not None:
-        return stored
+        return replace(stored, key=key)
     try:
-        recording = await _store(copy, channel, storage, max_bytes)
+        recording = await _store(copy, channel, storage, max_bytes, key)
     except RecordingError as error:
         if not error.retryable:
             copy.unlink(missing_ok=True)
@@ -121,7 +123,7 @@ async def take(url: str, call_id: UUID, channel: int, storage: str, folder: Path
     return recording
 
 
-async def _store(copy: Path, channel: int, storage: str, max_bytes: int) -> Recording:
+async def _store(copy: Path, channel: int, storage: str, max_bytes: int, key: bytes | None) -> Recording:
     store = Store(storage)
     with store.receive() as incoming, _opened(copy) as source:
         head = source.read(sniff.HEAD_BYTES)
@@ -134,8 +136,8 @@ async def _store(copy: Path, channel: int, storage: str, max_bytes: int) -> Reco
         source.seek(0)
         while await asyncio.to_thread(_copy_piece, source, incoming):
             pass
-        uri, sha256 = await asyncio.to_thread(store.keep, incoming)
-        return Recording(channel, uri, sha256, incoming.size)
+        uri, sha256 = await asyncio.to_thread(store.keep, incoming, key)
+        return Recording(channel, uri, sha256, incoming.size, key=key)
 
 
 def _copy_piece(source: IO[bytes], incoming: Incoming) -> bool:
@@ -176,7 +178,7 @@ def _note(copy: Path, recording: Recording) -> None:
     note = copy.with_name(copy.name + TAKEN)
     try:
         with os.fdopen(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(asdict(recording), file)
+            json.dump(asdict(replace(recording, key=None)), file)
             file.flush()
             os.fsync(file.fileno())
         copy.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The store of recordings: an fsspec folder in which each file is named by the sha256 of its content."""
+"""The store of recordings: an fsspec folder in which each file is named by the sha256 of its bytes, sealed or not."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from pipeline import scratch
+from pipeline import scratch, sealed_files
 from pipeline.domain.speech import Recording
 from pipeline.errors import CallError, StorageError
 from pipeline.fetch import partial
@@ -93,6 +93,21 @@ class Incoming:
             os.fsync(self._file.fileno())
         return self._digest.hexdigest()
 
+    def seal(self, key: bytes) -> None:
+        """Replace the received bytes by their sealed form; see `pipeline.sealed_files`. Raises `StorageError`."""
+        sha256 = bytes.fromhex(self.finish())
+        plain, plain_path, size = self._file, self.path, self.size
+        assert plain is not None
+        plain.seek(0)
+        self._file, self._digest, self.size, self.version = None, hashlib.sha256(), 0, None
+        self.path = plain_path.with_name(uuid4().hex)
+        try:
+            for piece in sealed_files.sealed_pieces(plain, size, sha256, key):
+                self.write(piece)
+        finally:
+            plain.close()
+            plain_path.unlink(missing_ok=True)
+
     def leave(self) -> None:
         """Keep a resumable part for the next attempt; a failure to keep it is ignored."""
         if self._file is None or self._name is None or self.version is None or not self.can_resume:
@@ -158,8 +173,10 @@ class Store:
         """Return a folder next to the stored files if they are local, so that keeping a file is a rename."""
         return (Path(self._root) if self._is_local else scratch.temporary_root()) / INCOMING
 
-    def keep(self, incoming: Incoming) -> tuple[str, str]:
-        """Store a received file under the name of its content; return its URI and sha256."""
+    def keep(self, incoming: Incoming, key: bytes | None = None) -> tuple[str, str]:
+        """Store a received file, sealed by `key`, under the name of its content; return its URI and sha256."""
+        if key is not None:
+            incoming.seal(key)
         sha256 = incoming.finish()
         target = f"{self._root.rstrip('/')}/{sha256[:2]}/{sha256}"
         uri = self._fs.unstrip_protocol(target)

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from db.core.database import OUTAGES, Database, Reader
 from db.records.corrections import Editor
+from db.secrets.encryption import SecretSealed
 from db.workspace import access_log, keys
 from db.workspace.admin_log import ADMIN, Actor
 from pipeline.domain.call import Sender
@@ -242,6 +243,8 @@ class Authorizer:
             raise refusal_of(error) from None
         except WorkerLost as error:
             raise TooSlow(retry) from error
+        except SecretSealed as error:
+            raise Busy(retry, f"The call cannot be read: {error.message}") from error
         except UNAVAILABLE as error:
             raise (TooSlow(retry) if _canceled(error) else Busy(retry)) from error
 

@@ -2,15 +2,15 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import fsspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from db.records.views import CallRecord
 from pipeline.errors import CallError, StorageError
+from pipeline.sealed_files import open_stored
 from serve_app.api.access import ApiRequest, etag_matches
 from serve_app.api.calls import record
 from serve_app.api.errors import Busy, NoSuchRange, NotReady
@@ -40,11 +40,12 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored file: fsspec URI, ETag and download name."""
+    """A stored file: fsspec URI, ETag, download name, and the key of a sealed one."""
 
     uri: str
     tag: str
     name: str
+    key: bytes | None = field(default=None, repr=False)
 
 
 async def play_call(reading: ApiRequest[AudioQuery]) -> Response:
@@ -69,7 +70,7 @@ async def _stored(reading: ApiRequest[Any], call_record: CallRecord, channel: st
         if len(call_record.recordings) > 1:
             raise NotReady("The call has two files. Use channel=mixed, rep or customer.")
         recording = call_record.recordings[0]
-        return Stored(recording.uri, f'"{recording.sha256}"', str(reading.call_id))
+        return Stored(recording.uri, f'"{recording.sha256}"', str(reading.call_id), recording.key)
     if call_record.layout is None:
         raise NotReady("Channels are available when the status of the call is completed.")
     sound = SoundRequest(call_record.recordings, call_record.layout, channel)
@@ -81,7 +82,7 @@ async def _stored(reading: ApiRequest[Any], call_record: CallRecord, channel: st
 
 async def answer(request: Request, stored: Stored) -> Response:
     """Return 200 with the file, 206 with a part, or 304 if the ETag matches. Raises `NoSuchRange`, `StorageError`."""
-    file = await asyncio.to_thread(_open, stored.uri)
+    file = await asyncio.to_thread(open_stored, stored.uri, stored.key)
     try:
         size, head = await asyncio.to_thread(_size_and_head, file)
         media_type = media_type_of(head)
@@ -129,13 +130,6 @@ def _part(request: Request, tag: str, size: int) -> tuple[int, int] | None:
     if first >= size or first > last:
         raise NoSuchRange(size)
     return first, last
-
-
-def _open(uri: str) -> Any:
-    try:
-        return fsspec.open(uri, "rb").open()
-    except Exception as error:  # each object store has its own exceptions
-        raise StorageError(f"The stored recording cannot be read ({type(error).__name__}).") from error
 
 
 def _size_and_head(file: Any) -> tuple[int, bytes]:

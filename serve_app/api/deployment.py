@@ -32,7 +32,8 @@ class ApiReplica:
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Database]:
-            async with await Database.open(url, pool_size=settings.api.POOL_SIZE) as database:
+            pool_size, call_keys = settings.api.POOL_SIZE, settings.call_keys()
+            async with await Database.open(url, pool_size=pool_size, call_keys=call_keys) as database:
                 reporting = asyncio.create_task(report_connections(database, "Api"))
                 try:
                     yield database

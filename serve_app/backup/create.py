@@ -18,7 +18,7 @@ from pathlib import Path
 from db.server import dump
 from db.server.dump import Snapshot, StoredFile
 from pipeline.fetch import handed_in
-from serve_app.backup import manifest, recordings
+from serve_app.backup import call_keys, manifest, recordings
 from serve_app.backup.manifest import Manifest, Secrets, StoredRecordings, TableContent
 from serve_app.backup.progress import BackupProgress
 from serve_app.backup.recordings import CopyOutcome
@@ -65,6 +65,7 @@ def create(source: BackupSource, repository: Path, progress: BackupProgress) -> 
         try:
             created = _fill(source, snapshot, unfinished, name, copies, progress)
             _flush_all(unfinished)
+            call_keys.write(repository, snapshot.call_keys())
             unfinished.rename(repository / name)
             _flush(repository)
         except BaseException:

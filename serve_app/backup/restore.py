@@ -15,7 +15,7 @@ from db.records.ledger import BrokenLedger
 from db.server import dump, migrate
 from pipeline.domain.voices import VoicePolicy
 from pipeline.fetch import handed_in
-from serve_app.backup import manifest, recordings, replay
+from serve_app.backup import call_keys, manifest, recordings, replay
 from serve_app.backup.ledger_copies import Chains, LedgerCopies
 from serve_app.backup.manifest import BackupUnfit, Manifest
 from serve_app.backup.progress import BackupProgress
@@ -49,6 +49,7 @@ class Restored:
     recordings: int  # copied into the storage
     moved: int  # rows of recordings whose place was changed
     unavailable: int  # recordings that are missing or changed, in their bucket or in the backup
+    without_key: int  # sealed transcripts whose call has no key: erased since, or the file of keys is missing
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need and that are not set
     replayed: Replayed | None
 
@@ -88,15 +89,17 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
     dump.mark(target.url, backup.name)
     progress.report("schema", 0, 0)
     migrate.migrate(target.url)
+    dump.put_call_keys(target.url, call_keys.read(folder.parent))
     if backup.recordings.how == "copied":
         moved = dump.move_files(target.url, recordings.address(target.storage))
     replayed = _erase_again(target, copied, progress)
     dump.mark(target.url, None)
+    without_key = dump.transcripts_without_key(target.url)
     there = {manifest.fingerprint(key) for key in target.keys}
     lacking = (
         tuple(key for key in backup.secrets.keys if key not in there) if sum(backup.secrets.sealed.values()) else ()
     )
-    return Restored(backup, progress.elapsed(), len(copied), moved, unavailable, lacking, replayed)
+    return Restored(backup, progress.elapsed(), len(copied), moved, unavailable, without_key, lacking, replayed)
 
 
 def _require_entries(backup: Manifest, ledger: Chains) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from db.server import dump, embedded
 from db.server.dump import StoredFile
 from pipeline import scratch
-from serve_app.backup import manifest, recordings
+from serve_app.backup import call_keys, manifest, recordings
 from serve_app.backup.ledger_copies import Chains
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.progress import BackupProgress
@@ -83,6 +83,8 @@ def verify(
     else:
         flaws = _first(in_storage(files, backup.recordings.storage, progress, quick))
     restored, compared = None, None
+    if backup.secrets.sealed.get("calls") and not (folder.parent / call_keys.FILE).is_file():
+        flaws = (*flaws, f"The keys of its sealed calls are missing: {folder.parent / call_keys.FILE}.")
     if drill and not flaws:
         flaws, restored, compared = _drill(folder, backup, progress)
     return Verified(backup, flaws, len(files), restored, compared, _erased_calls(folder, backup, ledger))

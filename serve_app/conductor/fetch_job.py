@@ -9,7 +9,7 @@ from functools import partial
 from db.core.database import Database
 from db.queue.jobs import Lease
 from db.records import file_deletions
-from db.secrets import credentials
+from db.secrets import call_keys, credentials
 from db.secrets.encryption import Sealer
 from db.secrets.recording_urls import UrlSealer
 from db.workspace import settings
@@ -59,6 +59,7 @@ class FetchJob:
         hosts = await self.wait_out(lambda: settings.allowed_hosts(self.database, lease.workspace_id))
         fetch = self.process_options.fetch
         allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *hosts)})
+        key = await self.wait_out(lambda: self._key(lease))
         warnings = await fetch_recordings(
             self._with_open_urls(lease.call),
             self.workers.of(lease.workspace_id),
@@ -66,8 +67,13 @@ class FetchJob:
             self.process_options.model_copy(update={"fetch": allowed}),
             is_last_try(lease.job, lease.clock.now(), self.options),
             self._access(lease),
+            key,
         )
         await self.end.fetched(lease, warnings)
+
+    async def _key(self, lease: Lease) -> bytes | None:
+        async with self.database.transaction(lease.workspace_id) as connection:
+            return await call_keys.key_for_writing(connection, lease.call_pk, lease.workspace_id)
 
     async def _give_up(self, lease: Lease, files: StoredFiles) -> None:
         """Queue the deletion of files that no row will refer to: the call was erased, or has another recording."""

@@ -122,9 +122,10 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
         process = settings.process_options()
         process.claim_scratch()
         site.waveforms = WaveformCache(process.scratch_folder, settings.decode)
+        url, pool_size, call_keys = settings.require_database_url(), settings.api.POOL_SIZE, settings.call_keys()
         model = (settings.embedding, settings.checkpoints)
         async with (
-            await Database.open(settings.require_database_url(), pool_size=settings.api.POOL_SIZE) as database,
+            await Database.open(url, pool_size=pool_size, call_keys=call_keys) as database,
             open_tools(database, settings.api, settings.decode, process.scratch_folder, *model) as tools,
         ):
             site.database, site.tools = database, tools

@@ -11,6 +11,7 @@ from db.experiments.runs import NoSuchRun
 from db.records import correct
 from db.records.erase import CallNotFound
 from db.records.erasures import NoSuchTarget
+from db.secrets.encryption import SecretSealed
 from db.voices.voiceprints import NoVoiceprint
 from db.workspace.admin_log import NotAdmin, NotInDirectory
 from serve_app.console import sentences
@@ -35,6 +36,7 @@ FIXED: dict[type[Exception], tuple[int, tuple[str, str]]] = {
     **dict.fromkeys(NOT_FOUND, (404, sentences.NOT_FOUND)),
     NotAdmin: (403, sentences.ADMIN_ONLY),
     BodyTooSlow: (408, sentences.REFUSED),
+    SecretSealed: (503, sentences.SEALED),
     ModuleNotFoundError: (503, sentences.NOT_MEASURED),
     ComparisonTimeout: (503, sentences.MEASURED_TOO_LONG),
     Exception: (500, sentences.CRASHED),

@@ -49,6 +49,7 @@ NO_REVIEWER = (
 REVIEW_INCOMPLETE = ("Answers missing", "Go back and answer every question for every call.")
 REVIEW_STAYS = ("Answers can no longer be changed", "They were submitted, or the calibration is closed.")
 
+SEALED = ("Call cannot be read", "It is sealed, and its key was deleted or the service's keys do not open it.")
 NOT_MEASURED = ("Comparison not available", "Install the package switchboard-calls[evaluation] where the Console runs.")
 MEASURED_TOO_LONG = ("Comparison timed out", "Run it on the command line: switchboard runs compare.")
 RUN_REFUSED = "Not possible for this run"

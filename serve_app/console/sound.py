@@ -1,13 +1,15 @@
 import asyncio
+import io
 import struct
 from collections.abc import Awaitable
 
-import fsspec
 from starlette.responses import Response
 
 from db.records.views import CallRecord
 from db.voices import voiceprints
+from pipeline.domain.speech import Recording
 from pipeline.errors import RecordingError, StorageError
+from pipeline.sealed_files import open_stored
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
 from serve_app.api.sound import CHANNELS, SoundRequest
@@ -77,8 +79,8 @@ async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | No
     call_id = record.call.call_id
     if channel == MIXED and len(record.recordings) == 1:
         (recording,) = record.recordings
-        if await asyncio.to_thread(_plays, recording.uri):
-            return Stored(recording.uri, f'"{recording.sha256}"', str(call_id))
+        if await asyncio.to_thread(_plays, recording):
+            return Stored(recording.uri, f'"{recording.sha256}"', str(call_id), recording.key)
     assert record.layout is not None
     return await _decoded(visit, SoundRequest(record.recordings, record.layout, channel), channel)
 
@@ -90,14 +92,13 @@ async def _decoded(visit: Visit, request: SoundRequest, name: str) -> Stored | N
     return None if path is None else Stored(path.as_uri(), f'"{request.name}"', f"{visit.id()}-{name}")
 
 
-def _plays(uri: str) -> bool:
+def _plays(recording: Recording) -> bool:
     """Return whether every browser plays a stored file: PCM in WAV with one or two channels, or FLAC.
 
-    Seeking in other compressed files is too inexact to highlight words, so they are decoded. Raises OSError if the file
-    is missing.
+    Seeking in other compressed files is too inexact to highlight words, so they are decoded. Raises `StorageError`.
     """
-    fs, path = fsspec.core.url_to_fs(uri)
-    head, size = bytes(fs.cat_file(path, 0, 64)), int(fs.size(path))
+    with open_stored(recording.uri, recording.key) as file:
+        head, size = file.read(64), file.seek(0, io.SEEK_END)
     if head[:4] == b"RIFF" and head[8:16] == b"WAVEfmt " and len(head) >= 36:
         declared, form, channels, _, _, _, bits = struct.unpack_from("<IHHIIHH", head, 16)
         whole = struct.unpack_from("<I", head, 4)[0] + 8 <= size  # players trust the length in the header

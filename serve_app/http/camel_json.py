@@ -17,7 +17,7 @@ _WIRE_NAMES = {"from_number": "from", "to_number": "to", "state": "status"}  # a
 def to_camel_json(value: Any, keys_are_names: bool = True, for_operators: bool = False) -> Any:
     """Return the JSON form with names in camelCase, as over HTTP and in events.
 
-    Fields marked `FOR_OPERATORS` are left out unless `for_operators`.
+    Fields marked `FOR_OPERATORS` are left out unless `for_operators`; always if `repr` leaves them out too.
     Keys of a mapping inside a dataclass are data (teams, metrics) and stay unchanged; those of the value of a finding
     and of the evidence of a layout are names. `keys_are_names`: whether the keys of a mapping are names.
     """
@@ -60,7 +60,7 @@ def _names(kind: type, for_operators: bool) -> tuple[tuple[str, str], ...]:
     return tuple(
         (field.name, camel(field.name))
         for field in dataclasses.fields(kind)
-        if for_operators or FOR_OPERATORS not in getattr(field.type, "__metadata__", ())
+        if (for_operators and field.repr) or FOR_OPERATORS not in getattr(field.type, "__metadata__", ())
     )
 
 

@@ -22,12 +22,20 @@ CREATE OR REPLACE FUNCTION note_passages_due(p_call bigint) RETURNS void LANGUAG
     SET changed_at = excluded.changed_at, not_before = excluded.not_before, attempts = 0
 $$;
 
+-- Return the words of a sealed transcript: those that the transaction gives after the call's id (`write.give_talk`), or
+-- else those in the index.
+CREATE OR REPLACE FUNCTION sealed_words(p_call bigint, p_config regconfig) RETURNS tsvector LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN split_part(talk, ' ', 1) = p_call::text THEN to_tsvector(p_config, substr(talk, strpos(talk, ' ')))
+        ELSE coalesce((SELECT ts_delete(terms, search_grams(names)) FROM call_search WHERE call_pk = p_call), '') END
+    FROM current_setting('switchboard.talk', true) AS setting (talk)
+$$;
+
 -- Index a call by its present transcript, findings and contact, with users' corrections.
 CREATE OR REPLACE FUNCTION index_words(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO call_search (call_pk, workspace_id, team_id, start_time, config, tone, user_id, names, terms)
     SELECT c.id, c.workspace_id, c.team_id, c.start_time, search_config(t.language), tone ->> 'label', member.user_id, names.found,
-        to_tsvector(search_config(t.language)::regconfig, said.words) || array_to_tsvector(search_grams(names.found))
+        said.words || array_to_tsvector(search_grams(names.found))
     FROM calls c JOIN transcripts t ON t.call_pk = c.id AND t.job_id = c.job_id LEFT JOIN corrections e ON e.call_pk = c.id,
         LATERAL (SELECT event_finding(c.id, 'tone') -> 'overall', event_finding(c.id, 'agent'),
             event_finding(c.id, 'contacts') -> 'heard') AS findings (tone, agent, heard),
@@ -45,10 +53,14 @@ BEGIN
             ) AS linked JOIN contacts k ON k.id = linked.contact_id)
         ))) AS names (found),
         LATERAL (
-            SELECT coalesce(string_agg(CASE WHEN word ->> 'joined' = 'true' THEN '' ELSE ' ' END || (word ->> 'text'), ''
-                ORDER BY n, w), '')
-            FROM jsonb_array_elements(CASE WHEN e.written_at = t.written_at THEN coalesce(e.turns, t.content -> 'turns')
-                ELSE t.content -> 'turns' END) WITH ORDINALITY AS turns (turn, n),
+            SELECT CASE WHEN e.written_at = t.written_at THEN coalesce(e.turns, t.content -> 'turns') ELSE t.content -> 'turns' END
+        ) AS present (turns),
+        LATERAL (
+            SELECT CASE WHEN present.turns IS NULL AND jsonb_typeof(t.content) = 'string'
+                THEN sealed_words(c.id, search_config(t.language)::regconfig)
+                ELSE to_tsvector(search_config(t.language)::regconfig, coalesce(string_agg(
+                    CASE WHEN word ->> 'joined' = 'true' THEN '' ELSE ' ' END || (word ->> 'text'), '' ORDER BY n, w), '')) END
+            FROM jsonb_array_elements(present.turns) WITH ORDINALITY AS turns (turn, n),
                 jsonb_array_elements(turn -> 'words') WITH ORDINALITY AS words (word, w)
         ) AS said (words)
     WHERE c.id = p_call

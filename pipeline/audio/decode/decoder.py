@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, ClassVar
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
@@ -35,6 +34,7 @@ from pipeline.errors import (
     StorageError,
 )
 from pipeline.record_texts import warning_text
+from pipeline.sealed_files import open_stored
 
 START_SECONDS = 20  # processor time for any file
 MIN_BYTES_PER_SECOND = 600  # of any telephony codec
@@ -115,16 +115,8 @@ def decode(recording: Recording, options: DecodeOptions, folder: str | None = No
     work than its size explains), `StorageError`, and `EngineLost` or `TimedOut` if another attempt may help; after an
     error no scratch file remains. The decodable part of a damaged or truncated file counts, with a warning.
     """
-    with _open_stored(recording.uri) as file:
+    with open_stored(recording.uri, recording.key) as file:
         return decode_file(file, options, recording.media_type, folder)
-
-
-def _open_stored(uri: str) -> Any:
-    """Return a readable, seekable file of the store. Raises `StorageError`."""
-    try:
-        return fsspec.open(uri, "rb").open()
-    except Exception as error:  # each object store has its own exceptions
-        raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
 
 
 def decode_file(
@@ -164,6 +156,8 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
         while data := source.read(SPOOL_BYTES):
             target.write(data)
         target.flush()
+    except StorageError:
+        raise
     except Exception as error:  # each object store has its own exceptions
         raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
 

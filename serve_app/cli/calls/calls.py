@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from db.records.corrections import CallEdit, Editor
     from db.records.views import CallRecord, CallSummary
     from db.search import call_list
-    from db.secrets import rotate
+    from db.secrets import call_keys, rotate
     from db.workspace import access_log, admin_log, questions
     from serve_app import settings
 else:
@@ -44,6 +44,7 @@ else:
         "db.workspace.questions",
         "serve_app.settings",
     )
+    (call_keys,) = lazy("db.secrets.call_keys")
 
 
 NOT_SAID = "not said"
@@ -336,6 +337,7 @@ async def reads(
 async def reseal(database: "Database") -> Result:
     """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
+    The same applies to the keys of workspaces, which seal those of sealed calls; what calls contain is not rewritten.
     Run it after you set a key or put a new one first. The service may be running.
 
     Example:
@@ -347,16 +349,24 @@ async def reseal(database: "Database") -> Result:
         hint = "`openssl rand -base64 32` makes a key; set it on every node."
         raise CommandError("SWITCHBOARD_SECRETS_KEYS is not set: recording URLs are stored unsealed.", hint)
     done = await rotate.reseal(database, sealer)
+    data_keys, locked = await call_keys.reseal(database, settings.Settings().sealer())
     changed = counted(done.changed, "call or submission", "calls and submissions")
     unopened = (
         f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS. Add that key after "
         "the first one and run this again; without it, these recordings must be submitted again."
     )
+    workspaces = (
+        f"The data keys of {counted(locked, 'workspace')} are sealed with a key that is not among "
+        "SWITCHBOARD_SECRETS_KEYS. Add that key after the first one; without it, their sealed calls cannot be read."
+    )
     return Result(
-        {"resealed": done.changed, "unopened": done.unopened},
-        f"Recording URLs of {changed} sealed with the current key.",
-        warnings=(unopened,) if done.unopened else (),
-        failed=bool(done.unopened),
+        {"resealed": done.changed, "unopened": done.unopened, "data_keys": data_keys, "unopened_data_keys": locked},
+        (
+            f"Recording URLs of {changed} sealed with the current key.",
+            *((f"Data keys of {counted(data_keys, 'workspace')} sealed with the current key.",) if data_keys else ()),
+        ),
+        warnings=(*((unopened,) if done.unopened else ()), *((workspaces,) if locked else ())),
+        failed=bool(done.unopened or locked),
     )
 
 

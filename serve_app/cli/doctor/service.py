@@ -329,7 +329,7 @@ def recording_urls(settings: Any) -> Iterator[Check]:
     sealer = settings.url_sealer()
     if not sealer.seals:
         return
-    if asyncio.run(_has_stale(url, sealer)):
+    if asyncio.run(_has_stale(url, sealer, settings.sealer())):
         yield warn(
             "recording URLs",
             "some are stored unsealed, or sealed with another than the first key",
@@ -339,12 +339,12 @@ def recording_urls(settings: Any) -> Iterator[Check]:
         yield good("recording URLs", "all sealed with the first key")
 
 
-async def _has_stale(url: str, sealer: Any) -> bool:
+async def _has_stale(url: str, urls: Any, sealer: Any) -> bool:
     from db.core.database import Database
-    from db.secrets import rotate
+    from db.secrets import call_keys, rotate
 
     async with await Database.open(url, pool_size=1) as database:
-        return await rotate.has_stale(database, sealer)
+        return await rotate.has_stale(database, urls) or await call_keys.has_stale(database, sealer)
 
 
 def analysis(settings: Any) -> Iterator[Check]:

@@ -391,6 +391,7 @@ def _as_json(done: "Restored") -> dict[str, Any]:
         "recordings_copied": done.recordings,
         "recordings_moved": done.moved,
         "recordings_lost": done.unavailable,
+        "calls_without_key": done.without_key,
         "missing_keys": list(done.missing_keys),
         "ledger": done.replayed and {"entries": done.replayed.entries, "erased": done.replayed.erased},
         "seconds": round(done.seconds, 3),
@@ -439,6 +440,11 @@ def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]
         notes.append(
             f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
             "`switchboard backup verify BACKUP` lists them."
+        )
+    if done.without_key:
+        notes.append(
+            f"{counted(done.without_key, 'sealed transcript')} cannot be read, because the call has no key: "
+            "call-keys.tsv is missing next to the backup, or is of another time. Put it there and run this again."
         )
     if done.replayed is None:
         notes.append("The ledger of erasures was not used: calls that were erased after the backup are back.")

@@ -251,8 +251,9 @@ async def _follow(
 ) -> "dict[str, CallRecord]":
     from db.core.database import Database
     from serve_app.cli.calls.submit import follow
+    from serve_app.settings import Settings
 
-    async with await Database.open(database_url, pool_size=2) as database:
+    async with await Database.open(database_url, pool_size=2, call_keys=Settings().call_keys()) as database:
         names = {UUID(result.call_id): result.name for result in results}
         records = await follow(database, list(names), workspace_id, seconds, err(), names)
         return {result.name: record for result, record in zip(results, records, strict=True)}

@@ -28,7 +28,8 @@ def run(work: Work[T], writes: bool = False, settings: "Settings | None" = None)
     """
     from serve_app.settings import Settings
 
-    return asyncio.run(_opened(database_url(settings or Settings(), writes), work))
+    settings = settings or Settings()
+    return asyncio.run(_opened(database_url(settings, writes), work, settings))
 
 
 def database_url(settings: "Settings", writes: bool = False) -> str:
@@ -55,10 +56,11 @@ def running_embedded(settings: "Settings") -> str | None:
     return embedded.running(settings.data_dir)
 
 
-async def _opened(url: str, work: Work[T]) -> T:
+async def _opened(url: str, work: Work[T], settings: "Settings") -> T:
     from db.core.database import Database
 
-    async with await Database.open(url, pool_size=2, answer_seconds=None) as database:
+    call_keys = settings.call_keys()
+    async with await Database.open(url, pool_size=2, answer_seconds=None, call_keys=call_keys) as database:
         return await work(database)
 
 

@@ -19,7 +19,7 @@ def test_every_setting_has_a_description() -> None:
 
 def test_a_variable_is_one_row_though_several_engines_read_it() -> None:
     rows = [one.variable for one in documented()]
-    assert len(rows) == len(set(rows)) <= 101
+    assert len(rows) == len(set(rows)) <= 102
     [told] = [one.description for one in documented() if one.variable == "SWITCHBOARD_ASR__VOCABULARY"]
     assert "faster-whisper: " in told and "openai: " in told
     assert "(default: auto)" in told and "(default: off)" in told
@@ -31,6 +31,16 @@ def test_a_variable_sets_a_nested_setting_and_leaves_its_neighbours(monkeypatch:
     read = Settings()
     assert (read.limits.backlog, read.limits.per_minute) == (7, 600)
     assert read.require_database_url() == "postgresql://localhost/calls"
+
+
+def test_calls_are_sealed_only_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_SEAL_CALLS", "true")
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://localhost/calls")
+    with pytest.raises(ValidationError, match="SWITCHBOARD_SEAL_CALLS needs SWITCHBOARD_SECRETS_KEYS"):
+        Settings()
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", f"{'A' * 43}=")
+    keys = Settings().call_keys()
+    assert keys.seals and keys.sealer.seals
 
 
 def test_a_misspelt_variable_is_warned_of_once_with_the_closest_name(

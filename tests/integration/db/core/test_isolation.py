@@ -71,6 +71,7 @@ _FULL = (
     " WHERE call_id = :call AND contacts.workspace_id = :workspace",
     "INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes)"
     f" SELECT call_pk, job_id, 0, 'file:///a', 'ab', 7 FROM ({_JOB}) AS j",
+    f"INSERT INTO call_keys (call_pk, workspace_id, key) SELECT call_pk, :workspace, 'k' FROM ({_JOB}) AS j",
     "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result)"
     f" SELECT call_pk, job_id, 'k', 'layout', '{{}}' FROM ({_JOB}) AS j",
     "INSERT INTO transcripts (call_pk, job_id, duration, engine, content)"

@@ -59,10 +59,20 @@ def test_resealing_after_a_key_was_set_and_after_another_was_put_first(monkeypat
     for secrets in ((OLD,), (NEW, OLD)):
         use(monkeypatch, *secrets)
         assert [level for level, _ in doctor()] == ["warn"]
-        assert json.loads(switchboard("calls", "reseal", "--json").stdout) == {"resealed": 2, "unopened": 0}
+        assert json.loads(switchboard("calls", "reseal", "--json").stdout) == {
+            "resealed": 2,
+            "unopened": 0,
+            "dataKeys": 0,
+            "unopenedDataKeys": 0,
+        }
         assert doctor() == [("good", "all sealed with the first key")]
     use(monkeypatch, NEW)
-    assert json.loads(switchboard("calls", "reseal", "--json").stdout) == {"resealed": 0, "unopened": 0}
+    assert json.loads(switchboard("calls", "reseal", "--json").stdout) == {
+        "resealed": 0,
+        "unopened": 0,
+        "dataKeys": 0,
+        "unopenedDataKeys": 0,
+    }
 
 
 def test_urls_whose_key_is_gone_are_counted_and_end_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
