@@ -17,6 +17,7 @@ from db.core.database import EVERY_WORKSPACE, Database
 from db.core.tables import calls, erased_calls, metadata, voiceprints
 from db.records import ledger
 from db.voices import profiles
+from db.workspace import access_log
 from db.workspace.admin_log import Actor, Changing, changing
 from db.workspace.removal import ERASURE
 from pipeline.domain.voices import VoicePolicy
@@ -105,8 +106,8 @@ _THIN_READS = sa.text("""
     WITH detailed AS (
         DELETE FROM reads WHERE workspace_id = :workspace AND call_id = :call RETURNING *
     )
-    INSERT INTO reads (workspace_id, call_id, hour, key_id, what, first_at, last_at, count)
-    SELECT workspace_id, call_id, hour, key_id, what, min(first_at), max(last_at), sum(count)
+    INSERT INTO reads (workspace_id, call_id, hour, key_id, what, first_at, last_at, count, operator)
+    SELECT workspace_id, call_id, hour, key_id, what, min(first_at), max(last_at), sum(count), min(operator)
     FROM detailed GROUP BY workspace_id, call_id, hour, key_id, what
 """)
 
@@ -129,6 +130,8 @@ async def _erase(change: Changing, call_id: UUID, policy: VoicePolicy) -> Erased
     await connection.execute(ERASURE)
     await connection.execute(sa.delete(calls).where(calls.c.id == row.id))
     await connection.execute(_THIN_READS, {"workspace": workspace_id, "call": call_id})
+    who = (change.by.key_id or change.by.session_id, change.by.name)
+    await access_log.note_change(connection, workspace_id, call_id, "erasure", *who)
     await change.note("erased", "call", call_id, detail=counts_text(counts), team_id=row.team_id)
     await ledger.append(connection, workspace_id, "call", ledger.who(change.by), counts, [digest])
     return Erased(counts)
