@@ -1,4 +1,4 @@
-"""Chain of hashes over the access log of each workspace: an entry for each hour with rows, sealed `GRACE` after its end.
+"""Chain of hashes over the access log of a workspace: an entry for each hour with rows, sealed `GRACE` after its end.
 
 The hash leaves out what an erasure removes: formats, channels and request ids. Before rows expire, an entry says so.
 """
@@ -23,15 +23,15 @@ MAX_HOURS = 24  # sealed in one transaction
 HOUR, RETENTION = "hour", "retention"
 
 # The first unsealed hour with rows of each workspace.
-_DUE = sa.text(f"""
+_DUE = sa.text("""
     SELECT w.id, due.hour, date_trunc('hour', now() - CAST(:grace AS interval), 'UTC') AS closed
     FROM workspaces w CROSS JOIN LATERAL (
         SELECT r.hour FROM reads r
         WHERE r.workspace_id = w.id AND r.hour < date_trunc('hour', now() - CAST(:grace AS interval), 'UTC')
             AND r.hour > coalesce((
-                SELECT max(hour) FROM read_seals s WHERE s.workspace_id = w.id AND s.kind = '{HOUR}'), '-infinity')
+                SELECT max(hour) FROM read_seals s WHERE s.workspace_id = w.id AND s.kind = 'hour'), '-infinity')
             AND r.hour >= coalesce((
-                SELECT max(hour) FROM read_seals s WHERE s.workspace_id = w.id AND s.kind = '{RETENTION}'), '-infinity')
+                SELECT max(hour) FROM read_seals s WHERE s.workspace_id = w.id AND s.kind = 'retention'), '-infinity')
         ORDER BY r.hour LIMIT 1
     ) AS due
 """)

@@ -200,7 +200,12 @@ class ReadFilter:
 
 
 async def list_all(
-    database: Database, scope: Scope, workspace_id: UUID, filter_: ReadFilter, cursor: str | None = None, limit: int = 50
+    database: Database,
+    scope: Scope,
+    workspace_id: UUID,
+    filter_: ReadFilter,
+    cursor: str | None = None,
+    limit: int = 50,
 ) -> Page[Read]:
     """Return the reads of a workspace, the latest hour first. Raises `pages.InvalidCursor`."""
     filters = ("reads", workspace_id, filter_)

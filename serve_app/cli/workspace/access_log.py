@@ -59,9 +59,7 @@ def export(
 
     async def work(database: "Database") -> "Verified":
         home = (await lookup.workspace(database, workspace)).workspace_id
-        filter_ = access_log.ReadFilter(
-            since=await moment_of(database, since), until=await moment_of(database, until)
-        )
+        filter_ = access_log.ReadFilter(since=await moment_of(database, since), until=await moment_of(database, until))
         names = [field.name for field in fields_of(access_log.Read)]
         if format_ is LogFormat.CSV:
             print(csv_table(names, ()).decode(), end="")
