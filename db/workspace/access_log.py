@@ -44,14 +44,13 @@ _ADD = sa.text("""
     SET count = reads.count + excluded.count, last_at = excluded.last_at, request_id = excluded.request_id
 """)
 
-# The workspace whose oldest row is due, and the hour from which its rows remain.
+# Workspaces with rows that are due, and the hour from which rows remain.
 _DUE = sa.text("""
     SELECT w.id, date_trunc('hour', now() - CAST(:age AS interval), 'UTC') AS kept_from FROM workspaces w
     WHERE EXISTS (
         SELECT FROM reads r
         WHERE r.workspace_id = w.id AND r.hour < date_trunc('hour', now() - CAST(:age AS interval), 'UTC')
     )
-    LIMIT 1
 """)
 
 # By the places of rows: their key is wide, and nothing changes a row of a past hour.
@@ -245,11 +244,11 @@ def _position(key: str) -> list[sa.BindParameter[Any]]:
 
 
 async def sweep(database: Database) -> int:
-    """Delete up to `SWEEP_ROWS` rows of a workspace older than `RETENTION`; return how many; 0: none is due."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        due = (await connection.execute(_DUE, {"age": RETENTION})).one_or_none()
-        if due is None:
-            return 0
-        await access_chain.retain(connection, due.id, due.kept_from)
-        values = {"workspace": due.id, "kept_from": due.kept_from, "rows": SWEEP_ROWS}
-        return (await connection.execute(_SWEEP, values)).rowcount
+    """Delete up to `SWEEP_ROWS` rows older than `RETENTION` of each workspace; return how many."""
+    deleted = 0
+    for due in await database.rows(EVERY_WORKSPACE, _DUE, {"age": RETENTION}):
+        async with database.transaction(due.id) as connection:
+            await access_chain.retain(connection, due.id, due.kept_from)
+            values = {"workspace": due.id, "kept_from": due.kept_from, "rows": SWEEP_ROWS}
+            deleted += (await connection.execute(_SWEEP, values)).rowcount
+    return deleted

@@ -140,11 +140,11 @@ async def _call(
     operator_name: str,
 ) -> ArchivedCall | None:
     """Log the access and write the files of a call; return None if it was erased in the meantime."""
-    async with database.transaction(workspace_id) as connection:
-        await access_log.note_change(connection, workspace_id, call_id, "export", None, operator_name)
     stored = await people.stored_call(database, workspace_id, call_id, subject.by == "member")
     if stored is None:
         return None
+    async with database.transaction(workspace_id) as connection:
+        await access_log.note_change(connection, workspace_id, call_id, "export", None, operator_name)
     reads = await access_log.list_reads(database, workspace_id, call_id, MAX_READS)
     call, folder = _line(stored), f"calls/{call_id}"
     for number, recording in enumerate(stored.recordings, 1):
