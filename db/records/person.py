@@ -10,47 +10,35 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.core import tables
 from db.core.database import Database
 from db.core.rows import read
-from db.core.tables import (
-    admin_changes,
-    calls,
-    contacts,
-    members,
-    metadata,
-    recordings,
-    stage_results,
-    voice_centroids,
-    voiceprints,
-)
+from db.core.tables import admin_changes, calls, contacts, metadata, recordings, stage_results
 from db.records import views
 from db.records.corrections import calls_of_contact, calls_of_member
 from db.records.views import CallRecord
 from pipeline.domain.speech import Recording
+from pipeline.domain.stage import Stage
 
 HIDDEN = ("recording_url", "recording_url2", "uri", "token")
 """Columns that give access to a system and are not about a person."""
 
-_HIDDEN_IN_BODY = ("recordingUrl", "recordingUrl2")
-_VOICE_TABLES, _VOICE_STAGE = ("voiceprints", "voiceprint_events"), "voiceprint"
-_TABLES = sorted((table for table in metadata.tables.values() if "call_pk" in table.c), key=lambda table: table.name)
+MEMBER_TABLES = (tables.members, tables.voiceprints, tables.voice_centroids)
+VOICE_TABLES = ("voiceprints", "voiceprint_events")
+_CALL_TABLES = [table for name, table in sorted(metadata.tables.items()) if "call_pk" in table.c]
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person in the calls of a workspace, by exactly one of these. `number`: in E.164."""
+    """A person in the calls of a workspace. `by`: "number", with a `number` in E.164, or "contact" or "member".
 
+    `name`: as the person is called in a text.
+    """
+
+    by: str
+    name: str
     number: str | None = None
-    contact_id: UUID | None = None
-    user_id: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A row of a table as JSON."""
-
-    table: str
-    content: str
+    id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,57 +47,50 @@ class StoredCall:
 
     record: CallRecord
     recordings: tuple[Recording, ...]
-    rows: tuple[StoredRow, ...]
+    rows: list[str]  # see `_rows`
 
 
 async def call_ids(database: Database, workspace_id: UUID, person: Person) -> list[UUID]:
     """Return the person's calls in all teams, the earliest first: of a contact also those with the contact's number."""
-    phone = sa.select(contacts.c.phone).where(contacts.c.id == person.contact_id).scalar_subquery()
-    if person.user_id is not None:
-        condition = calls.c.id.in_(calls_of_member(person.user_id))
-    elif person.contact_id is not None:
-        condition = sa.or_(calls.c.id.in_(calls_of_contact(person.contact_id)), _has_number(phone))
-    else:
-        condition = _has_number(person.number)
+    number: Any = person.number or sa.select(contacts.c.phone).where(contacts.c.id == person.id).scalar_subquery()
+    condition = sa.or_(*(calls.c[name] == number for name in ("from_e164", "to_e164", "from_number", "to_number")))
+    if person.by == "contact":
+        condition |= calls.c.id.in_(calls_of_contact(person.id))
+    elif person.id is not None:
+        condition = calls.c.id.in_(calls_of_member(person.id))
     query = sa.select(calls.c.call_id).where(calls.c.workspace_id == workspace_id, condition)
     return await database.column(workspace_id, query.order_by(calls.c.start_time, calls.c.id))
 
 
-def _has_number(number: Any) -> sa.ColumnElement[bool]:
-    return sa.or_(*(calls.c[name] == number for name in ("from_e164", "to_e164", "from_number", "to_number")))
-
-
-async def stored_call(database: Database, workspace_id: UUID, call_id: UUID, agents_voice: bool) -> StoredCall | None:
-    """Return a call as it is at one moment, or None. `agents_voice`: with the agent's voiceprint."""
+async def stored_call(database: Database, workspace_id: UUID, person: Person, call_id: UUID) -> StoredCall | None:
+    """Return a call of a person as it is at one moment, or None."""
     async with database.transaction(workspace_id, snapshot=True) as connection:
         record = await views.read_call(connection, call_id)
         if record is None:
             return None
         call_pk = await connection.scalar(sa.select(calls.c.id).where(calls.c.call_id == call_id))
         query = sa.select(recordings).where(recordings.c.call_pk == call_pk)
-        rows = await connection.execute(query.order_by(recordings.c.fetched_at, recordings.c.channel))
-        files = {row.uri: read(Recording, row) for row in rows}
-        stored = await _rows(connection, calls, calls.c.id == call_pk)
-        for table in _TABLES:
+        found = await connection.execute(query.order_by(recordings.c.fetched_at, recordings.c.channel))
+        files = {row.uri: read(Recording, row) for row in found}
+        rows = await _rows(connection, calls, calls.c.id == call_pk)
+        for table in _CALL_TABLES:
             condition = table.c.call_pk == call_pk
-            if not agents_voice and table is stage_results:
-                condition &= table.c.stage != _VOICE_STAGE
-            if agents_voice or table.name not in _VOICE_TABLES:
-                stored += await _rows(connection, table, condition)
-        return StoredCall(record, tuple(files.values()), tuple(stored))
+            if person.by != "member" and table.name in VOICE_TABLES:
+                continue
+            if person.by != "member" and table is stage_results:
+                condition &= table.c.stage != Stage.VOICEPRINT
+            rows += await _rows(connection, table, condition)
+        return StoredCall(record, tuple(files.values()), rows)
 
 
-async def directory_rows(database: Database, workspace_id: UUID, person: Person) -> list[StoredRow]:
+async def directory_rows(database: Database, workspace_id: UUID, person: Person) -> list[str]:
     """Return the rows about the person apart from calls: of the contact or member, changes of it, a member's voice."""
-    is_contact = contacts.c.id == person.contact_id if person.contact_id else contacts.c.phone == person.number
-    if person.user_id is None:
-        conditions = {contacts: is_contact}
-    else:
-        conditions = {table: table.c.user_id == person.user_id for table in (members, voiceprints, voice_centroids)}
-    object_id = str(person.user_id or person.contact_id)
-    conditions[admin_changes] = sa.and_(
-        admin_changes.c.object_id == object_id, admin_changes.c.kind.in_(("contact", "member"))
-    )
+    conditions: dict[sa.Table, Any] = {contacts: contacts.c.phone == person.number}
+    if person.by == "contact":
+        conditions = {contacts: contacts.c.id == person.id}
+    elif person.by == "member":
+        conditions = {table: table.c.user_id == person.id for table in MEMBER_TABLES}
+    conditions[admin_changes] = admin_changes.c.object_id == str(person.id)
     rows = []
     async with database.transaction(workspace_id, snapshot=True) as connection:
         for table, condition in conditions.items():
@@ -117,16 +98,12 @@ async def directory_rows(database: Database, workspace_id: UUID, person: Person)
     return rows
 
 
-async def _rows(connection: AsyncConnection, table: sa.Table, condition: sa.ColumnElement[bool]) -> list[StoredRow]:
-    """Return rows of a table without `HIDDEN`."""
-    content: Any = sa.func.to_jsonb(sa.literal_column(table.name))
-    if "body" in table.c:
-        body = table.c.body.op("-")(_texts(_HIDDEN_IN_BODY))
-        content = content.op("||")(sa.func.jsonb_build_object("body", body))
-    shown = sa.cast(content.op("-")(_texts(HIDDEN)), sa.Text)
-    rows = await connection.execute(sa.select(shown).select_from(table).where(condition))
-    return [StoredRow(table.name, content) for (content,) in rows]
-
-
-def _texts(names: tuple[str, ...]) -> Any:
-    return sa.cast(list(names), sa.ARRAY(sa.Text))
+async def _rows(connection: AsyncConnection, table: sa.Table, condition: Any) -> list[str]:
+    """Return rows of a table, each as JSON: {"table": its name, "row": its columns without `HIDDEN`}."""
+    row: Any = sa.func.to_jsonb(sa.literal_column(table.name))
+    if table is tables.submissions:
+        body = table.c.body.op("-")(sa.text("'{recordingUrl,recordingUrl2}'::text[]"))
+        row = row.op("||")(sa.func.jsonb_build_object("body", body))
+    row = row.op("-")(sa.cast(list(HIDDEN), sa.ARRAY(sa.Text)))
+    line = sa.cast(sa.func.jsonb_build_object("table", table.name, "row", row), sa.Text)
+    return list((await connection.execute(sa.select(line).select_from(table).where(condition))).scalars())

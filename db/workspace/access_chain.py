@@ -22,7 +22,7 @@ GRACE = timedelta(minutes=10)  # longer than any transaction of the service take
 MAX_HOURS = 24  # sealed in one transaction
 HOUR, RETENTION = "hour", "retention"
 
-# The first unsealed hour with rows of each workspace.
+# The first unsealed hour with rows of each workspace, or of one.
 _DUE = sa.text("""
     SELECT w.id, due.hour, date_trunc('hour', now() - CAST(:grace AS interval), 'UTC') AS closed
     FROM workspaces w CROSS JOIN LATERAL (
@@ -34,6 +34,7 @@ _DUE = sa.text("""
                 SELECT max(hour) FROM read_seals s WHERE s.workspace_id = w.id AND s.kind = 'retention'), '-infinity')
         ORDER BY r.hour LIMIT 1
     ) AS due
+    WHERE w.id = coalesce(CAST(:workspace AS uuid), w.id)
 """)
 
 # One line for all rows of a call, a key and a part in an hour: an erasure merges them.
@@ -93,15 +94,15 @@ async def seal(database: Database) -> int:
     Several processes may do so at once.
     """
     sealed = 0
-    for due in await database.rows(EVERY_WORKSPACE, _DUE, {"grace": GRACE}):
+    for due in await database.rows(EVERY_WORKSPACE, _DUE, {"grace": GRACE, "workspace": None}):
         async with database.transaction(due.id) as connection:
             await _lock(connection, due.id)
-            last = await _last_hour(connection, due.id)
-            since = due.hour if last is None else max(due.hour, last + timedelta(hours=1))
-            until = min(since + timedelta(hours=MAX_HOURS), due.closed)
-            for row in await _digests(connection, due.id, since, until):
-                await _append(connection, due.id, HOUR, row.hour, row.rows, row.digest)
-                sealed += 1
+            values = {"grace": GRACE, "workspace": due.id}
+            for row in (await connection.execute(_DUE, values)).all():  # not if it was sealed in the meantime
+                until = min(row.hour + timedelta(hours=MAX_HOURS), row.closed)
+                for hour in await _digests(connection, due.id, row.hour, until):
+                    await _append(connection, due.id, HOUR, hour.hour, hour.rows, hour.digest)
+                    sealed += 1
     return sealed
 
 
@@ -174,12 +175,6 @@ async def _append(
     sequence, previous = (last.sequence + 1, last.hash) if last else (1, b"")
     entry = Entry(workspace_id, sequence, at, kind, hour, rows, digest, previous)
     await connection.execute(sa.insert(read_seals).values(columns(entry.with_hash())))
-
-
-async def _last_hour(connection: AsyncConnection, workspace_id: UUID) -> datetime | None:
-    chain = read_seals.c
-    query = sa.select(sa.func.max(chain.hour)).where(chain.workspace_id == workspace_id, chain.kind == HOUR)
-    return (await connection.execute(query)).scalar_one()
 
 
 async def _lock(connection: AsyncConnection, workspace_id: UUID) -> None:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -32,7 +32,7 @@ from pipeline.domain.edits import EditKind
 from pipeline.domain.insight import Finding
 from serve_app.cli import app
 from serve_app.records import person_archive
-from serve_app.records.person_archive import Archived, Subject
+from serve_app.records.person_archive import Archived
 from tests.finished import findings, finished
 from tests.paths import ROOT
 from tests.postgres import World, new_world
@@ -56,9 +56,9 @@ async def recorded(world: World, call_id: UUID, folder: Path, content: bytes = S
     return path
 
 
-async def written(world: World, path: Path, subject: Subject | None = None) -> Archived:
-    subject = subject or Subject(Person(NUMBER), "number", NUMBER)
-    return await person_archive.write(world.database, world.workspace_id, subject, uuid4(), path)
+async def written(world: World, path: Path, person: Person | None = None) -> Archived:
+    person = person or Person("number", NUMBER, NUMBER)
+    return await person_archive.write(world.database, world.workspace_id, person, path)
 
 
 def entries(path: Path) -> dict[str, bytes]:
@@ -110,7 +110,7 @@ async def test_the_archive_has_the_calls_of_the_person_in_all_teams_and_no_other
     files = entries(tmp_path / "person.zip")
     assert (archived.calls, archived.incomplete) == (4, 1)
     index = json.loads(files["index.json"])
-    assert [call["callId"] for call in index["calls"]] == list(map(str, mine)), "the earliest first"
+    assert [item["call"]["callId"] for item in index["calls"]] == list(map(str, mine)), "the earliest first"
     listed = {file["path"] for call in index["calls"] for file in call["files"]}
     assert listed | {"index.html", "index.json"} == set(files), "each file is in the index"
     for call_id in mine:
@@ -186,16 +186,16 @@ async def test_a_contact_brings_linked_calls_and_a_member_brings_the_voice(world
         " SELECT id, workspace_id, :user, 'sender', 'm', '[0.25,0.5]', 9 FROM calls WHERE call_id = :call",
         **{"user": member.user_id, "call": linked},
     )
-    contact = Subject(Person(contact_id=UUID(person.contact_id)), "contact", "Mia Muster")
+    contact = Person("contact", "Mia Muster", id=UUID(person.contact_id))
     await written(world, tmp_path / "contact.zip", contact)
     files = entries(tmp_path / "contact.zip")
     index = json.loads(files["index.json"])
-    assert [call["callId"] for call in index["calls"]] == [str(by_number), str(linked)]
+    assert [item["call"]["callId"] for item in index["calls"]] == [str(by_number), str(linked)]
     assert {row["table"] for row in stored_rows(files["person.ndjson"])} == {"contacts", "admin_changes"}
     assert b"[0.25,0.5]" not in b"".join(files.values()), "the agent's voice is not the customer's data"
-    await written(world, tmp_path / "member.zip", Subject(Person(user_id=member.user_id), "member", "Ana"))
+    await written(world, tmp_path / "member.zip", Person("member", "Ana", id=member.user_id))
     files = entries(tmp_path / "member.zip")
-    assert [call["callId"] for call in json.loads(files["index.json"])["calls"]] == [str(linked)]
+    assert [item["call"]["callId"] for item in json.loads(files["index.json"])["calls"]] == [str(linked)]
     assert {row["table"] for row in stored_rows(files["person.ndjson"])} == {"members", "voiceprints", "admin_changes"}
     assert b"[0.25,0.5]" in files["person.ndjson"]
     assert b"Mia Muster" not in files["person.ndjson"]
@@ -218,7 +218,7 @@ async def test_a_call_that_is_erased_during_the_export_is_left_out(
     monkeypatch.setattr(person_archive.people, "call_ids", then_erase)
     assert (await written(world, tmp_path / "person.zip")).calls == 1
     (left,) = json.loads(entries(tmp_path / "person.zip")["index.json"])["calls"]
-    assert left["callId"] == str(rest)
+    assert left["call"]["callId"] == str(rest)
 
 
 KILLED = """

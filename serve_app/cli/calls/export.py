@@ -1,8 +1,6 @@
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import typer
 
@@ -16,14 +14,12 @@ from serve_app.cli.ui.resource import Result, sentence
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.records import person as people
+    from db.records.person import Person
     from db.workspace import directory
     from serve_app.records import person_archive
-    from serve_app.records.person_archive import Archived, Subject
+    from serve_app.records.person_archive import Archived
 else:
-    people, directory, person_archive = lazy(
-        "db.records.person", "db.workspace.directory", "serve_app.records.person_archive"
-    )
+    directory, person_archive = lazy("db.workspace.directory", "serve_app.records.person_archive")
 
 Number = Annotated[str | None, typer.Option("--number", help="A telephone number, in any form.")]
 ContactOption = Annotated[str | None, typer.Option("--contact", metavar="NAME|ID", help="A contact.")]
@@ -49,17 +45,22 @@ def export(
 
       switchboard export --number +4930123456 --output person.zip
     """
-    given = [value for value in (number, contact, member) if value is not None]
-    if len(given) != 1:
+    from rich.progress import Progress
+
+    if len([value for value in (number, contact, member) if value is not None]) != 1:
         raise CommandError("Which person?", "Pass one of --number, --contact and --member.", USAGE)
     if output.exists():
         raise CommandError(f"{output} exists.", "Choose another file.", USAGE)
 
     async def work(database: "Database") -> "Archived":
         home = (await lookup.workspace(database, workspace)).workspace_id
-        subject = await _subject(database, home, number, contact, member)
-        with _progress(json_) as progress:
-            return await person_archive.write(database, home, subject, uuid4(), output, progress)
+        person = await _person(database, home, number, contact, member)
+        with Progress(console=err(), transient=True, disable=json_ or not err().is_terminal) as bar:
+            task = bar.add_task("calls", total=None)
+            return await person_archive.write(
+                *(database, home, person, output),
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
 
     try:
         archived = databases.run(work, writes=True)
@@ -72,30 +73,18 @@ def export(
     Result({"file": str(output), **fields(archived)}, lines).print(json_)
 
 
-async def _subject(
+async def _person(
     database: "Database", home: UUID, number: str | None, contact: str | None, member: str | None
-) -> "Subject":
+) -> "Person":
     """Return the person. Raises `CommandError`."""
+    from db.records.person import Person
+
     if contact is not None:
-        contact_id = UUID((await lookup.contact(database, home, contact)).contact_id)
-        return person_archive.Subject(people.Person(contact_id=contact_id), "contact", contact)
+        return Person("contact", contact, id=UUID((await lookup.contact(database, home, contact)).contact_id))
     if member is not None:
-        user_id = (await lookup.member(database, home, member)).user_id
-        return person_archive.Subject(people.Person(user_id=user_id), "member", member)
+        return Person("member", member, id=(await lookup.member(database, home, member)).user_id)
     try:
         e164 = await directory.number(database, home, number)
     except directory.UnreadableNumber as error:
         raise CommandError(sentence(error), "", USAGE) from None
-    return person_archive.Subject(people.Person(number=e164), "number", str(e164))
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal during the block."""
-    from rich import progress as rich_progress
-
-    columns = (rich_progress.TextColumn("calls"), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn())
-    hidden = quiet or not err().is_terminal
-    with rich_progress.Progress(*columns, console=err(), transient=True, disable=hidden) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    return Person("number", str(e164), e164)
