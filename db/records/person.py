@@ -70,8 +70,8 @@ async def stored_call(database: Database, workspace_id: UUID, person: Person, ca
             return None
         call_pk = await connection.scalar(sa.select(calls.c.id).where(calls.c.call_id == call_id))
         query = sa.select(recordings).where(recordings.c.call_pk == call_pk)
-        found = await connection.execute(query.order_by(recordings.c.fetched_at, recordings.c.channel))
-        files = {row.uri: read(Recording, row) for row in found}
+        stored_files = await connection.execute(query.order_by(recordings.c.fetched_at, recordings.c.channel))
+        files = {row.uri: read(Recording, row) for row in stored_files}
         rows = await _rows(connection, calls, calls.c.id == call_pk)
         for table in _CALL_TABLES:
             condition = table.c.call_pk == call_pk
@@ -105,5 +105,5 @@ async def _rows(connection: AsyncConnection, table: sa.Table, condition: Any) ->
         body = table.c.body.op("-")(sa.text("'{recordingUrl,recordingUrl2}'::text[]"))
         row = row.op("||")(sa.func.jsonb_build_object("body", body))
     row = row.op("-")(sa.cast(list(HIDDEN), sa.ARRAY(sa.Text)))
-    line = sa.cast(sa.func.jsonb_build_object("table", table.name, "row", row), sa.Text)
+    line = sa.cast(sa.func.jsonb_build_object("table", sa.cast(table.name, sa.Text), "row", row), sa.Text)
     return list((await connection.execute(sa.select(line).select_from(table).where(condition))).scalars())

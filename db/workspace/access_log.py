@@ -222,9 +222,11 @@ async def list_all(
         query = query.where(sa.tuple_(*_ORDER) < sa.tuple_(*_position(place.key)))
     query = query.order_by(*(column.desc() for column in _ORDER)).limit(limit + 1)
     items = tuple(read(Read, row) for row in await database.rows(scope, query, snapshot=True))
-    last = items[limit - 1] if len(items) > limit else None
-    key = last and json.dumps([last.hour.isoformat(), *(str(getattr(last, column.name)) for column in _ORDER[1:])])
-    return Page(items[:limit], key and Place(key, 0).encode(filters))
+    if len(items) <= limit:
+        return Page(items)
+    last = items[limit - 1]
+    key = json.dumps([last.hour.isoformat(), *(str(getattr(last, column.name)) for column in _ORDER[1:])])
+    return Page(items[:limit], Place(key, 0).encode(filters))
 
 
 _NAME = sa.func.coalesce(api_keys.c.name, console_sessions.c.name, reads.c.operator).label("name")

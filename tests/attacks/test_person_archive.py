@@ -137,8 +137,8 @@ async def test_the_export_is_logged_without_the_number(world: World, tmp_path: P
     for call_id in mine:
         log = await access_log.list_reads(world.database, world.workspace_id, call_id)
         assert ("export", operator) in [(read.what, read.key_id) for read in log]
-        kept = json.loads(entries(tmp_path / "person.zip")[f"calls/{call_id}/access-log.json"])
-        assert "export" in [read["what"] for read in kept], "the archive has the access log with this export"
+        archived_log = json.loads(entries(tmp_path / "person.zip")[f"calls/{call_id}/access-log.json"])
+        assert "export" in [read["what"] for read in archived_log], "the archive has the access log with this export"
     for call_id in others:
         assert await access_log.list_reads(world.database, world.workspace_id, call_id) == []
     (change,) = (await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id, limit=1)).items
@@ -217,8 +217,8 @@ async def test_a_call_that_is_erased_during_the_export_is_left_out(
 
     monkeypatch.setattr(person_archive.people, "call_ids", then_erase)
     assert (await written(world, tmp_path / "person.zip")).calls == 1
-    (left,) = json.loads(entries(tmp_path / "person.zip")["index.json"])["calls"]
-    assert left["call"]["callId"] == str(rest)
+    (item,) = json.loads(entries(tmp_path / "person.zip")["index.json"])["calls"]
+    assert item["call"]["callId"] == str(rest)
 
 
 KILLED = """
