@@ -1,6 +1,6 @@
 """Everything that is stored about a person: the rows of their calls in every table, and of the directory.
 
-The voice of the agent in a call identifies the agent: it is data of that member, and of nobody else in the call.
+The voice of the agent in a call identifies the agent: it is data of that member, not of the other party.
 """
 
 from dataclasses import dataclass

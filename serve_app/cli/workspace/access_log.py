@@ -91,8 +91,8 @@ async def verify(
 ) -> Result:
     """Check whether rows of past hours have been changed, added or removed; exit code 1 if so.
 
-    Keep the hash that it prints in another place, and pass it with --contains later: then a chain that was written
-    anew as a whole is found too.
+    Keep the hash that it prints in another place, and pass it with --contains later: then a chain that was rewritten
+    as a whole is found too.
 
     Example:
 
