@@ -20,7 +20,7 @@ CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 
 # Schemas for administrators only, and those with a separate form in the client.
 EXCLUDED = {
-    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
+    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Read", "Team", "Workspace", "Problem", "SubmitBody"),
     *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
 }
 

@@ -15,6 +15,7 @@ from db.core.database import Database, Reader
 from db.core.tables import PRESENT, TASK_ID, calls, contacts, edits, members, task_marks, tasks, transcripts
 from db.records import corrections
 from db.records.corrections import CallEdit, EditedCall, Editor
+from db.workspace import access_log
 from db.workspace.questions import definition_of
 from pipeline.domain.edits import EXACT, OTHER_PARTY, Anchor, EditKind, EditState
 from pipeline.domain.overrides import AnswerAnchor, anchor_of, refusal, shown_answer
@@ -105,7 +106,7 @@ async def make_all(
     async with _locked(database, writer, call_id) as (connection, call_pk):
         results = [await _make(connection, call_pk, editor, edit) for edit in requested]
         if any(created for _, created in results):
-            await _changed(connection, call_pk)
+            await _changed(connection, call_pk, editor)
         shown = {edit.edit_id: edit for edit in (await _edited(connection, call_pk)).edits}
         return [EditResult(shown[edit_id], created) for edit_id, created in results]
 
@@ -120,7 +121,7 @@ async def undo(database: Database, writer: Reader, editor: Editor, call_id: UUID
         if await corrections.mark_undone(connection, call_pk, editor, edits.c.edit_id == edit_id):
             if row.kind == EditKind.TASK:
                 await _unmark(connection, call_pk, row.task_id)
-            await _changed(connection, call_pk)
+            await _changed(connection, call_pk, editor)
         edited = await _edited(connection, call_pk)
         return next(edit for edit in edited.edits if edit.edit_id == edit_id)
 
@@ -145,7 +146,7 @@ async def tick(database: Database, writer: Reader, editor: Editor, call_id: UUID
         if (await connection.execute(mark.returning(task_marks.c.task_id))).first() is not None:
             await _count(connection, call_pk)
             await corrections.insert_edit(connection, call_pk, editor, EditKind.TASK, False, True, task_id=task_id)
-            await _changed(connection, call_pk)
+            await _changed(connection, call_pk, editor)
         marked = await connection.execute(sa.select(task_marks).where(*_mark(call_pk, task_id)))
         row = marked.one()
         return TaskMark(task_id, row.done_at, row.done_by)
@@ -157,7 +158,7 @@ async def untick(database: Database, writer: Reader, editor: Editor, call_id: UU
         ticked = await _unmark(connection, call_pk, task_id)
         if ticked:
             await corrections.mark_undone(connection, call_pk, editor, edits.c.task_id == task_id)
-            await _changed(connection, call_pk)
+            await _changed(connection, call_pk, editor)
             return TaskMark(task_id, None, None)
         is_present = sa.select(1).where(tasks.c.call_pk == call_pk, TASK_ID.in_([task_id]))
         was_present = sa.select(1).where(edits.c.call_pk == call_pk, edits.c.task_id == task_id)
@@ -194,10 +195,13 @@ async def _locked(database: Database, writer: Reader, call_id: UUID) -> AsyncIte
         yield connection, call_pk
 
 
-async def _changed(connection: AsyncConnection, call_pk: int) -> None:
-    """Update the times of change for streams and lists, and apply the edits."""
+async def _changed(connection: AsyncConnection, call_pk: int, editor: Editor) -> None:
+    """Log the change, update the times of change for streams and lists, and apply the edits."""
     now = sa.func.greatest(sa.func.clock_timestamp(), calls.c.updated_at + sa.text("interval '1 us'"))
-    await connection.execute(sa.update(calls).where(calls.c.id == call_pk).values(updated_at=now, edited_at=now))
+    changed = sa.update(calls).where(calls.c.id == call_pk).values(updated_at=now, edited_at=now)
+    row = (await connection.execute(changed.returning(calls.c.workspace_id, calls.c.call_id))).one()
+    who = (editor.key_id or editor.session_id, editor.name or "")
+    await access_log.note_change(connection, row.workspace_id, row.call_id, "correction", *who)
     await corrections.follow(connection, call_pk)
 
 

@@ -19,6 +19,7 @@ from db.core.tables import calls, erased_calls, metadata, voiceprints
 from db.records import erasures, ledger
 from db.records.erasures import ErasureLease
 from db.voices import profiles
+from db.workspace import access_log
 from db.workspace.admin_log import Actor, Changing, changing
 from db.workspace.removal import ERASURE
 from pipeline.domain.voices import VoicePolicy
@@ -128,8 +129,8 @@ _THIN_READS = sa.text("""
     WITH detailed AS (
         DELETE FROM reads WHERE workspace_id = :workspace AND call_id = :call RETURNING *
     )
-    INSERT INTO reads (workspace_id, call_id, hour, key_id, what, first_at, last_at, count)
-    SELECT workspace_id, call_id, hour, key_id, what, min(first_at), max(last_at), sum(count)
+    INSERT INTO reads (workspace_id, call_id, hour, key_id, what, first_at, last_at, count, operator)
+    SELECT workspace_id, call_id, hour, key_id, what, min(first_at), max(last_at), sum(count), min(operator)
     FROM detailed GROUP BY workspace_id, call_id, hour, key_id, what
 """)
 
@@ -154,6 +155,8 @@ async def _erase(
     await connection.execute(ERASURE)
     await connection.execute(sa.delete(calls).where(calls.c.id == row.id))
     await connection.execute(_THIN_READS, {"workspace": workspace_id, "call": call_id})
+    who = (change.by.key_id or change.by.session_id, change.by.name)
+    await access_log.note_change(connection, workspace_id, call_id, "erasure", *who)
     await change.note("erased", "call", call_id, detail=counts_text(counts), team_id=row.team_id)
     if lease is not None:
         await erasures.count(connection, lease, {"calls": 1, "recordings": counts.get("recordings", 0)})

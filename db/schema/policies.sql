@@ -140,6 +140,8 @@ SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
 
+SELECT isolate('read_seals', 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id');
+
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
     isolate('passage_model', 'false', 'id'), isolate('file_deletions', 'false', 'uri', 'sha256'),
@@ -187,12 +189,18 @@ SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = read
 SELECT isolate_team(name::regclass, 'false')
 FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage', 'calibrations', 'calibration_calls', 'calibration_reviews', 'erasure_ledger'])
 AS name;
+SELECT isolate_team('read_seals', 'false');
 
 -- Append-only: no transaction changes or removes a row, except that the erasure of a member removes the name. It is
 -- deleted with its workspace, by the foreign key.
 CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true)
     WITH CHECK (kind = 'member' AND name = '' AND current_setting('switchboard.erasure', true) = 'on');
 CREATE POLICY never_removed ON admin_changes AS RESTRICTIVE FOR DELETE USING (false);
+CREATE POLICY never_changed ON read_seals AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
+CREATE POLICY never_removed ON read_seals AS RESTRICTIVE FOR DELETE USING (false);
+
+-- Past hours of the access log are sealed. Retention and the erasure of a call delete rows.
+CREATE POLICY only_now ON reads AS RESTRICTIVE FOR UPDATE USING (hour >= date_trunc('hour', now(), 'UTC')) WITH CHECK (true);
 
 -- Only `search_calls` reads call_search without the policies, as the tables' owner: PostgreSQL uses no text search index
 -- under a policy, since a match could reveal hidden rows. It applies the scope itself and returns only ids.

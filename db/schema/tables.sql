@@ -528,21 +528,38 @@ CREATE TABLE erasure_ledger_copies (
     PRIMARY KEY (workspace_id, sequence)
 );
 
--- Log of who read or played which part of a call: a row for each key, part and hour. It outlives the call and the key.
+-- Log of who read, played, exported, corrected or erased which part of a call: a row for each key, part and hour. It
+-- outlives the call and the key. A row changes within its hour only.
 CREATE TABLE reads (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     call_id uuid NOT NULL,
-    hour timestamptz NOT NULL DEFAULT date_trunc('hour', now(), 'UTC'),
-    key_id uuid NOT NULL,
-    what text NOT NULL,  -- record, transcript, audio, export, search
+    hour timestamptz NOT NULL DEFAULT date_trunc('hour', clock_timestamp(), 'UTC'),  -- not of the transaction's begin
+    key_id uuid NOT NULL,  -- of an API key or a session; of operators from their name
+    what text NOT NULL,  -- record, transcript, audio, export, search, correction, erasure
     detail text NOT NULL DEFAULT '',  -- a format, a channel
     first_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     count integer NOT NULL DEFAULT 1,
     request_id text,  -- of the last read
+    operator text,  -- name of the login, if no key or session did it
     PRIMARY KEY (call_id, hour, key_id, what, detail)
 );
-CREATE INDEX reads_hour_idx ON reads (hour);  -- for retention; reads of one hour share an entry
+CREATE INDEX reads_hour_idx ON reads (workspace_id, hour);  -- reads of one hour share an entry
+
+-- Chain of hashes over `reads`, append-only, one for each workspace: an entry contains the hash of the one before.
+CREATE TABLE read_seals (
+    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    sequence bigint NOT NULL,  -- in the workspace, from 1
+    at timestamptz NOT NULL DEFAULT now(),
+    kind text NOT NULL CHECK (kind IN ('hour', 'retention')),
+    hour timestamptz NOT NULL,  -- that is sealed; of retention: rows of earlier hours are deleted
+    rows bigint NOT NULL,  -- without details
+    digest bytea NOT NULL,  -- of these rows, SHA-256
+    previous bytea NOT NULL,  -- hash of the entry before; of the first: empty
+    hash bytea NOT NULL,
+    PRIMARY KEY (workspace_id, sequence),
+    CONSTRAINT read_seals_once_key UNIQUE (workspace_id, kind, hour)
+);
 
 -- Log of who changed what in a workspace. Without foreign keys to changed objects and keys: it outlives them.
 CREATE TABLE admin_changes (

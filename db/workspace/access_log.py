@@ -1,34 +1,40 @@
-"""Log of who read or played which part of a call, written before the data is returned.
+"""Log of who read, played, exported, corrected or erased which part of a call, written before data is returned, and in
+the transaction of a change.
 
 A key that reads the same part of a call again within an hour adds to a count, not a row: however fast it reads, it
 leaves a bounded number of rows. Reads that wait for the same commit share a transaction; none is delayed to fill it.
 """
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
-from uuid import UUID
+from uuid import UUID, uuid5
 from weakref import WeakKeyDictionary
 
 import psycopg
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, OUTAGES, Database, Reader, Scope
+from db.core.pages import Page, Place, aware
 from db.core.rows import read
 from db.core.tables import api_keys, console_sessions, reads
+from db.workspace import access_chain
 
 MAX_WAIT_SECONDS = 2.0  # for the log; then the read is refused
 MAX_BATCH = 32  # reads per transaction, each of a page of calls
 RETENTION = timedelta(days=365)  # after the hour of the read
 SWEEP_ROWS = 1000  # deleted in one transaction
+OPERATORS = UUID("6f3a4c0e-52f1-4f0a-9d0b-0a6f6c1f7d35")  # namespace of their ids
 
 # In one order everywhere, so that transactions never wait for each other in a circle.
 _ADD = sa.text("""
-    INSERT INTO reads (workspace_id, call_id, key_id, what, detail, count, request_id)
-    SELECT :workspace, added.*
+    INSERT INTO reads (workspace_id, operator, call_id, key_id, what, detail, count, request_id)
+    SELECT :workspace, CAST(:operator AS text), added.*
     FROM unnest(
         CAST(:calls AS uuid[]), CAST(:keys AS uuid[]), CAST(:kinds AS text[]), CAST(:details AS text[]),
         CAST(:counts AS integer[]), CAST(:requests AS text[])
@@ -38,11 +44,19 @@ _ADD = sa.text("""
     SET count = reads.count + excluded.count, last_at = excluded.last_at, request_id = excluded.request_id
 """)
 
+# Workspaces with rows that are due, and the hour from which rows remain.
+_DUE = sa.text("""
+    SELECT w.id, date_trunc('hour', now() - CAST(:age AS interval), 'UTC') AS kept_from FROM workspaces w
+    WHERE EXISTS (
+        SELECT FROM reads r
+        WHERE r.workspace_id = w.id AND r.hour < date_trunc('hour', now() - CAST(:age AS interval), 'UTC')
+    )
+""")
+
 # By the places of rows: their key is wide, and nothing changes a row of a past hour.
 _SWEEP = sa.text("""
     DELETE FROM reads WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM reads WHERE hour < now() - CAST(:age AS interval)
-        ORDER BY hour LIMIT :rows FOR UPDATE SKIP LOCKED
+        SELECT ctid FROM reads WHERE workspace_id = :workspace AND hour < :kept_from ORDER BY hour LIMIT :rows
     ))
 """)
 
@@ -54,15 +68,16 @@ _Group: TypeAlias = tuple[UUID, UUID | None]  # workspace and team of a reader
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The reads of one part of a call by one key within an hour."""
+    """The reads of one part of a call by one key within an hour, or its changes of the call."""
 
+    hour: datetime
     first_at: datetime
     last_at: datetime
     count: int
-    key_id: UUID  # of the API key, or of the session that a sign-in link opened
-    name: str | None  # of that key or link; None: it was deleted
+    key_id: UUID  # of the API key, or of the session that a sign-in link opened; of an operator from the name
+    name: str | None  # of that key or link, or of the operator's login; None: it was deleted
     call_id: UUID
-    what: str  # record, transcript, audio, export, search
+    what: str  # record, transcript, audio, export, search, correction, erasure
     detail: str  # a format, a channel
     request_id: str | None  # of the last read
 
@@ -149,24 +164,93 @@ async def _add(database: Database, group: _Group, waiting: Sequence[_Waiting]) -
     requests = {part: item.request_id for item in waiting for part in item.parts}
     calls, keys, kinds, details = (list(column) for column in zip(*counts, strict=True))
     values: dict[str, Any] = {"calls": calls, "keys": keys, "kinds": kinds, "details": details}
-    values |= {"counts": list(counts.values()), "requests": [requests[part] for part in counts]}
+    values |= {"counts": list(counts.values()), "requests": [requests[part] for part in counts], "operator": None}
     await database.change(Reader(*group, seconds=MAX_WAIT_SECONDS), _ADD, values | {"workspace": group[0]})
+
+
+async def note_change(
+    connection: AsyncConnection, workspace_id: UUID, call_id: UUID, what: str, key_id: UUID | None, operator: str
+) -> None:
+    """Log in the transaction of a change of a call that a key or a session, or without one an operator, makes it."""
+    values: dict[str, Any] = {"calls": [call_id], "keys": [key_id or operator_id(operator)], "kinds": [what]}
+    values |= {"details": [""], "counts": [1], "requests": [None], "workspace": workspace_id}
+    await connection.execute(_ADD, values | {"operator": None if key_id else operator})
+
+
+def operator_id(name: str) -> UUID:
+    """Return the id of an operator in the log, from the name of the login."""
+    return uuid5(OPERATORS, name)
 
 
 async def list_reads(database: Database, scope: Scope, call_id: UUID, limit: int = 100) -> list[Read]:
     """Return the reads of a call, the latest first."""
-    name = sa.func.coalesce(api_keys.c.name, console_sessions.c.name).label("name")
-    query = (
-        sa.select(reads, name)
-        .outerjoin(api_keys, api_keys.c.id == reads.c.key_id)
-        .outerjoin(console_sessions, console_sessions.c.id == reads.c.key_id)
-        .where(reads.c.call_id == call_id)
-        .order_by(reads.c.hour.desc(), reads.c.last_at.desc())
-    )
+    query = _READS.where(reads.c.call_id == call_id).order_by(reads.c.hour.desc(), reads.c.last_at.desc())
     return [read(Read, row) for row in await database.rows(scope, query.limit(limit))]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFilter:
+    """`since`, `until`: a read within this time."""
+
+    call_id: UUID | None = None
+    key_id: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+async def list_all(
+    database: Database,
+    scope: Scope,
+    workspace_id: UUID,
+    filter_: ReadFilter,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[Read]:
+    """Return the reads of a workspace, the latest hour first. Raises `pages.InvalidCursor`."""
+    filters = ("reads", workspace_id, filter_)
+    place = Place.decode(cursor, filters, _position)
+    query = _READS.where(reads.c.workspace_id == workspace_id)
+    for column in (reads.c.call_id, reads.c.key_id):
+        if (value := getattr(filter_, column.name)) is not None:
+            query = query.where(column == value)
+    if filter_.since is not None:  # hours are indexed
+        hour = filter_.since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        query = query.where(reads.c.hour >= hour, reads.c.last_at >= filter_.since)
+    if filter_.until is not None:
+        query = query.where(reads.c.hour < filter_.until, reads.c.first_at < filter_.until)
+    if place is not None:
+        query = query.where(sa.tuple_(*_ORDER) < sa.tuple_(*_position(place.key)))
+    query = query.order_by(*(column.desc() for column in _ORDER)).limit(limit + 1)
+    items = tuple(read(Read, row) for row in await database.rows(scope, query, snapshot=True))
+    if len(items) <= limit:
+        return Page(items)
+    last = items[limit - 1]
+    key = json.dumps([last.hour.isoformat(), *(str(getattr(last, column.name)) for column in _ORDER[1:])])
+    return Page(items[:limit], Place(key, 0).encode(filters))
+
+
+_NAME = sa.func.coalesce(api_keys.c.name, console_sessions.c.name, reads.c.operator).label("name")
+_READS = (
+    sa.select(reads, _NAME)
+    .outerjoin(api_keys, api_keys.c.id == reads.c.key_id)
+    .outerjoin(console_sessions, console_sessions.c.id == reads.c.key_id)
+)
+_ORDER = (reads.c.hour, reads.c.call_id, reads.c.key_id, reads.c.what, reads.c.detail)
+
+
+def _position(key: str) -> list[sa.BindParameter[Any]]:
+    """Return the values of `_ORDER` in a cursor. Raises ValueError."""
+    hour, call_id, key_id, what, detail = json.loads(key)
+    values = (aware(hour), UUID(call_id), UUID(key_id), str(what), str(detail))
+    return [sa.literal(value, column.type) for value, column in zip(values, _ORDER, strict=True)]
+
+
 async def sweep(database: Database) -> int:
-    """Delete up to `SWEEP_ROWS` rows older than `RETENTION`; return how many."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return (await connection.execute(_SWEEP, {"age": RETENTION, "rows": SWEEP_ROWS})).rowcount
+    """Delete up to `SWEEP_ROWS` rows older than `RETENTION` of each workspace; return how many."""
+    deleted = 0
+    for due in await database.rows(EVERY_WORKSPACE, _DUE, {"age": RETENTION}):
+        async with database.transaction(due.id) as connection:
+            await access_chain.retain(connection, due.id, due.kept_from)
+            values = {"workspace": due.id, "kept_from": due.kept_from, "rows": SWEEP_ROWS}
+            deleted += (await connection.execute(_SWEEP, values)).rowcount
+    return deleted

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from db.core.identity import new_id
 from db.core.pages import Page
 from db.search import people_list
-from db.workspace import admin_log, directory, keys, llm_usage, removal
+from db.workspace import access_log, admin_log, directory, keys, llm_usage, removal
+from db.workspace.access_log import Read, ReadFilter
 from db.workspace.admin_log import AdminChange
 from db.workspace.directory import DirectoryMember, Team, Workspace
 from db.workspace.keys import KeyInfo
@@ -24,7 +25,7 @@ from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, js
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.calls import now
 from serve_app.api.errors import AdminBodyRefused, IdTaken, InUse, LastKey, NoSuchObject, OutsideTeam
-from serve_app.api.queries import ChangeListQuery, KeyRevocationQuery, NoQuery
+from serve_app.api.queries import AccessLogQuery, ChangeListQuery, KeyRevocationQuery, NoQuery
 from serve_app.http.json_body import Fault
 
 Writing = ApiRequest[NoQuery]
@@ -204,6 +205,13 @@ async def list_changes(reading: ApiRequest[ChangeListQuery]) -> Response:
     return json_answer(reading, await admin_log.list_changes(reading.database, reading.reader, reading.home, *page))
 
 
+async def list_access_log(reading: ApiRequest[AccessLogQuery]) -> Response:
+    query = reading.query
+    filter_ = ReadFilter(query.call_id, query.key_id, query.since, query.until)
+    page = await access_log.list_all(reading.database, reading.reader, reading.home, filter_, query.cursor, query.limit)
+    return json_answer(reading, page)
+
+
 def _own_team(writing: Writing, team_id: UUID | None) -> UUID | None:
     """Return the team of the request; by default that of the key. Raises `OutsideTeam` for another team."""
     key_team = writing.sender.team_id
@@ -285,6 +293,14 @@ ROUTES = (
         "List administrative changes, the latest first",
         Page[AdminChange],
         ChangeListQuery,
+        admin=True,
+    ),
+    Route(
+        "/access-log",
+        list_access_log,
+        "List who read, played, exported, corrected or erased which calls, the latest hour first",
+        Page[Read],
+        AccessLogQuery,
         admin=True,
     ),
 )

@@ -16,20 +16,11 @@ from serve_app.api.calls import record
 from serve_app.api.errors import Busy, NoSuchRange, NotReady
 from serve_app.api.queries import AudioQuery
 from serve_app.api.sound import SoundRequest
+from serve_app.records.media_types import media_type_of, suffix_of
 
 PIECE = 256 * 1024  # bytes read at once
 MAX_BYTES_PER_SECOND = 4 << 20  # of one response after its first second: 125 times as fast as a WAV is played
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-_FORMS = (  # magic bytes, offset, media type: the declared type is not trusted
-    (b"RIFF", 0, "audio/wav"),
-    (b"OggS", 0, "audio/ogg"),
-    (b"fLaC", 0, "audio/flac"),
-    (b"ID3", 0, "audio/mpeg"),
-    (b"ftyp", 4, "audio/mp4"),
-    (b"#!AMR", 0, "audio/amr"),
-    (b"\x1aE\xdf\xa3", 0, "audio/webm"),
-    (b".snd", 0, "audio/basic"),
-)
 # The file is untrusted: browsers must treat it as audio and never as a page of this site.
 HEADERS = {
     "Accept-Ranges": "bytes",
@@ -86,10 +77,9 @@ async def answer(request: Request, stored: Stored) -> Response:
     try:
         size, head = await asyncio.to_thread(_size_and_head, file)
         media_type = media_type_of(head)
-        suffix = media_type.removeprefix("audio/") if media_type.startswith("audio/") else "bin"
         headers = HEADERS | {
             "ETag": stored.tag,
-            "Content-Disposition": f'inline; filename="{stored.name}.{suffix}"',
+            "Content-Disposition": f'inline; filename="{stored.name}.{suffix_of(media_type)}"',
         }
         if etag_matches(request, stored.tag):
             await asyncio.to_thread(file.close)
@@ -104,14 +94,6 @@ async def answer(request: Request, stored: Stored) -> Response:
     except BaseException:
         file.close()
         raise
-
-
-def media_type_of(head: bytes) -> str:
-    """Return the media type by the first bytes of a file."""
-    for magic, at, media_type in _FORMS:
-        if head[at : at + len(magic)] == magic:
-            return media_type
-    return "audio/mpeg" if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0 else "application/octet-stream"
 
 
 def _part(request: Request, tag: str, size: int) -> tuple[int, int] | None:

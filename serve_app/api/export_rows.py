@@ -56,12 +56,17 @@ def csv_header() -> bytes:
 
 def csv_rows(part: ExportPart) -> bytes:
     """Return a line of comma-separated values per call."""
-    return _csv([_csv_cell(value) for value in _flat(line).values()] for line in part.lines)
+    return csv_lines(_flat(line).values() for line in part.lines)
 
 
 def csv_table(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
     """Return comma-separated values under their names in camelCase."""
-    return _csv([[camel(name) for name in names], *([_csv_cell(value) for value in row] for row in rows)])
+    return _csv([[camel(name) for name in names]]) + csv_lines(rows)
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return comma-separated values."""
+    return _csv([_csv_cell(value) for value in row] for row in rows)
 
 
 def arrow_table(part: ExportPart) -> bytes:

@@ -222,6 +222,17 @@ class ChangeListQuery(QueryParameters):
     cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
+class AccessLogQuery(QueryParameters):
+    """A page of the access log."""
+
+    call_id: UUID | None = Field(None, description="Only reads and changes of this call.")
+    key_id: UUID | None = Field(None, description="Only by this key or session.")
+    since: AwareDatetime | None = Field(None, description="Only from this time on.")
+    until: AwareDatetime | None = Field(None, description="Only before this time.")
+    limit: Limit = 50
+    cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
+
+
 class AudioQuery(QueryParameters):
     """Channel of a recording."""
 

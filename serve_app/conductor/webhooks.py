@@ -18,7 +18,7 @@ from db.events import outbox
 from db.events import upkeep as event_upkeep
 from db.events.outbox import Attempt, Delivery, DeliveryVerdict
 from db.secrets.encryption import Sealer, SecretSealed
-from db.workspace import access_log
+from db.workspace import access_chain, access_log
 from pipeline.errors import LeaseLost
 from pipeline.observability import tracing
 from pipeline.observability.context import WorkContext, work_context
@@ -89,7 +89,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
 
     async def _upkeep(self) -> None:
         """Disable endpoints that fail for too long, requeue stuck ones, delete old events and old rows of the access
-        log, and log a summary, every minute.
+        log, seal its past hours, and log a summary, every minute.
         """
         while not self._stopping:
             for endpoint_id, reason in await event_upkeep.disable_lasting_failures(
@@ -101,7 +101,9 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             swept = event_upkeep.SWEEP_ROWS
             while swept == event_upkeep.SWEEP_ROWS:
                 swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)
-            while await access_log.sweep(self._database) == access_log.SWEEP_ROWS:
+            while await access_log.sweep(self._database):
+                pass
+            while await access_chain.seal(self._database):
                 pass
             await self._report()
             await asyncio.sleep(UPKEEP_SECONDS)

@@ -87,6 +87,6 @@ LEFT_OUT: Final = frozenset(
         *("createMember", "changeMember", "removeMember"),
         *("listTeams", "createTeam", "changeTeam", "removeTeam"),
         *("listKeys", "createKey", "changeKey", "revokeKey"),
-        *("showWorkspace", "changeWorkspace", "showModelUsage", "listChanges"),
+        *("showWorkspace", "changeWorkspace", "showModelUsage", "listChanges", "listAccessLog"),
     }
 )

@@ -320,10 +320,10 @@ async def reads(
     call_id: CallId,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, the latest first.")] = 100,
 ) -> Result:
-    """List reads of a call or its audio, over the API or in the console, with the key; also of a deleted call.
+    """List reads and changes of a call, over the API or in the console, with the key; also of a deleted call.
 
     A line counts the reads of a part of the call by a key within an hour. Lines are deleted after a year.
-    Commands on this machine are not listed: they read the database directly.
+    Commands on this machine that read are not listed, except exports of a person: they read the database directly.
     """
     return listing(
         await access_log.list_reads(scope.database, scope.id or core.EVERY_WORKSPACE, call_id, limit),

@@ -35,6 +35,7 @@ WITHOUT_UPDATES = {
     "submissions",
     "admin_changes",
     "erasure_ledger",
+    "read_seals",
     "gold_sets",
     "gold_calls",
 }  # append-only: no updates or deletes
@@ -113,6 +114,8 @@ _FULL = (
     "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
     " VALUES (:workspace, 1, 'call', 'operator', '', sha256('a'))",
+    "INSERT INTO read_seals (workspace_id, sequence, kind, hour, rows, digest, previous, hash)"
+    " VALUES (:workspace, 1, 'hour', now(), 1, sha256('a'), '', sha256('a'))",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
@@ -274,6 +277,8 @@ _INSERTS = (
     "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
     " VALUES (:workspace, 2, 'call', 'operator', '', '')",
+    "INSERT INTO read_seals (workspace_id, sequence, kind, hour, rows, digest, previous, hash)"
+    " VALUES (:workspace, 2, 'hour', now(), 1, sha256('a'), '', sha256('a'))",
     "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",
     "INSERT INTO voiceprint_events (call_pk, who, action) VALUES (:pk, 'me', 'removed')",
     "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"

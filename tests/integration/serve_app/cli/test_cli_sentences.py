@@ -29,7 +29,7 @@ OF_MODELS = {
     "checkpoints fetch",
     "voiceprints calibrate",
 }  # they need models, and say so: likewise
-DATA = {"calls export", "webhooks schema"}  # JSON, for programs
+DATA = {"calls export", "webhooks schema", "access-log export"}  # JSON, for programs
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,9 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("submit", ("call.wav", "--url", "http://127.0.0.1:9/submit")),
         ("checkpoints verify", ("--folder", str(people.parent))),
         ("calls reseal", ()),
+        ("access-log verify", workspace_option),
+        ("export", ("--member", MEMBER, "--output", str(people.with_name("member.zip")), *workspace_option)),
+        ("export", ("--number", "12", "--output", str(people.with_name("number.zip")), *workspace_option)),
         ("calls show", (key,)),
         ("calls answer", (call, "anger", "said", "--comment", "Das war im letzten Satz zu hören", *workspace_option)),
         ("calls answer", (key, "anger", "said", "--comment", "Das war im letzten Satz zu hören", *workspace_option)),
