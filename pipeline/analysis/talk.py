@@ -8,6 +8,7 @@ from pipeline.domain.speech import Role, Transcript, Turn
 from pipeline.language.pack import Pack, pack, straighten
 
 _ENDS = re.compile(r"(?<=[.!?…])\s+")
+_INITIAL = re.compile(r"\b[A-ZÀ-ÖØ-Þ][a-zß-ÿ]+ [A-ZÀ-ÖØ-Þ]\.$")  # John F. Kennedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[S
     for end in _ENDS.finditer(text):
         before = re.split(r"\W+", text[: end.start() - 1].lower())[-1]
         if text[end.start() - 1] == "." and before in short:
+            continue
+        if _INITIAL.search(text[: end.start()]) and text[end.end() : end.end() + 1].isupper():
             continue
         yield Sentence(turn, role, first, end.start(), text[first : end.start()], turn_pack)
         first = end.end()

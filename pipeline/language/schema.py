@@ -13,7 +13,8 @@ REQUIRED: dict[str, str] = {
     """,
     "dates": "weekdays months offsets past from_agreed habit past_before past_after attributive rules times pm",
     "people": """
-        titles not_names determiners places common_endings company_or_place self addressed asked_name
+        titles not_names name_cues particles surnames towns_and_brands
+        determiners places common_endings company_or_place self addressed asked_name
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
         not_here asked_company
@@ -23,8 +24,8 @@ REQUIRED: dict[str, str] = {
     "spelling": "not_letters as_in letters alphabet fillers with without asked repeat",
     "contact": """
         at dot symbols phone not_phone address_unit address_asked address address_shape mail_to mail_stop
-        mail_asides ascii mail confirm deny on_file ours not_theirs not_address mail_roles house_number
-        number_first floors
+        mail_placeholders mail_asides ascii mail confirm deny on_file ours not_theirs not_address mail_roles
+        house_number number_first floors
     """,
     "direction": """
         asks_for follows_up waited right_place gives_help rep_received rep_placed customer_received

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from pipeline.language.pack import Pack
 
 ALIKE = 70  # min. rapidfuzz ratio, 0..100, of a word and its correction
+MIN_ALPHABET_WORDS = 3  # of a spelling alphabet in a row: "Mike" alone is a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ def corrected(items: list[Item], pack: Pack) -> list[Item]:
     for at, item in enumerate(items):
         before = [piece for piece in valid if piece.kind != "pause"][-1:]
         after = [piece for piece in items[at + 1 : at + 3] if piece.kind != "pause"][:1]
-        if item.text in pack.words("numbers", "corrections") and before and after and _alike(before[0], after[0]):
+        if item.text in pack.words("numbers", "corrections") and before and after and alike(before[0], after[0]):
             del valid[valid.index(before[0]) :]
             while valid and valid[-1].kind == "pause":
                 valid.pop()
@@ -30,12 +31,41 @@ def corrected(items: list[Item], pack: Pack) -> list[Item]:
     return valid
 
 
-def _alike(first: Item, second: Item) -> bool:
+def alike(first: Item, second: Item) -> bool:
     from rapidfuzz import fuzz
 
     if first.kind != second.kind or first.kind not in ("word", "letter"):
         return False
     return first.kind == "letter" or fuzz.ratio(first.text, second.text) >= ALIKE
+
+
+def lettered(items: list[Item], pack: Pack) -> list[Item]:
+    """Replace words of a spelling alphabet in a row by their letters: "Mike Alpha double November" is "mann"."""
+    result: list[Item] = []
+    at = 0
+    while at < len(items):
+        letters, end = _alphabet_run(items, at, pack)
+        result += letters if len(letters) >= MIN_ALPHABET_WORDS else items[at:end]
+        at = end
+    return result
+
+
+def _alphabet_run(items: list[Item], at: int, pack: Pack) -> tuple[list[Item], int]:
+    """Return the letters from item `at` on, and the item after the last; without a letter the next item."""
+    alphabet, repeat = pack.words("spelling", "alphabet"), pack.get("numbers", "repeat", {})
+    letters: list[Item] = []
+    times, end = 1, at + 1
+    while at < len(items):
+        item = items[at]
+        if item.text in alphabet:
+            letters.append(Item("letter", item.text[0] * times, item.first, item.last))
+            times, end = 1, at + 1
+        elif item.text in repeat:
+            times = repeat[item.text]
+        elif item.kind != "pause" or not letters:
+            break
+        at += 1
+    return letters, end
 
 
 def spelled(items: list[Item]) -> list[Item]:
