@@ -6,7 +6,10 @@ from typing import Any
 from pipeline.domain.vocabulary import CallOutcome
 
 REQUIRED: dict[str, str] = {
-    "text": "abbreviations stopwords",
+    "text": """
+        abbreviations stopwords openers connecting interjections hesitations before_name before_known_name ordinary
+        also_names
+    """,
     "numbers": """
         units tens compose other not_digits repeat ordinals ordinal_digits hundreds thousand hundreds_join
         corrections fillers plus
@@ -42,7 +45,7 @@ REQUIRED: dict[str, str] = {
         wishes
     """,
     "statistics": "backchannels questions",
-    "summary": "template parties agreed reason voicemail wrong_number removal refused resolved closing",
+    "summary": "template parties agreed reason voicemail wrong_number removal anything_else refused resolved closing",
     "topics": "announcing capitals general",
     "roles": """
         welcome presents_company asks_particulars promises customer introduces introduced addresses titles

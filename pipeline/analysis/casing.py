@@ -1,0 +1,164 @@
+"""Capitals and sentences for transcripts of engines that write neither, so that every step reads the same text."""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from pipeline.domain.speech import Transcript
+from pipeline.language.pack import PARTICLES, Pack, available, pack
+
+MIN_WORDS = 4  # of a transcript that shows how an engine writes
+MAX_CAPITALS = 0.01  # share of words with a capital, except "I", in an uncased transcript
+MAX_NAME_WORDS = 3
+_WORD = re.compile(r"\S+")
+_LETTERS = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
+
+Restored = tuple[str, tuple[int, ...]]
+"""A text, and for each of its characters the place in the original text."""
+
+
+def is_uncased(transcript: Transcript) -> bool:
+    """Return whether the engine writes all words in lower case, or all in upper case."""
+    words = [word.text for turn in transcript.turns for word in turn.words if len(word.text.strip(".,?!")) > 1]
+    words = [word for word in words if word[0].isalpha() and not word.startswith(("I'", "I’"))]
+    capitals = sum(word[0].isupper() for word in words)
+    shouted = sum(word.isupper() for word in words)
+    return len(words) >= MIN_WORDS and (capitals <= MAX_CAPITALS * len(words) or shouted == len(words))
+
+
+def restored(text: str, words: Pack, names: Iterable[str] = ()) -> Restored:
+    """Return the text with sentences and with capitals in names. `names`: of members, contacts and their companies."""
+    lower = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
+    places = list(_WORD.finditer(lower))
+    spoken = [_letters(match.group()) for match in places]
+    begins, pauses = _sentences(lower, places, spoken, words)
+    capitals, ends = _names(lower, places, spoken, words, frozenset(names))
+    result, origin, sentence = "", [], 0
+    for at, match in enumerate(places):
+        word = match.group()
+        is_repeated = at in capitals and at > 0 and spoken[at - 1] == spoken[at]
+        if (word in words.words("text", "hesitations") or is_repeated) and at not in ends and result:
+            continue
+        if result:
+            result, origin = result + " ", [*origin, match.start() - 1]
+        sentence = len(result) if at in begins else sentence
+        if at in begins | capitals or re.fullmatch(r"i(?:'\w+)?", word):
+            word = re.sub(r"(?:^|(?<=-))\w" if at in capitals else r"^\w", lambda letter: letter[0].upper(), word)
+        result, origin = result + word, [*origin, *range(match.start(), match.end())]
+        if word[-1].isalnum() and (at + 1 == len(places) or at + 1 in begins):
+            sign = "?" if words.matches("statistics", "questions", result[sentence:]) else "."
+        else:
+            sign = "," if word[-1].isalnum() and at in ends | pauses else ""
+        result, origin = result + sign, [*origin, *([match.end() - 1] * len(sign))]
+    return result, tuple(origin)
+
+
+def _letters(word: str) -> str:
+    """Return the word without signs; "" for a contraction, which is no name: "i'd", "j'ai"."""
+    letters = _LETTERS.match(word)
+    plain = letters[0] if letters else ""
+    return "" if re.search(r"'(?:d|ll|m|ve|re|t|s)$|^(?:[jlcmtsn]|qu)'", plain) else plain
+
+
+def _sentences(text: str, places: list[re.Match[str]], spoken: list[str], words: Pack) -> tuple[set[int], set[int]]:
+    """Return the words that begin a sentence, and those with a pause after them: "yes", "hello".
+
+    A sentence begins after a full stop, and with a phrase that begins one unless a small word is before it.
+    """
+    starts = {match.start() for pattern in words.patterns("text", "openers") for match in pattern.finditer(text)}
+    begins, pauses = {0}, set()
+    for at in range(1, len(places)):
+        if places[at - 1].group()[-1] in ".?!…":
+            begins.add(at)
+        elif places[at].start() in starts and spoken[at - 1] in words.words("text", "interjections"):
+            pauses.add(at - 1)
+        elif places[at].start() in starts and spoken[at - 1] not in words.words("text", "connecting"):
+            begins.add(at)
+    return begins, pauses
+
+
+def _names(
+    text: str, places: list[re.Match[str]], spoken: list[str], words: Pack, names: frozenset[str]
+) -> tuple[set[int], set[int]]:
+    """Return the words with a capital, and the last words of names after which a pause is read."""
+    at_place = {match.start(): at for at, match in enumerate(places)}
+    known_words = _ordinary(words.language, True)
+    capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - known_words}
+    for name in names:
+        for match in re.finditer(rf"\b{re.escape(name.lower())}\b", text):
+            if match.start() in at_place and (" " in name or name.lower() not in known_words):
+                first = at_place[match.start()]
+                capitals |= set(range(first, first + len(name.split())))
+    ends = set()
+    for first, is_certain in _cues(text, at_place, words):
+        last = _end_of_name(spoken, first, is_certain or first in capitals, words)
+        if last > first:
+            capitals |= {at for at in range(first, last) if spoken[at] not in PARTICLES}
+            ends.add(last - 1)
+    capitals |= _firms(spoken, words)
+    after = _after_names(words.language)
+    return capitals, {at for at in ends if at + 1 >= len(spoken) or spoken[at + 1] not in after}
+
+
+def _firms(spoken: list[str], words: Pack) -> set[int]:
+    """Return the words of kinds of business and of the names before them: "Harper Valley National Bank"."""
+    kinds, ordinary = words.words("people", "business"), _ordinary(words.language, False)
+    result: set[int] = set()
+    for at, word in enumerate(spoken):
+        first = at
+        while first > 0 and at - first < MAX_NAME_WORDS and spoken[first - 1] and spoken[first - 1] not in ordinary:
+            first -= 1
+        if word in kinds and first < at:
+            result |= set(range(first, at + 1))
+    return result
+
+
+def _cues(text: str, at_place: dict[int, int], words: Pack) -> Iterator[tuple[int, bool]]:
+    """Yield the words after "my name is" (certainly a name) and after "this is" (only if it is a first name)."""
+    for key in ("before_name", "before_known_name"):
+        for pattern in words.patterns("text", key):
+            for match in pattern.finditer(text):
+                if match.end() in at_place:
+                    yield at_place[match.end()], key == "before_name"
+
+
+def _end_of_name(spoken: list[str], first: int, is_certain: bool, words: Pack) -> int:
+    """Return the word after the name that begins at `first`; `first` if it is none."""
+    if not is_certain and spoken[first] not in _first_names(None):
+        return first
+    ordinary, at = _ordinary(words.language, False), first
+    while at < len(spoken) and at - first < MAX_NAME_WORDS + 2 and spoken[at]:
+        is_particle = spoken[at] in PARTICLES and first < at < len(spoken) - 1 and spoken[at + 1] not in ordinary
+        if spoken[at] in ordinary and at > first and not is_particle:
+            break
+        at += 1
+    return first if at <= first + 1 and spoken[first] in words.words("text", "stopwords") else at
+
+
+@cache
+def _first_names(language: str | None) -> frozenset[str]:
+    """Return the first names of a language, or of all."""
+    packs = [pack(language)] if language else [pack(code) for code in available()]
+    return frozenset().union(*(words.words("people", key) for words in packs for key in ("female_names", "male_names")))
+
+
+@cache
+def _after_names(language: str | None) -> frozenset[str]:
+    """Return the first words of what follows a name without a pause: "speaking", "from"."""
+    phrases = (*pack(language).get("people", "after_name", ()), *pack(language).words("people", "company_after"))
+    return frozenset(phrase.split()[0] for phrase in phrases)
+
+
+@cache
+def _ordinary(language: str | None, with_names: bool) -> frozenset[str]:
+    """Return the words of a language that are no names; `with_names`: and those that are both ("will", "grace")."""
+    lists = (
+        ("text", "stopwords"), ("text", "connecting"), ("people", "not_names"), ("people", "determiners"),
+        ("statistics", "backchannels"), ("tasks", "action"), ("tasks", "idle"), ("tasks", "with_date"),
+        ("tone", "polite"), ("tone", "negative"), ("tone", "trouble"), ("tone", "intensifiers"),
+        ("tone", "negations"), ("text", "ordinary"),
+    )  # fmt: skip
+    words = pack(language)
+    plain = frozenset().union(*(words.words(section, key) for section, key in lists), words.numbers, words.offsets)
+    plain |= _after_names(language)
+    return plain | words.words("text", "also_names") if with_names else plain - words.months.keys()
