@@ -10,7 +10,9 @@ from pipeline.language.pack import PARTICLES, Pack, available, pack
 MIN_WORDS = 4  # of a transcript that shows how an engine writes
 MAX_CAPITALS = 0.01  # share of words with a capital, except "I", in an uncased transcript
 MAX_NAME_WORDS = 3
+MAX_GREETING_WORDS = 4  # with a name, before what they introduce: "hello, Ana Ruiz, I'm calling"
 _WORD = re.compile(r"\S+")
+_INITIALS = r"(?:^|(?<=-)|(?<=^[od]')|(?<=^mc)(?=\w{3}))\w"  # O'Brien, McDonald, Jean-Luc
 _LETTERS = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 
 Restored = tuple[str, tuple[int, ...]]
@@ -26,13 +28,16 @@ def is_uncased(transcript: Transcript) -> bool:
     return len(words) >= MIN_WORDS and (capitals <= MAX_CAPITALS * len(words) or shouted == len(words))
 
 
-def restored(text: str, words: Pack, names: Iterable[str] = ()) -> Restored:
-    """Return the text with sentences and with capitals in names. `names`: of members, contacts and their companies."""
+def restored(text: str, words: Pack, names: Iterable[str] = (), is_answer: bool = False) -> Restored:
+    """Return the text with sentences and with capitals in names.
+
+    `names`: of members, contacts and their companies; `is_answer`: to a question for a name.
+    """
     lower = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
     places = list(_WORD.finditer(lower))
     spoken = [_letters(match.group()) for match in places]
     begins, pauses = _sentences(lower, places, spoken, words)
-    capitals, ends = _names(lower, places, spoken, words, frozenset(names))
+    capitals, ends = _names(lower, places, spoken, words, frozenset(names), is_answer)
     result, origin, sentence = "", [], 0
     for at, match in enumerate(places):
         word = match.group()
@@ -43,10 +48,13 @@ def restored(text: str, words: Pack, names: Iterable[str] = ()) -> Restored:
             result, origin = result + " ", [*origin, match.start() - 1]
         sentence = len(result) if at in begins else sentence
         if at in begins | capitals or re.fullmatch(r"i(?:'\w+)?", word):
-            word = re.sub(r"(?:^|(?<=-))\w" if at in capitals else r"^\w", lambda letter: letter[0].upper(), word)
+            word = re.sub(_INITIALS if at in capitals else r"^\w", lambda letter: letter[0].upper(), word)
         result, origin = result + word, [*origin, *range(match.start(), match.end())]
-        if word[-1].isalnum() and (at + 1 == len(places) or at + 1 in begins):
-            sign = "?" if words.matches("statistics", "questions", result[sentence:]) else "."
+        spoken_sentence = result[sentence:]
+        is_greeting = at in ends and spoken_sentence.count(" ") < MAX_GREETING_WORDS and at + 1 < len(places)
+        if word[-1].isalnum() and (at + 1 == len(places) or at + 1 in begins) and not is_greeting:
+            asks = words.matches("statistics", "questions", spoken_sentence)
+            sign = "?" if asks or words.matches("text", "asking", spoken_sentence) else "."
         else:
             sign = "," if word[-1].isalnum() and at in ends | pauses else ""
         result, origin = result + sign, [*origin, *([match.end() - 1] * len(sign))]
@@ -54,10 +62,10 @@ def restored(text: str, words: Pack, names: Iterable[str] = ()) -> Restored:
 
 
 def _letters(word: str) -> str:
-    """Return the word without signs; "" for a contraction, which is no name: "i'd", "j'ai"."""
+    """Return the word without signs; "" for what is no name: "i'd", "j'ai", "p-e-double-l"."""
     letters = _LETTERS.match(word)
     plain = letters[0] if letters else ""
-    return "" if re.search(r"'(?:d|ll|m|ve|re|t|s)$|^(?:[jlcmtsn]|qu)'", plain) else plain
+    return "" if re.search(r"'(?:d|ll|m|ve|re|t|s)$|^(?:[jlcmtsn]|qu)'|\b\w-", plain) else plain
 
 
 def _sentences(text: str, places: list[re.Match[str]], spoken: list[str], words: Pack) -> tuple[set[int], set[int]]:
@@ -78,24 +86,37 @@ def _sentences(text: str, places: list[re.Match[str]], spoken: list[str], words:
 
 
 def _names(
-    text: str, places: list[re.Match[str]], spoken: list[str], words: Pack, names: frozenset[str]
+    text: str,
+    places: list[re.Match[str]],
+    spoken: list[str],
+    words: Pack,
+    names: frozenset[str],
+    is_answer: bool,
 ) -> tuple[set[int], set[int]]:
     """Return the words with a capital, and the last words of names after which a pause is read."""
     at_place = {match.start(): at for at, match in enumerate(places)}
     known_words = _ordinary(words.language, True)
+    ordinary = _ordinary(words.language, False) | words.months.keys()
     capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - known_words}
-    for name in names:
+    ends: set[int] = set()
+    for name in sorted(names, key=len):
         for match in re.finditer(rf"\b{re.escape(name.lower())}\b", text):
-            if match.start() in at_place and (" " in name or name.lower() not in known_words):
+            if match.start() in at_place and (" " in name or name.lower() not in ordinary):
                 first = at_place[match.start()]
                 capitals |= set(range(first, first + len(name.split())))
-    ends = set()
-    for first, is_certain in _cues(text, at_place, words):
+                ends.add(first + len(name.split()) - 1)
+                if first and spoken[first - 1] and spoken[first - 1] not in known_words | _first_names(None):
+                    ends.add(first - 1)  # "Elektro Brandt, Berg, guten Tag"
+    answers = (at for at, word in enumerate(spoken) if word and word not in ordinary)
+    answer = [(at, is_answer) for at in answers if is_answer or len(spoken) <= MAX_NAME_WORDS][:1]
+    for first, is_certain in (*_cues(text, at_place, words), *answer):
         last = _end_of_name(spoken, first, is_certain or first in capitals, words)
         if last > first:
+            ends -= set(range(first, last))
             capitals |= {at for at in range(first, last) if spoken[at] not in PARTICLES}
             ends.add(last - 1)
-    capitals |= _firms(spoken, words)
+    named = {spoken[at] for at in capitals} - known_words
+    capitals |= {at for at, word in enumerate(spoken) if word in named} | _firms(spoken, words)
     after = _after_names(words.language)
     return capitals, {at for at in ends if at + 1 >= len(spoken) or spoken[at + 1] not in after}
 
@@ -110,6 +131,8 @@ def _firms(spoken: list[str], words: Pack) -> set[int]:
             first -= 1
         if word in kinds and first < at:
             result |= set(range(first, at + 1))
+        if word in kinds and at + 1 < len(spoken) and spoken[at + 1] and spoken[at + 1] not in ordinary:
+            result |= {at, at + 1}  # Kanzlei Hartung
     return result
 
 
@@ -127,8 +150,12 @@ def _end_of_name(spoken: list[str], first: int, is_certain: bool, words: Pack) -
     if not is_certain and spoken[first] not in _first_names(None):
         return first
     ordinary, at = _ordinary(words.language, False), first
-    while at < len(spoken) and at - first < MAX_NAME_WORDS + 2 and spoken[at]:
-        is_particle = spoken[at] in PARTICLES and first < at < len(spoken) - 1 and spoken[at + 1] not in ordinary
+    by_title = first > 0 and spoken[first - 1] in words.words("people", "titles")
+    by_title = by_title and bool(words.get("people", "answers_by_surname"))
+    is_last_name = by_title and spoken[first] not in _first_names(None) | PARTICLES
+    while at < len(spoken) and not (is_last_name and at > first) and at - first < MAX_NAME_WORDS + 2 and spoken[at]:
+        last_name = next((word for word in spoken[at:] if word not in PARTICLES), "")
+        is_particle = at > first and spoken[at] in PARTICLES and last_name not in ordinary | {""}
         if spoken[at] in ordinary and at > first and not is_particle:
             break
         at += 1
@@ -160,5 +187,6 @@ def _ordinary(language: str | None, with_names: bool) -> frozenset[str]:
     )  # fmt: skip
     words = pack(language)
     plain = frozenset().union(*(words.words(section, key) for section, key in lists), words.numbers, words.offsets)
-    plain |= _after_names(language)
+    plain |= _after_names(language) | words.words("contact", "dot") | words.words("contact", "at")
+    plain |= words.get("contact", "symbols", {}).keys() | words.words("people", "titles")
     return plain | words.words("text", "also_names") if with_names else plain - words.months.keys()

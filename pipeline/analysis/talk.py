@@ -97,7 +97,10 @@ def read(material: Material, machines: bool = False) -> Turns:
     if turns is None:
         role_of, whole = roles(transcript), pack(transcript.language)
         names = _names(material) if is_uncased(transcript) else None
-        turns = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole, names) for turn in transcript.turns)
+        spoken: list[SpokenTurn] = []
+        for turn in transcript.turns:
+            spoken.append(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole, names, spoken[-1:]))
+        turns = tuple(spoken)
         _last[:] = [(transcript, turns)]
     return turns if machines else tuple(turn for turn in turns if not turn.turn.machine)
 
@@ -111,13 +114,14 @@ def _names(material: Material) -> frozenset[str]:
     return frozenset(whole | aliases | companies | {part for name in whole for part in name.split() if len(part) > 2})
 
 
-def _said(turn: Turn, role: Role, whole: Pack, names: frozenset[str] | None) -> SpokenTurn:
+def _said(turn: Turn, role: Role, whole: Pack, names: frozenset[str] | None, before: list[SpokenTurn]) -> SpokenTurn:
     """Return the turn; with `names` its text has no capitals, which are restored."""
     own_pack = pack(turn.language)
     turn_pack = own_pack if own_pack.known else whole
     text, origin = straighten(turn.text), None
     if names is not None and turn_pack.known:
-        text, origin = restored(text, turn_pack, names)
+        is_answer = any(asking.pack.matches("people", "asked_name", asking.text) for asking in before)
+        text, origin = restored(text, turn_pack, names, is_answer)
     sentences = tuple(_sentences(turn, role, text, turn_pack, origin))
     return SpokenTurn(turn, role, text, sentences, turn_pack, origin)
 

@@ -7,8 +7,8 @@ from pipeline.domain.vocabulary import CallOutcome
 
 REQUIRED: dict[str, str] = {
     "text": """
-        abbreviations stopwords openers connecting interjections hesitations before_name before_known_name ordinary
-        also_names
+        abbreviations stopwords openers connecting asking interjections hesitations before_name before_known_name
+        ordinary also_names
     """,
     "numbers": """
         units tens compose other not_digits repeat ordinals ordinal_digits hundreds thousand hundreds_join

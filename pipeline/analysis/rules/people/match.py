@@ -141,7 +141,7 @@ def _of_number(contacts: list[Contact], party: Party) -> dict[str, Any]:
     fitting = _most_similar(contacts, party, LIKE_NAME)
     if len(fitting) == 1:
         return _result("matched", fitting[0], fitting, "number and name", 0.97)
-    if len(contacts) == 1 and likeness(party.name, contacts[0].name, party.language) >= MIN_SHARED_NAME:
+    if len(contacts) == 1 and not _is_another(party, contacts[0]):
         return _result("matched", contacts[0], contacts, "number", 0.8)
     return _result("ambiguous", None, contacts, "the number is known under another name", None)
 
@@ -154,7 +154,15 @@ def _most_similar(contacts: Iterable[Contact], party: Party, min_likeness: float
 
 
 def _is_another(party: Party, contact: Contact) -> bool:
-    return party.name is not None and likeness(party.name, contact.name, party.language) < MIN_SHARED_NAME
+    """Return whether the name is another person's, perhaps of the family: May Chen is not Li Chen."""
+    if party.name is None:
+        return False
+    spoken, stored = (words_of(bare(folded(name))) for name in (party.name, contact.name or ""))
+    both_whole = len(spoken) > 1 and len(stored) > 1 and min(len(spoken[0]), len(stored[0])) > 1
+    other_first = (
+        both_whole and spoken[0] not in stored and _part(spoken[0], stored[0], party.language) < MIN_SHARED_NAME
+    )
+    return other_first or likeness(party.name, contact.name, party.language) < MIN_SHARED_NAME
 
 
 def _by_name(party: Party, roster: Roster) -> dict[str, Any] | None:

@@ -308,7 +308,7 @@ def _remarked(name: str, turns: Turns) -> str:
 def _with_remark(name: str, remark: Remark, words: list[str], language: str | None) -> str:
     """Apply a remark to the last part of the name that is among the nearby words."""
     parts = name.split()
-    if not remark.without and remark.times == 1 and any(remark.letters in part.lower() for part in parts):
+    if not remark.without and any(remark.letters * remark.times in part.lower() for part in parts):
         return name  # the name has this spelling already: "Karine Bouchard, avec un K"
     for at in range(len(parts) - 1, -1, -1):
         near = any(alike(parts[at], word, language) for word in words if word)

@@ -44,7 +44,8 @@ def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = F
     if plural and len(word) > 1:  # two Ts, dos eles
         word = re.sub(r"'?s$", "", word)
         word = letters.get(word, word)
-    single = len(word) == 1 and word.isalpha() and word not in pack.words("spelling", "not_letters")
+    is_word = word in pack.words("spelling", "not_letters") and not tokens[at].group().isupper()
+    single = len(word) == 1 and word.isalpha() and not is_word
     return (word, 1) if single else ("", 0)
 
 
@@ -163,7 +164,7 @@ def rewritten(name: str, remark: Remark) -> str:
 def _doubled(lower: str, letter: str) -> str:
     if letter * 2 in lower:
         return lower
-    return re.sub(rf"dt|{letter}" if letter == "t" else letter, letter * 2, lower, count=1)
+    return re.sub(rf"dt|(?<!^){letter}" if letter == "t" else rf"(?<!^){letter}", letter * 2, lower, count=1)
 
 
 def _unconfused(lower: str, letter: str) -> str:
