@@ -1,7 +1,7 @@
 """Capitals and sentences for transcripts of engines that write neither, so that every step reads the same text."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 
 from pipeline.domain.speech import Transcript
@@ -15,6 +15,8 @@ _WORD = re.compile(r"\S+")
 _INITIALS = r"(?:^|(?<=-)|(?<=^[od]')|(?<=^mc)(?=\w{3}))\w"  # O'Brien, McDonald, Jean-Luc
 _LETTERS = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 
+Names = dict[str, list[tuple[str, ...]]]
+"""Names in lower case by their first word, each as its words."""
 Restored = tuple[str, tuple[int, ...]]
 """A text, and for each of its characters the place in the original text."""
 
@@ -28,7 +30,7 @@ def is_uncased(transcript: Transcript) -> bool:
     return len(words) >= MIN_WORDS and (capitals <= MAX_CAPITALS * len(words) or shouted == len(words))
 
 
-def restored(text: str, words: Pack, names: Iterable[str] = (), is_answer: bool = False) -> Restored:
+def restored(text: str, words: Pack, names: Names | None = None, is_answer: bool = False) -> Restored:
     """Return the text with sentences and with capitals in names.
 
     `names`: of members, contacts and their companies; `is_answer`: to a question for a name.
@@ -37,28 +39,40 @@ def restored(text: str, words: Pack, names: Iterable[str] = (), is_answer: bool 
     places = list(_WORD.finditer(lower))
     spoken = [_letters(match.group()) for match in places]
     begins, pauses = _sentences(lower, places, spoken, words)
-    capitals, ends = _names(lower, places, spoken, words, frozenset(names), is_answer)
-    result, origin, sentence = "", [], 0
+    at_place = {match.start(): at for at, match in enumerate(places)}
+    cues = [(at_place[place], is_certain) for place, is_certain in _cues(lower, words) if place in at_place]
+    capitals, ends = _names(spoken, words, names or {}, cues, is_answer)
+    result, sentence = "", 0
+    origin: list[int] = []
     for at, match in enumerate(places):
         word = match.group()
         is_repeated = at in capitals and at > 0 and spoken[at - 1] == spoken[at]
         if (word in words.words("text", "hesitations") or is_repeated) and at not in ends and result:
             continue
-        if result:
-            result, origin = result + " ", [*origin, match.start() - 1]
-        sentence = len(result) if at in begins else sentence
         if at in begins | capitals or re.fullmatch(r"i(?:'\w+)?", word):
             word = re.sub(_INITIALS if at in capitals else r"^\w", lambda letter: letter[0].upper(), word)
-        result, origin = result + word, [*origin, *range(match.start(), match.end())]
-        spoken_sentence = result[sentence:]
-        is_greeting = at in ends and spoken_sentence.count(" ") < MAX_GREETING_WORDS and at + 1 < len(places)
-        if word[-1].isalnum() and (at + 1 == len(places) or at + 1 in begins) and not is_greeting:
-            asks = words.matches("statistics", "questions", spoken_sentence)
-            sign = "?" if asks or words.matches("text", "asking", spoken_sentence) else "."
-        else:
-            sign = "," if word[-1].isalnum() and at in ends | pauses else ""
-        result, origin = result + sign, [*origin, *([match.end() - 1] * len(sign))]
+        space = " " if result else ""
+        sentence = len(result + space) if at in begins else sentence
+        is_last = at + 1 == len(places) or (at + 1 in begins and not _is_greeting(result[sentence:], at in ends))
+        sign = _sign((result + space + word)[sentence:], is_last, at in ends | pauses, words)
+        result += space + word + sign
+        origin += [match.start() - 1] * len(space) + [*range(match.start(), match.end())]
+        origin += [match.end() - 1] * len(sign)
     return result, tuple(origin)
+
+
+def _is_greeting(sentence: str, ends_name: bool) -> bool:
+    """Return whether a name in a few words is a pause before what it introduces: "hello, Ana Ruiz, I'm calling"."""
+    return ends_name and sentence.count(" ") < MAX_GREETING_WORDS - 1
+
+
+def _sign(sentence: str, is_last: bool, is_pause: bool, words: Pack) -> str:
+    if not sentence[-1].isalnum():
+        return ""
+    if is_last:
+        asks = (("statistics", "questions"), ("text", "asking"))
+        return "?" if any(words.matches(section, key, sentence) for section, key in asks) else "."
+    return "," if is_pause else ""
 
 
 def _letters(word: str) -> str:
@@ -86,39 +100,46 @@ def _sentences(text: str, places: list[re.Match[str]], spoken: list[str], words:
 
 
 def _names(
-    text: str,
-    places: list[re.Match[str]],
-    spoken: list[str],
-    words: Pack,
-    names: frozenset[str],
-    is_answer: bool,
+    spoken: list[str], words: Pack, names: Names, cues: list[tuple[int, bool]], is_answer: bool
 ) -> tuple[set[int], set[int]]:
     """Return the words with a capital, and the last words of names after which a pause is read."""
-    at_place = {match.start(): at for at, match in enumerate(places)}
-    known_words = _ordinary(words.language, True)
-    ordinary = _ordinary(words.language, False) | words.months.keys()
-    capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - known_words}
+    plain, ordinary = _ordinary(words.language, True), _ordinary(words.language, False) | words.months.keys()
+    capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - plain}
     ends: set[int] = set()
-    for name in sorted(names, key=len):
-        for match in re.finditer(rf"\b{re.escape(name.lower())}\b", text):
-            if match.start() in at_place and (" " in name or name.lower() not in ordinary):
-                first = at_place[match.start()]
-                capitals |= set(range(first, first + len(name.split())))
-                ends.add(first + len(name.split()) - 1)
-                if first and spoken[first - 1] and spoken[first - 1] not in known_words | _first_names(None):
-                    ends.add(first - 1)  # "Elektro Brandt, Berg, guten Tag"
+    for first, last in _of_roster(spoken, names, ordinary):
+        capitals |= set(range(first, last))
+        ends.add(last - 1)
+        if first and spoken[first - 1] and spoken[first - 1] not in plain | _first_names(None):
+            ends.add(first - 1)  # "Elektro Brandt, Berg, guten Tag"
     answers = (at for at, word in enumerate(spoken) if word and word not in ordinary)
-    answer = [(at, is_answer) for at in answers if is_answer or len(spoken) <= MAX_NAME_WORDS][:1]
-    for first, is_certain in (*_cues(text, at_place, words), *answer):
+    cues += [(at, is_answer) for at in answers if is_answer or len(spoken) <= MAX_NAME_WORDS][:1]
+    for first, is_certain in cues:
         last = _end_of_name(spoken, first, is_certain or first in capitals, words)
         if last > first:
-            ends -= set(range(first, last))
+            ends = ends - set(range(first, last)) | {last - 1}
             capitals |= {at for at in range(first, last) if spoken[at] not in PARTICLES}
-            ends.add(last - 1)
-    named = {spoken[at] for at in capitals} - known_words
+    named = {spoken[at] for at in capitals} - plain
     capitals |= {at for at, word in enumerate(spoken) if word in named} | _firms(spoken, words)
     after = _after_names(words.language)
     return capitals, {at for at in ends if at + 1 >= len(spoken) or spoken[at + 1] not in after}
+
+
+def by_first_word(names: Iterable[str]) -> Names:
+    """Return names as they are looked up in a text, the longest last."""
+    result: Names = {}
+    for name in sorted(names, key=len):
+        parts = tuple(name.lower().split())
+        if parts:
+            result.setdefault(parts[0], []).append(parts)
+    return result
+
+
+def _of_roster(spoken: list[str], names: Names, ordinary: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Yield first and last place of names of the roster; a single word that means something else is none."""
+    for at, word in enumerate(spoken):
+        for parts in names.get(word, ()):
+            if tuple(spoken[at : at + len(parts)]) == parts and (len(parts) > 1 or word not in ordinary):
+                yield at, at + len(parts)
 
 
 def _firms(spoken: list[str], words: Pack) -> set[int]:
@@ -136,13 +157,11 @@ def _firms(spoken: list[str], words: Pack) -> set[int]:
     return result
 
 
-def _cues(text: str, at_place: dict[int, int], words: Pack) -> Iterator[tuple[int, bool]]:
-    """Yield the words after "my name is" (certainly a name) and after "this is" (only if it is a first name)."""
+def _cues(text: str, words: Pack) -> Iterator[tuple[int, bool]]:
+    """Yield the places after "my name is" (certainly a name) and after "this is" (only if it is a first name)."""
     for key in ("before_name", "before_known_name"):
         for pattern in words.patterns("text", key):
-            for match in pattern.finditer(text):
-                if match.end() in at_place:
-                    yield at_place[match.end()], key == "before_name"
+            yield from ((match.end(), key == "before_name") for match in pattern.finditer(text))
 
 
 def _end_of_name(spoken: list[str], first: int, is_certain: bool, words: Pack) -> int:
@@ -186,7 +205,8 @@ def _ordinary(language: str | None, with_names: bool) -> frozenset[str]:
         ("tone", "negations"), ("text", "ordinary"),
     )  # fmt: skip
     words = pack(language)
-    plain = frozenset().union(*(words.words(section, key) for section, key in lists), words.numbers, words.offsets)
+    plain: frozenset[str] = frozenset(words.numbers.keys() | words.offsets.keys())
+    plain = plain.union(*(words.words(section, key) for section, key in lists))
     plain |= _after_names(language) | words.words("contact", "dot") | words.words("contact", "at")
     plain |= words.get("contact", "symbols", {}).keys() | words.words("people", "titles")
     return plain | words.words("text", "also_names") if with_names else plain - words.months.keys()

@@ -2,7 +2,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.casing import is_uncased, restored
+from pipeline.analysis.casing import Names, by_first_word, is_uncased, restored
 from pipeline.analysis.evidence import quote
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.speech import Role, Transcript, Turn
@@ -105,16 +105,17 @@ def read(material: Material, machines: bool = False) -> Turns:
     return turns if machines else tuple(turn for turn in turns if not turn.turn.machine)
 
 
-def _names(material: Material) -> frozenset[str]:
+def _names(material: Material) -> Names:
     """Return the names of members and contacts, whole and in part, and the companies of contacts."""
-    people = [*material.roster.members, *material.roster.contacts]
-    whole = {person.name for person in people if person.name}
-    aliases = {alias for member in material.roster.members for alias in member.aliases}
-    companies = {contact.company for contact in material.roster.contacts if contact.company}
-    return frozenset(whole | aliases | companies | {part for name in whole for part in name.split() if len(part) > 2})
+    members, contacts = material.roster.members, material.roster.contacts
+    whole = [*(member.name for member in members), *(contact.name for contact in contacts if contact.name)]
+    aliases = (alias for member in members for alias in member.aliases)
+    companies = (contact.company for contact in contacts if contact.company)
+    parts = (part for name in whole for part in name.split() if len(part) > 2)
+    return by_first_word({*whole, *aliases, *companies, *parts})
 
 
-def _said(turn: Turn, role: Role, whole: Pack, names: frozenset[str] | None, before: list[SpokenTurn]) -> SpokenTurn:
+def _said(turn: Turn, role: Role, whole: Pack, names: Names | None, before: list[SpokenTurn]) -> SpokenTurn:
     """Return the turn; with `names` its text has no capitals, which are restored."""
     own_pack = pack(turn.language)
     turn_pack = own_pack if own_pack.known else whole
