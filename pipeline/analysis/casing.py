@@ -118,8 +118,8 @@ def _names(
         if last > first:
             ends = ends - set(range(first, last)) | {last - 1}
             capitals |= {at for at in range(first, last) if spoken[at] not in PARTICLES}
-    named = {spoken[at] for at in capitals} - plain
-    capitals |= {at for at, word in enumerate(spoken) if word in named} | _firms(spoken, words)
+    same_words = {spoken[at] for at in capitals} - plain
+    capitals |= {at for at, word in enumerate(spoken) if word in same_words} | _firms(spoken, words)
     after = _after_names(words.language)
     return capitals, {at for at in ends if at + 1 >= len(spoken) or spoken[at + 1] not in after}
 
