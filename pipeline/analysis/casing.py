@@ -1,6 +1,7 @@
 """Capitals and sentences for transcripts of engines that write neither, so that every step reads the same text."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 
@@ -23,11 +24,11 @@ Restored = tuple[str, tuple[int, ...]]
 
 def is_uncased(transcript: Transcript) -> bool:
     """Return whether the engine writes all words in lower case, or all in upper case."""
-    words = [word.text for turn in transcript.turns for word in turn.words if len(word.text.strip(".,?!")) > 1]
-    words = [word for word in words if word[0].isalpha() and not word.startswith(("I'", "I’"))]
+    spoken = (word.text for turn in transcript.turns for word in turn.words)
+    words = [word for word in spoken if word[0].isalpha() and not re.match(r"I\b", word)]
     capitals = sum(word[0].isupper() for word in words)
-    shouted = sum(word.isupper() for word in words)
-    return len(words) >= MIN_WORDS and (capitals <= MAX_CAPITALS * len(words) or shouted == len(words))
+    shouts = all(word.isupper() for word in words)
+    return len(words) >= MIN_WORDS and (capitals <= MAX_CAPITALS * len(words) or shouts)
 
 
 def restored(text: str, words: Pack, names: Names | None = None, is_answer: bool = False) -> Restored:
@@ -126,11 +127,9 @@ def _names(
 
 def by_first_word(names: Iterable[str]) -> Names:
     """Return names as they are looked up in a text, the longest last."""
-    result: Names = {}
-    for name in sorted(names, key=len):
-        parts = tuple(name.lower().split())
-        if parts:
-            result.setdefault(parts[0], []).append(parts)
+    result: Names = defaultdict(list)
+    for parts in (tuple(name.lower().split()) for name in sorted(names, key=len) if name.strip()):
+        result[parts[0]].append(parts)
     return result
 
 

@@ -215,18 +215,8 @@ def titles() -> frozenset[str]:
 
 
 @cache
-def surnames() -> frozenset[str]:
-    """Return the last names of all languages that have a particle, without it, without accents: "silva"."""
-    return _folded_words("surnames")
-
-
-@cache
-def towns_and_brands() -> frozenset[str]:
-    """Return names of towns and companies of all languages, without accents: what "de" and "von" also precede."""
-    return _folded_words("towns_and_brands")
-
-
-def _folded_words(key: str) -> frozenset[str]:
+def of_all(key: str) -> frozenset[str]:
+    """Return a list of `people` in all languages, without accents: "surnames" that have a particle."""
     words = " ".join(word for language in available() for word in pack(language).words("people", key))
     return frozenset(re.sub(r"[\u0300-\u036f]", "", unicodedata.normalize("NFKD", words.replace("ß", "ss"))).split())
 

@@ -7,17 +7,7 @@ from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
-from pipeline.language.pack import (
-    NAME,
-    PARTICLES,
-    PROPER,
-    WHOLE_NAME,
-    Pack,
-    straighten,
-    surnames,
-    titles,
-    towns_and_brands,
-)
+from pipeline.language.pack import NAME, PARTICLES, PROPER, WHOLE_NAME, Pack, of_all, straighten, titles
 
 MAX_PATTERNS = 64  # cached, one per language and list of names
 _CALLING: dict[tuple[str | None, tuple[str, ...]], re.Pattern[str]] = {}
@@ -218,9 +208,13 @@ def _is_last_name(parts: list[str], first: int, last: int, words: Pack) -> bool:
         return True
     kinds = {folded(kind) for kind in words.words("people", "business") | words.words("people", "places")}
     endings = tuple(words.get("people", "common_endings", ()))
-    if after[0] in surnames():
+    if after[0] in of_all("surnames"):
         return True
-    if not kinds.isdisjoint(after) or after[0] in towns_and_brands() or (endings and after[0].endswith(endings)):
+    if (
+        not kinds.isdisjoint(after)
+        or after[0] in of_all("towns_and_brands")
+        or (endings and after[0].endswith(endings))
+    ):
         return False
     before = parts[:first]
     if particle in ("y", "e", "et"):
