@@ -107,10 +107,11 @@ def _names(
     plain, ordinary = _ordinary(words.language, True), _ordinary(words.language, False) | words.months.keys()
     capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - plain}
     ends: set[int] = set()
+    together = plain | _first_names(None) | words.words("people", "business")
     for first, last in _of_roster(spoken, names, ordinary):
         capitals |= set(range(first, last))
-        ends.add(last - 1)
-        if first and spoken[first - 1] and spoken[first - 1] not in plain | _first_names(None):
+        ends = ends - set(range(first, last)) | {last - 1}
+        if first and spoken[first - 1] and spoken[first - 1] not in together:
             ends.add(first - 1)  # "Elektro Brandt, Berg, guten Tag"
     answers = (at for at, word in enumerate(spoken) if word and word not in ordinary)
     cues += [(at, is_answer) for at in answers if is_answer or len(spoken) <= MAX_NAME_WORDS][:1]
