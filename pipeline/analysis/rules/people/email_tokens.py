@@ -3,7 +3,6 @@ from dataclasses import dataclass
 from pipeline.language.pack import Pack
 
 ALIKE = 70  # min. rapidfuzz ratio, 0..100, of a word and its correction
-MIN_ALPHABET_WORDS = 3  # of a spelling alphabet in a row: "Mike" alone is a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +36,6 @@ def alike(first: Item, second: Item) -> bool:
     if first.kind != second.kind or first.kind not in ("word", "letter"):
         return False
     return first.kind == "letter" or fuzz.ratio(first.text, second.text) >= ALIKE
-
-
-def lettered(items: list[Item], pack: Pack) -> list[Item]:
-    """Replace words of a spelling alphabet in a row by their letters: "Mike Alpha double November" is "mann"."""
-    result: list[Item] = []
-    at = 0
-    while at < len(items):
-        letters, end = _alphabet_run(items, at, pack)
-        result += letters if len(letters) >= MIN_ALPHABET_WORDS else items[at:end]
-        at = end
-    return result
-
-
-def _alphabet_run(items: list[Item], at: int, pack: Pack) -> tuple[list[Item], int]:
-    """Return the letters from item `at` on, and the item after the last; without a letter the next item."""
-    alphabet, repeat = pack.words("spelling", "alphabet"), pack.get("numbers", "repeat", {})
-    letters: list[Item] = []
-    times, end = 1, at + 1
-    while at < len(items):
-        item = items[at]
-        if item.text in alphabet:
-            letters.append(Item("letter", item.text[0] * times, item.first, item.last))
-            times, end = 1, at + 1
-        elif item.text in repeat:
-            times = repeat[item.text]
-        elif item.kind != "pause" or not letters:
-            break
-        at += 1
-    return letters, end
 
 
 def spelled(items: list[Item]) -> list[Item]:

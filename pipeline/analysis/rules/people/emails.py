@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 
 from pipeline.analysis.rules.numbers import TOKEN, TextMatch, number_at
-from pipeline.analysis.rules.people.email_tokens import Item, alike, corrected, lettered, spelled
+from pipeline.analysis.rules.people.email_tokens import Item, alike, corrected, spelled
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.rules.people.spelling import letter_at
+from pipeline.analysis.rules.people.spelling import MIN_LETTERS, alphabet_run, letter_at
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
@@ -40,18 +40,15 @@ def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
     if pack.get("contact", "at") and _hint(pack.language).search(plain):
         for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks preserve the places
             plain = _blanked(plain, pattern)
-        items = tuple(spelled(lettered(corrected(list(_items(plain, pack)), pack), pack)))
+        items = tuple(spelled(corrected(list(_items(plain, pack)), pack)))
         for at, item in enumerate(items):
             address = _around(items, at, pack) if item.kind == "at" else None
             if address and not any(address.first < other.last and other.first < address.last for other in addresses):
                 addresses.append(address)
-    valid = (address for address in addresses if not _is_placeholder(address.text, pack))
-    yield from sorted(valid, key=lambda address: address.first)
-
-
-def _is_placeholder(address: str, pack: Pack) -> bool:
-    """Return whether it describes an address instead of spelling it: firstname.lastname@gmail.com."""
-    return not pack.words("contact", "mail_placeholders").isdisjoint(re.split(r"[@._+-]", address.rpartition(".")[0]))
+    described = pack.words("contact", "mail_placeholders")  # "first name dot last name"
+    for address in sorted(addresses, key=lambda address: address.first):
+        if described.isdisjoint(re.split(r"[@._+-]", address.text.rpartition(".")[0])):
+            yield address
 
 
 def _blanked(text: str, aside: re.Pattern[str]) -> str:
@@ -87,6 +84,9 @@ def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[
     letter, length = letter_at(tokens, at, pack)
     if letter:
         return "letter", letter, length
+    letters, end = alphabet_run(tokens, at, pack)
+    if len(letters) >= MIN_LETTERS:
+        return "letter", letters, end - at
     figure, length = number_at(tokens, at, pack)
     return ("figure", figure, length) if figure else ("word", word, 1)
 

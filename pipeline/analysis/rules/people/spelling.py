@@ -91,19 +91,20 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
             at += 1
         else:
             break
-    return (word, end) if len(word) >= MIN_LETTERS else _alphabet_run(tokens, start, pack)
+    return (word, end) if len(word) >= MIN_LETTERS else alphabet_run(tokens, start, pack)
 
 
-def _alphabet_run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
-    """Return a run of three or more words of a spelling alphabet: Sierra, Mike, India."""
-    alphabet, word, end = pack.words("spelling", "alphabet"), "", at
+def alphabet_run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
+    """Return a run of words of a spelling alphabet: "Sierra, Mike, double November". Two of them may be a name."""
+    alphabet, repeat = pack.words("spelling", "alphabet"), pack.get("numbers", "repeat", {})
+    word, end, times = "", at, 1
     while at < len(tokens):
         token = tokens[at].group().lower()
         if token in alphabet:
-            word, at = word + token[0], at + 1
+            word, at, times = word + token[0] * times, at + 1, 1
             end = at
-        elif word and token in _SEPARATORS:
-            at += 1
+        elif token in repeat or (word and token in _SEPARATORS):
+            at, times = at + 1, repeat.get(token, times)
         else:
             break
     return word, end
