@@ -5,8 +5,6 @@ from functools import lru_cache
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 from uuid import UUID, uuid4, uuid5
 
-import phonenumbers
-
 SIGNING_PARAMETERS: tuple[str, ...] = (
     "X-Amz-*",
     "X-Goog-*",
@@ -62,27 +60,6 @@ def _signing(parameters: tuple[str, ...]) -> Callable[[str], re.Match[str] | Non
     if not parameters:
         return lambda _: None
     return re.compile("|".join(translate(parameter.lower()) for parameter in parameters)).match
-
-
-@lru_cache(maxsize=4096)
-def e164(number: str, default_country: str | None) -> str | None:
-    """Return the number in E.164, or None for anything else ("anonymous", a short extension, a SIP user name).
-
-    `default_country` (ISO 3166 alpha-2) applies to national numbers, which must be valid there; a number with + need
-    only be possible. An extension is left out, as E.164 has none.
-    """
-    text = number.strip()
-    if text.lower().startswith(("sip:", "sips:", "tel:")):
-        text = text.partition(":")[2].partition("@")[0].partition(";")[0]
-    try:
-        parsed = phonenumbers.parse(text, default_country)
-    except phonenumbers.NumberParseException:
-        return None
-    international = text.startswith(("+", "＋"))
-    # "12" could be a short German number but is far more likely an extension.
-    if not (phonenumbers.is_possible_number(parsed) if international else phonenumbers.is_valid_number(parsed)):
-        return None
-    return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 
 def new_id(workspace_id: UUID, idempotency_key: UUID | None = None) -> UUID:

@@ -4,9 +4,10 @@ from datetime import UTC
 from typing import Any
 from uuid import UUID, uuid4
 
-from db.core.identity import e164, recording_identity
+from db.core.identity import recording_identity
 from db.secrets.recording_urls import UrlSealer, in_body
 from pipeline.domain.call import FIELDS, CallState, Sender, Submission
+from pipeline.domain.telephone import e164
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, UnknownTeam
 
 UNSEALED = UrlSealer()  # without a key: stores URLs as they are

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
-from db.core.identity import e164
 from db.core.pages import Page, Place, aware, gather
 from db.core.rows import has_number, read
 from db.core.tables import (
@@ -35,6 +34,7 @@ from db.search.hits import Hit, Offload
 from db.search.scores import FAILED, ScorecardScore
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact
+from pipeline.domain.telephone import e164
 
 MAX_CHANGES = 2_000  # per query
 MAX_CALLS_WITH_HITS = 50  # on a page; an hour of talk takes 20 ms to search

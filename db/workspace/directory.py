@@ -16,12 +16,12 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import IntegrityError
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
-from db.core.identity import e164
 from db.core.rows import filter_by, read
 from db.core.tables import contacts, members, teams, voice_centroids, workspaces
 from db.workspace.admin_log import Actor, Changing, NotInDirectory, changing
 from pipeline.domain.insight import Contact
 from pipeline.domain.summaries import SummaryTemplate
+from pipeline.domain.telephone import e164
 
 _TEMPLATE = TypeAdapter(SummaryTemplate)
 log = logging.getLogger(__name__)

@@ -2,17 +2,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.analysis.casing import Names, by_first_word, is_uncased, restored
 from pipeline.analysis.evidence import quote
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.speech import Role, Transcript, Turn
 from pipeline.language.pack import Pack, pack, straighten
 
 _ENDS = re.compile(r"(?<=[.!?…])\s+")
+_INITIAL = re.compile(r"\b[A-ZÀ-ÖØ-Þ][a-zß-ÿ]+ [A-ZÀ-ÖØ-Þ]\.$")  # John F. Kennedy
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Part of a turn; `first`..`last` are its characters in `turn.text`, `text` has straight apostrophes."""
+    """Part of a turn; `first`..`last` are its characters in the turn as read, with straight apostrophes."""
 
     turn: Turn
     role: Role
@@ -20,26 +22,37 @@ class Sentence:
     last: int
     text: str
     pack: Pack
+    origin: tuple[int, ...] | None = None  # of each character of the turn as read, if it is not as transcribed
 
     def evidence(self, span: tuple[int, int] | None = None) -> Evidence:
         """Return the sentence, or the characters `span` of it, as evidence."""
         first, last = span or (0, len(self.text))
-        return quote(self.turn, self.first + first, self.first + last)
+        return quote(self.turn, *_transcribed(self.origin, self.first + first, self.first + last))
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """The first and last character in `turn.text`."""
+        return _transcribed(self.origin, self.first, self.last)
 
     @property
     def verbatim(self) -> str:
-        return self.turn.text[self.first : self.last]
+        return self.turn.text[slice(*self.places)]
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """A turn with its role, its sentences and its language pack."""
+    """A turn with its role, its sentences and its language pack; `text` as read (`casing`)."""
 
     turn: Turn
     role: Role
     text: str
     sentences: tuple[Sentence, ...]
     pack: Pack
+    origin: tuple[int, ...] | None = None
+
+    def evidence(self, first: int, last: int) -> Evidence:
+        """Return characters of `text` as evidence."""
+        return quote(self.turn, *_transcribed(self.origin, first, last))
 
     def searches(self, section: str, key: str) -> Iterator[tuple[Sentence, re.Match[str]]]:
         """Yield the first match of each pattern of the pack's list in each sentence."""
@@ -60,6 +73,13 @@ class SpokenTurn:
 Turns = tuple[SpokenTurn, ...]
 
 
+def _transcribed(origin: tuple[int, ...] | None, first: int, last: int) -> tuple[int, int]:
+    """Return the places of characters of the turn as read in the turn as transcribed."""
+    if not origin or last <= first:
+        return first, last
+    return origin[first], origin[last - 1] + 1
+
+
 def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}
 
@@ -76,29 +96,52 @@ def read(material: Material, machines: bool = False) -> Turns:
     turns = next((turns for last, turns in _last[:] if last is transcript), None)  # equality is as slow as reading
     if turns is None:
         role_of, whole = roles(transcript), pack(transcript.language)
-        turns = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
+        names = _names(material) if is_uncased(transcript) else None
+        spoken: list[SpokenTurn] = []
+        for turn in transcript.turns:
+            spoken.append(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole, names, spoken[-1:]))
+        turns = tuple(spoken)
         _last[:] = [(transcript, turns)]
     return turns if machines else tuple(turn for turn in turns if not turn.turn.machine)
 
 
-def _said(turn: Turn, role: Role, whole: Pack) -> SpokenTurn:
+def _names(material: Material) -> Names:
+    """Return the names of members and contacts, whole and in part, and the companies of contacts."""
+    members, contacts = material.roster.members, material.roster.contacts
+    whole = [*(member.name for member in members), *(contact.name for contact in contacts if contact.name)]
+    aliases = (alias for member in members for alias in member.aliases)
+    companies = (contact.company for contact in contacts if contact.company)
+    parts = (part for name in whole for part in name.split() if len(part) > 2)
+    return by_first_word({*whole, *aliases, *companies, *parts})
+
+
+def _said(turn: Turn, role: Role, whole: Pack, names: Names | None, before: list[SpokenTurn]) -> SpokenTurn:
+    """Return the turn; with `names` its text has no capitals, which are restored."""
     own_pack = pack(turn.language)
     turn_pack = own_pack if own_pack.known else whole
-    text = straighten(turn.text)
-    return SpokenTurn(turn, role, text, tuple(_sentences(turn, role, text, turn_pack)), turn_pack)
+    text, origin = straighten(turn.text), None
+    if names is not None and turn_pack.known:
+        is_answer = any(asking.pack.matches("people", "asked_name", asking.text) for asking in before)
+        text, origin = restored(text, turn_pack, names, is_answer)
+    sentences = tuple(_sentences(turn, role, text, turn_pack, origin))
+    return SpokenTurn(turn, role, text, sentences, turn_pack, origin)
 
 
-def _sentences(turn: Turn, role: Role, text: str, turn_pack: Pack) -> Iterator[Sentence]:
+def _sentences(
+    turn: Turn, role: Role, text: str, turn_pack: Pack, origin: tuple[int, ...] | None
+) -> Iterator[Sentence]:
     first = 0
     short = turn_pack.words("text", "abbreviations")
     for end in _ENDS.finditer(text):
         before = re.split(r"\W+", text[: end.start() - 1].lower())[-1]
         if text[end.start() - 1] == "." and before in short:
             continue
-        yield Sentence(turn, role, first, end.start(), text[first : end.start()], turn_pack)
+        if _INITIAL.search(text[: end.start()]) and text[end.end() : end.end() + 1].isupper():
+            continue
+        yield Sentence(turn, role, first, end.start(), text[first : end.start()], turn_pack, origin)
         first = end.end()
     if first < len(text):
-        yield Sentence(turn, role, first, len(text), text[first:], turn_pack)
+        yield Sentence(turn, role, first, len(text), text[first:], turn_pack, origin)
 
 
 def other(role: Role) -> str | None:

@@ -5,6 +5,7 @@ A language without a pack gets an empty one: its patterns match nothing, and the
 
 import re
 import tomllib
+import unicodedata
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -14,12 +15,24 @@ from pipeline.language.schema import LanguagePackInvalid, faults
 
 FOLDER = Path(__file__).parent / "packs"
 
-_PROPER = r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+)"
-_PARTICLE = r"(?:(?:van der|van den|van de|van|di|da|dos|bin|ben|ter|ten) )?"  # they mean nothing else
-_NAME = rf"(?P<name>(?-i:{_PROPER}(?: {_PARTICLE}{_PROPER}){{0,2}}))"
+PROPER = r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+)"
+_PARTICLES = (
+    "van der|van den|van de|van 't|van|von und zu|von der|von dem|von den|von|vom|zu|zur|zum|de las|de los|de la|"
+    "de|del|della|dalla|di|da|do|dos|das|du|des|la|le|los|y|e|et|bin|ibn|bint|ben|abu|al|el|ter|ten|te|af|av|st\\."
+)
+PARTICLES = frozenset(re.split(r"[| ]", _PARTICLES))
+"""Words of all languages that may be inside a last name; `people.particles` of a pack have a meaning of their own."""
+_PARTICLE = rf"(?:(?i:{_PARTICLES}) |d')"
+_MORE = rf"(?: (?:[A-ZÀ-ÖØ-Þ]\.? )?(?!{_PARTICLE}){PROPER})"  # perhaps with an initial
+_GROUP = rf"(?: {_PARTICLE}{PROPER}(?: {PROPER}){{0,2}})"
+NAME = rf"{PROPER}{_MORE}{{0,2}}{_GROUP}{{0,2}}"
+WHOLE_NAME = rf"{PROPER}(?:{_MORE}{{1,2}}{_GROUP}{{0,2}}|{_GROUP}{{1,2}})"
+"""One to three words, and at least two; more after particles: "Ana Luz de la Torre Gil"."""
+_NAME = rf"(?P<name>(?-i:{NAME}))"
+_TITLED_NAME = rf"(?P<name>(?-i:(?(title){_PARTICLE}?){NAME}))"
 JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|do|da|dos|das|&|and|und|y|et|e)"
 """Small words inside the names of companies, of all languages."""
-_COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: {JOINT})* {_PROPER}){{0,3}}))"
+_COMPANY = rf"(?P<company>(?-i:{PROPER}(?:(?: {JOINT})* {PROPER}){{0,3}}))"
 
 
 @dataclass(frozen=True)
@@ -104,7 +117,7 @@ class Pack:
         ordinal = _alternatives(self.ordinals)
         return {
             "name": _NAME,
-            "titled": rf"(?:(?P<title>{titles})\.? )?{_NAME}",
+            "titled": rf"(?:(?P<title>{titles})\.? )?{_TITLED_NAME}",
             "company": _COMPANY,
             "weekday": rf"(?P<weekday>{_alternatives(self.weekdays)})s?",
             "month": rf"(?P<month>{_alternatives(self.months)})",
@@ -199,6 +212,13 @@ def pack(language: str | None) -> Pack:
 def titles() -> frozenset[str]:
     """Return the titles of all languages: a person keeps a foreign title in any language."""
     return frozenset().union(*(pack(language).words("people", "titles") for language in available()))
+
+
+@cache
+def of_all(key: str) -> frozenset[str]:
+    """Return a list of `people` in all languages, without accents: "surnames" that have a particle."""
+    words = " ".join(word for language in available() for word in pack(language).words("people", key))
+    return frozenset(re.sub(r"[\u0300-\u036f]", "", unicodedata.normalize("NFKD", words.replace("ß", "ss"))).split())
 
 
 def straighten(text: str) -> str:

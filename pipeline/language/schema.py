@@ -6,14 +6,18 @@ from typing import Any
 from pipeline.domain.vocabulary import CallOutcome
 
 REQUIRED: dict[str, str] = {
-    "text": "abbreviations stopwords",
+    "text": """
+        abbreviations stopwords openers connecting asking interjections hesitations before_name before_known_name
+        ordinary also_names
+    """,
     "numbers": """
         units tens compose other not_digits repeat ordinals ordinal_digits hundreds thousand hundreds_join
         corrections fillers plus
     """,
     "dates": "weekdays months offsets past from_agreed habit past_before past_after attributive rules times pm",
     "people": """
-        titles not_names determiners places common_endings company_or_place self addressed asked_name
+        titles not_names name_cues particles surnames towns_and_brands
+        determiners places common_endings company_or_place self addressed asked_name
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
         not_here asked_company
@@ -23,8 +27,8 @@ REQUIRED: dict[str, str] = {
     "spelling": "not_letters as_in letters alphabet fillers with without asked repeat",
     "contact": """
         at dot symbols phone not_phone address_unit address_asked address address_shape mail_to mail_stop
-        mail_asides ascii mail confirm deny on_file ours not_theirs not_address mail_roles house_number
-        number_first floors
+        mail_placeholders mail_asides ascii mail confirm deny on_file ours not_theirs not_address mail_roles
+        house_number number_first floors
     """,
     "direction": """
         asks_for follows_up waited right_place gives_help rep_received rep_placed customer_received
@@ -41,7 +45,7 @@ REQUIRED: dict[str, str] = {
         wishes
     """,
     "statistics": "backchannels questions",
-    "summary": "template parties agreed reason voicemail wrong_number removal refused resolved closing",
+    "summary": "template parties agreed reason voicemail wrong_number removal anything_else refused resolved closing",
     "topics": "announcing capitals general",
     "roles": """
         welcome presents_company asks_particulars promises customer introduces introduced addresses titles

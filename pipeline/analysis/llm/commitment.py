@@ -106,7 +106,7 @@ class Commitments:
         turn = self._turns[at]
         first = turn.turn.text.find(evidence.quote)
         last = first + len(evidence.quote)
-        return [sentence for sentence in turn.sentences if sentence.first < last and first < sentence.last]
+        return [sentence for sentence in turn.sentences if sentence.places[0] < last and first < sentence.places[1]]
 
     def _probabilities(self, sentence: Sentence) -> dict[str, float]:
         return self._sentences.get((sentence.turn.index, sentence.first), {})

@@ -11,6 +11,7 @@ from pipeline.language.pack import pack as pack_of
 MAX_PHRASE_TOKENS = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
 MAX_CORRECTED = 4  # digits before a correction that it can replace
 MIN_PHONE_DIGITS = 7  # of a run that may be a telephone number
+MAX_PHONE_DIGITS = 15  # ITU-T E.164; a longer run is several numbers, or one that is repeated
 _BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # characters in and before a written number
 _TENS = frozenset(["30", "40", "50", "60", "90"])  # of a country's code
 TOKEN = re.compile(r"[\w']+|[^\w\s]")
@@ -95,9 +96,44 @@ def _find_digit_runs(text: str, pack: Pack, min_digits: int) -> Iterator[TextMat
     at = 0
     while at < len(tokens):
         run = _run(tokens, at, pack)
-        if len(run.digits) >= min_digits:
-            yield TextMatch(run.digits, tokens[at].start(), tokens[run.end - 1].end())
+        for pieces in _numbers(run.pieces, run.plus) if len(run.digits) >= min_digits else ():
+            opens = pieces[0] is run.pieces[0]  # the sign is before the first number
+            digits = (run.plus if opens else "") + "".join(piece.digits for piece in pieces)
+            first = at if opens else pieces[0].first
+            yield TextMatch(digits, tokens[first].start(), tokens[pieces[-1].end - 1].end())
         at = max(run.end, at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Digits of one phrase, from token `first` to before token `end`, and the sign before them."""
+
+    digits: str
+    first: int
+    end: int
+    pause: str
+
+
+def _numbers(pieces: list[_Piece], plus: str) -> list[list[_Piece]]:
+    """Return the numbers of a run: it is cut where one is repeated, and at a pause if it is too long for one."""
+    cuts: dict[int, tuple[str, str]] = {}
+    for at in range(1, len(pieces)):
+        before, after = ("".join(piece.digits for piece in part) for part in (pieces[:at], pieces[at:]))
+        if min(len(before), len(after)) >= MIN_PHONE_DIGITS:
+            cuts[at] = before, after
+    repeated = [at for at, (before, after) in cuts.items() if _is_repeated(before, after, pieces[at].pause)]
+    pauses = [at for at, (before, _) in cuts.items() if pieces[at].pause and len(before) <= MAX_PHONE_DIGITS]
+    stops = [at for at in pauses if pieces[at].pause == "."]
+    if sum(len(piece.digits) for piece in pieces) <= MAX_PHONE_DIGITS:
+        pauses, stops = [], [] if plus else stops
+    even = sorted(pauses, key=lambda at: abs(len(cuts[at][0]) - len(cuts[at][1])))
+    cut = next(iter(repeated or stops or even), None)
+    return [pieces] if cut is None else [pieces[:cut], *_numbers(pieces[cut:], "")]
+
+
+def _is_repeated(before: str, after: str, pause: str) -> bool:
+    """Return whether a number is said again, perhaps without its prefix after a pause."""
+    return after.startswith(before) or (bool(pause) and before[-MIN_PHONE_DIGITS:] == after[-MIN_PHONE_DIGITS:])
 
 
 @dataclass(slots=True)
@@ -110,6 +146,7 @@ class _Run:
     corrects: bool = False  # the next group does
     correcting: bool = False  # the last group does
     one_by_one: bool = False  # ... digit by digit
+    pieces: list[_Piece] = field(default_factory=list)
 
     @property
     def digits(self) -> str:
@@ -133,6 +170,7 @@ class _Run:
             before = "".join(self.groups)
             over = _corrected_digits(before, last) if self.one_by_one else len(last)
             self.groups = [last if len(last) >= MIN_PHONE_DIGITS else before[:-over] + last]
+            self.pieces = [_Piece(self.groups[0], self.pieces[0].first, self.end, "")]
         self.correcting = self.one_by_one = False
 
 
@@ -152,7 +190,7 @@ def _corrected_digits(before: str, corrected: str) -> int:
 
 def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
     """Return the run from token `at` on; its `end` is the token after its last."""
-    run, repeat, pause = _Run(at), 1, True
+    run, repeat, pause, sign = _Run(at), 1, True, ""
     repeats = pack.get("numbers", "repeat", {})
     while at < len(tokens):
         word = tokens[at].group().lower()
@@ -161,7 +199,8 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
             if run.plus and not run.groups and spoken in _TENS:
                 spoken, length = _with_unit(tokens, at, spoken, length, pack)
             run.add(spoken * repeat, pause)
-            at, repeat, pause = at + length, 1, False
+            run.pieces.append(_Piece(spoken * repeat, at, at + length, sign))
+            at, repeat, pause, sign = at + length, 1, False, ""
             run.end = at
         elif word in repeats:
             repeat, at = repeats[word], at + 1
@@ -169,6 +208,7 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
             skipped, pauses = _skipped(run, tokens, at, pack)
             if not skipped:
                 break
+            sign = "." if "." in (sign, word) else "," if pauses else sign
             at, pause = at + skipped, pause or pauses
     run.settle()
     return run
@@ -188,6 +228,8 @@ def _skipped(run: _Run, tokens: list[re.Match[str]], at: int, pack: Pack) -> tup
             return 0, False
         run.plus = run.plus if word == "(" else "+"
         return 1, False
+    if word == "+" and len(run.digits) >= MIN_PHONE_DIGITS:
+        return 0, False  # the next number
     if word in _BETWEEN:
         return 1, word in ",.…"
     if corrects := _phrase_at(tokens, at, pack.words("numbers", "corrections")):

@@ -9,6 +9,7 @@ from pipeline.analysis.rules.people.match import Party, match, same_company, sam
 from pipeline.analysis.rules.people.names import completed
 from pipeline.analysis.talk import Turns, read
 from pipeline.domain.insight import Contact, Finding, Material
+from pipeline.domain.telephone import e164
 from pipeline.language.pack import missing
 
 FIELDS = ("name", "company", "email", "phone", "address")
@@ -108,29 +109,12 @@ def other_numbers(material: Material) -> tuple[tuple[str, ...], str | None]:
     return ((material.call.to_number,), "to") if material.outgoing else ((material.call.from_number,), "from")
 
 
-def e164(raw: str, region: str | None) -> str | None:
-    """Return the number in E.164 (+ and digits); None if it is invalid, or national without a region."""
-    import phonenumbers
-
-    try:
-        number = phonenumbers.parse(raw, region)
-    except phonenumbers.NumberParseException:
-        return None
-    if not phonenumbers.is_possible_number(number):
-        return None
-    return str(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164))
-
-
 def _region_of(material: Material) -> str | None:
     """Return the country of the call's own numbers, if they are in E.164 and agree: callers give national numbers."""
     import phonenumbers
 
-    regions = set()
-    for raw in (material.call.from_number, material.call.to_number):
-        try:
-            regions.add(phonenumbers.region_code_for_number(phonenumbers.parse(raw, None)))
-        except phonenumbers.NumberParseException:
-            continue
+    numbers = (e164(raw, None) for raw in (material.call.from_number, material.call.to_number))
+    regions = {phonenumbers.region_code_for_number(phonenumbers.parse(number)) for number in numbers if number}
     regions.discard(None)
     return regions.pop() if len(regions) == 1 else None
 

@@ -21,7 +21,7 @@ def corrected(items: list[Item], pack: Pack) -> list[Item]:
     for at, item in enumerate(items):
         before = [piece for piece in valid if piece.kind != "pause"][-1:]
         after = [piece for piece in items[at + 1 : at + 3] if piece.kind != "pause"][:1]
-        if item.text in pack.words("numbers", "corrections") and before and after and _alike(before[0], after[0]):
+        if item.text in pack.words("numbers", "corrections") and before and after and alike(before[0], after[0]):
             del valid[valid.index(before[0]) :]
             while valid and valid[-1].kind == "pause":
                 valid.pop()
@@ -30,7 +30,7 @@ def corrected(items: list[Item], pack: Pack) -> list[Item]:
     return valid
 
 
-def _alike(first: Item, second: Item) -> bool:
+def alike(first: Item, second: Item) -> bool:
     from rapidfuzz import fuzz
 
     if first.kind != second.kind or first.kind not in ("word", "letter"):

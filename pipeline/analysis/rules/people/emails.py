@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 
 from pipeline.analysis.rules.numbers import TOKEN, TextMatch, number_at
-from pipeline.analysis.rules.people.email_tokens import Item, corrected, spelled
+from pipeline.analysis.rules.people.email_tokens import Item, alike, corrected, spelled
 from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.rules.people.spelling import letter_at
+from pipeline.analysis.rules.people.spelling import MIN_LETTERS, alphabet_run, letter_at
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
@@ -45,7 +45,10 @@ def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
             address = _around(items, at, pack) if item.kind == "at" else None
             if address and not any(address.first < other.last and other.first < address.last for other in addresses):
                 addresses.append(address)
-    yield from sorted(addresses, key=lambda address: address.first)
+    described = pack.words("contact", "mail_placeholders")  # "first name dot last name"
+    for address in sorted(addresses, key=lambda address: address.first):
+        if described.isdisjoint(re.split(r"[@._+-]", address.text.rpartition(".")[0])):
+            yield address
 
 
 def _blanked(text: str, aside: re.Pattern[str]) -> str:
@@ -81,6 +84,9 @@ def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[
     letter, length = letter_at(tokens, at, pack)
     if letter:
         return "letter", letter, length
+    letters, end = alphabet_run(tokens, at, pack)
+    if len(letters) >= MIN_LETTERS:
+        return "letter", letters, end - at
     figure, length = number_at(tokens, at, pack)
     return ("figure", figure, length) if figure else ("word", word, 1)
 
@@ -121,11 +127,65 @@ def _sentence_ends(text: str, first: int, last: int, pack: Pack) -> bool:
 
 
 def _around(items: tuple[Item, ...], at: int, pack: Pack) -> TextMatch | None:
-    local, domain = _local(items, _first_at(items, at, pack), pack), _domain(items, at)
+    local, domain = _local(items, _first_at(items, at, pack), pack), _domain(items, at, pack)
     if not local or not domain or (domain[0].text in pack.words("text", "stopwords") and domain[1].kind == "dot"):
         return None  # "look at the dot"
+    local, domain, last = _with_correction(local, domain, items, pack)
     address = _ascii(_text(local) + "@" + _text(domain), pack)
-    return TextMatch(address, local[0].first, domain[-1].last) if _ADDRESS.fullmatch(address) else None
+    return TextMatch(address, local[0].first, last) if _ADDRESS.fullmatch(address) else None
+
+
+@cache
+def _correcting(language: str | None) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the phrases that begin a correction, and the words that may follow in it before what is correct."""
+    pack = pack_of(language)
+    phrases = pack.words("numbers", "corrections")
+    words = {word for phrase in phrases for word in phrase.split()}
+    return phrases, frozenset(words) | pack.words("text", "stopwords") | pack.words("contact", "mail_stop")
+
+
+def _after_correction(items: tuple[Item, ...], place: int, pack: Pack) -> int | None:
+    """Return the place of what a correction at `place` (pauses count) states instead; None if there is none."""
+    phrases, words = _correcting(pack.language)
+    while place < len(items) and items[place].kind in ("pause", "end"):
+        place += 1
+    spoken = [item.text for item in items[place : place + 3]]
+    if not any(" ".join(spoken[:length]) in phrases for length in (1, 2, 3)):
+        return None
+    while place < len(items) and (
+        items[place].kind in ("pause", "end") or items[place].text.partition("'")[0] in words
+    ):
+        if items[place].kind == "at":
+            break
+        place += 1
+    return place if place < len(items) else None
+
+
+def _with_correction(
+    local: list[Item], domain: list[Item], items: tuple[Item, ...], pack: Pack
+) -> tuple[list[Item], list[Item], int]:
+    """Apply what corrects an address after it: "..., no wait, at yahoo dot co dot uk", "no, dot net", "no, lara"."""
+    unchanged = local, domain, domain[-1].last
+    place = _after_correction(items, _at_character(items, domain[-1].last), pack)
+    if place is None:
+        return unchanged
+    item = items[place]
+    if item.kind == "dot":
+        ending = [piece for piece in items[place + 1 : place + 2] if piece.kind == "word"]
+        return (local, [domain[0], item, *ending], ending[-1].last) if ending else unchanged
+    after = _domain(items, place - (item.kind != "at"), pack)
+    last = after[-1].last if after else item.last
+    follows = items[_at_character(items, last) :][:1]
+    if any(piece.kind in ("at", "joint", "dot") for piece in follows):
+        return unchanged  # another address, as a whole
+    if after:
+        return local, after, last
+    return ([item], domain, last) if len(local) == 1 and alike(local[0], item) else unchanged
+
+
+def _at_character(items: tuple[Item, ...], last: int) -> int:
+    """Return the place of the first item from this character on."""
+    return next((place for place, item in enumerate(items) if item.first >= last), len(items))
 
 
 def _first_at(items: tuple[Item, ...], at: int, pack: Pack) -> int:
@@ -143,7 +203,7 @@ def _first_at(items: tuple[Item, ...], at: int, pack: Pack) -> int:
 
 def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
     """Return the items before the "at", back to a word of the sentence around it."""
-    stop = pack.words("text", "stopwords") | pack.words("contact", "mail_stop")
+    stop = _correcting(pack.language)[1]
     taken: list[Item] = []
     while at > 0:
         at -= 1
@@ -188,12 +248,14 @@ def _last_of_sentence(taken: list[Item]) -> list[Item]:
     return taken
 
 
-def _domain(items: tuple[Item, ...], at: int) -> list[Item]:
-    """Return the items after the "at", to the end of the last label after a dot."""
+def _domain(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
+    """Return the items after the "at", to the end of the last label after a dot; without a label that is corrected."""
     taken: list[Item] = []
     words = 0  # since the last dot
     for place in range(at + 1, len(items)):
         item = _word_after_dot(items[place], taken)
+        if item.kind == "pause" and not _dotted(taken) and (valid := _after_correction(items, place, pack)):
+            return _domain(items, valid - (items[valid].kind != "at"), pack)
         if item.kind == "pause":
             if _pause_ends_domain(items, place, taken):
                 break

@@ -3,7 +3,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.analysis.evidence import quote
 from pipeline.analysis.rules.numbers import MIN_PHONE_DIGITS, digit_runs
 from pipeline.analysis.rules.people.addresses import address_of
 from pipeline.analysis.rules.people.companies import company_of, known_companies
@@ -74,7 +73,7 @@ class _Dictation:
         """Return the evidence in the turn that contains most of it."""
         best = max(self.turns, key=lambda item: min(last, item[0] + len(item[1].text)) - max(first, item[0]))
         start, turn = best
-        return quote(turn.turn, max(0, first - start), min(len(turn.text), last - start))
+        return turn.evidence(max(0, first - start), min(len(turn.text), last - start))
 
 
 def _dictations(turns: Turns) -> Iterator[_Dictation]:

@@ -7,10 +7,8 @@ from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
-from pipeline.language.pack import Pack, straighten, titles
+from pipeline.language.pack import NAME, PARTICLES, PROPER, WHOLE_NAME, Pack, of_all, straighten, titles
 
-_ARTICLES = frozenset({"Le", "La", "De", "Du", "El", "Von", "Van"})  # capitalized, they begin a last name
-_PROPER = r"[A-ZÀ-ÖØ-Þ][\w'-]+"
 MAX_PATTERNS = 64  # cached, one per language and list of names
 _CALLING: dict[tuple[str | None, tuple[str, ...]], re.Pattern[str]] = {}
 _FIRST = r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+(?:-[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+)*"  # Jean-Philippe, not R-O-U-deux
@@ -72,18 +70,40 @@ def _names_by(turn: SpokenTurn, key: str) -> Iterator[SpokenName]:
 
 def _clean(match: re.Match[str], sentence: Sentence) -> SpokenName | None:
     titled = bool(match.groupdict().get("title"))
-    name = trimmed(match["name"], sentence.pack, titled)
+    name = trimmed(match["name"], sentence.pack, titled, sentence.pack.matches("people", "name_cues", match.group()))
     name = name and _behind_firm(name, sentence.pack)
     if not name or (not titled and not plausible(name, match["name"], sentence.pack)):
         return None
     if name not in match["name"]:  # "Moore's Yard": no person's name
         return None
+    if _is_possessive(match, name, sentence):
+        return None
     first = match.start("name") + match["name"].index(name)
+    name += _second_surname(name, sentence.text[first + len(name) :])
     last, full = first + len(name), name
-    if titled and first == match.start("name") and len(name.split()) == 1 + (name.split()[0] in _ARTICLES):
+    if titled and first == match.start("name") and len(words_of(name)) == 1:
         first = match.start("title")
         full = sentence.text[first:last]
     return SpokenName(name, full, sentence.evidence((first, last)), sentence.turn.index, sentence.pack.language)
+
+
+def _second_surname(name: str, after: str) -> str:
+    """Return the fourth word of a name with two first names: "Luis Fernando Pérez Gil"."""
+    parts = name.split()
+    follows = re.match(rf" {PROPER}(?![\w'-])", after)
+    return follows[0] if follows and len(parts) == 3 and listed(parts[0]) and listed(parts[1]) else ""
+
+
+def _is_possessive(match: re.Match[str], name: str, sentence: Sentence) -> bool:
+    """Return whether it names the owner of something: "this is Mark's wife"."""
+    after = match.string[match.start("name") + match["name"].index(name) + len(name) :]
+    here = straighten("|".join(sentence.pack.get("people", "after_name", ()))) or "(?!)"
+    return bool(re.match(rf"'s (?!(?:{here})\b)[^\W\d_]", after))
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name without particles: "von der Leyen" is one."""
+    return [word for word in name.split() if word.lower() not in PARTICLES] or name.split()
 
 
 def _behind_firm(name: str, words: Pack) -> str:
@@ -108,44 +128,98 @@ def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
 def plausible(name: str, source: str, words: Pack) -> bool:
     """Return whether `name`, from the capitalized words `source`, may be a person's: not "Die Lieferung"."""
     before = source[: source.index(name)].lower().split() if name in source else []
-    after = {word for part in name.lower().split() for word in (part, part.replace("-", " "))}
+    after = {word for part in words_of(name.lower()) for word in (part, part.replace("-", " "))}
     kinds = words.words("people", "business") | words.words("people", "places")
     if _holds_figure(name, words) or after & (kinds | words.numbers.keys()):
         return False
     if len(after) > 1 and name.split(maxsplit=1)[0].lower() in words.words("people", "wishing"):
         return False  # "Happy Halloween"
-    if any(word.lower() in words.words("text", "stopwords") for word in name.split()[1:-1] if word not in _ARTICLES):
+    if any(word.lower() in words.words("text", "stopwords") for word in words_of(name)[1:-1]):
         return False  # "Trick Or Treat"
     if not words.words("people", "determiners").isdisjoint((*before, name.split(maxsplit=1)[0].lower())):
         return False
     if any(words.matches("contact", key, f"{name}?") for key in ("mail", "phone", "address_asked")):
         return False
     endings = tuple(words.get("people", "common_endings", ()))
-    return len(after) > 1 or not endings or not name.lower().endswith(endings) or listed(name)
+    is_listed = listed(name) or name.lower() in words.weekdays
+    return len(after) > 1 or not endings or not name.lower().endswith(endings) or is_listed
 
 
 def _holds_figure(name: str, words: Pack) -> bool:
-    return any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in name.split())
+    return any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in words_of(name))
 
 
-def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
-    """Return the name without capitalized words that are none, or None; after a title, "Le Goff" is kept."""
+def trimmed(name: str, words: Pack, titled: bool = False, with_cue: bool = False) -> str | None:
+    """Return the name without capitalized words that are none, or None; after a title, "Le Goff" is kept.
+
+    A month or weekday is part of a name after a title ("Herr Freitag"), after a first name ("Anna Freitag"), as a first
+    name before another word ("June Carter"), and alone `with_cue` ("my name is June").
+    """
     unlikely = words.words("people", "not_names") | words.words("people", "titles") | words.numbers.keys()
     parts = [re.sub(r"'s$", "", part) for part in name.split()]
     unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
-    while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0] in _ARTICLES):
+    unlikely -= {part.lower() for at, part in enumerate(parts) if _is_dated_name(parts, at, words, titled or with_cue)}
+    while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0].lower() in PARTICLES):
         parts.pop(0)
-    return " ".join(_up_to(unlikely, parts, titled)) or None
+    if parts and parts[0].islower() and not titled:
+        return None
+    return " ".join(_up_to(unlikely, parts, titled, words)) or None
 
 
-def _up_to(unlikely: frozenset[str] | set[str], parts: list[str], titled: bool) -> list[str]:
-    """Return the parts before the first that is no name; an article counts after a title or before another part."""
-    for at, part in enumerate(parts):
-        if part in _ARTICLES and (titled if at == 0 else parts[at + 1 :] and parts[at + 1][:1].isupper()):
-            continue  # Katell Le Bihan
-        if part.lower() in unlikely or part.lower().replace("-", " ") in unlikely:
-            return parts[:at]
+def _is_dated_name(parts: list[str], at: int, words: Pack, is_certain: bool) -> bool:
+    """Return whether the part is a month or weekday and a name."""
+    part, before, after = parts[at].lower(), parts[at - 1 : at] if at else [], parts[at + 1 : at + 2]
+    if part not in words.months and part not in words.weekdays:
+        return False
+    unlikely = words.words("people", "not_names")
+    if after:
+        return listed(part) and not before and after[0].lower() not in unlikely - words.months.keys()
+    return listed(before[0]) if before else is_certain
+
+
+def _up_to(unlikely: frozenset[str] | set[str], parts: list[str], titled: bool, words: Pack) -> list[str]:
+    """Return the parts before the first that is no name; a particle counts after a title or before a last name."""
+    at = 0
+    while at < len(parts):
+        first = at
+        while at < len(parts) and parts[at].lower() in PARTICLES and (titled or at):
+            at += 1
+        if at > first and (at == len(parts) or not _is_last_name(parts, first, at, words)):
+            return parts[:first]
+        if at and parts[at].startswith("d'"):  # Giscard d'Estaing
+            apart = [*parts[:at], "d'", parts[at][2:], *parts[at + 1 :]]
+            if not _is_last_name(apart, at, at + 1, words):
+                return parts[:at]
+        if parts[at].lower() in unlikely or parts[at].lower().replace("-", " ") in unlikely:
+            return parts[:first]
+        at += 1
     return parts
+
+
+def _is_last_name(parts: list[str], first: int, last: int, words: Pack) -> bool:
+    """Return whether particles and what follows are a last name: "von der Leyen", not "von der Firma", "de Madrid".
+
+    A particle that is also a word of the language needs a name of the list, or only first names before it and one word
+    after it.
+    """
+    particle, after = " ".join(parts[first:last]), [folded(part) for part in parts[last:]]
+    own_words = words.words("people", "particles")
+    if particle not in own_words:  # of another language, or capitalized
+        return True
+    kinds = {folded(kind) for kind in words.words("people", "business") | words.words("people", "places")}
+    endings = tuple(words.get("people", "common_endings", ()))
+    if after[0] in of_all("surnames"):
+        return True
+    if (
+        not kinds.isdisjoint(after)
+        or after[0] in of_all("towns_and_brands")
+        or (endings and after[0].endswith(endings))
+    ):
+        return False
+    before = parts[:first]
+    if particle in ("y", "e", "et"):
+        return len(words_of(" ".join(before))) > 1 and not listed(after[0])
+    return (len(after) == 1 or listed(after[0])) and all(listed(part) for part in before)
 
 
 def bare(name: str) -> str:
@@ -163,10 +237,10 @@ def bare_name(sentence: Sentence, min_words: int = 2, asked: bool = False) -> Sp
     name.
     """
     text = sentence.text.strip().rstrip(".,!?" if min_words == 1 else ".,!")
-    turned = re.fullmatch(rf"({_PROPER}), ({_PROPER})", text)
+    turned = re.fullmatch(rf"({PROPER}), ({PROPER})", text)
     if turned and not (asked or listed(turned[2])):
         return None
-    if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{min_words - 1},2}}{_PROPER}", text):
+    if not turned and not re.fullmatch(NAME if min_words == 1 else WHOLE_NAME, text):
         return None
     name = f"{turned[2]} {turned[1]}" if turned else text
     if trimmed(name, sentence.pack) != name or not plausible(name, text, sentence.pack):
@@ -178,7 +252,7 @@ def between_pauses(turn: SpokenTurn) -> Iterator[SpokenName]:
     """Yield two or three capitalized words between pauses ("Morning Priya, Helen Marsh at Marsh & Lowe.")."""
     here = straighten("|".join(turn.pack.get("people", "after_name", ()))) or "(?!)"
     titles = "|".join(re.escape(title) for title in turn.pack.words("people", "titles")) or "(?!)"
-    pattern = rf"(?:^|[,.!?:] )(?:(?i:{titles})\.? )?(?P<name>{_PROPER}(?: {_PROPER}){{1,2}})(?=[,.!]|$| (?:{here})\b)"
+    pattern = rf"(?:^|[,.!?:] )(?:(?i:{titles})\.? )?(?P<name>{WHOLE_NAME})(?=[,.!]|$| (?:{here})\b)"
     for sentence in turn.sentences:
         for match in re.finditer(pattern, sentence.text):
             name = match["name"]
@@ -234,7 +308,7 @@ def firm_and_name(turn: SpokenTurn) -> tuple[Evidence, SpokenName] | None:
     sentence = turn.sentences[0] if turn.sentences else None
     if sentence is None:
         return None
-    match = re.match(rf"({_PROPER}(?: {_PROPER}){{0,2}}), ({_PROPER}(?: {_PROPER})?)(?=[.,]|$)", sentence.text)
+    match = re.match(rf"({PROPER}(?: {PROPER}){{0,2}}), ({PROPER}(?: {PROPER})?)(?=[.,]|$)", sentence.text)
     if match is None or any(trimmed(part, turn.pack) != part for part in match.groups()):
         return None
     firm, name = match.groups()
@@ -248,7 +322,7 @@ def before_spelling(sentence: Sentence) -> SpokenName | None:
     """Return the name at the start of a sentence that spells it next: "Madame Roussel, R-O-U-deux S-E-L"."""
     titles = "|".join(re.escape(title) for title in sentence.pack.words("people", "titles")) or "(?!)"
     letter = r"[A-ZÀ-ÖØ-Þ](?:[-,.]| [A-ZÀ-ÖØ-Þ]\b)"
-    name = rf"(?P<name>{_PROPER}(?: {_PROPER}){{0,2}})"
+    name = rf"(?P<name>{NAME})"
     match = re.search(rf"^(?:(?P<title>(?i:{titles}))\.? )?{name}, (?={letter})", sentence.text)
     return _clean(match, sentence) if match else None
 
@@ -310,7 +384,7 @@ def alone(turn: SpokenTurn, names: Iterable[str]) -> Iterator[SpokenName]:
 def fuller(turn: SpokenTurn, spoken: SpokenName) -> Iterator[SpokenName]:
     """Yield the same name with more words before it: "Mrs Whitcombe, Joan Whitcombe"."""
     for sentence in turn.sentences:
-        whole = rf"(?:^|[,.] )((?:{_PROPER} ){{1,2}}{re.escape(spoken.name)})(?=[,.!?]|$)"
+        whole = rf"(?:^|[,.] )((?:{PROPER} ){{1,2}}{re.escape(spoken.name)})(?=[,.!?]|$)"
         for match in re.finditer(whole, sentence.text):
             if trimmed(match[1], turn.pack) == match[1]:
                 yield SpokenName(match[1], match[1], sentence.evidence(match.span(1)), turn.turn.index)
@@ -334,7 +408,7 @@ def before_company(turn: SpokenTurn) -> Iterator[SpokenName]:
     kinds = turn.pack.words("people", "business")
     for sentence in turn.sentences:
         matches = re.finditer(
-            rf"(?:^|[,.!] )(?P<name>{_PROPER}(?: {_PROPER})?), (?P<company>{_PROPER}(?: {_PROPER}){{0,3}})(?=[.,]|$)",
+            rf"(?:^|[,.!] )(?P<name>{PROPER}(?: {PROPER})?), (?P<company>{PROPER}(?: {PROPER}){{0,3}})(?=[.,]|$)",
             sentence.text,
         )
         for match in matches:

@@ -10,7 +10,7 @@ from pipeline.analysis.rules.people.companies import without_form
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_known, of_title, short_form
-from pipeline.analysis.rules.people.introductions import bare
+from pipeline.analysis.rules.people.introductions import bare, words_of
 from pipeline.analysis.rules.people.phonetics import alike, folded
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Roster
@@ -141,7 +141,7 @@ def _of_number(contacts: list[Contact], party: Party) -> dict[str, Any]:
     fitting = _most_similar(contacts, party, LIKE_NAME)
     if len(fitting) == 1:
         return _result("matched", fitting[0], fitting, "number and name", 0.97)
-    if len(contacts) == 1 and likeness(party.name, contacts[0].name, party.language) >= MIN_SHARED_NAME:
+    if len(contacts) == 1 and not _is_another(party, contacts[0]):
         return _result("matched", contacts[0], contacts, "number", 0.8)
     return _result("ambiguous", None, contacts, "the number is known under another name", None)
 
@@ -154,7 +154,15 @@ def _most_similar(contacts: Iterable[Contact], party: Party, min_likeness: float
 
 
 def _is_another(party: Party, contact: Contact) -> bool:
-    return party.name is not None and likeness(party.name, contact.name, party.language) < MIN_SHARED_NAME
+    """Return whether the name is another person's, perhaps of the family: May Chen is not Li Chen."""
+    if party.name is None:
+        return False
+    spoken, stored = (words_of(bare(folded(name))) for name in (party.name, contact.name or ""))
+    both_whole = len(spoken) > 1 and len(stored) > 1 and min(len(spoken[0]), len(stored[0])) > 1
+    other_first = (
+        both_whole and spoken[0] not in stored and _part(spoken[0], stored[0], party.language) < MIN_SHARED_NAME
+    )
+    return other_first or likeness(party.name, contact.name, party.language) < MIN_SHARED_NAME
 
 
 def _by_name(party: Party, roster: Roster) -> dict[str, Any] | None:
@@ -163,7 +171,7 @@ def _by_name(party: Party, roster: Roster) -> dict[str, Any] | None:
         return None
     people = [contact for contact in roster.contacts if _may_be(contact, party)]
     same = _most_similar(people, party, SAME_NAME)
-    whole = len(bare(party.name).split()) > 1
+    whole = len(words_of(bare(party.name))) > 1
     same_name = same if whole else [contact for contact in same if not _contradicted(contact, party)]
     if len(same_name) == 1:
         return _of_that_name(same_name[0], party, whole)
@@ -193,7 +201,7 @@ def _may_be(contact: Contact, party: Party) -> bool:
     """Return False for a company if a person was named, and if title and first name contradict each other."""
     assert party.name is not None
     if contact.company and contact.name == contact.company:
-        return likeness(party.name, contact.name, party.language) >= SAME_NAME and len(bare(party.name).split()) > 1
+        return likeness(party.name, contact.name, party.language) >= SAME_NAME and len(words_of(bare(party.name))) > 1
     if not contact.name:
         return True
     words = set(folded(contact.name).split())
@@ -266,7 +274,7 @@ def _contradicted(contact: Contact, party: Party) -> bool:
     An address with the contact's own name is a new one of theirs.
     """
     company, email = party.text("company"), party.text("email") or ""
-    if party.name is None or len(bare(party.name).split()) > 1:
+    if party.name is None or len(words_of(bare(party.name))) > 1:
         return False
     if company and contact.company:
         return not same_company(company, contact.company)

@@ -21,6 +21,7 @@ from pipeline.analysis.rules.people.introductions import (
     introductions,
     reached,
     spoken_for,
+    words_of,
 )
 from pipeline.analysis.rules.people.phonetics import alike, folded
 from pipeline.analysis.rules.people.spelling import Remark, remarks, rewritten, spelled_words
@@ -103,7 +104,7 @@ def _addressed_owner(candidates: list[NameClaim], claims: list[NameClaim]) -> li
 
 def _with_given(best: NameClaim, turns: Turns) -> str:
     """Complete the name by a separate first name ("Pawlak. Jessica mit Vornamen.")."""
-    if len(bare(best.spoken.full).split()) > 1:
+    if len(words_of(bare(best.spoken.full))) > 1:
         return best.spoken.full
     for before, turn in zip((None, *turns), turns, strict=False):
         if turn.role is not Role.CUSTOMER or turn.turn.machine or turn.turn.index < best.spoken.turn:
@@ -307,7 +308,7 @@ def _remarked(name: str, turns: Turns) -> str:
 def _with_remark(name: str, remark: Remark, words: list[str], language: str | None) -> str:
     """Apply a remark to the last part of the name that is among the nearby words."""
     parts = name.split()
-    if not remark.without and remark.times == 1 and any(remark.letters in part.lower() for part in parts):
+    if not remark.without and any(remark.letters * remark.times in part.lower() for part in parts):
         return name  # the name has this spelling already: "Karine Bouchard, avec un K"
     for at in range(len(parts) - 1, -1, -1):
         near = any(alike(parts[at], word, language) for word in words if word)
@@ -320,5 +321,5 @@ def _with_remark(name: str, remark: Remark, words: list[str], language: str | No
 
 def completed(fact: Fact, name: str | None) -> Fact:
     """Return the contact's whole name, a manual entry, for a partial spoken one; `spoken` keeps the latter."""
-    partly = name is not None and len(bare(fact.text).split()) < min(2, len(name.split()))
+    partly = name is not None and len(words_of(bare(fact.text))) < min(2, len(name.split()))
     return replace(fact, text=name, spoken=fact.spoken or fact.text) if name and partly else fact

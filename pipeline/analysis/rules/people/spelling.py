@@ -44,7 +44,8 @@ def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = F
     if plural and len(word) > 1:  # two Ts, dos eles
         word = re.sub(r"'?s$", "", word)
         word = letters.get(word, word)
-    single = len(word) == 1 and word.isalpha() and word not in pack.words("spelling", "not_letters")
+    is_word = word in pack.words("spelling", "not_letters") and not tokens[at].group().isupper()
+    single = len(word) == 1 and word.isalpha() and not is_word
     return (word, 1) if single else ("", 0)
 
 
@@ -90,19 +91,20 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
             at += 1
         else:
             break
-    return (word, end) if len(word) >= MIN_LETTERS else _alphabet_run(tokens, start, pack)
+    return (word, end) if len(word) >= MIN_LETTERS else alphabet_run(tokens, start, pack)
 
 
-def _alphabet_run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
-    """Return a run of three or more words of a spelling alphabet: Sierra, Mike, India."""
-    alphabet, word, end = pack.words("spelling", "alphabet"), "", at
+def alphabet_run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
+    """Return a run of words of a spelling alphabet: "Sierra, Mike, double November". Two of them may be a name."""
+    alphabet, repeat = pack.words("spelling", "alphabet"), pack.get("numbers", "repeat", {})
+    word, end, times = "", at, 1
     while at < len(tokens):
         token = tokens[at].group().lower()
         if token in alphabet:
-            word, at = word + token[0], at + 1
+            word, at, times = word + token[0] * times, at + 1, 1
             end = at
-        elif word and token in _SEPARATORS:
-            at += 1
+        elif token in repeat or (word and token in _SEPARATORS):
+            at, times = at + 1, repeat.get(token, times)
         else:
             break
     return word, end
@@ -163,7 +165,7 @@ def rewritten(name: str, remark: Remark) -> str:
 def _doubled(lower: str, letter: str) -> str:
     if letter * 2 in lower:
         return lower
-    return re.sub(rf"dt|{letter}" if letter == "t" else letter, letter * 2, lower, count=1)
+    return re.sub(rf"dt|(?<!^){letter}" if letter == "t" else rf"(?<!^){letter}", letter * 2, lower, count=1)
 
 
 def _unconfused(lower: str, letter: str) -> str:

@@ -41,11 +41,17 @@ def outcome(turns: Turns, tasks: list[dict[str, Any]]) -> DetectedOutcome | None
     if removal:
         return DetectedOutcome(CallOutcome.REFUSED, removal)
     for name in BY_WORDS:
-        cue = _cue(turns, name, theirs)
+        cue = _cue(_without_closing(turns) if name is CallOutcome.REFUSED else turns, name, theirs)
         if cue:
             return DetectedOutcome(name, cue)
     leave = _cue(turns[len(turns) // 2 :], "closing")
     return DetectedOutcome(CallOutcome.RESOLVED, leave) if leave else None
+
+
+def _without_closing(turns: Turns) -> Turns:
+    """Return the turns without answers to "anything else?": "no, thank you" refuses nothing there."""
+    asked = (turn.role is Role.REP and turn.pack.matches("summary", "anything_else", turn.text) for turn in turns)
+    return turns[:1] + tuple(turn for turn, is_closing in zip(turns[1:], asked, strict=False) if not is_closing)
 
 
 def _removes(task: dict[str, Any], removal: Evidence) -> bool:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.core.identity import SIGNING_PARAMETERS, e164, recording_identity
+from db.core.identity import SIGNING_PARAMETERS, recording_identity
 
 ONE = "https://store.example/calls/7.wav?version=3"
 
@@ -53,22 +53,3 @@ def test_text_that_is_not_a_url_is_its_own_identity(text: str) -> None:
 @given(st.sampled_from(SIGNING_PARAMETERS), st.text("abcXYZ019-", max_size=10))
 def test_every_signing_parameter_is_left_out_whatever_its_value(name: str, value: str) -> None:
     assert recording_identity(f"{ONE}&{name.replace('*', 'Any')}={value}") == ONE
-
-
-@pytest.mark.parametrize(
-    ("number", "country", "expected"),
-    [
-        ("+49 30 1234567", None, "+49301234567"),
-        ("030 1234567", "DE", "+49301234567"),
-        ("030 1234567", None, None),
-        ("sip:+14155550123@pbx.example;user=phone", None, "+14155550123"),
-        ("tel:+1-415-555-0123", None, "+14155550123"),
-        ("+1 415 555 0123 ext. 7", None, "+14155550123"),
-        ("sip:alice@pbx.example", "DE", None),
-        ("anonymous", "DE", None),
-        ("12", "DE", None),
-        ("", None, None),
-    ],
-)
-def test_a_number_is_read_as_e164_where_it_is_one(number: str, country: str | None, expected: str | None) -> None:
-    assert e164(number, country) == expected

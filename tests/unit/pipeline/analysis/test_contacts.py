@@ -6,10 +6,11 @@ from pipeline.analysis.evidence import checked
 from pipeline.analysis.rules.direction.direction import DirectionStep
 from pipeline.analysis.rules.numbers import digit_runs
 from pipeline.analysis.rules.people.agent import AgentStep
-from pipeline.analysis.rules.people.contacts import ContactsStep, e164
+from pipeline.analysis.rules.people.contacts import ContactsStep
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.spelling import remarks, rewritten, spelled_words
 from pipeline.domain.insight import Contact
+from pipeline.domain.telephone import e164
 from pipeline.language.pack import pack
 from tests.support.calls_by_hand import ROSTER, call
 from tests.support.spoken_facts import CALLS

@@ -2,7 +2,6 @@ import pytest
 
 from pipeline.analysis import analyze
 from pipeline.analysis.rules.numbers import digit_runs
-from pipeline.analysis.rules.people.contacts import e164
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.spelling import spelled_words
 from pipeline.language.pack import available, pack
@@ -50,15 +49,6 @@ def test_spoken_addresses_become_emails(language, text, address):
 
 def test_letters_spelled_out_become_a_word():
     assert [match.text for match in spelled_words("Walcott. W-A-L-C-O-double-T.", pack("en"))] == ["walcott"]
-
-
-@pytest.mark.parametrize(
-    ("raw", "region", "number"),
-    [("(202) 555-0143", "US", "+12025550143"), ("+49 30 901820", None, "+4930901820"), ("030 901820", None, None),
-     ("anonymous", "US", None)],
-)  # fmt: skip
-def test_numbers_are_brought_to_e164(raw, region, number):
-    assert e164(raw, region) == number
 
 
 def test_the_other_partys_number_is_on_the_side_the_direction_says():
