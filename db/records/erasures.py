@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
-from db.core.identity import e164
 from db.core.pages import Page, Place, aware
 from db.core.rows import from_now, has_number, read
 from db.core.tables import (
@@ -33,6 +32,7 @@ from db.core.tables import (
 from db.records.corrections import calls_of_contact, contact_ids
 from db.workspace import directory
 from db.workspace.admin_log import Actor, changing
+from pipeline.domain.telephone import e164
 
 LEASE_SECONDS = 60.0  # of the process that works on an erasure; each call renews it
 BATCH = 1_000  # calls that one query searches
