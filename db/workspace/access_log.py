@@ -41,7 +41,10 @@ _ADD = sa.text("""
 # By the places of rows: their key is wide, and nothing changes a row of a past hour.
 _SWEEP = sa.text("""
     DELETE FROM reads WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM reads WHERE hour < now() - CAST(:age AS interval)
+        SELECT ctid FROM reads r WHERE hour < now() - CAST(:age AS interval) AND NOT EXISTS (
+            SELECT FROM calls c
+            WHERE c.call_id = r.call_id AND c.workspace_id = r.workspace_id AND is_on_hold(c)
+        )
         ORDER BY hour LIMIT :rows FOR UPDATE SKIP LOCKED
     ))
 """)

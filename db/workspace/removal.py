@@ -18,6 +18,7 @@ from db.core.tables import (
     webhook_endpoints,
     workspaces,
 )
+from db.workspace import legal_holds
 from db.workspace.admin_log import Actor, Changing, changing
 
 BATCH = 200  # calls in one transaction, so that submissions never wait long
@@ -66,12 +67,18 @@ async def contents(database: Database, workspace_id: UUID, team_id: UUID | None 
 
 
 async def remove_workspace(database: Database, workspace_id: UUID) -> None:
-    """Remove a workspace and its contents: keys first, so that no more calls are submitted."""
+    """Remove a workspace and its contents: keys first, so that no more calls are submitted.
+
+    Raises `legal_holds.OnHold`.
+    """
+    async with database.transaction(workspace_id) as connection:
+        await legal_holds.require_free_calls(connection, workspace_id)
     await _remove_keys(database, workspace_id, api_keys.c.workspace_id == workspace_id)
     await _remove_calls(database, workspace_id, calls.c.workspace_id == workspace_id)
-    async with database.transaction(workspace_id) as connection:
-        await connection.execute(ERASURE)  # of calls submitted in between
-        await connection.execute(sa.delete(workspaces).where(workspaces.c.id == workspace_id))
+    async with changing(database, workspace_id) as change:
+        await legal_holds.require_free_calls(change.connection, workspace_id)
+        await change.run(ERASURE)  # of calls submitted in between
+        await change.run(sa.delete(workspaces).where(workspaces.c.id == workspace_id))
 
 
 class TeamInUse(ValueError):
@@ -83,7 +90,12 @@ class TeamInUse(ValueError):
 
 
 async def remove_team(database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None = None) -> None:
-    """Remove a team with its calls, keys and endpoints; its members stay without a team."""
+    """Remove a team with its calls, keys and endpoints; its members stay without a team.
+
+    Raises `legal_holds.OnHold`.
+    """
+    async with database.transaction(workspace_id) as connection:
+        await legal_holds.require_free_calls(connection, workspace_id, team_id)
     await _remove_keys(database, workspace_id, api_keys.c.team_id == team_id, by)
     await _remove_calls(database, workspace_id, calls.c.team_id == team_id)
     await _remove_empty(database, workspace_id, team_id, by, with_contents=True)
@@ -108,6 +120,7 @@ async def _remove_empty(
         if not rows:
             return
         if with_contents:
+            await legal_holds.require_free_calls(change.connection, workspace_id, team_id)
             await change.run(ERASURE)
             await change.run(sa.delete(calls).where(calls.c.team_id == team_id))
             await change.run(sa.delete(webhook_endpoints).where(webhook_endpoints.c.team_id == team_id))
@@ -155,7 +168,8 @@ async def _delete_keys(change: Changing, condition: sa.ColumnElement[bool]) -> N
 
 
 async def _remove_calls(database: Database, workspace_id: UUID, condition: sa.ColumnElement[bool]) -> None:
-    batch = sa.select(calls.c.id).where(condition).limit(BATCH)
+    is_free = sa.not_(sa.literal_column("is_on_hold(calls)", sa.Boolean()))
+    batch = sa.select(calls.c.id).where(condition, is_free).limit(BATCH)
     while True:
         async with database.transaction(workspace_id) as connection:
             await connection.execute(ERASURE)
