@@ -18,6 +18,7 @@ BLOCKING = {
     "AsyncRunning": "Running",
     "AsyncAsking": "Asking",
     "AsyncCalibrating": "Calibrating",
+    "AsyncRetaining": "Retaining",
     "aclosing": "closing",
     "aclose": "close",
     "aread": "read",

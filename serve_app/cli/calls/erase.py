@@ -9,7 +9,7 @@ from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Workspace, Yes, parse_id
 from serve_app.cli.ui.output import Json, err
-from serve_app.cli.ui.resource import Result
+from serve_app.cli.ui.resource import RELEASE, Result, sentence
 
 if TYPE_CHECKING:
     from db.core.database import Database
@@ -48,6 +48,8 @@ def erase(call: Call, yes: Yes = False, workspace: Workspace = None, json_: Json
             return await erasing.erase_call(database, home, call, settings.voices())
         except erasing.CallNotFound:
             raise CommandError(f"No call {call}.", ID_HELP) from None
+        except erasing.CallHeld as error:
+            raise CommandError(sentence(error), RELEASE) from None
 
     _confirm(call, yes)
     erased = databases.run(work, writes=True, settings=settings)

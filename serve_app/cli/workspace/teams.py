@@ -2,9 +2,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from db.workspace.legal_holds import OnHold
+from serve_app.cli.ui.errors import FAILED
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
-from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing
+from serve_app.cli.ui.resource import RELEASE, Group, Result, Scope, confirm, deleted, drop_none, listing
 
 if TYPE_CHECKING:
     from db.workspace import directory, removal
@@ -12,7 +14,7 @@ else:
     directory, removal = lazy("db.workspace.directory", "db.workspace.removal")
 
 
-app = Group("Teams of a workspace: every call belongs to one.")
+app = Group("Teams of a workspace: every call belongs to one.", {OnHold: (RELEASE, FAILED)})
 
 TeamArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The team.")]
 

@@ -8,6 +8,7 @@ from switchboard._async.calibrating import AsyncCalibrating
 from switchboard._async.correcting import AsyncCorrecting
 from switchboard._async.following import AsyncFollowing
 from switchboard._async.reading import AsyncReading
+from switchboard._async.retaining import AsyncRetaining
 from switchboard._async.running import AsyncRunning
 from switchboard._async.session import AsyncSession
 from switchboard._async.transfers import AsyncTransfers
@@ -18,7 +19,14 @@ from switchboard.submission import Submission
 
 
 class AsyncClient(
-    AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting, AsyncRunning, AsyncAsking, AsyncCalibrating
+    AsyncReading,
+    AsyncTransfers,
+    AsyncFollowing,
+    AsyncCorrecting,
+    AsyncRunning,
+    AsyncAsking,
+    AsyncCalibrating,
+    AsyncRetaining,
 ):
     """Client of a Switchboard service. Its methods raise `switchboard.SwitchboardError`.
 
