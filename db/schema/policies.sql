@@ -167,6 +167,8 @@ CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
 FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views', 'erased_calls']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('retention_periods', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('legal_holds', $$kind <> 'call' OR EXISTS (SELECT FROM calls WHERE calls.call_id::text = subject)$$);
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
 SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition -> 'teams' ? (SELECT switchboard_team())::text$$);
