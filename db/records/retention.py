@@ -235,8 +235,8 @@ async def expire(
 ) -> int | None:
     """Delete what is due of up to `batch` of the next `window` calls; return of how many.
 
-    None: no kind is due, or other processes work on it. The kind is due again after `pause` seconds, or after `poll` if all calls have been searched. `policy` computes the
-    profiles of members without the deleted voices.
+    None: no kind is due, or other processes work on it. The kind is due again after `pause` seconds, or after `poll` if
+    all calls have been searched. `policy` computes the profiles of members without the deleted voices.
     """
     async with database.transaction(EVERY_WORKSPACE, seconds=BATCH_SECONDS) as connection:
         await connection.execute(_BEGIN)
