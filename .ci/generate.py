@@ -31,6 +31,8 @@ def _settings() -> str:
     return f"""# Settings
 
 Environment variables; a list is written with commas (a,b) or as JSON, an object as JSON.
+Retention periods are stored in the database, by workspace and team: `switchboard retention set`.
+The default is unlimited: calls are stored until they are deleted.
 `make generate` writes this page from `serve_app/settings.py`.
 
 | Variable | Default | What it is |

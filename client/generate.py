@@ -19,6 +19,7 @@ BLOCKING = {
     "AsyncRunning": "Running",
     "AsyncAsking": "Asking",
     "AsyncCalibrating": "Calibrating",
+    "AsyncRetaining": "Retaining",
     "aclosing": "closing",
     "aclose": "close",
     "aread": "read",

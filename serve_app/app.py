@@ -71,6 +71,7 @@ class ConductorReplica:
         from serve_app.conductor.lease_loop import LeaseLoop
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
+        from serve_app.conductor.retention import RetentionLoop
         from serve_app.conductor.runs import RunLoop
         from serve_app.conductor.webhooks import WebhookDispatcher
         from serve_app.experiments.engines import ClusterEngines
@@ -93,10 +94,12 @@ class ConductorReplica:
         self._runs = RunLoop(events, engines, settings, settings.processing, self._loop.llm)
         copies = LedgerCopies(settings.storage_url, settings.sealing_keys())
         self._erasure = ErasureLoop(events, settings.erasure, copies, process.handed_in, settings.voices())
+        self._retention = RetentionLoop(events, settings.erasure, settings.voices())
         self._other_loops: dict[str, LeaseLoop[Any]] = {
             "erasure": self._erasure,
             "event": self._events,
             "passage": self._passages,
+            "retention": self._retention,
             "run": self._runs,
         }
 
@@ -134,6 +137,7 @@ class ConductorReplica:
                 self._passages.stop(self._drain_seconds),
                 self._runs.stop(),
                 self._erasure.stop(),
+                self._retention.stop(),
                 self._facts.stop(),
             )
             for task in self._reports:

@@ -56,6 +56,7 @@ _OBJECTS = {
     "team_id": "Id of the team.",
     "user_id": "Id of the member.",
     "contact_id": "Id of the contact.",
+    "hold_id": "Id of the hold.",
     "key_id": "Id of the key, not its secret.",
     "run_id": "Id of the run.",
     "question_key": "Key of the question.",
@@ -130,7 +131,7 @@ def api_document() -> dict[str, Any]:
         "are added. A key of a team reads the calls of that team, a key of the workspace reads all calls.",
         "{base_url}/api/v1",
         "An API key with the scope `read`; `edit` for corrections; `admin` to delete calls, and for the workspace, "
-        "teams, members, contacts, keys, runs and questions.",
+        "teams, members, contacts, keys, runs, questions, retention and legal holds.",
         paths,
         {"responses": responses, "schemas": dict(sorted(schemas.items()))},
     )
@@ -403,6 +404,10 @@ def _left_out(route: Route) -> set[type[Refusal]]:
             left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits, api_errors.NotReady}
     else:
         left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits}
+    if route.name not in ("deleteCall", "removeContact"):
+        left_out.add(api_errors.OnLegalHold)
+    if "/transcript." not in route.path and route.name != "playCall":
+        left_out.add(api_errors.Expired)
     if route.name != "playCall":
         left_out.add(api_errors.NoSuchRange)
     if route.body is None:

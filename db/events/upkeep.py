@@ -62,7 +62,7 @@ _SWEEP = sa.text("""
         WHERE e.at < now() - make_interval(secs => :seconds) AND NOT EXISTS (
             SELECT FROM webhook_deliveries d JOIN webhook_endpoints w ON w.id = d.endpoint_id
             WHERE d.event_id = e.id AND d.state IN ('waiting', 'behind', 'sending') AND w.disabled_at IS NULL
-        )
+        ) AND NOT EXISTS (SELECT FROM calls c WHERE c.id = e.call_pk AND is_on_hold(c))
         ORDER BY e.at LIMIT :rows FOR UPDATE SKIP LOCKED
     ))
 """)

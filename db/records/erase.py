@@ -4,6 +4,7 @@ Rows that refer to the call are deleted with its row (ON DELETE CASCADE). The id
 the log of changes and the event `call.deleted`; a digest of them in `erased_calls`.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,8 +20,9 @@ from db.core.tables import calls, erased_calls, metadata, voiceprints
 from db.records import erasures, ledger
 from db.records.erasures import ErasureLease
 from db.voices import profiles
-from db.workspace import access_log
+from db.workspace import access_log, legal_holds
 from db.workspace.admin_log import Actor, Changing, changing
+from db.workspace.legal_holds import OnHold
 from db.workspace.removal import ERASURE
 from pipeline.domain.voices import VoicePolicy
 
@@ -37,8 +39,8 @@ class CallNotFound(LookupError):
     """The call does not exist, or is of another team, and its erasure is not remembered."""
 
 
-class CallHeld(Exception):
-    """A legal hold keeps the call."""
+class CallHeld(OnHold):
+    """The call is on legal hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ async def erase_call(
     """Erase a call and log it; workers lose its jobs. Idempotent while the erasure is remembered.
 
     `policy` computes the member's voice profile without this call; `by`: see `changing`; `lease`: of the erasure that
-    counts the call; `in_ledger`: whether it gets an entry in the ledger. Raises `CallNotFound`, `CallHeld`,
-    `ErasureLost`, and what `changing` raises.
+    counts the call; `in_ledger`: False repeats an erasure in a restored database: without an entry in the ledger, and
+    in spite of holds. Raises `CallNotFound`, `CallHeld`, `ErasureLost`, and what `changing` raises.
     """
 
     async def attempt() -> Erased:
@@ -84,7 +86,7 @@ async def without_deadlock(transaction: Callable[[], Awaitable[T]]) -> T:
 
 
 async def erased_among(database: Database, call_ids: Sequence[UUID]) -> set[UUID]:
-    """Return the calls that a workspace erased and that none has."""
+    """Return the calls that a workspace erased and that none has, and those whose recordings expired."""
     rows = await database.column(EVERY_WORKSPACE, _ERASED_AMONG, {"calls": list(call_ids)})
     return set(rows)
 
@@ -99,6 +101,7 @@ _ERASED_AMONG = sa.text("""
     SELECT DISTINCT given.call_id FROM unnest(CAST(:calls AS uuid[])) AS given (call_id) CROSS JOIN workspaces w
     JOIN erased_calls e ON e.workspace_id = w.id AND e.digest = call_digest(w.id, given.call_id)
     WHERE NOT EXISTS (SELECT FROM calls c WHERE c.call_id = given.call_id)
+    UNION SELECT call_id FROM calls WHERE call_id = ANY (CAST(:calls AS uuid[])) AND recordings_expired = job_id
 """)
 
 # In the order of every other writer, and what the writers of these tables lock before they refer to the call's row:
@@ -145,10 +148,12 @@ async def _erase(
     if row is None or change.by.team_id not in (None, row.team_id):
         await _require_erased(change, call_id)
         return Erased(before=True)
+    if in_ledger and (reason := await legal_holds.reason_of(connection, row.id)) is not None:
+        raise CallHeld(f"Call {call_id} is on legal hold: {reason}")
     for lock in _LOCKS:
         await connection.execute(sa.text(lock), {"call": row.id})
     counts = await _counts(connection, row.id)
-    await _release_voice(connection, workspace_id, row.id, policy)
+    await release_voices(connection, workspace_id, [row.id], policy)
     digest = (await connection.execute(_REMEMBER, {"call": row.id})).scalar_one()
     await connection.execute(sa.text("SELECT note_erasure(c) FROM calls c WHERE c.id = :call"), {"call": row.id})
     await connection.execute(_DELETE_CONTACTS, {"call": row.id})
@@ -189,18 +194,19 @@ async def _counts(connection: AsyncConnection, call_pk: int) -> dict[str, int]:
     return {name: count for name, count in row._mapping.items() if count}
 
 
-async def _release_voice(connection: AsyncConnection, workspace_id: UUID, call_pk: int, policy: VoicePolicy) -> None:
-    """Compute the profile that the call's voice belongs to without it."""
+async def release_voices(
+    connection: AsyncConnection, workspace_id: UUID, call_pks: Sequence[int], policy: VoicePolicy
+) -> None:
+    """Compute the profiles that the calls' voices belong to without them."""
     await profiles.hold(connection, workspace_id)
-    of_call = voiceprints.c.call_pk == call_pk
-    voice = (
-        await connection.execute(sa.select(voiceprints.c.user_id, voiceprints.c.model).where(of_call))
-    ).one_or_none()
-    if voice is None:
-        return
+    of_calls = voiceprints.c.call_pk.in_(call_pks)
+    members = defaultdict[str, list[UUID | None]](list)
+    for voice in await connection.execute(sa.select(voiceprints.c.user_id, voiceprints.c.model).where(of_calls)):
+        members[voice.model].append(voice.user_id)
     released = {"user_id": None, "named_by": None, "removed_at": sa.func.now()}
-    await connection.execute(sa.update(voiceprints).where(of_call).values(released))
-    await profiles.refresh(connection, workspace_id, voice.model, [voice.user_id], policy)
+    await connection.execute(sa.update(voiceprints).where(of_calls).values(released))
+    for model, user_ids in members.items():
+        await profiles.refresh(connection, workspace_id, model, user_ids, policy)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

@@ -30,8 +30,8 @@ from db.core.tables import (
     workspaces,
 )
 from db.records.corrections import calls_of_contact, contact_ids
-from db.workspace import directory
-from db.workspace.admin_log import Actor, changing
+from db.workspace import directory, legal_holds
+from db.workspace.admin_log import Actor, Changing, changing
 from pipeline.domain.telephone import e164
 
 LEASE_SECONDS = 60.0  # of the process that works on an erasure; each call renews it
@@ -146,9 +146,10 @@ async def matches(database: Database, workspace_id: UUID, target: Target) -> dic
 
 
 async def create(database: Database, workspace_id: UUID, target: Target, by: Actor | None = None) -> Erasure:
-    """Store an erasure of a target from `resolve`. Raises what `changing` raises."""
+    """Store an erasure of a target from `resolve`. Raises `OnHold`, and what `changing` raises."""
     matched = await matches(database, workspace_id, target)
     async with changing(database, workspace_id, by) as change:
+        await _require_free(change, target)
         values = {
             "workspace_id": workspace_id,
             "team_id": target.team_id,
@@ -162,6 +163,17 @@ async def create(database: Database, workspace_id: UUID, target: Target, by: Act
         (row,) = await change.run(sa.insert(erasures).values(values).returning(erasures))
         await change.note("created", "erasure", row.id, detail=target.kind, team_id=target.team_id)
     return _erasure(row)
+
+
+async def _require_free(change: Changing, target: Target) -> None:
+    """Raise `OnHold` if a legal hold keeps the target itself; single calls on hold are left by the erasure."""
+    match target.kind:
+        case ErasureKind.CONTACT if target.id is not None:
+            await legal_holds.require_free_contact(change, target.id)
+        case ErasureKind.TEAM:
+            await legal_holds.require_free_calls(change.connection, change.workspace_id, target.id)
+        case ErasureKind.WORKSPACE:
+            await legal_holds.require_free_calls(change.connection, change.workspace_id)
 
 
 async def find(database: Database, reader: Reader, erasure_id: UUID) -> Erasure | None:

@@ -20,6 +20,7 @@ from db.core.tables import erasure_ledger, erasure_ledger_copies
 from db.workspace.admin_log import Actor
 
 OPERATOR = "operator"
+RETENTION = Actor("retention")  # the author of what it deletes
 
 
 class BrokenLedger(Exception):
@@ -125,7 +126,7 @@ async def entries(connection: AsyncConnection, workspace_id: UUID) -> list[Entry
 
 def who(by: Actor) -> str:
     """Return an author as the ledger has it: without a name."""
-    return str(by.key_id or OPERATOR)
+    return RETENTION.name if by is RETENTION else str(by.key_id or OPERATOR)
 
 
 def verify_chain(chain: Sequence[Entry]) -> None:

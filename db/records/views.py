@@ -149,6 +149,9 @@ class CallRecord:
     trackers: tuple[TrackerResult, ...] = ()
     scorecards: tuple[ScorecardResult, ...] = ()  # scores of the answers
     request_ids: tuple[str, ...] = ()  # of its submissions, for the log
+    recordings_expired: bool = False  # deleted by retention
+    content_expired: bool = False  # transcript, findings and corrections, deleted by retention
+    legal_holds: tuple[str, ...] = ()  # reasons of those that cover the call
 
 
 async def list_calls(
@@ -276,6 +279,9 @@ _SUMMARY = (
 _RECORD_COLUMNS = (
     *(calls.c[name] for name in ("from_e164", "to_e164", "recording_identity", "recording_identity2")),
     *(calls.c[name] for name in ("warnings", "analysis_warnings", "analyzed_at", "failed_at")),
+    (calls.c.recordings_expired == calls.c.job_id).is_(sa.true()).label("recordings_expired"),
+    (calls.c.content_expired == calls.c.job_id).is_(sa.true()).label("content_expired"),
+    sa.literal_column("ARRAY(SELECT reason FROM holds_on(calls))").label("legal_holds"),
     _CONTENT,
 )
 
@@ -326,6 +332,9 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         trackers=answers.trackers,
         scorecards=answers.scorecards,
         request_ids=tuple(request for *_, request in bodies if request),
+        recordings_expired=row.recordings_expired,
+        content_expired=row.content_expired and not has_transcript,  # a run may have been promoted since
+        legal_holds=tuple(row.legal_holds),
     )
 
 

@@ -133,7 +133,8 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
-    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger', 'erasures']) AS name;
+    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger', 'erasures', 'retention_periods', 'legal_holds'])
+AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews', 'call_keys']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -145,7 +146,8 @@ SELECT isolate('read_seals', 'workspace_id = (SELECT switchboard_workspace())', 
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
     isolate('passage_model', 'false', 'id'), isolate('file_deletions', 'false', 'uri', 'sha256'),
-    isolate('erasure_ledger_copies', 'false', 'workspace_id', 'sequence');
+    isolate('erasure_ledger_copies', 'false', 'workspace_id', 'sequence'),
+    isolate('retention_passes', 'false', 'kind');
 
 -- A transaction that deletes a recording queues its file, but sees no others. The same holds for entries of the ledger.
 CREATE POLICY queued ON file_deletions FOR INSERT WITH CHECK (true);
@@ -171,6 +173,8 @@ CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
 FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views', 'erased_calls', 'erasures']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('retention_periods', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('legal_holds', $$kind <> 'call' OR EXISTS (SELECT FROM calls WHERE calls.call_id::text = subject)$$);
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
 SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition -> 'teams' ? (SELECT switchboard_team())::text$$);

@@ -91,11 +91,12 @@ async def matching(
 async def _matching_ids(
     connection: AsyncConnection, call_pks: list[int], conditions: Sequence[sa.ColumnElement[bool]], name: str | None
 ) -> set[int]:
+    is_expired = calls.c.content_expired == calls.c.job_id  # its numbers remain in the index
     query = (
         sa.select(calls.c.id, call_search.c.names)
         .join(call_search, call_search.c.call_pk == calls.c.id)
-        .join(transcripts, PRESENT)
-        .where(calls.c.id.in_(call_pks), *conditions)
+        .outerjoin(transcripts, PRESENT)
+        .where(calls.c.id.in_(call_pks), sa.or_(transcripts.c.call_pk.is_not(None), is_expired), *conditions)
     )
     return {row.id for row in await connection.execute(query) if name is None or is_named(name, row.names)}
 

@@ -87,8 +87,10 @@ async def requeue_analysis(connection: AsyncConnection, call_pk: int) -> None:
     )
     latest = agent.order_by(findings.c.version.desc()).limit(1).scalar_subquery()
     voice = sa.select(sa.cast(voiceprints.c.user_id, sa.Text)).where(voiceprints.c.call_pk == call_pk).scalar_subquery()
-    due = sa.select(calls.c.id, sa.literal("analyze")).where(
-        calls.c.id == call_pk, calls.c.state == "completed", calls.c.user_id.is_(None), latest.is_distinct_from(voice)
+    due = (
+        sa.select(calls.c.id, sa.literal("analyze"))
+        .where(calls.c.id == call_pk, calls.c.state == "completed", calls.c.user_id.is_(None))
+        .where(latest.is_distinct_from(voice), calls.c.content_expired.is_distinct_from(calls.c.job_id))
     )
     live = sa.text("state IN ('queued', 'running')")  # as in the index
     await connection.execute(

@@ -44,13 +44,24 @@ _ADD = sa.text("""
     SET count = reads.count + excluded.count, last_at = excluded.last_at, request_id = excluded.request_id
 """)
 
-# Workspaces with rows that are due, and the hour from which rows remain.
+# Workspaces with rows that are due, and the hour from which rows remain: not later than the first of a call on hold.
 _DUE = sa.text("""
-    SELECT w.id, date_trunc('hour', now() - CAST(:age AS interval), 'UTC') AS kept_from FROM workspaces w
-    WHERE EXISTS (
-        SELECT FROM reads r
-        WHERE r.workspace_id = w.id AND r.hour < date_trunc('hour', now() - CAST(:age AS interval), 'UTC')
+    WITH periods AS (
+        SELECT w.id,
+            date_trunc('hour', now() - least(CAST(:age AS interval), make_interval(days => p.days)), 'UTC') AS hour
+        FROM workspaces w LEFT JOIN retention_periods p
+            ON p.workspace_id = w.id AND p.team_id IS NULL AND p.kind = 'access_log'
+    ), kept AS (
+        SELECT id, least(hour, CASE WHEN EXISTS (
+            SELECT FROM legal_holds h WHERE h.workspace_id = periods.id AND h.released_at IS NULL
+        ) THEN (
+            SELECT min(r.hour) FROM reads r JOIN calls c ON c.call_id = r.call_id AND c.workspace_id = r.workspace_id
+            WHERE r.workspace_id = periods.id AND r.hour < periods.hour AND is_on_hold(c)
+        ) END) AS hour
+        FROM periods
     )
+    SELECT id, hour AS kept_from FROM kept
+    WHERE EXISTS (SELECT FROM reads r WHERE r.workspace_id = kept.id AND r.hour < kept.hour)
 """)
 
 # By the places of rows: their key is wide, and nothing changes a row of a past hour.
@@ -246,7 +257,10 @@ def _position(key: str) -> list[sa.BindParameter[Any]]:
 
 
 async def sweep(database: Database) -> int:
-    """Delete up to `SWEEP_ROWS` rows older than `RETENTION` of each workspace; return how many."""
+    """Delete up to `SWEEP_ROWS` rows of each workspace that are older than its period; return how many.
+
+    A period is at most `RETENTION`. Only whole hours are deleted, so that the chain holds.
+    """
     deleted = 0
     for due in await database.rows(EVERY_WORKSPACE, _DUE, {"age": RETENTION}):
         async with database.transaction(due.id) as connection:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.rows import filter_by, read
 from db.core.tables import contacts, members, teams, voice_centroids, workspaces
+from db.workspace import legal_holds
 from db.workspace.admin_log import Actor, Changing, NotInDirectory, changing
 from pipeline.domain.insight import Contact
 from pipeline.domain.summaries import SummaryTemplate
@@ -244,9 +245,10 @@ async def update_contact(
 
 
 async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUID, by: Actor | None = None) -> None:
-    """Remove a contact; calls keep their content without the link. Raises NotInDirectory."""
+    """Remove a contact; calls keep their content without the link. Raises NotInDirectory, `legal_holds.OnHold`."""
     is_contact = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
     async with _changing(database, workspace_id, by) as change:
+        await legal_holds.require_free_contact(change, contact_id)
         if not await change.run(sa.delete(contacts).where(is_contact).returning(contacts.c.id)):
             raise NotInDirectory("it has been removed")
         await change.note("removed", "contact", contact_id)

@@ -12,12 +12,15 @@ from starlette.responses import Response
 
 from db.core.identity import new_id
 from db.core.pages import Page
+from db.records import retention
+from db.records.retention import RetentionPeriod
 from db.search import people_list
-from db.workspace import access_log, admin_log, directory, keys, llm_usage, removal
+from db.workspace import access_log, admin_log, directory, keys, legal_holds, llm_usage, removal
 from db.workspace.access_log import Read, ReadFilter
 from db.workspace.admin_log import AdminChange
 from db.workspace.directory import DirectoryMember, Team, Workspace
 from db.workspace.keys import KeyInfo
+from db.workspace.legal_holds import LegalHold
 from db.workspace.llm_usage import ModelUsage
 from pipeline.domain.insight import Contact
 from serve_app.api import bodies
@@ -40,7 +43,7 @@ class CreatedKey:
 
 
 TEAM, MEMBER = "/teams/{team_id:uuid}", "/members/{user_id:uuid}"
-CONTACT, KEY = "/contacts/{contact_id:uuid}", "/keys/{key_id:uuid}"
+CONTACT, KEY, HOLD = "/contacts/{contact_id:uuid}", "/keys/{key_id:uuid}", "/holds/{hold_id:uuid}"
 
 
 async def show_workspace(reading: Writing) -> Response:
@@ -212,6 +215,38 @@ async def list_access_log(reading: ApiRequest[AccessLogQuery]) -> Response:
     return json_answer(reading, page)
 
 
+async def list_retention(reading: Writing) -> Response:
+    reading.require_workspace_key("retention periods")
+    return json_answer(reading, Page(tuple(await retention.list_periods(reading.database, reading.home))))
+
+
+async def set_retention(writing: Writing) -> Response:
+    """Set or remove a period; return all periods."""
+    writing.require_workspace_key("retention periods")
+    body = await read_admin_body(writing.request, bodies.NewRetention)
+    await retention.set_period(writing.database, writing.home, body.kind, body.days, body.team_id, writing.actor)
+    return answer_with(Page(tuple(await retention.list_periods(writing.database, writing.home))))
+
+
+async def list_holds(reading: Writing) -> Response:
+    reading.require_workspace_key("legal holds")
+    return json_answer(reading, Page(tuple(await legal_holds.list_holds(reading.database, reading.home))))
+
+
+async def create_hold(writing: Writing) -> Response:
+    writing.require_workspace_key("legal holds")
+    body = await read_admin_body(writing.request, bodies.NewHold)
+    fields = (writing.home, body.kind, body.subject, body.reason, writing.actor)
+    return answer_with(await legal_holds.create(writing.database, *fields), 201)
+
+
+async def release_hold(writing: Writing) -> Response:
+    """Release a hold; return one that is released already unchanged."""
+    writing.require_workspace_key("legal holds")
+    hold_id = writing.request.path_params["hold_id"]
+    return answer_with(await legal_holds.release(writing.database, writing.home, hold_id, writing.actor))
+
+
 def _own_team(writing: Writing, team_id: UUID | None) -> UUID | None:
     """Return the team of the request; by default that of the key. Raises `OutsideTeam` for another team."""
     key_team = writing.sender.team_id
@@ -287,6 +322,22 @@ ROUTES = (
         method="DELETE",
         admin=True,
     ),
+    admin_route("GET", "/retention", list_retention, "List retention periods", Page[RetentionPeriod]),
+    admin_route(
+        "POST",
+        "/retention",
+        set_retention,
+        "Set a retention period of the workspace or a team; returns all periods",
+        Page[RetentionPeriod],
+        bodies.NewRetention,
+    ),
+    admin_route(
+        "GET", "/holds", list_holds, "List legal holds, including released ones, the latest first", Page[LegalHold]
+    ),
+    admin_route(
+        "POST", "/holds", create_hold, "Set a legal hold on a call, number or contact", LegalHold, bodies.NewHold
+    ),
+    admin_route("DELETE", HOLD, release_hold, "Release a legal hold; it stays in the list", LegalHold),
     Route(
         "/changes",
         list_changes,

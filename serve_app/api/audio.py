@@ -13,7 +13,7 @@ from pipeline.errors import CallError, StorageError
 from pipeline.sealed_files import open_stored
 from serve_app.api.access import ApiRequest, etag_matches
 from serve_app.api.calls import record
-from serve_app.api.errors import Busy, NoSuchRange, NotReady
+from serve_app.api.errors import Busy, Expired, NoSuchRange, NotReady
 from serve_app.api.queries import AudioQuery
 from serve_app.api.sound import SoundRequest
 from serve_app.records.media_types import media_type_of, suffix_of
@@ -42,6 +42,8 @@ class Stored:
 async def play_call(reading: ApiRequest[AudioQuery]) -> Response:
     """Return the original file or one decoded channel."""
     call_record = await record(reading)
+    if call_record.recordings_expired:
+        raise Expired("The recording was deleted after its retention period. The rest of the call remains.")
     if not call_record.recordings:
         raise NotReady("The call has no stored recording yet. Retry when its recording has been fetched.")
     channel = reading.query.channel or ("original" if len(call_record.recordings) == 1 else "mixed")

@@ -7,6 +7,9 @@ from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, mode
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
+from db.records.retention import MAX_DAYS
+from db.workspace.legal_holds import HoldKind
+from pipeline.domain.retention import RetentionKind
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
 from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
@@ -172,6 +175,24 @@ class KeyChanges(Body):
     MAY_BE_NULL = frozenset({"channels_swapped"})
     name: Name | None = None
     channels_swapped: bool | None = None
+
+
+class NewRetention(Body):
+    """A retention period."""
+
+    kind: Annotated[RetentionKind, Field(strict=False)]
+    days: int | None = Field(
+        ge=1, le=MAX_DAYS, description="null: no period. A team has that of its workspace then, a workspace keeps all."
+    )
+    team_id: Id | None = Field(None, description="Unset: of the workspace, for teams without a period.")
+
+
+class NewHold(Body):
+    """A legal hold."""
+
+    kind: Annotated[HoldKind, Field(strict=False)]
+    subject: Text = Field(description="callId, number or contactId.")
+    reason: Name = Field(description="Shown to users who may see a call that it covers.")
 
 
 class GoldVersion(Body):

@@ -15,7 +15,7 @@ from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
 from serve_app.api.access import ApiRequest, json_answer, tagged
-from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotReady
+from serve_app.api.errors import Busy, Expired, MeaningOff, NoSuchCall, NotReady
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
 from serve_app.records import transcripts
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
@@ -105,7 +105,10 @@ async def show_call(reading: ApiRequest[VersionQuery]) -> Response:
 async def show_transcript(reading: ApiRequest[VersionQuery]) -> Response:
     """Return the transcript as JSON, plain text or subtitles."""
     form = reading.request.url.path.rpartition(".")[2]
-    transcript = (await record(reading)).transcript
+    call_record = await record(reading)
+    transcript = call_record.transcript
+    if call_record.content_expired:
+        raise Expired("The transcript was deleted after its retention period. The metadata of the call remains.")
     if transcript is None:
         raise NotReady
     await reading.note("transcript", [reading.call_id], form)

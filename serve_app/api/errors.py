@@ -3,8 +3,8 @@ from typing import Any
 
 from db.core.pages import InvalidCursor
 from db.experiments import calibrations, runs
-from db.records import correct
-from db.workspace import directory, questions
+from db.records import correct, retention
+from db.workspace import directory, legal_holds, questions
 from db.workspace.admin_log import NotAdmin, NotInDirectory
 from pipeline.errors import UnknownTeam
 from serve_app.http import problems
@@ -58,6 +58,12 @@ class IdTaken(Refusal):
     """The id belongs to another object. Use a new UUID, or change the existing object."""
 
     status, kind, title = 409, "id-taken", "The id is already in use"
+
+
+class OnLegalHold(Refusal):
+    """A legal hold forbids the deletion; the detail has its reason. Release it first."""
+
+    status, kind, title = 409, "on-legal-hold", "On legal hold"
 
 
 class InUse(Refusal):
@@ -143,6 +149,12 @@ class NotReady(Refusal):
     status, kind, title = 404, "not-there-yet", "Not available yet"
 
 
+class Expired(Refusal):
+    """Retention has deleted this part of the call. Its other parts remain."""
+
+    status, kind, title = 410, "expired", "Deleted after its retention period"
+
+
 class MethodNotAllowed(problems.MethodNotAllowed):
     """The path does not support this method; see Allow."""
 
@@ -195,6 +207,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     NoSuchObject,
     NoSuchCall,
     NotReady,
+    Expired,
     MethodNotAllowed,
     BodyTooSlow,
     MeaningOff,
@@ -202,6 +215,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     EditConflict,
     TooManyEdits,
     IdTaken,
+    OnLegalHold,
     InUse,
     LastKey,
     RunRefusal,
@@ -234,6 +248,9 @@ REFUSED: dict[type[Exception], Callable[[Any], Refusal]] = {
     directory.NoSuchTeam: _no_such_team,
     directory.UnreadableNumber: lambda error: AdminBodyRefused([Fault("/phone", f"phone: {error}.")]),
     NotInDirectory: lambda _: NoSuchObject(),
+    retention.PeriodRefused: lambda error: AdminBodyRefused([Fault("/teamId", f"teamId: {error}.")]),
+    legal_holds.HoldRefused: lambda error: AdminBodyRefused([Fault("/subject", f"subject: {error}.")]),
+    legal_holds.OnHold: lambda error: OnLegalHold(f"{error}. Release it first."),
     questions.NoSuchQuestion: lambda _: NoSuchObject(),
     questions.ScorecardUnfit: lambda error: OnScorecard(str(error)),
     questions.TooManyQuestions: lambda error: QuestionRefusal(str(error)),

@@ -43,6 +43,8 @@ PANELS = {
         "teams": ("workspace.teams:app", "Teams of a workspace: create, update, delete."),
         "members": ("workspace.members:app", "The people who handle calls: create, update, delete."),
         "contacts": ("workspace.contacts:app", "The people who call: create, update, delete, import."),
+        "retention": ("workspace.retention:app", "Days after which recordings, transcripts, calls are deleted."),
+        "holds": ("workspace.holds:app", "Legal holds on calls, numbers, contacts: create, list, release."),
         "webhooks": ("workspace.webhooks:app", "Send events to other systems: create, test, deliveries, replay."),
         "voiceprints": ("workspace.voiceprints:app", "Voices of members: list, show, approve, remove, assign."),
     },

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from db.queue.jobs import Lease
-from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched
+from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, RecordingGone
 from pipeline.observability import tracing
 from pipeline.observability.context import WorkContext, work_context
 from serve_app.conductor.claim_end import ClaimEnd, log_decision
@@ -13,6 +13,9 @@ from serve_app.conductor.fetch_job import FetchJob
 from serve_app.conductor.process_job import ProcessJob
 from serve_app.conductor.running_jobs import RunningJobs
 
+NOT_STORED = (
+    "The recording is no longer stored, so the call cannot be analyzed again. Submit the call with a recording."
+)
 log = logging.getLogger("ray.serve")
 
 
@@ -45,7 +48,10 @@ class JobRunner:
             reason = f"job {lease.job.job_id} was superseded, or claimed by another Conductor"
             log_decision(logging.INFO, lease, reason)
         except NotFetched:
-            await self.end.fetch_again(lease)
+            if lease.job.kind == "analyze":  # only a process job fetches
+                await self.end.retry_or_fail(lease, RecordingGone(NOT_STORED))
+            else:
+                await self.end.fetch_again(lease)
         except CallError as error:
             await self.end.retry_or_fail(lease, error)
         except Exception as error:

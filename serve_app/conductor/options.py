@@ -6,12 +6,17 @@ from pipeline.engines.device import cores
 
 
 class ErasureOptions(BaseModel):
-    """Options of the deletion of calls."""
+    """Options of the deletion of calls, and of retention."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    POLL_SECONDS: ClassVar[float] = 5.0  # between two queries for files to delete
+    POLL_SECONDS: ClassVar[float] = 5.0  # between two queries for what to delete
     UPKEEP_SECONDS: ClassVar[float] = 60.0
+    BATCH_CALLS: ClassVar[int] = 50  # whose content one transaction of retention deletes
+    WINDOW_CALLS: ClassVar[int] = 1000  # searched in one transaction
+    PAUSES: ClassVar[float] = 4.0  # after a batch, times its duration: a Conductor deletes a fifth of the time
+    PAUSE_SECONDS: ClassVar[float] = 0.1  # at least, between two batches of a kind, in the whole cluster
+    PASS_SECONDS: ClassVar[float] = 600.0  # between two searches of all calls
 
     remember_days: float = Field(
         90.0,

@@ -10,6 +10,7 @@ from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
 from db.events.types import PARTS, type_names
 from db.records import erase, erasures
+from db.records.erase import CallHeld
 from db.records.erasures import ErasureKind, Target
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
@@ -118,7 +119,10 @@ async def judge_voice(visit: Visit) -> Response:
 async def delete_call(visit: Visit) -> Response:
     """Erase a call, then show the list of calls."""
     by, voices = actor(visit), visit.site.settings.voices()
-    await erase.erase_call(visit.database, visit.home, visit.id(), voices, by)
+    try:
+        await erase.erase_call(visit.database, visit.home, visit.id(), voices, by)
+    except CallHeld:
+        return visit.problem(sentences.CALL_ON_HOLD, 409)
     return visit.go("/calls")
 
 

@@ -42,6 +42,7 @@ VIEW_UNNAMED = ("Name required", "Go back and enter a name with max. 60 characte
 VIEW_NAME_TAKEN = ("Name already in use", "Go back and enter a different name.")
 VOICE_UNASSIGNED = ("Voice not assigned", "Assign it to a member first: switchboard voiceprints assign.")
 
+CALL_ON_HOLD = ("On legal hold", "To delete the call, release the hold first: switchboard holds release.")
 NO_REVIEWER = (
     "Personal key required",
     "To review calls, sign in with a key that has the scope edit, not with a link.",

@@ -24,7 +24,7 @@ from db.experiments import calibrations, runs
 from db.records import correct
 from db.records.corrections import Editor
 from db.search import saved_views
-from db.workspace import directory, keys, questions, sessions
+from db.workspace import directory, keys, legal_holds, questions, sessions
 from pipeline.domain.edits import EditKind
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from serve_app.api.access import Route
@@ -98,6 +98,7 @@ async def tenant(world: World, word: str) -> dict[str, str]:
         "SELECT id FROM console_sessions WHERE workspace_id = :home AND name = 'Bob'", home=home
     )
     event, *_ = await world.rows("SELECT id FROM events WHERE workspace_id = :home", home=home)
+    held = await legal_holds.create(database, home, legal_holds.HoldKind.NUMBER, "+493077", "x")
     view = await saved_views.save(database, reader, "mine", "status=completed")
     ids = {
         "call_id": call_id,
@@ -113,6 +114,7 @@ async def tenant(world: World, word: str) -> dict[str, str]:
         "event_id": event["id"],
         "session_id": session["id"],
         "view_id": view.view_id,
+        "hold_id": held.hold_id,
         "question_key": word,
         "scorecard_key": card.key,
         "gold": word,
@@ -213,6 +215,12 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
         "setQuestion": [definition | asks, definition | choices],
         "setScorecard": [definition | {"title": "Service", "passMark": 50.0, "items": items}],
         "createCalibration": [{"name": new(), "scorecard": ids["scorecard_key"], "callIds": [ids["call_id"]]}],
+        "setRetention": [{"kind": "events", "days": 30, "teamId": ids["team_id"]}, {"kind": "events", "days": 30}],
+        "createHold": [
+            {"kind": "call", "subject": ids["call_id"], "reason": "x"},
+            {"kind": "contact", "subject": ids["contact_id"], "reason": "x"},
+            {"kind": "number", "subject": "+493012346", "reason": "x"},
+        ],
         "reviewCall": [{"answers": {ids["question_key"]: "yes"}}],
         "editCall": edit_bodies(ids),
         "createErasure": [

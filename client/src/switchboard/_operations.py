@@ -77,6 +77,11 @@ OPERATIONS: Final = {
     "handInReview": Operation("POST", _CALIBRATION + "/hand-in"),
     "closeCalibration": Operation("POST", _CALIBRATION + "/close"),
     "deleteCalibration": Operation("DELETE", _CALIBRATION),
+    "listRetention": Operation("GET", "/api/v1/retention"),
+    "setRetention": Operation("POST", "/api/v1/retention"),
+    "listHolds": Operation("GET", "/api/v1/holds"),
+    "createHold": Operation("POST", "/api/v1/holds"),
+    "releaseHold": Operation("DELETE", "/api/v1/holds/{hold_id}"),
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
 }
 

@@ -18,6 +18,7 @@ SwitchboardError
     │   └── NotReady     the call exists, but not the requested part
     ├── Conflict         409
     │   └── StaleEdit    `current` has the current value
+    ├── Expired          410, deleted after its retention period
     ├── TooManyRequests  429, with `retry_after`
     │   └── BacklogFull
     ├── Unavailable      503, with `retry_after`
@@ -164,6 +165,10 @@ class NotReady(NotFound):
     """The call exists, but not the requested part."""
 
 
+class Expired(Refusal):
+    """The requested part of the call was deleted after its retention period."""
+
+
 class Conflict(Refusal):
     """The current state does not allow the operation."""
 
@@ -215,6 +220,7 @@ KINDS: dict[str, type[Refusal]] = {
     "no-such-object": NotFound,
     "no-such-call": NoSuchCall,
     "not-there-yet": NotReady,
+    "expired": Expired,
     "method-not-allowed": Refusal,
     "body-too-slow": Refusal,
     "search-by-meaning-off": Conflict,
@@ -223,6 +229,7 @@ KINDS: dict[str, type[Refusal]] = {
     "too-many-edits": Conflict,
     "id-taken": Conflict,
     "in-use": Conflict,
+    "on-legal-hold": Conflict,
     "calibration-refused": Conflict,
     "run-refused": Conflict,
     "on-scorecard": Conflict,
@@ -243,6 +250,7 @@ _BY_STATUS = {
     403: NotAllowed,
     404: NotFound,
     409: Conflict,
+    410: Expired,
     429: TooManyRequests,
     500: ServiceFailed,
     503: Unavailable,

@@ -273,6 +273,20 @@ class LanguageStretch(Model):
     probability: float | None
 
 
+class LegalHold(Model):
+    """A hold. `subject`: a callId, a number (E.164 if it is one) or the id of a contact."""
+
+    hold_id: UUID
+    kind: Literal["call", "number", "contact"] | str
+    """What a hold is on."""
+    subject: str
+    reason: str
+    set_by: str
+    set_at: AwareDatetime
+    released_by: str | None
+    released_at: AwareDatetime | None
+
+
 class MemberLine(Model):
     """A member; without a team: of all teams."""
 
@@ -399,6 +413,15 @@ class Recording(Model):
     sha256: str
     size_bytes: int
     media_type: str | None = None
+
+
+class RetentionPeriod(Model):
+    """Days after which content is deleted. `team_id`: None for teams without a period of this kind."""
+
+    kind: Literal["recordings", "transcripts", "voiceprints", "submissions", "events", "access_log", "calls"] | str
+    """What has a retention period. `CALLS`: erasure of the whole call."""
+    team_id: UUID | None
+    days: int
 
 
 class ReviewerAgreement(Model):
@@ -1032,6 +1055,9 @@ class CallRecord(Model):
     trackers: list[TrackerResult] = []
     scorecards: list[ScorecardResult] = []
     request_ids: list[str] = []
+    recordings_expired: bool = False
+    content_expired: bool = False
+    legal_holds: list[str] = []
 
 
 class RunResult(Model):

@@ -221,7 +221,7 @@ BEGIN
             new.warnings := '{}';
             new.analysis_warnings := '{}';
             new.channels_swapped := k.swapped;
-        ELSIF old.state = 'completed' AND changed THEN
+        ELSIF old.state = 'completed' AND changed AND old.content_expired IS DISTINCT FROM old.job_id THEN
             -- A live analysis will notice the change when it ends, so one is enough.
             INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
                 ON CONFLICT (call_pk, kind) WHERE state IN ('queued', 'running') DO NOTHING;

@@ -71,6 +71,16 @@ EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- must not prevent its record
 END $$;
 
+-- Index calls by their numbers only: retention has deleted their words.
+CREATE OR REPLACE FUNCTION index_numbers(p_calls bigint[]) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO call_search (call_pk, workspace_id, team_id, start_time, config, names, terms)
+    SELECT c.id, c.workspace_id, c.team_id, c.start_time, 'simple', digits, array_to_tsvector(search_grams(digits))
+    FROM calls c, concat_ws(' ',
+        regexp_replace(c.from_number, '\D', '', 'g'), regexp_replace(c.to_number, '\D', '', 'g'), c.from_e164, c.to_e164
+    ) AS digits
+    WHERE c.id = ANY (p_calls) AND c.state = 'completed'
+$$;
+
 -- Write the outcomes of the workspace's questions and scorecards in a call, with users' corrections.
 CREATE OR REPLACE FUNCTION index_outcomes(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

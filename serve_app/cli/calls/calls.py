@@ -310,7 +310,8 @@ def export(
         print_json(record)
         return
     if record.transcript is None:
-        raise CommandError(f"Call {record.call.call_id} has no transcript: it is {record.call.state}.", "", FAILED)
+        why = "it was deleted after its retention period" if record.content_expired else f"it is {record.call.state}"
+        raise CommandError(f"Call {record.call.call_id} has no transcript: {why}.", "", FAILED)
     print(transcripts.FORMATS[format_](record.transcript), end="")
 
 

@@ -10,7 +10,7 @@ from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Yes, parse_id
 from serve_app.cli.ui.output import Json, err
-from serve_app.cli.ui.resource import Result, data_line
+from serve_app.cli.ui.resource import RELEASE, Result, data_line, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from db.records import erase as erasing
     from db.records import erasures
     from db.records.erasures import Target
+    from db.workspace import legal_holds
     from serve_app import settings
 else:
-    core, erasing, erasures, settings = lazy(
-        "db.core.database", "db.records.erase", "db.records.erasures", "serve_app.settings"
+    core, erasing, erasures, legal_holds, settings = lazy(
+        "db.core.database", "db.records.erase", "db.records.erasures", "db.workspace.legal_holds", "serve_app.settings"
     )
 
 ID_HELP = "`switchboard calls list` shows the ids."
@@ -99,7 +100,10 @@ def erase(
         _confirm(f"{kind} {value}", matched, yes)
         if call is not None:
             return await _erase_call(database, home, call)
-        erasure = await carry_out(database, home, target)
+        try:
+            erasure = await carry_out(database, home, target)
+        except legal_holds.OnHold as error:
+            raise CommandError(sentence(error), RELEASE) from None
         on_hold = erasure.counts.get("held", 0)
         notes = [f"A legal hold keeps {on_hold} calls."] if on_hold else []
         return Result(erasure, _lines(f"Deleted {kind} {value}.", erasure.counts), warnings=notes)
@@ -131,6 +135,8 @@ async def _erase_call(database: "Database", home: UUID, call: UUID) -> Result:
         erased = await erasing.erase_call(database, home, call, settings.Settings().voices())
     except erasing.CallNotFound:
         raise CommandError(f"No call {call}.", ID_HELP) from None
+    except erasing.CallHeld as error:
+        raise CommandError(sentence(error), RELEASE) from None
     data = {"callId": str(call), "counts": dict(erased.counts), "erasedBefore": erased.before}
     if erased.before:
         return Result(data, f"Call {call} was deleted before.")

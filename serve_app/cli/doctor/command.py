@@ -116,6 +116,7 @@ def all_checks(gpus: int | None = None) -> Checks:
         ("TLS", lambda: service.proxies(settings)),
         ("secrets", lambda: service.sealing(settings)),
         ("recording URLs", lambda: service.recording_urls(settings)),
+        ("retention", lambda: service.retention(settings)),
     ]
 
 

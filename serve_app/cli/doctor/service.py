@@ -8,9 +8,9 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,6 +22,9 @@ from serve_app.data_folder import KEY_FILE
 from serve_app.service import ray_access
 from serve_app.service.ports import AGENT_PORT
 from serve_app.service.run_folder import running
+
+if TYPE_CHECKING:
+    from db.core.database import Database
 
 MIN_FREE_BYTES = 5 << 30  # bytes: a day of a small team's recordings
 CONNECT_SECONDS = 5
@@ -329,7 +332,14 @@ def recording_urls(settings: Any) -> Iterator[Check]:
     sealer = settings.url_sealer()
     if not sealer.seals:
         return
-    if asyncio.run(_has_stale(url, sealer, settings.sealer())):
+    from db.secrets import call_keys, rotate
+
+    secrets = settings.sealer()
+
+    async def has_stale(database: "Database") -> bool:
+        return await rotate.has_stale(database, sealer) or await call_keys.has_stale(database, secrets)
+
+    if asyncio.run(_asked(url, has_stale)):
         yield warn(
             "recording URLs",
             "some are stored unsealed, or sealed with another than the first key",
@@ -339,12 +349,30 @@ def recording_urls(settings: Any) -> Iterator[Check]:
         yield good("recording URLs", "all sealed with the first key")
 
 
-async def _has_stale(url: str, urls: Any, sealer: Any) -> bool:
+async def _asked(url: str, question: Callable[["Database"], Awaitable[bool]]) -> bool:
     from db.core.database import Database
-    from db.secrets import call_keys, rotate
 
     async with await Database.open(url, pool_size=1) as database:
-        return await rotate.has_stale(database, urls) or await call_keys.has_stale(database, sealer)
+        return await question(database)
+
+
+def retention(settings: Any) -> Iterator[Check]:
+    """Check that recordings or calls have a retention period in every workspace."""
+    from db.records.retention import is_unlimited
+    from db.server import migrate
+    from serve_app.cli.ui.database import running_embedded
+
+    url = settings.database_url or running_embedded(settings)
+    if url is None or not migrate.is_current(url):
+        return  # another check reports it
+    if asyncio.run(_asked(url, is_unlimited)):
+        yield warn(
+            "retention",
+            "a workspace stores recordings without a time limit",
+            "`switchboard retention set recordings DAYS` deletes older ones.",
+        )
+    else:
+        yield good("retention", "recordings or calls have a period in every workspace")
 
 
 def analysis(settings: Any) -> Iterator[Check]:

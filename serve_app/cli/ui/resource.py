@@ -33,6 +33,7 @@ else:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Awaitable["Result"]])
 VERBS = ("create", "add", "list", "show", "update", "delete", "remove")  # their order in the help of a group
+RELEASE = "`switchboard holds release ID` releases it; `holds list` shows the ids."
 Refusals = Mapping[type[Exception], tuple[str, int]]  # error of `db` -> advice and exit code
 
 

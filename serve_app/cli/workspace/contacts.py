@@ -6,11 +6,12 @@ from uuid import UUID
 
 import typer
 
+from db.workspace.legal_holds import OnHold
 from serve_app.cli.ui import lookup
-from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Rename
-from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
+from serve_app.cli.ui.resource import RELEASE, Group, Result, Scope, drop_none, listing
 
 if TYPE_CHECKING:
     from db.workspace import directory
@@ -33,7 +34,7 @@ OTHER_NAMES = {
 
 app = Group(
     "Contacts: people who call. A call is linked to a contact by its number or a name mentioned in it.",
-    {ValueError: (NUMBERS, USAGE)},
+    {ValueError: (NUMBERS, USAGE), OnHold: (RELEASE, FAILED)},
 )
 
 ContactArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]

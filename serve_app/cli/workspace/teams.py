@@ -2,10 +2,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from db.workspace.legal_holds import OnHold
 from serve_app.cli.ui.erasing import carry_out
+from serve_app.cli.ui.errors import FAILED
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import SWAPPED, Rename, Swapped, Yes
-from serve_app.cli.ui.resource import Group, Result, Scope, confirm, deleted, drop_none, listing
+from serve_app.cli.ui.resource import RELEASE, Group, Result, Scope, confirm, deleted, drop_none, listing
 
 if TYPE_CHECKING:
     from db.records import erasures
@@ -14,7 +16,7 @@ else:
     erasures, directory, removal = lazy("db.records.erasures", "db.workspace.directory", "db.workspace.removal")
 
 
-app = Group("Teams of a workspace: every call belongs to one.")
+app = Group("Teams of a workspace: every call belongs to one.", {OnHold: (RELEASE, FAILED)})
 
 TeamArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The team.")]
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from db.workspace.legal_holds import OnHold
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.erasing import carry_out
-from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Country, NewTimeZone, Rename, Team, TimeZone, Yes
-from serve_app.cli.ui.resource import Group, Result, Scope, confirm, data_line, deleted, drop_none, listing
+from serve_app.cli.ui.resource import RELEASE, Group, Result, Scope, confirm, data_line, deleted, drop_none, listing
 
 if TYPE_CHECKING:
     from db.core.database import Database
@@ -30,7 +31,10 @@ else:
         "serve_app.settings",
     )
 
-app = Group("Workspaces: each has its own calls, teams, members, contacts and keys.", {ValueError: ("", USAGE)})
+app = Group(
+    "Workspaces: each has its own calls, teams, members, contacts and keys.",
+    {ValueError: ("", USAGE), OnHold: (RELEASE, FAILED)},
+)
 
 NONE = "none"  # no limit of the budget
 WorkspaceArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")]

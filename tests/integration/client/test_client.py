@@ -274,3 +274,23 @@ async def test_the_key_is_in_no_text(
     for url in ("switchboard.example", "ftp://x", "https://user:pass@x.example", "https://x.example/?a=1"):
         with pytest.raises(errors.NotConfigured):
             Client(url, desk.key)
+
+
+async def test_retention_and_legal_holds(desk: Desk) -> None:
+    call_id = await finished(desk.world)
+    with Client(desk.base, await new_key(desk.world, "admin")) as admin:
+        (period,) = admin.set_retention("recordings", 90)
+        assert (period.kind, period.team_id, period.days) == ("recordings", None, 90)
+        of_team = admin.set_retention("recordings", 10, team_id=desk.world.team_id)
+        assert [item.days for item in of_team] == [90, 10] and admin.retention() == of_team
+        assert admin.set_retention("recordings", None, team_id=desk.world.team_id) == [period]
+        hold = admin.create_hold("call", call_id, "Case 12")
+        assert admin.create_hold("call", call_id, "Case 12") == hold and admin.holds() == [hold]
+        with pytest.raises(errors.Conflict, match="Case 12"):
+            admin.delete_call(call_id)
+        assert admin.release_hold(hold.hold_id).released_at is not None
+        admin.delete_call(call_id)
+        with pytest.raises(errors.InvalidRequest):
+            admin.create_hold("call", uuid4(), "Case 12")
+        with pytest.raises(errors.NotFound):
+            admin.release_hold(uuid4())

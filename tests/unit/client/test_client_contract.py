@@ -50,7 +50,10 @@ def test_an_operation_has_the_apis_method_path_and_parameters(name: str) -> None
     assert ids <= {to_camel(one) for one in IDS}
 
 
-IDS = ("calibration_id", "call_id", "edit_id", "erasure_id", "question_key", "run_id", "scorecard_key", "task_id")
+IDS = (
+    *("calibration_id", "call_id", "edit_id", "erasure_id", "hold_id", "question_key", "run_id", "scorecard_key"),
+    "task_id",
+)
 
 
 def choices(hint: Any) -> set[str]:

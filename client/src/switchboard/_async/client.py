@@ -9,6 +9,7 @@ from switchboard._async.correcting import AsyncCorrecting
 from switchboard._async.erasing import AsyncErasing
 from switchboard._async.following import AsyncFollowing
 from switchboard._async.reading import AsyncReading
+from switchboard._async.retaining import AsyncRetaining
 from switchboard._async.running import AsyncRunning
 from switchboard._async.session import AsyncSession
 from switchboard._async.transfers import AsyncTransfers
@@ -27,6 +28,7 @@ class AsyncClient(
     AsyncRunning,
     AsyncAsking,
     AsyncCalibrating,
+    AsyncRetaining,
 ):
     """Client of a Switchboard service. Its methods raise `switchboard.SwitchboardError`.
 

@@ -28,7 +28,7 @@ from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
 # Isolated from every workspace.
-OF_THE_SERVICE = {"turns", "paces", "engines", "file_deletions", "erasure_ledger_copies"}
+OF_THE_SERVICE = {"turns", "paces", "engines", "retention_passes", "file_deletions", "erasure_ledger_copies"}
 TOLD = {"passage_model"}  # of the service too, and read by all: whether passages are made
 TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE - TOLD)
 WITHOUT_UPDATES = {
@@ -112,6 +112,9 @@ _FULL = (
     "INSERT INTO erased_calls (workspace_id, digest, team_id)"
     " VALUES (:workspace, call_digest(:workspace, gen_random_uuid()), :team)",
     "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
+    "INSERT INTO retention_periods (workspace_id, team_id, kind, days) VALUES (:workspace, :team, 'calls', 9)",
+    "INSERT INTO legal_holds (workspace_id, kind, subject, reason, set_by)"
+    " VALUES (:workspace, 'number', '+4930', 'r', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
     " VALUES (:workspace, 1, 'call', 'operator', '', sha256('a'))",
     "INSERT INTO read_seals (workspace_id, sequence, kind, hour, rows, digest, previous, hash)"
@@ -171,6 +174,7 @@ async def test_what_belongs_to_the_service_is_seen_by_no_workspace(acme: World) 
     await acme.execute("INSERT INTO paces VALUES ('asr', 1, 1, 1, 1)")
     await acme.execute("INSERT INTO file_deletions (uri, sha256) VALUES ('a', 'a')")
     await acme.execute("INSERT INTO engines VALUES ('Transcriber', 1, 1)")
+    await acme.execute("INSERT INTO retention_passes (kind) VALUES ('calls')")
     for name in sorted(OF_THE_SERVICE):
         assert (await run(acme, EVERY_WORKSPACE, f"SELECT count(*) FROM {name}")).scalar_one() == 1, name
         for scope in (acme.workspace_id, None):
@@ -275,6 +279,9 @@ _INSERTS = (
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
+    "INSERT INTO retention_periods (workspace_id, kind, days) VALUES (:workspace, 'calls', 9)",
+    "INSERT INTO legal_holds (workspace_id, kind, subject, reason, set_by)"
+    " VALUES (:workspace, 'number', '+4930', 'r', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"
     " VALUES (:workspace, 2, 'call', 'operator', '', '')",
     "INSERT INTO read_seals (workspace_id, sequence, kind, hour, rows, digest, previous, hash)"

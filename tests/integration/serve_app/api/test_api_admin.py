@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import pytest_asyncio
 
-from db.workspace import directory, keys, llm_usage
+from db.workspace import directory, keys, legal_holds, llm_usage
 from serve_app import openapi
 from serve_app.api.access import Route
 from serve_app.api.administration import ROUTES
@@ -75,7 +75,8 @@ async def things(world: World) -> dict[str, UUID]:
     contact = await directory.add_contact(world.database, home, "Eve")
     key, _ = await keys.create(world.database, home, team, ["submit"], "pbx")
     ids = {"user_id": member.user_id, "contact_id": UUID(contact.contact_id), "key_id": key.key_id}
-    return {"team_id": team} | ids
+    hold = await legal_holds.create(world.database, home, legal_holds.HoldKind.NUMBER, "+493077", "Case 12")
+    return {"team_id": team, "hold_id": hold.hold_id} | ids
 
 
 def path_of(route: Route, ids: dict[str, UUID]) -> str:
@@ -90,6 +91,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "createMember": {"name": "Dana"},
     "createContact": {"name": "Ann"},
     "createKey": {"name": "pbx", "scopes": ["submit"]},
+    "setRetention": {"kind": "calls", "days": 30},
+    "createHold": {"kind": "number", "subject": "+493088", "reason": "Case 13"},
 }
 
 
@@ -99,6 +102,7 @@ def body_of(route: Route) -> dict[str, Any]:
 
 async def everything(world: World) -> list[Any]:
     names = ("workspaces", "teams", "members", "contacts", "api_keys", "admin_changes")
+    names += ("retention_periods", "legal_holds")
     return [sorted(map(str, await world.rows(f"SELECT to_jsonb(t) - 'last_used_at' FROM {name} t"))) for name in names]
 
 

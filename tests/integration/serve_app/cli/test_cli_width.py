@@ -123,6 +123,10 @@ class Filled:
         state.run(self._deliver)
         state.run(self._read)
         state.run(self._review)
+        made("retention", "set", "transcripts", "3650")
+        made("retention", "set", "access_log", "365", "--team", TEAM)
+        made("holds", "create", "--call", str(self.completed), "--reason", "The dispute about the bill of May")
+        made("holds", "create", "--number", "+4930123456789", "--reason", "Case 12")
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
         made(
             "runs", "create", "the-small-checkpoint.on-frequent-billing-questions", "--set", "asr.model=whisper-tiny.en"
@@ -213,6 +217,9 @@ class Filled:
             "teams list": (),
             "members list": (),
             "contacts list": (),
+            "retention list": (),
+            "retention status": (),
+            "holds list": (),
             "gold list": (),
             "gold show": ("frequent-billing-questions.checked-by-two",),
             "runs list": (),

@@ -1,0 +1,47 @@
+"""Deletes what is due by retention in the Conductor's replica, a batch at a time."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from db.core.database import Database
+from db.records import retention
+from pipeline.domain.voices import VoicePolicy
+from serve_app.conductor.lease_loop import LeaseLoop
+from serve_app.conductor.options import ErasureOptions
+
+log = logging.getLogger("ray.serve")
+
+
+class RetentionLoop(LeaseLoop[None]):
+    """Runs `retention.expire`. After each batch it pauses for a multiple of the batch's time: live calls come first."""
+
+    def __init__(self, database: Database, options: ErasureOptions, policy: VoicePolicy) -> None:
+        super().__init__(database, "retention")
+        self._options = options
+        self._policy = policy
+
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"expire": self._expire}
+
+    def _leased_tasks(self) -> list[tuple[None, "asyncio.Task[None]"]]:
+        return []
+
+    async def _release(self, leases: list[None]) -> None:
+        """Nothing is held by tasks."""
+
+    async def stop(self) -> None:
+        """Begin no further batch; the present one is rolled back if it has not ended."""
+        await self._shut_down(0.0)
+
+    async def _expire(self) -> None:
+        options = self._options
+        sizes = (options.BATCH_CALLS, options.WINDOW_CALLS, options.PAUSE_SECONDS, options.PASS_SECONDS)
+        while not self._drained:
+            started = time.monotonic()
+            calls = await retention.expire(self._database, self._policy, *sizes)
+            if calls:
+                log.info("retention: content of %d calls deleted", calls)
+            busy = time.monotonic() - started
+            await self._sleep(options.POLL_SECONDS if calls is None else options.PAUSES * busy)
