@@ -158,7 +158,7 @@ async def measured(url: str, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "calls": options.calls,
         "rows_per_second": round((all_rows - rows_after) / paced_seconds, 1),
-        "rows_per_second_without_pauses": round((left - remaining) / seconds, 1) if left else None,
+        "rows_per_second_without_pauses": round((rows_after - remaining) / seconds, 1) if rows_after else None,
         "remaining": remaining,
         "p95_ms_without": round(p95(latencies["off"]), 2),
         "p95_ms_with": round(p95(latencies["on"]), 2),

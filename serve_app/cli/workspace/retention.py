@@ -18,7 +18,8 @@ app = Group(
     """Retention: days after which content of calls is deleted, counted from the first submission of the call.
 
     Without a period nothing is deleted, except events after 30 and entries of the access log after 365 days.
-"""
+""",
+    {retention.PeriodRefused: ("Set it without --team.", USAGE)},
 )
 
 

@@ -124,7 +124,7 @@ class Filled:
         state.run(self._read)
         state.run(self._review)
         made("retention", "set", "transcripts", "3650")
-        made("retention", "set", "access_log", "365", "--team", TEAM)
+        made("retention", "set", "voiceprints", "365", "--team", TEAM)
         made("holds", "create", "--call", str(self.completed), "--reason", "The dispute about the bill of May")
         made("holds", "create", "--number", "+4930123456789", "--reason", "Case 12")
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
