@@ -13,10 +13,8 @@ import sqlalchemy as sa
 
 from db.core.database import Database
 from db.records.complete import complete as complete_call
-from serve_app.conductor import loop
+from serve_app.conductor import claim_end
 from tests.chaos.deadly_conductor import OPTIONS, conducting
-
-complete = complete_call
 
 
 def die(*_: Any) -> NoReturn:
@@ -32,7 +30,8 @@ async def complete_and_die(database: Database, *args: Any) -> NoReturn:
 
 
 async def main(url: str, storage: str) -> None:
-    loop.complete_call = complete_and_die  # type: ignore[assignment]
+    assert claim_end.complete_call is complete_call
+    claim_end.complete_call = complete_and_die  # type: ignore[assignment]
     options = OPTIONS.model_copy(update={"concurrency": 1, "guests": 0})
     await conducting(await Database.open(url), storage, options).start()
     await asyncio.Event().wait()

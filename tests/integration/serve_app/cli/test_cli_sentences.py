@@ -61,6 +61,8 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("checkpoints verify", ("--folder", str(people.parent))),
         ("calls reseal", ()),
         ("access-log verify", workspace_option),
+        ("erase", ("--number", "+49 30 123456789", "--dry-run", *workspace_option)),
+        ("erase", ("--team", TEAM, *workspace_option)),
         ("export", ("--member", MEMBER, "--output", str(people.with_name("member.zip")), *workspace_option)),
         ("export", ("--number", "12", "--output", str(people.with_name("number.zip")), *workspace_option)),
         ("calls show", (key,)),

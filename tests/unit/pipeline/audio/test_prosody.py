@@ -185,7 +185,7 @@ async def test_only_voices_that_may_be_judged_are_measured_and_the_record_says_s
     outcome, stored_prosody = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac", whose)
     assert [bool(channel.index) for channel in stored_prosody["prosody"].channels] == measured
     (tone,) = [finding for finding in outcome.findings if finding.step == "tone"]
-    assert ("no voice is to be judged" in (tone.note or "")) == (whose == "nobody")
+    assert ("no voice is judged" in (tone.note or "")) == (whose == "nobody")
 
 
 async def test_nobody_is_asked_for_a_recording_again_for_the_sake_of_its_tone(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_doctor_of_a_node_ends_with_1_if_the_promised_gpu_is_missing(tmp_path: P
     environment = {"SWITCHBOARD_STORAGE": tmp_path.as_uri()}
     missing = CliRunner().invoke(app, ["doctor", "--node", "--gpus", "1"], env=environment)
     assert missing.exit_code == 1, missing.output
-    assert "1 GPU promised, 0 here" in missing.output
+    assert "1 GPU promised, 0 usable" in missing.output
     assert "PostgreSQL" not in missing.output  # the head looks at the database
     assert CliRunner().invoke(app, ["doctor", "--node"], env=environment).exit_code == 0
 
