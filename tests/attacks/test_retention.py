@@ -558,9 +558,9 @@ async def test_the_sweeps_leave_held_calls_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("kind", "subject", "reason", "problem"),
     [
-        (HoldKind.CALL, str(uuid4()), "x", "no such call"),
+        (HoldKind.CALL, "00000000-0000-4000-8000-000000000001", "x", "no such call"),
         (HoldKind.CALL, "seven", "x", "not a UUID"),
-        (HoldKind.CONTACT, str(uuid4()), "x", "no such contact"),
+        (HoldKind.CONTACT, "00000000-0000-4000-8000-000000000001", "x", "no such contact"),
         (HoldKind.NUMBER, " ", "x", "number is empty"),
         (HoldKind.NUMBER, "+4930111111", " ", "reason is empty"),
     ],
