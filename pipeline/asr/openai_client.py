@@ -121,7 +121,7 @@ class Client:
         try:
             return asyncio.run_coroutine_threadsafe(request, self._loop).result()
         except Unreadable as error:
-            raise EngineError(f"The recognition server's response {error}.") from None
+            raise EngineError(f"The recognition server's response {error.problem}.") from None
         except (TimeoutError, httpx.TimeoutException):
             log.warning("the recognition server %s did not respond within %g s", self._host, self._seconds)
             raise EngineError(f"The recognition server did not respond within {self._seconds:g} s.") from None

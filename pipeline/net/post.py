@@ -26,7 +26,11 @@ _NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
 
 
 class Unreadable(Exception):
-    """The response has a form that is not read; the message continues "the response"."""
+    """The response has a form that is not read. `problem`: our words for it, which continue "the response"."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
