@@ -91,6 +91,7 @@ def real_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
         "SWITCHBOARD_ASR__MODEL": "base",
         "SWITCHBOARD_DIARIZATION__PIPELINE": "segmentation-3.0+campplus",
         "SWITCHBOARD_PROCESSING__LEASE_SECONDS": "30",
+        "SWITCHBOARD_API__RUN_MODELS": "whisper-tiny.en,whisper-base",
         **{name: value for name, value in os.environ.items() if name == "SWITCHBOARD_CHECKPOINTS"},
     }
     try:
