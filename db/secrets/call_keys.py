@@ -70,6 +70,8 @@ class CallKeys:
 
     def key_in(self, value: dict[str, Any]) -> bytes:
         """Return the key of a call in a column selected by `with_key`. Raises `SecretSealed`."""
+        if value["_sealed_by"] is None:
+            raise CallSealed("The key of the workspace was deleted, so its sealed calls cannot be opened.")
         workspace_key = base64.b64decode(self.sealer.open(value["_sealed_by"]))
         return _decrypt(workspace_key, base64.b64decode(value["_key"]), UUID(value["_workspace"]).bytes)
 

@@ -216,7 +216,7 @@ async def test_the_contact_is_corrected_to_another_and_to_nobody(writing: Writin
     world = writing.api.world
     call_id = await finished(world, found=findings(heard={"name": "Eve Adams", "number": "+4930"}))
     eve = writing.get(f"/calls/{call_id}")["contacts"][0]["contactId"]
-    max_ = await directory.add_contact(world.database, world.workspace_id, "Max Power", phone="+4940")
+    max_ = await directory.add_contact(world.database, world.workspace_id, "Max Power", phone="+494012345")
     body = {"kind": "contact", "old": eve, "new": str(max_.contact_id)}
     assert writing.edit(body, call_id=call_id).status_code == 201
     assert writing.api.ids(contactId=str(max_.contact_id)) == [str(call_id)] and writing.api.ids(contactId=eve) == []
