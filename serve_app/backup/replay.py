@@ -123,9 +123,12 @@ async def _erase_calls(restoration: Restoration, entry: Entry) -> Mapping[str, i
 
 
 async def _forget_contacts(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
-    """Delete the contacts; their calls have entries of their own."""
+    """Erase the calls that the entry has, though each has its own entry, and delete the contacts."""
+    erased = await _erase_calls(restoration, entry)
     ids = await _with_digest(restoration.database, entry, contacts.c.id)
-    return {"contacts": await erasing.forget_contacts(restoration.database, entry.workspace_id, ids)}
+    if not ids:  # also if the workspace is gone
+        return erased
+    return {**erased, "contacts": await erasing.forget_contacts(restoration.database, entry.workspace_id, ids)}
 
 
 async def _erase_target(restoration: Restoration, entry: Entry) -> Mapping[str, int]:

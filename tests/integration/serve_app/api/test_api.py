@@ -24,6 +24,8 @@ from schemathesis.specs.openapi.checks import (
 from db.core.database import EVERY_WORKSPACE, Reader
 from db.core.pages import Place
 from db.experiments import runs
+from db.records import erasures
+from db.records.erasures import ErasureKind, Target
 from db.search import passages
 from db.search.call_list import CallFilter
 from db.search.task_list import TaskFilter
@@ -325,9 +327,11 @@ async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_pat
     lines = [line for line in page.splitlines() if line.startswith("curl ")]
     assert len(lines) >= 9
     _, key = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "Ana")
-    _, admin = await keys.create(api.world.database, api.world.workspace_id, None, ["admin"], "Ana")
+    admin_key, admin = await keys.create(api.world.database, api.world.workspace_id, None, ["admin"], "Ana")
     run, _ = await runs.create(api.world.database, api.world.workspace_id, "done", {}, [call_id])
     await work(api.world, *TALK)
+    target = Target(ErasureKind.NUMBER, number="+49309990000")
+    erasure = await erasures.create(api.world.database, api.world.workspace_id, target)
     await gold_of_all(api.world, "returns")
     await passages.switch_on(api.world.database, EmbeddingOptions().model)
     with served(postgres_url, UNLIMITED, EmbeddingOptions(engine="e5")) as base:
@@ -335,8 +339,10 @@ async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_pat
             "BASE": base,
             "KEY": key,
             "ADMIN": admin,
+            "KEY_ID": str(admin_key.key_id),
             "CALL": str(call_id),
             "RUN": str(run.run_id),
+            "ERASURE": str(erasure.erasure_id),
             "PATH": os.environ["PATH"],
         }
         for line in lines:

@@ -190,7 +190,7 @@ async def test_a_team_with_calls_is_kept_and_the_sentence_says_what_to_do(admin:
     await finished(admin.world)
     told = await admin.refused(409, "DELETE", f"/teams/{admin.world.team_id}")
     assert told["type"] == "urn:switchboard:problem:in-use"
-    assert "1 calls" in told["detail"] and "switchboard teams delete" in told["detail"]
+    assert "1 calls" in told["detail"] and "/api/v1/erasures" in told["detail"]
 
 
 async def test_calls_keep_the_user_id_of_a_member_who_is_gone(admin: Admin) -> None:

@@ -282,7 +282,7 @@ def test_a_failure_on_the_way_leaves_nothing_that_looks_like_a_backup(
 
 
 def test_two_backups_at_once_in_one_folder_are_one_and_a_refusal(filled: World, storage: Path, tmp_path: Path) -> None:
-    with creating._alone_in(tmp_path), pytest.raises(BackupUnderWay):
+    with creating.alone_in(tmp_path), pytest.raises(BackupUnderWay):
         create(source(filled, storage, tmp_path), tmp_path, BackupProgress(300))
 
 
