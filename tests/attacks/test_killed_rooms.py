@@ -198,7 +198,7 @@ async def test_no_acknowledged_write_is_lost_when_api_and_console_are_killed(
     rng = random.Random(SEED)
     scopes = ["read", "edit", "admin"]
     _, secret = await keys.create(world.database, world.workspace_id, None, scopes, "writer")
-    edited, turns, doomed = ([await finished(world) for _ in range(count)] for count in (8, 4, 60))
+    edited, turns, doomed = [[await finished(world) for _ in range(count)] for count in (8, 4, 60)]
     async with AsyncExitStack() as stack:
         rooms = [
             await stack.enter_async_context(room(kind, postgres_url, tmp_path / kind)) for kind in ("api", "console")

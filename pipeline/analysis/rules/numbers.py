@@ -12,6 +12,7 @@ MAX_PHRASE_TOKENS = 7  # tokens of a number phrase: "deux cent soixante-dix-huit
 MAX_CORRECTED = 4  # digits before a correction that it can replace
 MIN_PHONE_DIGITS = 7  # of a run that may be a telephone number
 MAX_PHONE_DIGITS = 15  # ITU-T E.164; a longer run is several numbers, or one that is repeated
+MAX_PIECES = 64  # of a run that is cut into numbers, which takes cubic time; a longer one is none
 _BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # characters in and before a written number
 _TENS = frozenset(["30", "40", "50", "60", "90"])  # of a country's code
 TOKEN = re.compile(r"[\w']+|[^\w\s]")
@@ -116,6 +117,8 @@ class _Piece:
 
 def _numbers(pieces: list[_Piece], plus: str) -> list[list[_Piece]]:
     """Return the numbers of a run: it is cut where one is repeated, and at a pause if it is too long for one."""
+    if len(pieces) > MAX_PIECES:
+        return [pieces]
     cuts: dict[int, tuple[str, str]] = {}
     for at in range(1, len(pieces)):
         before, after = ("".join(piece.digits for piece in part) for part in (pieces[:at], pieces[at:]))

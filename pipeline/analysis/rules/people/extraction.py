@@ -17,6 +17,7 @@ from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 
 MAX_ACKNOWLEDGMENT = 6  # words of the agent between two parts of a dictation
+ADDRESS_CONTEXT = 160  # characters on each side of a number: the patterns take quadratic time
 
 
 def extract(
@@ -188,8 +189,10 @@ def _tails(turns: Turns, region: str | None) -> Iterator[tuple[int, Fact]]:
 
 
 def _in_address(sentence: Sentence, at: int) -> bool:
-    matches = (pattern.search(sentence.text) for pattern in sentence.pack.patterns("contact", "address"))
-    return any(match.start("address") <= at < match.end("address") for match in matches if match)
+    start = max(0, at - ADDRESS_CONTEXT)
+    text, place = sentence.text[start : at + ADDRESS_CONTEXT], at - start
+    matches = (pattern.search(text) for pattern in sentence.pack.patterns("contact", "address"))
+    return any(match.start("address") <= place < match.end("address") for match in matches if match)
 
 
 def _number_kind(turns: Turns, at: int) -> int:
