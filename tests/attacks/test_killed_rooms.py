@@ -185,7 +185,9 @@ async def check_deletes(world: World, ledger: Ledger, http: httpx.AsyncClient) -
         rows = await world.rows("SELECT 1 FROM calls WHERE call_id = :call", call=call_id)
         record = await views.show_call(world.database, call_id, world.workspace_id)
         assert not rows or (call_id in ledger.perhaps_deleted and record is not None and record.transcript is not None)
-        erased = await world.rows("SELECT 1 FROM erased_calls WHERE call_id = :call", call=call_id)
+        erased = await world.rows(
+            "SELECT 1 FROM erased_calls WHERE digest = call_digest(workspace_id, :call)", call=call_id
+        )
         assert bool(erased) != bool(rows)
         assert (await http.get(f"/calls/{call_id}")).status_code == (200 if rows else 404)
         assert (await http.delete(f"/calls/{call_id}")).status_code == 204  # idempotent
