@@ -398,6 +398,7 @@ async def killed(world: World, erasure_id: UUID, step: tuple[str, str, int]) -> 
     await world.execute("UPDATE erasures SET lease_until = now()")
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 async def test_a_killed_erasure_is_resumed(world: World, step: tuple[str, str, int]) -> None:
     other = await finished(world)
@@ -425,6 +426,7 @@ async def test_a_killed_erasure_is_resumed(world: World, step: tuple[str, str, i
     assert await ledger_kinds(world) == ["call"] * 4 + ["number"]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("step", MEMBER_STEPS.values(), ids=MEMBER_STEPS)
 async def test_a_killed_erasure_of_a_member_is_resumed(world: World, step: tuple[str, str, int]) -> None:
     member = await directory.add_member(world.database, world.workspace_id, "Zqana Zqkess")

@@ -106,6 +106,7 @@ async def test_searches_of_one_session_leave_the_pages_of_others_served(
     assert own == [200] * 3  # its searches take no places of its other pages
 
 
+@pytest.mark.slow_attack
 async def test_idle_streams_take_no_more_than_their_places(world: World, postgres_url: str) -> None:
     """A replica holds 128; those of one workspace are at most 96, and each other one learns when to try again."""
     places, other = ApiOptions.PLACES[Work.STREAM], await new_world(world.database)

@@ -12,7 +12,8 @@ from tests.postgres import new_world
 from tests.support.console_site import recorded
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 async def test_calls_are_reviewed_handed_in_and_compared(
     sign_in: SignIn, database: Database, tmp_path: Path, scheme: str, width: int
 ) -> None:

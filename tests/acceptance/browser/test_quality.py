@@ -1,7 +1,4 @@
-"""What people do with the page on quality, in a browser: measure a set, look where it is worst, listen there.
-
-Tests without the marker `slow` are the core paths: `make test` runs them.
-"""
+"""What people do with the page on quality, in a browser: measure a set, look where it is worst, listen there."""
 
 import pytest
 from playwright.async_api import expect
@@ -14,6 +11,7 @@ from tests.integration.serve_app.console.test_console_runs import OTHER, WORSE, 
 from tests.postgres import new_world
 
 
+@pytest.mark.slow
 async def test_a_run_is_followed_compared_promoted_and_taken_back(sign_in: SignIn, database: Database) -> None:
     world = await new_world(database)
     calls = await gold_set(world)
